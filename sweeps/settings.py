@@ -1,0 +1,103 @@
+"""The settings of the sweeper and the launchers: each dataclass is the reference of its Hydra group.
+
+Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a config written for them works here.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class SweeperConf:
+    """hydra/sweeper=grid and hydra/sweeper=optuna."""
+
+    _target_: str = "hydra_plugins.study_sweeper.StudySweeper"
+    _recursive_: bool = False
+    defaults: list[Any] = field(default_factory=lambda: [{"sampler": "tpe"}, {"pruner": "none"}, "_self_"])
+
+    sampler: Any = None
+    """What to try next: hydra/sweeper/sampler=grid, tpe, random, gp, cmaes, nsgaii or qmc."""
+    pruner: Any = None
+    """When to end a trial early: hydra/sweeper/pruner=none, median, asha, hyperband, percentile or wilcoxon."""
+    objective: Any = None
+    """The metric to search on, or a list of several: a key of what the task returns. Null if it returns numbers."""
+    direction: Any = "minimize"
+    """minimize or maximize, or a list with one for each objective."""
+    study_name: str | None = None
+    """The name of the study; the same name goes on where it was. Null gives it the time of its start."""
+    storage: str | None = None
+    """Optuna storage, such as sqlite:///studies.db. Null keeps a journal in the study's folder."""
+    n_trials: int | None = None
+    """Trials in all. A grid has as many as it has points."""
+    n_jobs: int | None = None
+    """Trials at a time, at most. Null fills every slot that the launcher has."""
+    max_failure_rate: float = 1.0
+    """The share of ended trials (0 to 1) that may fail; beyond it no further trial is started."""
+    params: dict[str, Any] = field(default_factory=dict)
+    """The search space, in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
+    conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Parameters that exist only under a choice: {optimizer=adam: {optimizer.beta_2: 0.99,0.999}}."""
+    custom_search_space: str | None = None
+    """Dotted name of f(cfg, trial), which calls trial.suggest_*() of Optuna for further parameters."""
+    tracking_uri: str | None = None
+    """Where MLflow keeps the runs. Null follows MLFLOW_TRACKING_URI, or else mlflow.db in the working folder."""
+    tracking: bool = True
+    """False keeps the study out of MLflow."""
+    experiment: str = "sweepyard"
+    """The MLflow experiment that holds the studies."""
+
+
+@dataclass
+class LocalLauncherConf:
+    """hydra/launcher=local: trials as forks of a warm process on this machine."""
+
+    _target_: str = "hydra_plugins.local_launcher.LocalLauncher"
+
+    gpus_per_node: int = 0
+    """GPUs that a trial owns."""
+    cpus_per_task: int | None = None
+    """CPU cores that a trial owns. Null: one, or with GPUs the share of the cores that belongs to them."""
+    mem_gb: float = 1.0
+    """Memory to set aside for a trial, in GB: no more trials run at once than this allows."""
+    timeout_min: float | None = None
+    """Minutes an attempt may take."""
+    preload: list[str] = field(default_factory=list)
+    """Modules to import once, before the trials are forked."""
+
+
+@dataclass
+class SlurmLauncherConf:
+    """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
+
+    _target_: str = "hydra_plugins.slurm_launcher.SlurmLauncher"
+
+    timeout_min: int = 60
+    """Time limit of a job, in minutes."""
+    nodes: int = 1
+    """Nodes of a job."""
+    tasks_per_node: int = 1
+    """Tasks (ranks) on each node."""
+    cpus_per_task: int | None = None
+    """CPU cores of a task."""
+    gpus_per_node: int | None = None
+    """GPUs on each node, as --gpus-per-node."""
+    gres: str | None = None
+    """Generic resources, as --gres, for sites that count GPUs so: gpu:2."""
+    mem_gb: float | None = None
+    """Memory on each node, in GB."""
+    partition: str | None = None
+    qos: str | None = None
+    account: str | None = None
+    constraint: str | None = None
+    setup: list[str] | None = None
+    """Shell lines run before the trial, such as module load cuda. A line that fails ends the trial."""
+    signal_delay_s: int = 120
+    """Seconds between the warning signal and the time limit."""
+    array_parallelism: int = 256
+    """Jobs queued or running at a time."""
+    max_num_timeout: int = 0
+    """Times that a trial may reach its time limit and go on from its checkpoint."""
+    comment: str | None = None
+    exclude: str | None = None
+    additional_parameters: dict[str, Any] = field(default_factory=dict)
+    """Further sbatch options, by their long names."""
