@@ -11,12 +11,14 @@ from numpy.lib import format as npy
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
-def training_rows(path: str) -> int:
+def training_rows(path: str | None) -> int:
     """Rows of x_train in the .npz file `path`.
 
-    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing, holds
-    pickled objects, or has not as many rows as its partner.
+    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing,
+    holds pickled objects, or has not as many rows as its partner.
     """
+    if path is None:
+        raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")
     if not os.path.isfile(path):
         what = "is a folder" if os.path.isdir(path) else "does not exist"
         raise ValueError(f"dataset.path={path} {what} (seen from {os.getcwd()}); it must be a .npz file")
@@ -30,8 +32,9 @@ def _training_rows(path: str, mtime_ns: int) -> int:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             missing = [name for name in ARRAYS if name not in names]
             if missing:
+                held = ", ".join(sorted(names)) or "nothing"
                 raise ValueError(
-                    f"dataset.path={path} lacks {', '.join(missing)}; it holds {', '.join(sorted(names)) or 'nothing'}\n"
+                    f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
             rows = {name: _rows(archive, name, path) for name in ARRAYS}
@@ -39,9 +42,7 @@ def _training_rows(path: str, mtime_ns: int) -> int:
         raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from error
     for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
         if rows[x] != rows[y]:
-            raise ValueError(
-                f"dataset.path={path}: {x} has {rows[x]} rows, {y} has {rows[y]}; they must be equal"
-            )
+            raise ValueError(f"dataset.path={path}: {x} has {rows[x]} rows, {y} has {rows[y]}")
     return rows["x_train"]
 
 

@@ -105,7 +105,7 @@ RANGES: dict[str, dict[str, Number | Flag]] = {
 
 
 def check(section: str, values: Mapping[str, Any]) -> None:
-    """Check every value of a config section whose name is known; raises ValueError for the first that is wrong."""
+    """Check the values of a config section by their names; raises ValueError for the first that is wrong."""
     for name, value in values.items():
         known = RANGES[section].get(str(name))
         if known is not None and not known.allows(value):

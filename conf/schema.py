@@ -1,7 +1,8 @@
 """What a composed configuration holds: names, types, units and ranges.
 
-A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call raises ValueError with one
-or two lines for the user, and does so in milliseconds: nothing is imported, and of data files only headers are read.
+A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call raises
+ValueError with one or two lines for the user, in milliseconds: nothing is imported, and of data files only the
+headers are read.
 """
 
 import math
@@ -14,6 +15,7 @@ from conf import npz, ranges, targets
 
 VALIDATION_SPLIT = 1 / 6
 NPZ_LOADERS = ("trainers.data.keras_dataset", "trainers.data.npz")
+SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer")
 TASKS = ("classification", "regression")
 
 
@@ -52,16 +54,16 @@ class Config:
     tracking: Tracking = field(default_factory=Tracking)
 
     def __post_init__(self) -> None:
-        """Raises ValueError, with one or two lines that say what is wrong, what is allowed and what to type."""
+        """Raise ValueError in one or two lines: what is wrong, what is allowed, what to type instead."""
         _check_numbers(self)
-        for name in ("optimizer", "model", "loss", "dataset", "trainer"):
-            section = getattr(self, name)
-            ranges.check(name, section)
-            targets.check(f"{name}._target_", section.get("_target_"))
+        for section in SECTIONS:
+            ranges.check(section, getattr(self, section))
         _check_task(self)
         if self.gpus > 1:
             _check_distribution(self)
         _check_training_set(self)
+        for section in SECTIONS:
+            targets.check(f"{section}._target_", getattr(self, section).get("_target_"))
 
 
 def _check_numbers(cfg: Config) -> None:
@@ -108,8 +110,8 @@ def _check_distribution(cfg: Config) -> None:
 def _check_training_set(cfg: Config) -> None:
     rows = cfg.dataset.get("n_train")
     path = cfg.dataset.get("path")
-    if path is not None and cfg.dataset.get("_target_") in NPZ_LOADERS:
-        rows = npz.training_rows(str(path))
+    if cfg.dataset.get("_target_") in NPZ_LOADERS and (path is not None or "name" not in cfg.dataset):
+        rows = npz.training_rows(path)
     if rows is None:
         return
     kept = training_size(int(rows), float(cfg.dataset.get("validation_split", VALIDATION_SPLIT)))
@@ -119,8 +121,8 @@ def _check_training_set(cfg: Config) -> None:
         )
     if cfg.batch_size > kept:
         raise ValueError(
-            f"batch_size={cfg.batch_size} is larger than the training set ({kept} examples after the validation "
-            f"split); try batch_size={2 ** int(math.log2(kept))} or less"
+            f"batch_size={cfg.batch_size} is larger than the training set ({kept} examples after the "
+            f"validation split); try batch_size={2 ** int(math.log2(kept))} or less"
         )
 
 

@@ -14,25 +14,21 @@ from pathlib import Path
 def check(key: str, target: object) -> None:
     """Check that `target`, a dotted name such as `keras.optimizers.Adam`, is there to be imported.
 
-    Its packages are looked up one by one and the name is looked for in the source of the module that should hold it; a
-    module without source, or one that makes its names as it runs, gets the benefit of the doubt.
+    Its packages are looked up one by one and the name is looked for in the source of the module that should hold
+    it; a module without source, or one that makes its names as it runs, gets the benefit of the doubt.
     Raises ValueError with the missing part and its nearest names; `key` is the config key, for the message.
     """
     if not isinstance(target, str) or not all(part.isidentifier() for part in target.split(".")):
         shown = "missing" if target is None else f"{target!r}"
-        raise ValueError(
-            f"{key} is {shown}; it must be the dotted name of a callable, such as my_package.my_module.f"
-        )
+        raise ValueError(f"{key} is {shown}; it must be the dotted name of a callable, such as my_module.f")
     parts = target.split(".")
     if len(parts) == 1:
-        raise ValueError(
-            f"{key}={target}: must name a module and something in it, such as my_module.{target}"
-        )
+        raise ValueError(f"{key}={target}: name the module too, as in my_module.{target}")
     spec = _find(parts[0], None)
     if spec is None:
         raise ValueError(
             f"{key}={target}: there is no module {parts[0]!r}{_near(parts[0], _modules(None))}\n"
-            "Modules are looked for in the folder of sweep.py, in PYTHONPATH and in this Python's site-packages"
+            "Modules are looked for beside sweep.py, in PYTHONPATH and in this Python's site-packages"
         )
     for depth, name in enumerate(parts[1:], start=1):
         module = ".".join(parts[:depth])
@@ -62,9 +58,7 @@ def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> None:
         try:
             tree = ast.parse(source)
         except SyntaxError as error:
-            raise ValueError(
-                f"{what}: line {error.lineno} of {spec.origin} is no Python ({error.msg})"
-            ) from error
+            raise ValueError(f"{what}: {spec.origin}, line {error.lineno}: {error.msg}") from error
         names = set(_bound(tree.body))
         if name in names or names & {"*", "__getattr__"} or "globals()" in source:
             return
