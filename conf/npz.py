@@ -14,8 +14,8 @@ ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 def training_rows(path: str | None) -> int:
     """Rows of x_train in the .npz file `path`.
 
-    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing,
-    holds pickled objects, or has not as many rows as its partner.
+    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is
+    missing, holds pickled objects, or has not as many rows as its partner.
     """
     if path is None:
         raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")

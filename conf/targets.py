@@ -14,8 +14,8 @@ from pathlib import Path
 def check(key: str, target: object) -> None:
     """Check that `target`, a dotted name such as `keras.optimizers.Adam`, is there to be imported.
 
-    Its packages are looked up one by one and the name is looked for in the source of the module that should hold
-    it; a module without source, or one that makes its names as it runs, gets the benefit of the doubt.
+    Its packages are looked up one by one and the name is looked for in the source of the module that should
+    hold it; a module without source, or one that makes its names as it runs, gets the benefit of the doubt.
     Raises ValueError with the missing part and its nearest names; `key` is the config key, for the message.
     """
     if not isinstance(target, str) or not all(part.isidentifier() for part in target.split(".")):
