@@ -1,4 +1,4 @@
-"""What a launcher is to our loop. local.py and slurm.py are the two that exist; a third needs these five methods."""
+"""What a launcher is to our loop. local.py and slurm.py are the two that exist; a third needs these methods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +44,9 @@ class TrialLauncher(Protocol):
 
     def check(self, configs: Sequence[DictConfig]) -> None:
         """Raise UserError if one of these composed trials could never start here."""
+
+    def has_room(self) -> bool:
+        """Whether a small trial could be started now. The next trial is chosen only then, when most is known."""
 
     def submit(self, job: TrialJob) -> bool:
         """Start the attempt, or return False if there is no room for it yet."""

@@ -1,0 +1,166 @@
+"""A warm process that imports the heavy libraries once and forks a fresh process for each trial.
+
+Started by local.py as `python -m sweeps.launchers.fork_server FD`. Importing TensorFlow takes seconds, a fork takes
+milliseconds. Only imports may happen here: a TensorFlow runtime that has started does not survive a fork.
+
+The driver sends `Preload`, `Start` or `Kill` over the pipe FD; this process answers with `Ready` and `Ended`. When the
+pipe closes, the driver is gone: every trial is killed and the server ends, so that no trial outlives its driver unseen.
+"""
+
+import ctypes
+import gc
+import importlib
+import os
+import selectors
+import signal
+import sys
+import traceback
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+import cloudpickle
+
+_PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
+
+
+@dataclass(frozen=True)
+class Preload:
+    """Import these modules, found along the driver's own sys.path."""
+
+    modules: list[str]
+    path: list[str]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The modules are imported: trials may be started."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Fork a trial. `job` is a cloudpickled TrialJob, which only the fork unpacks."""
+
+    number: int
+    job: bytes
+    log: str
+    cores: list[int]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill a trial and whatever it started."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial's process ended: `code` is its exit code, or minus the signal that killed it."""
+
+    number: int
+    code: int
+
+
+def serve(driver: Connection) -> None:
+    """Fork trials until the driver closes the pipe."""
+    running: dict[int, int] = {}  # process id -> trial number
+    wakeup, alarm = os.pipe()
+    os.set_blocking(alarm, False)
+    signal.set_wakeup_fd(alarm)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    selector = selectors.DefaultSelector()
+    selector.register(driver, selectors.EVENT_READ)
+    selector.register(wakeup, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj == wakeup:
+                os.read(wakeup, 4096)
+                _reap(running, driver)
+            elif not _obey(driver, running):
+                return
+
+
+def _obey(driver: Connection, running: dict[int, int]) -> bool:
+    """Carry out one message. False when the driver is gone."""
+    try:
+        message = driver.recv()
+    except (EOFError, ConnectionResetError):
+        for pid in running:
+            _kill_group(pid)
+        return False
+    if isinstance(message, Preload):
+        sys.path[:] = message.path
+        for module in message.modules:
+            importlib.import_module(module)
+        gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
+        driver.send(Ready())
+    elif isinstance(message, Start):
+        running[_fork(message, driver)] = message.number
+    elif isinstance(message, Kill):
+        for pid, number in running.items():
+            if number == message.number:
+                _kill_group(pid)
+    return True
+
+
+def _reap(running: dict[int, int], driver: Connection) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        if pid in running:
+            number = running.pop(pid)
+            _kill_group(pid)  # what the trial started ends with it
+            driver.send(Ended(number, os.waitstatus_to_exitcode(status)))
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _fork(start: Start, driver: Connection) -> int:
+    pid = os.fork()
+    if pid:
+        os.setpgid(pid, pid)  # here too: a Kill may come before the fork has run its first line
+        return pid
+    code = 1
+    try:
+        _become_trial(start, driver)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # the server's own clean-up is not the trial's
+
+
+def _become_trial(start: Start, driver: Connection) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    driver.close()
+    log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(start.environment)
+    if start.cores:
+        os.sched_setaffinity(0, start.cores)
+    from sweeps.trial_process import run_trial
+
+    job, submitted = cloudpickle.loads(start.job)  # noqa: S301 - comes over the driver's own pipe
+    run_trial(job, submitted)
+
+
+if __name__ == "__main__":
+    # Ctrl-C reaches the whole terminal; the driver alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.modules["sweeps.launchers.fork_server"] = sys.modules["__main__"]  # one class for each message, not two
+    import sweeps.trial_process  # noqa: F401 - imported once here, not in every fork
+
+    serve(Connection(int(sys.argv[1])))

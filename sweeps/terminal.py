@@ -1,0 +1,117 @@
+"""What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.summary import Row, Summary
+from sweeps.trial_folder import State, TrialFolder
+
+_COLOURS = {State.COMPLETED: "green", State.PRUNED: "cyan", State.RUNNING: "blue", State.QUEUED: "dim"}
+_RUNNING_SHOWN = 12
+
+
+class View:
+    """The driver's view of its study, on stdout."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False, soft_wrap=True)
+        self._live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def started(self, row: Row) -> None:
+        if not self.console.is_terminal:
+            self.say(f"trial {row.number} started   {row.name}")
+
+    def ended(self, row: Row, summary: Summary) -> None:
+        """A line for a trial that ended; with the end of its log if it went wrong."""
+        if row in summary.bad():
+            self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name})\n{_log_end(row)}")
+        elif not self.console.is_terminal:
+            values = " ".join(f"{n}={v:.6g}" for n, v in zip(summary.objective, row.objective, strict=False))
+            self.say(f"trial {row.number} {row.state}   {row.name}   {values}")
+
+    def tick(self, summary: Summary, problem: str | None) -> None:
+        if self.console.is_terminal:
+            self._live.update(self._picture(summary, problem), refresh=True)
+
+    def _picture(self, summary: Summary, problem: str | None) -> Group:
+        ended = len(summary.rows) - summary.count(State.RUNNING, State.QUEUED)
+        counts = Text.assemble(
+            (f"{summary.name}  ", "bold"),
+            (f"{summary.count(State.COMPLETED)} done", "green"),
+            f"  {summary.count(State.RUNNING)} running  ",
+            (f"{summary.count(State.PRUNED)} pruned  ", "cyan") if summary.count(State.PRUNED) else "",
+            (f"{len(summary.bad())} failed", "red" if summary.bad() else "dim"),
+            f"  of {summary.total}  {self._time_left(ended, summary.total)}",
+        )
+        parts: list[Text | ProgressBar | Table] = [counts, ProgressBar(summary.total or 1, ended, width=60)]
+        if best := summary.best():
+            parts.append(Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
+        running = [row for row in summary.rows if row.state is State.RUNNING]
+        parts += [Text(f"  {row.number}  {row.name}  {_newest(row)}", "dim") for row in running[:_RUNNING_SHOWN]]
+        if not summary.rows or (not running and not ended):
+            parts.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
+        if problem:
+            parts.append(Text(problem, "yellow"))
+        return Group(*parts)
+
+    def _time_left(self, ended: int, total: int | None) -> str:
+        if not ended or not total or ended >= total:
+            return ""
+        left = (time.monotonic() - self._started) / ended * (total - ended)
+        return f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left"
+
+
+def _newest(row: Row) -> str:
+    return "  ".join(f"{name}={value:.4g}" for name, value in list(row.metrics.items())[:4])
+
+
+def _log_end(row: Row, lines: int = 5) -> str:
+    log = TrialFolder(row.folder).log()
+    if log is None or not log.exists():
+        return ""
+    last = log.read_text(errors="replace").splitlines()[-lines:]
+    return "\n".join([*(f"    {line}" for line in last), f"    whole log: {log}"])
+
+
+def table(summary: Summary, count: int = 10) -> Table:
+    """The best trials, best first."""
+    rows = summary.top(count)
+    shown = Table(title=f"best of {summary.count(State.COMPLETED)} completed trials", title_justify="left")
+    shown.add_column("trial", justify="right")
+    keys = list(dict.fromkeys(key for row in rows for key in row.params))
+    for name in [*keys, *summary.objective]:
+        shown.add_column(name)
+    for row in rows:
+        params = [_cell(row.params.get(key, "")) for key in keys]
+        shown.add_row(str(row.number), *params, *(f"{value:.6g}" for value in row.objective))
+    return shown
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def refuse(text: str) -> None:
+    """Say what is wrong with what was asked for, and exit as for any wrong command line."""
+    print(text, file=sys.stderr)
+    raise SystemExit(2)
