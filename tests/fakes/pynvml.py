@@ -1,0 +1,40 @@
+"""Stands in for NVML on a machine without a GPU: four GPUs, each with its own figures.
+
+FAKE_NVML=none has no driver; FAKE_NVML=no_power has GPUs that don't tell their power.
+"""
+
+import os
+from types import SimpleNamespace
+
+
+class NVMLError(Exception):
+    pass
+
+
+def nvmlInit() -> None:
+    if os.environ.get("FAKE_NVML") == "none":
+        raise NVMLError("NVML Shared Library Not Found")
+
+
+def nvmlDeviceGetHandleByIndex(index: int) -> int:
+    if index >= 4:
+        raise NVMLError("Invalid Argument")
+    return index
+
+
+def nvmlDeviceGetHandleByUUID(uuid: str) -> int:
+    return int(uuid.removeprefix("GPU-"))
+
+
+def nvmlDeviceGetUtilizationRates(gpu: int) -> SimpleNamespace:
+    return SimpleNamespace(gpu=10 * (gpu + 1))
+
+
+def nvmlDeviceGetMemoryInfo(gpu: int) -> SimpleNamespace:
+    return SimpleNamespace(used=(gpu + 1) * 8_000_000_000)
+
+
+def nvmlDeviceGetPowerUsage(gpu: int) -> int:
+    if os.environ.get("FAKE_NVML") == "no_power":
+        raise NVMLError("Not Supported")
+    return 100_000 * (gpu + 1)
