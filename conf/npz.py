@@ -1,8 +1,8 @@
 """What a dataset's .npz holds, from the headers of its arrays. No array is read and nothing is unpickled."""
 
-import os
 import zipfile
 from functools import lru_cache
+from pathlib import Path
 from typing import IO
 
 import numpy as np
@@ -19,10 +19,11 @@ def training_rows(path: str | None) -> int:
     """
     if path is None:
         raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")
-    if not os.path.isfile(path):
-        what = "is a folder" if os.path.isdir(path) else "does not exist"
-        raise ValueError(f"dataset.path={path} {what} (seen from {os.getcwd()}); it must be a .npz file")
-    return _training_rows(path, os.stat(path).st_mtime_ns)
+    file = Path(path)
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
+        raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must be a .npz file")
+    return _training_rows(path, file.stat().st_mtime_ns)
 
 
 @lru_cache

@@ -1,8 +1,8 @@
 """What a composed configuration holds: names, types, units and ranges.
 
 A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call raises
-ValueError with one or two lines for the user, in milliseconds: nothing is imported, and only the headers of data
-files are read.
+ValueError in one or two lines for the user, within milliseconds: nothing is imported, and of data files only
+headers are read.
 """
 
 import math

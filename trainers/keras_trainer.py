@@ -1,1 +1,128 @@
-def train(cfg, trial): ...
+"""One training with Keras on TensorFlow, from configuration to result."""
+
+import logging
+import math
+import time
+from pathlib import Path
+from typing import Protocol
+
+import keras
+import tensorflow as tf
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from trainers import checkpoint, data, distribution
+from trainers.checkpoint import Progress
+from trainers.compiled import Pass, compile_passes, resident
+
+log = logging.getLogger(__name__)
+
+
+class Trial(Protocol):
+    """What a trainer is given besides its configuration: `sweeps.trial.Trial`."""
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """Where the newest state is kept; need not exist yet."""
+
+    def report(self, metrics: dict[str, float], step: int) -> None:
+        """Record the metrics of an epoch."""
+
+    def should_stop(self) -> bool:
+        """Whether to end after this epoch."""
+
+
+def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
+    """Train as `cfg` (conf/schema.py) says; go on from the trial's checkpoint if it has one.
+
+    Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with validation) and
+    images_per_second (training alone); for a classification also accuracy and val_accuracy (0..1).
+
+    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch, and
+    test_loss and test_accuracy of the final weights. A training that was told to stop has written a checkpoint
+    and returns without the test metrics. One whose loss is no longer finite returns that epoch's metrics.
+    """
+    strategy = distribution.strategy(distribution.claim_gpus(cfg.gpus))
+    keras.utils.set_random_seed(cfg.seed)
+    task = cfg.dataset.get("task") or cfg.loss.get("task")
+    dataset = data.load(cfg.dataset, task, cfg.seed)
+    x, y = resident(dataset.x, strategy), resident(dataset.y, strategy)
+    with strategy.scope():
+        model = build(cfg, dataset, task)
+        progress = checkpoint.restore(trial.checkpoint_folder, model)
+    train_pass, evaluate = compile_passes(model, x, y, cfg.batch_size, strategy)
+
+    saved_at = time.monotonic()
+    while progress.epoch < cfg.epochs and not _has_stalled(progress, cfg.trainer):
+        progress.epoch += 1
+        order = data.epoch_order(dataset.training_rows, cfg.seed, progress.epoch)
+        metrics = _run_epoch(train_pass, evaluate, x, y, order, dataset.validation_rows)
+        metrics["learning_rate"] = float(model.optimizer.learning_rate)
+        trial.report(metrics, step=progress.epoch)
+        if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["val_loss"])):
+            log.error(
+                "Epoch %d: loss is %s, val_loss is %s", progress.epoch, metrics["loss"], metrics["val_loss"]
+            )
+            return metrics
+        if _is_better(metrics, progress.best):
+            progress.best_epoch, progress.best = progress.epoch, metrics
+        stopped = progress.epoch < cfg.epochs and trial.should_stop()
+        if stopped or time.monotonic() - saved_at >= cfg.trainer.get("checkpoint_interval_s", 10.0):
+            checkpoint.save(trial.checkpoint_folder, progress, model)
+            saved_at = time.monotonic()
+        if stopped:
+            return {**progress.best, "best_epoch": progress.best_epoch}
+
+    # As Keras' fit ends: with use_ema, the averages become the weights.
+    model.optimizer.finalize_variable_values(model.trainable_variables)
+    x_test, y_test = resident(dataset.x_test, strategy), resident(dataset.y_test, strategy)
+    test = evaluate(x_test, y_test, tf.range(len(dataset.x_test)))
+    return {
+        **progress.best,
+        "best_epoch": progress.best_epoch,
+        **{f"test_{name}": float(value) for name, value in test.items()},
+    }
+
+
+def build(cfg: DictConfig, dataset: data.Data, task: str) -> keras.Model:
+    """The compiled model of a configuration, its optimizer's variables included."""
+    model: keras.Model = instantiate(
+        cfg.model, input_shape=dataset.x.shape[1:], outputs=dataset.outputs, _convert_="all"
+    )
+    optimizer = instantiate(cfg.optimizer, _convert_="all")
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        distribution.check_optimizer(optimizer)
+    accuracy = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")] if task == "classification" else []
+    loss = instantiate(data.described_target(cfg.loss), _convert_="all")
+    # jit_compile: XLA's compilation costs a small model more than it ever wins back.
+    model.compile(optimizer, loss, metrics=accuracy, jit_compile=False)
+    optimizer.build(model.trainable_variables)
+    return model
+
+
+def _run_epoch(
+    train_pass: Pass, evaluate: Pass, x: tf.Tensor, y: tf.Tensor, order: tf.Tensor, validation_rows: tf.Tensor
+) -> dict[str, float]:
+    started = time.perf_counter()
+    training = {name: float(value) for name, value in train_pass(x, y, tf.constant(order)).items()}
+    trained_s = time.perf_counter() - started
+    validation = evaluate(x, y, tf.constant(validation_rows))
+    return {
+        **training,
+        **{f"val_{name}": float(value) for name, value in validation.items()},
+        "epoch_time": time.perf_counter() - started,
+        "images_per_second": len(order) / trained_s,
+    }
+
+
+def _is_better(metrics: dict[str, float], best: dict[str, float]) -> bool:
+    if not best:
+        return True
+    if "val_accuracy" in metrics:
+        return metrics["val_accuracy"] > best["val_accuracy"]
+    return metrics["val_loss"] < best["val_loss"]
+
+
+def _has_stalled(progress: Progress, options: DictConfig) -> bool:
+    patience = options.get("early_stopping_patience")
+    return patience is not None and progress.epoch - progress.best_epoch >= patience
