@@ -23,6 +23,7 @@ TASKS = ("classification", "regression")
 class Tracking:
     """Where the study is shown."""
 
+    enabled: bool = True  # False keeps everything in the trials' folders alone
     uri: str | None = None  # MLflow tracking URI; None = the embedded sqlite file
     experiment: str = "sweepyard"  # MLflow experiment that holds the study
 

@@ -105,7 +105,7 @@ def explain(error: Exception, config: DictConfig) -> str:
 
 
 def _nearest(key: str, config: DictConfig) -> str:
-    known = list(_keys(config, ""))
+    known = [k for k in _keys(config, "") if k.startswith("hydra.") == key.startswith("hydra.")]
     near = difflib.get_close_matches(key, known, 1, cutoff=0.6)
     if near:
         return f" Did you mean '{near[0]}'?"
@@ -118,7 +118,7 @@ def _keys(config: DictConfig, prefix: str) -> list[str]:
     found = []
     for key in config:
         name = f"{prefix}{key}"
-        if name == "hydra" or str(key).startswith("_"):
+        if str(key).startswith("_"):
             continue
         node = config._get_node(key)
         found.append(name)

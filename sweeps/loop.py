@@ -61,12 +61,13 @@ class Loop:
         self._max_failures = max_failures
         self._running: dict[int, _Attempt] = {}
         self._next: _Attempt | None = None
+        self._asked_all = False
 
     def run(self) -> None:
         """Return when every trial has ended, or those that still ran when too many had failed."""
         while True:
             self._fill()
-            if not self._running and self._next is None:
+            if self._asked_all and not self._running and self._next is None:
                 return
             for over in self._launcher.poll(_TICK_S):
                 self._end(self._running.pop(over.number), over)
@@ -76,8 +77,9 @@ class Loop:
 
     def _fill(self) -> None:
         while self._n_jobs is None or len(self._running) < self._n_jobs:
-            if self._next is None and self._launcher.has_room():
+            if self._next is None and not self._asked_all and self._launcher.has_room():
                 self._next = self._ask()
+                self._asked_all = self._next is None
             if self._next is None or not self._launcher.submit(self._next.job):
                 return
             self._next.row.state = State.RUNNING

@@ -13,7 +13,6 @@ class SweeperConf:
 
     _target_: str = "hydra_plugins.study_sweeper.StudySweeper"
     _recursive_: bool = False
-    defaults: list[Any] = field(default_factory=lambda: [{"sampler": "tpe"}, {"pruner": "none"}, "_self_"])
 
     sampler: Any = None
     """What to try next: hydra/sweeper/sampler=grid, tpe, random, gp, cmaes, nsgaii or qmc."""
@@ -31,8 +30,9 @@ class SweeperConf:
     """Trials in all. A grid has as many as it has points."""
     n_jobs: int | None = None
     """Trials at a time, at most. Null fills every slot that the launcher has."""
-    max_failure_rate: float = 1.0
-    """The share of ended trials (0 to 1) that may fail; beyond it no further trial is started."""
+    max_failure_rate: float | None = None
+    """The share of all trials (0 to 1) that may fail without the command failing; beyond it no further one starts.
+    Null runs every trial, whatever fails, and then exits with 1 if any did."""
     params: dict[str, Any] = field(default_factory=dict)
     """The search space, in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -45,6 +45,24 @@ class SweeperConf:
     """False keeps the study out of MLflow."""
     experiment: str = "sweepyard"
     """The MLflow experiment that holds the studies."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_trials", "n_jobs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"hydra.sweeper.{name}={value}: it must be 1 or more")
+        if self.max_failure_rate is not None and not 0 <= self.max_failure_rate <= 1:
+            raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
+        directions = self.direction if isinstance(self.direction, list) else [self.direction]
+        for direction in directions:
+            if direction not in {"minimize", "maximize"}:
+                raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
+        objectives = self.objective if isinstance(self.objective, list) else [self.objective]
+        if self.objective is not None and len(objectives) != len(directions):
+            raise ValueError(
+                f"hydra.sweeper.objective has {len(objectives)} entries and direction {len(directions)}: give one "
+                "direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
+            )
 
 
 @dataclass

@@ -7,12 +7,11 @@ from typing import Any
 
 import optuna
 from hydra.utils import get_method, instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from optuna.storages import JournalStorage
-from optuna.storages.journal import BaseJournalFileLock, JournalFileBackend
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from sweeps.errors import UserError
 from sweeps.search_space import Choice, Parameter, Point, SearchSpace, Value, canonical
 from sweeps.settings import SweeperConf
 from sweeps.trial_folder import Result, State
@@ -31,7 +30,19 @@ class Proposal:
     overrides: list[str]
 
 
-class _OneWriter(BaseJournalFileLock):
+def is_grid(settings: SweeperConf) -> bool:
+    return settings.sampler is None or settings.sampler.get("_target_") == _GRID
+
+
+def objective_names(settings: SweeperConf) -> tuple[str, ...]:
+    """The names of the objectives, one for each direction."""
+    count = len(_as_list(settings.direction))
+    if settings.objective is None:
+        return ("objective",) if count == 1 else tuple(f"objective_{i}" for i in range(count))
+    return tuple(_as_list(settings.objective))
+
+
+class _OneWriter:
     """No lock: the driver is the only writer of its study, and a lock file would outlive a killed driver."""
 
     def acquire(self) -> bool:
@@ -54,8 +65,8 @@ class Study:
         self._config = config  # what custom_search_space is called with
         self.space = space
         self.directions = tuple(_as_list(settings.direction))
-        self.objective = _objective_names(settings, len(self.directions))
-        self.is_grid = settings.sampler is None or settings.sampler.get("_target_") == _GRID
+        self.objective = objective_names(settings)
+        self.is_grid = is_grid(settings)
         self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self._n_trials = settings.n_trials
         self._study = optuna.create_study(
@@ -174,23 +185,19 @@ def _build(conf: Any) -> Any:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) or OmegaConf.is_list(value) else [value]
-
-
-def _objective_names(settings: SweeperConf, count: int) -> tuple[str, ...]:
-    names = _as_list(settings.objective) if settings.objective is not None else []
-    if not names:
-        names = ["objective"] if count == 1 else [f"objective_{i}" for i in range(count)]
-    if len(names) != count:
-        raise UserError(
-            f"hydra.sweeper.objective has {len(names)} entries and hydra.sweeper.direction {count}; "
-            "give one direction for each objective: 'hydra.sweeper.direction=[maximize,minimize]'"
-        )
-    return tuple(names)
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _storage(url: str | None, folder: Path) -> Any:
     if url is not None:
         return url
-    folder.mkdir(parents=True, exist_ok=True)
-    return JournalStorage(JournalFileBackend(str(folder / "study.journal"), lock_obj=_OneWriter()))
+    journal = folder / "study.journal"
+    if journal.exists():
+        _drop_cut_line(journal)
+    return JournalStorage(JournalFileBackend(str(journal), lock_obj=_OneWriter()))  # type: ignore[arg-type]
+
+
+def _drop_cut_line(journal: Path) -> None:
+    """A driver killed while it wrote leaves half a line, onto which Optuna would append the next."""
+    with journal.open("rb+") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)

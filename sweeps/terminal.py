@@ -1,9 +1,9 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
-import sys
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,7 +14,9 @@ from rich.text import Text
 from sweeps.summary import Row, Summary
 from sweeps.trial_folder import State, TrialFolder
 
-_COLOURS = {State.COMPLETED: "green", State.PRUNED: "cyan", State.RUNNING: "blue", State.QUEUED: "dim"}
+if TYPE_CHECKING:
+    from sweeps.tracking import Tracker
+
 _RUNNING_SHOWN = 12
 
 
@@ -36,6 +38,21 @@ class View:
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
+
+    def opening(self, summary: Summary, tracker: "Tracker | None") -> None:
+        self.say(f"study {summary.name}: {summary.total} trials in {_near(summary.folder)}")
+        if tracker:
+            self.say(f"dashboard: {tracker.command()}\n           {tracker.link()}")
+
+    def closing(self, summary: Summary, tracker: "Tracker | None") -> None:
+        """The best trials, what went wrong, and where everything is."""
+        if summary.best():
+            self.console.print(table(summary))
+        for row in summary.bad():
+            self.say(f"trial {row.number} {row.state}: {row.error}   log: {_near(TrialFolder(row.folder).log() or row.folder)}")
+        self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
+        if tracker:
+            self.say(f"dashboard: {tracker.command()}\n           {tracker.link()}")
 
     def started(self, row: Row) -> None:
         if not self.console.is_terminal:
@@ -81,6 +98,11 @@ class View:
         return f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left"
 
 
+def _near(path: Path) -> str:
+    """The path as one would type it here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def _newest(row: Row) -> str:
     return "  ".join(f"{name}={value:.4g}" for name, value in list(row.metrics.items())[:4])
 
@@ -109,9 +131,3 @@ def table(summary: Summary, count: int = 10) -> Table:
 
 def _cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def refuse(text: str) -> None:
-    """Say what is wrong with what was asked for, and exit as for any wrong command line."""
-    print(text, file=sys.stderr)
-    raise SystemExit(2)

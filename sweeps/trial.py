@@ -40,6 +40,7 @@ class Trial:
         """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds."""
         values = {name: float(value) for name, value in metrics.items()}
         self._folder.append_metrics(MetricsLine(step, time.time(), values))
+        print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
 
     def should_stop(self) -> bool:
         """True once the driver wants this trial to end after the current epoch: it was pruned or cancelled."""

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
 from sweeps.launchers.contract import TrialJob
 from sweeps.system_metrics import sampling
 from sweeps.trial import Diverged, check_finite
-from sweeps.trial_folder import Result, State
+from sweeps.trial_folder import Result, State, TrialFolder
 
 _OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
 """Names, not classes: the frameworks that raise them must not be imported here."""
@@ -21,34 +22,37 @@ _OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
 def run_trial(job: TrialJob, submitted: float) -> None:
     """Run the job and write its result.json. What the task function raises ends in the result, not here."""
     started = time.time()
+    task_function, hydra_context, singletons = cloudpickle.loads(job.app)  # noqa: S301 - from the driver itself
     setup_globals()
+    Singleton.set_state(singletons)
     with sampling(job.folder):
         returned = run_job(
-            task_function=job.task_function,
+            task_function=task_function,
             config=job.config,
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
-            hydra_context=job.hydra_context,
+            hydra_context=hydra_context,
         )
-    result = _result(job, returned)
+    result = result_of(returned, job.objective, job.folder)
     result.seconds = {"starting": started - submitted, "running": time.time() - started}
     job.folder.write_result(result)
     if job.job_return is not None:
         _leave(returned, job.job_return)
 
 
-def _result(job: TrialJob, returned: JobReturn) -> Result:
+def result_of(returned: JobReturn, names: Sequence[str], folder: TrialFolder) -> Result:
+    """The end of a trial whose task function returned or raised."""
     if returned.status is JobStatus.FAILED:
         error = returned._return_value  # reading .return_value would raise it
         traceback.print_exception(error)
         return Result(_state_of(error), error=f"{type(error).__name__}: {error}")
     try:
-        metrics, objective = read_objective(returned.return_value, job.objective)
-        check_finite(dict(zip(job.objective, objective, strict=True)))
+        metrics, objective = read_objective(returned.return_value, names)
+        check_finite(dict(zip(names, objective, strict=True)))
     except (Diverged, ValueError, TypeError) as error:
         print(f"{type(error).__name__}: {error}")
         return Result(_state_of(error), error=str(error))
-    return Result(job.folder.stop_requested() or State.COMPLETED, objective, metrics)
+    return Result(folder.stop_requested() or State.COMPLETED, objective, metrics)
 
 
 def _state_of(error: BaseException) -> State:

@@ -42,7 +42,7 @@ def save(folder: Path, progress: Progress, model: keras.Model) -> None:
 
 
 def restore(folder: Path, model: keras.Model) -> Progress:
-    """Put the newest readable checkpoint into the model and its optimizer, if there is one, and return its progress.
+    """Put the newest readable checkpoint, if there is one, into the model and its optimizer; return its progress.
 
     Raises ValueError if there are only unreadable ones, or one of a different model or optimizer.
     """

@@ -1,8 +1,8 @@
 """Passes over a dataset that lies in memory, each compiled into one call.
 
-Feeding a small model batch by batch from Python costs more than its arithmetic. Here the arrays are tensors, an
-epoch is the list of its rows, and the loop over batches runs inside the graph. What happens to a batch is Keras'
-own `train_step` and `test_step`.
+Feeding a small model batch by batch from Python costs more than its arithmetic. Here the arrays are tensors,
+an epoch is the list of its rows, and the loop over batches runs inside the graph. What happens to a batch is
+Keras' own `train_step` and `test_step`.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from trainers.distribution import share_of
 
-Pass = Callable[[tf.Tensor, tf.Tensor, np.ndarray], dict[str, tf.Tensor]]
+Pass = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
+Step = Callable[[tuple[tf.Tensor, tf.Tensor]], object]
 
 EVALUATION_BATCH = 1024
 
@@ -26,71 +27,60 @@ def resident(array: np.ndarray, strategy: tf.distribute.Strategy) -> tf.Tensor:
         return tf.constant(array)
 
 
-def compile_passes(
-    model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: int, strategy: tf.distribute.Strategy
-) -> tuple[Pass, Pass]:
+def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: int) -> tuple[Pass, Pass]:
     """Compile (train, evaluate), each f(x, y, rows) -> metrics, for arrays that look like x and y.
 
-    `train` takes batches of `batch_size` in the order of `rows`. A smaller last batch is trained on too, except by
-    several devices, where it would bias the gradients.
+    `train` takes batches of `batch_size` in the order of `rows`. A smaller last batch is trained on too, except
+    by several devices, where it would bias the gradients.
     `evaluate` returns the same whatever the batches are.
     """
-    whole_batches_only = strategy.num_replicas_in_sync > 1
-
-    def count_steps(total: tf.Tensor) -> tf.Tensor:
-        return total // batch_size if whole_batches_only else -(-total // batch_size)
+    whole_batches_only = model.distribute_strategy.num_replicas_in_sync > 1
 
     def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        def batch(step: tf.Tensor) -> tf.Tensor:
-            return rows[step * batch_size : (step + 1) * batch_size]
-
-        return _loop(model, model.train_step, x, y, batch, count_steps(tf.shape(rows, tf.int64)[0]), strategy)
+        total = tf.shape(rows, tf.int64)[0]
+        steps = total // batch_size if whole_batches_only else -(-total // batch_size)
+        starts = tf.minimum(tf.range(steps + 1) * batch_size, total)
+        return _pass(model, model.train_step, (x, y), rows, starts)
 
     def evaluate(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         total = tf.shape(rows, tf.int64)[0]
         steps = -(-total // EVALUATION_BATCH)
-
-        def batch(step: tf.Tensor) -> tf.Tensor:
-            return rows[total * step // steps : total * (step + 1) // steps]
-
-        return _loop(model, model.test_step, x, y, batch, steps, strategy)
+        return _pass(model, model.test_step, (x, y), rows, tf.range(steps + 1) * total // steps)
 
     signature = (
         tf.TensorSpec((None, *x.shape[1:]), x.dtype),
         tf.TensorSpec((None, *y.shape[1:]), y.dtype),
         tf.TensorSpec((None,), tf.int32),
     )
-    with strategy.scope():
+    with model.distribute_strategy.scope():
         # Traced here, where nothing is timed yet. The graph is written out by hand: no autograph.
         compiled = [tf.function(f, signature, autograph=False) for f in (train, evaluate)]
         train_pass, evaluate_pass = (function.get_concrete_function() for function in compiled)
     return train_pass, evaluate_pass
 
 
-def _loop(
-    model: keras.Model,
-    step_function: Callable[[tuple[tf.Tensor, tf.Tensor]], object],
-    x: tf.Tensor,
-    y: tf.Tensor,
-    batch: Callable[[tf.Tensor], tf.Tensor],
-    steps: tf.Tensor,
-    strategy: tf.distribute.Strategy,
+def _pass(
+    model: keras.Model, step: Step, arrays: tuple[tf.Tensor, tf.Tensor], rows: tf.Tensor, starts: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    def on_replica(rows: tf.Tensor) -> None:
-        mine = share_of(rows)
-        if strategy.num_replicas_in_sync == 1:
-            step_function((_scaled(tf.gather(x, mine)), tf.gather(y, mine)))
-            return
-        with tf.device("CPU:0"):
-            inputs, labels = tf.gather(x, mine), tf.gather(y, mine)
-        step_function((_scaled(inputs), labels))
+    """Run `step` on the batches of `rows` that lie between each two of `starts`; returns the model's metrics."""
+    strategy = model.distribute_strategy
 
-    def body(step: tf.Tensor) -> tuple[tf.Tensor]:
-        strategy.run(on_replica, args=(batch(step),))
-        return (step + 1,)
+    def on_replica(batch: tf.Tensor) -> None:
+        mine = share_of(batch)
+        if strategy.num_replicas_in_sync == 1:
+            x, y = (tf.gather(array, mine) for array in arrays)
+        else:
+            with tf.device("CPU:0"):
+                x, y = (tf.gather(array, mine) for array in arrays)
+        step((_scaled(x), y))
+
+    def body(index: tf.Tensor) -> tuple[tf.Tensor]:
+        strategy.run(on_replica, args=(rows[starts[index] : starts[index + 1]],))
+        return (index + 1,)
 
     model.reset_metrics()
-    tf.while_loop(lambda step: step < steps, body, (tf.constant(0, tf.int64),), parallel_iterations=1)
+    count = tf.shape(starts)[0] - 1
+    tf.while_loop(lambda index: index < count, body, (tf.constant(0),), parallel_iterations=1)
     metrics: dict[str, tf.Tensor] = model.get_metrics_result()
     return metrics
 

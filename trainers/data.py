@@ -56,7 +56,7 @@ def described_target(section: DictConfig) -> DictConfig:
 
 
 def epoch_order(rows: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    """`rows` in the order of an epoch: a function of (seed, epoch) alone, so that an epoch can be repeated."""
+    """`rows` in the order of an epoch: a function of (seed, epoch) alone, so that it can be repeated."""
     return np.random.default_rng([seed, epoch]).permutation(rows)
 
 
@@ -104,7 +104,7 @@ def line(points: int, test_points: int, inputs: int, noise: float) -> Split:
 
 @contextmanager
 def _one_download_at_a_time() -> Iterator[None]:
-    # Keras writes a download straight to its final name: trials side by side would read each other's half file.
+    # Keras writes a download straight to its final name: trials side by side would read half a file.
     folder = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "sweepyard.lock").open("w") as lock:
@@ -123,7 +123,7 @@ def _labels(y: Any, task: str) -> np.ndarray:
         return array.astype(np.float32).reshape(len(array), -1)
     if array.dtype.kind not in "iu" or array.size != len(array) or array.min() < 0:
         raise ValueError(
-            f"Classification needs one whole number >= 0 an example as label; "
-            f"these labels are {array.dtype} of shape {array.shape}. For a regression: dataset.task=regression"
+            f"A classification's labels are one whole number >= 0 an example; these are {array.dtype} of shape "
+            f"{array.shape}. For a regression: dataset.task=regression"
         )
     return array.astype(np.int32).reshape(-1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import keras
+import numpy as np
 import tensorflow as tf
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -38,11 +39,15 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with validation) and
     images_per_second (training alone); for a classification also accuracy and val_accuracy (0..1).
 
-    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch, and
-    test_loss and test_accuracy of the final weights. A training that was told to stop has written a checkpoint
-    and returns without the test metrics. One whose loss is no longer finite returns that epoch's metrics.
+    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch,
+    and test_loss and test_accuracy of the final weights. A training that was told to stop has written a
+    checkpoint and returns without the test metrics. One whose loss is no longer finite returns that epoch's.
     """
-    strategy = distribution.strategy(distribution.claim_gpus(cfg.gpus))
+    devices = distribution.claim_gpus(cfg.gpus)
+    if not devices:
+        # Rewriting the graph takes a tenth of a second and, on a CPU, makes none of these models faster.
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    strategy = distribution.strategy(devices)
     keras.utils.set_random_seed(cfg.seed)
     task = cfg.dataset.get("task") or cfg.loss.get("task")
     dataset = data.load(cfg.dataset, task, cfg.seed)
@@ -50,13 +55,13 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     with strategy.scope():
         model = build(cfg, dataset, task)
         progress = checkpoint.restore(trial.checkpoint_folder, model)
-    train_pass, evaluate = compile_passes(model, x, y, cfg.batch_size, strategy)
+    train_pass, evaluate = compile_passes(model, x, y, cfg.batch_size)
 
     saved_at = time.monotonic()
     while progress.epoch < cfg.epochs and not _has_stalled(progress, cfg.trainer):
         progress.epoch += 1
         order = data.epoch_order(dataset.training_rows, cfg.seed, progress.epoch)
-        metrics = _run_epoch(train_pass, evaluate, x, y, order, dataset.validation_rows)
+        metrics = _run_epoch(train_pass, evaluate, (x, y), order, dataset.validation_rows)
         metrics["learning_rate"] = float(model.optimizer.learning_rate)
         trial.report(metrics, step=progress.epoch)
         if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["val_loss"])):
@@ -101,12 +106,16 @@ def build(cfg: DictConfig, dataset: data.Data, task: str) -> keras.Model:
 
 
 def _run_epoch(
-    train_pass: Pass, evaluate: Pass, x: tf.Tensor, y: tf.Tensor, order: tf.Tensor, validation_rows: tf.Tensor
+    train_pass: Pass,
+    evaluate: Pass,
+    arrays: tuple[tf.Tensor, tf.Tensor],
+    order: np.ndarray,
+    validation_rows: np.ndarray,
 ) -> dict[str, float]:
     started = time.perf_counter()
-    training = {name: float(value) for name, value in train_pass(x, y, tf.constant(order)).items()}
+    training = {name: float(value) for name, value in train_pass(*arrays, tf.constant(order)).items()}
     trained_s = time.perf_counter() - started
-    validation = evaluate(x, y, tf.constant(validation_rows))
+    validation = evaluate(*arrays, tf.constant(validation_rows))
     return {
         **training,
         **{f"val_{name}": float(value) for name, value in validation.items()},

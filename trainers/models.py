@@ -15,7 +15,7 @@ def linear(input_shape: tuple[int, ...], outputs: int) -> keras.Model:
 
 
 def mlp(
-    input_shape: tuple[int, ...], outputs: int, hidden: Sequence[int], activation: str, dropout: float
+    input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[int], activation: str, dropout: float
 ) -> keras.Model:
     """Dense layers of `hidden` units, each followed by dropout."""
     head = _dense(hidden, activation, dropout)
@@ -25,6 +25,7 @@ def mlp(
 def cnn(
     input_shape: tuple[int, ...],
     outputs: int,
+    *,
     filters: Sequence[int],
     kernel_size: int,
     hidden: Sequence[int],

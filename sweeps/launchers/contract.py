@@ -1,13 +1,16 @@
 """What a launcher is to our loop. local.py and slurm.py are the two that exist; a third needs these methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import cloudpickle
+from hydra.core.singleton import Singleton
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from sweeps.errors import UserError
 from sweeps.trial_folder import State, TrialFolder
 
 
@@ -19,8 +22,8 @@ class TrialJob:
     study: str
     config: DictConfig
     """The whole composed config, with its hydra node: hydra.launcher has this trial's own resources."""
-    task_function: TaskFunction
-    hydra_context: HydraContext
+    app: bytes
+    """The Hydra app, as `pack_app` makes it: the same for every trial."""
     folder: TrialFolder
     attempt: Path
     """This attempt's own folder, which exists; its `log` takes what the trial prints."""
@@ -42,8 +45,11 @@ class Exit:
 class TrialLauncher(Protocol):
     """Runs trials somewhere, without ever blocking on one."""
 
-    def check(self, configs: Sequence[DictConfig]) -> None:
-        """Raise UserError if one of these composed trials could never start here."""
+    def check(self, config: DictConfig) -> None:
+        """Raise UserError if this composed trial could never start here."""
+
+    def open(self) -> None:
+        """Get ready to run trials; may go on in the background."""
 
     def has_room(self) -> bool:
         """Whether a small trial could be started now. The next trial is chosen only then, when most is known."""
@@ -59,3 +65,19 @@ class TrialLauncher(Protocol):
 
     def close(self) -> None:
         """End every attempt that still runs, and leave no process behind."""
+
+
+def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:
+    """The task function, Hydra's context, and its singletons (OmegaConf's resolvers among them) for another process.
+
+    Raises:
+        UserError: the task function refers to something that cannot leave this process.
+    """
+    try:
+        data: bytes = cloudpickle.dumps((task_function, hydra_context, Singleton.get_state()))
+    except Exception as error:  # whatever the __reduce__ of a user's object raises
+        raise UserError(
+            f"the task function cannot be sent to another process: {error}\n"
+            "Create what it needs (files, locks, sessions) inside the function"
+        ) from error
+    return data

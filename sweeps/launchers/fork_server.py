@@ -1,9 +1,9 @@
 """A warm process that imports the heavy libraries once and forks a fresh process for each trial.
 
-Started by local.py as `python -m sweeps.launchers.fork_server FD`. Importing TensorFlow takes seconds, a fork takes
+Started by local.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes
 milliseconds. Only imports may happen here: a TensorFlow runtime that has started does not survive a fork.
 
-The driver sends `Preload`, `Start` or `Kill` over the pipe FD; this process answers with `Ready` and `Ended`. When the
+The driver sends `Preload`, `Start` or `Kill` over the pipe; this process answers with `Ready` and `Ended`. When the
 pipe closes, the driver is gone: every trial is killed and the server ends, so that no trial outlives its driver unseen.
 """
 
@@ -157,10 +157,9 @@ def _become_trial(start: Start, driver: Connection) -> None:
     run_trial(job, submitted)
 
 
-if __name__ == "__main__":
+def main() -> None:
     # Ctrl-C reaches the whole terminal; the driver alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.modules["sweeps.launchers.fork_server"] = sys.modules["__main__"]  # one class for each message, not two
     import sweeps.trial_process  # noqa: F401 - imported once here, not in every fork
 
     serve(Connection(int(sys.argv[1])))

@@ -23,6 +23,7 @@ from sweeps.launchers.gpus import visible_gpus
 from sweeps.settings import LocalLauncherConf
 from sweeps.trial_folder import State
 
+_SERVER = "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module name
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
 
@@ -52,21 +53,22 @@ class LocalTrials:
         self._slots: dict[int, _Slot] = {}
         self._over: deque[Exit] = deque()
         self._ready = False
+
+    def open(self) -> None:
         self._start_server()
 
-    def check(self, configs: Sequence[DictConfig]) -> None:
-        for config in configs:
-            wanted = self._needs(config)
-            for name, need, has, unit in (
-                ("gpus", wanted.gpus_per_node, self._all_gpus, "GPUs"),
-                ("cpus_per_task", wanted.cpus_per_task or 1, self._all_cores, "CPU cores"),
-                ("mem_gb", wanted.mem_gb, math.floor(self._all_mem_gb), "GB of memory"),
-            ):
-                if need > has:
-                    raise UserError(
-                        f"{name}={need}: this machine has {has or 'no'} {unit}. "
-                        f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
-                    )
+    def check(self, config: DictConfig) -> None:
+        wanted = self._needs(config)
+        for name, need, has, unit in (
+            ("gpus", wanted.gpus_per_node, self._all_gpus, "GPUs"),
+            ("cpus_per_task", wanted.cpus_per_task or 1, self._all_cores, "CPU cores"),
+            ("mem_gb", wanted.mem_gb, math.floor(self._all_mem_gb), "GB of memory"),
+        ):
+            if need > has:
+                raise UserError(
+                    f"{name}={need}: this machine has {has or 'no'} {unit}. "
+                    f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
+                )
 
     def has_room(self) -> bool:
         return self._ready and bool(self._cores)
@@ -122,6 +124,8 @@ class LocalTrials:
     def close(self) -> None:
         """Closing the pipe tells the server to kill what still runs and to end."""
         self._server.close()
+        if not self._ready:
+            self._process.terminate()  # it is still importing, and would not look at the pipe before it is done
         self._process.wait()
 
     def _start_server(self) -> None:
@@ -135,7 +139,7 @@ class LocalTrials:
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sweeps.launchers.fork_server", str(theirs.fileno())],
+                [sys.executable, "-c", _SERVER, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

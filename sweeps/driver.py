@@ -1,0 +1,173 @@
+"""The driver: from a command line to a finished study."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from sweeps.compose import Composer, check, explain
+from sweeps.errors import UserError
+from sweeps.launchers.contract import TrialJob, TrialLauncher, pack_app
+from sweeps.loop import Loop
+from sweeps.search_space import Condition, SearchSpace, parse, parse_condition, text_of
+from sweeps.settings import SweeperConf
+from sweeps.study import Proposal, Study, is_grid, objective_names
+from sweeps.summary import Summary
+from sweeps.terminal import View
+from sweeps.trial_folder import TrialFolder
+
+if TYPE_CHECKING:
+    from sweeps.tracking import Tracker
+
+_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+"""Hydra's own default: whoever set another one means it."""
+
+
+class Driver:
+    """Runs one study, from its command line to its report."""
+
+    def __init__(self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction) -> None:
+        HydraConfig.instance().set_config(config)
+        self._config = config
+        self._context = hydra_context
+        self._task_function = task_function
+        self._settings = self._read_settings()
+        self._name, self._folder = self._place()
+        self._composer = Composer(hydra_context.config_loader, config)
+
+    def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
+        """Check every trial, then run them.
+
+        Raises:
+            UserError: something in the command line or the config is wrong; nothing has started.
+        """
+        space = self._read_space(arguments)
+        trials = self._open_launcher(launcher)
+        self._check_trials(space, trials)
+        self._app = pack_app(self._task_function, self._context)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self._config, self._folder / "multirun.yaml")
+        trials.open()
+        try:
+            return self._run(space, trials)
+        finally:
+            trials.close()
+
+    def failed(self, summary: Summary) -> bool:
+        """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""
+        return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
+
+    def _run(self, space: SearchSpace, trials: TrialLauncher) -> Summary:
+        settings = self._settings
+        study = Study(self._name, self._folder, settings, space, self._config)
+        summary = Summary(self._name, self._folder, study.objective, study.directions, [], study.total)
+        with View() as view:
+            tracker = self._open_tracker(summary)
+            view.opening(summary, tracker)
+            rate = settings.max_failure_rate
+            max_failures = None if rate is None else rate * study.total
+            Loop(study, trials, self._make_job, summary, view, tracker, settings.n_jobs, max_failures).run()
+            summary.importance = study.importance()
+            if tracker:
+                tracker.finish(summary)
+        view.closing(summary, tracker)
+        return summary
+
+    def _read_settings(self) -> SweeperConf:
+        try:
+            settings = OmegaConf.to_object(self._config.hydra.sweeper)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        assert isinstance(settings, SweeperConf)  # the node that ConfigStore has for this sweeper
+        return settings
+
+    def _place(self) -> tuple[str, Path]:
+        """The study's name and folder. A name alone decides the folder, so that the same name finds it again."""
+        name = self._settings.study_name
+        sweep = OmegaConf.to_container(self._config.hydra.sweep, resolve=False)
+        assert isinstance(sweep, dict)
+        if sweep["dir"] != _HYDRA_SWEEP_DIR:
+            folder = Path(self._config.hydra.sweep.dir)
+            name = name or folder.name
+        else:
+            name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+            folder = Path("multirun", name)
+        if Path(name).name != name or name.startswith("."):
+            raise UserError(f"hydra.sweeper.study_name={name}: the name is a folder's name; leave out / and a first dot")
+        # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
+        with read_write(self._config.hydra), open_dict(self._config.hydra):
+            self._config.hydra.sweep.dir = str(folder)
+            self._config.hydra.overrides.hydra.append(f"hydra.sweep.dir={text_of(str(folder))}")
+        return name, folder.absolute()
+
+    def _read_space(self, arguments: Sequence[str]) -> SearchSpace:
+        parser = OverridesParser.create(config_loader=self._context.config_loader)
+
+        def read(lines: Iterable[str]) -> list[Override]:
+            try:
+                return parser.parse_overrides(list(lines))
+            except HydraException as error:
+                raise UserError(explain(error, self._config)) from error
+
+        conditional: dict[Condition, list[Override]] = {
+            parse_condition(text): read(_lines(under)) for text, under in self._settings.conditional_params.items()
+        }
+        constants = {condition.key: self._constant(condition.key) for condition in conditional}
+        space = parse(read([*_lines(self._settings.params), *arguments]), conditional, constants)
+        if not is_grid(self._settings) and not space.parameters and not self._settings.custom_search_space:
+            raise UserError("a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
+        return space
+
+    def _constant(self, key: str) -> str:
+        choices = self._config.hydra.runtime.choices
+        return str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
+
+    def _open_launcher(self, launcher: Launcher) -> TrialLauncher:
+        if hasattr(launcher, "trials"):
+            trials: TrialLauncher = launcher.trials(self._folder)
+            return trials
+        from sweeps.launchers.batch import BatchTrials
+
+        size = self._settings.n_jobs or (1_000_000 if is_grid(self._settings) else 1)
+        return BatchTrials(launcher, size, objective_names(self._settings))
+
+    def _check_trials(self, space: SearchSpace, trials: TrialLauncher) -> None:
+        for point in space.points() if is_grid(self._settings) else space.corners():
+            config = self._composer.compose(space.overrides(point), 0)
+            check(config)
+            trials.check(config)
+
+    def _open_tracker(self, summary: Summary) -> "Tracker | None":
+        if not self._settings.tracking:
+            return None
+        from sweeps.tracking import Tracker
+
+        tracker = Tracker(
+            self._settings.tracking_uri,
+            self._settings.experiment,
+            summary.name,
+            summary.folder,
+            summary.objective,
+            summary.directions,
+        )
+        tracker.open()
+        return tracker
+
+    def _make_job(self, proposal: Proposal) -> TrialJob:
+        config = self._composer.compose(proposal.overrides, proposal.number)
+        check(config)
+        folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
+        objective = objective_names(self._settings)
+        return TrialJob(proposal.number, self._name, config, self._app, folder, folder.new_attempt(), objective)
+
+
+def _lines(params: dict[str, Any]) -> list[str]:
+    return [f"{key}={value if isinstance(value, str) else text_of(value)}" for key, value in params.items()]

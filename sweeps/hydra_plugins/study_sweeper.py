@@ -1,0 +1,49 @@
+"""hydra/sweeper=grid and hydra/sweeper=optuna."""
+
+import sys
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from sweeps.settings import SweeperConf
+
+
+# A YAML file may not have the name of a ConfigStore node, so the public names, grid and optuna, are files
+# (sweeps/conf) that extend this one: https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
+ConfigStore.instance().store(
+    group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provider="sweepyard"
+)
+
+
+class StudySweeper(Sweeper):
+    """Runs a study (`sweeps.driver`)."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Hydra passes the settings; they are read from the config, typed, in `setup`."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context = hydra_context
+        self.task_function = task_function
+        self.config = config
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Exits with 2 if something asked for cannot be, with 1 if more trials failed than may."""
+        from sweeps.driver import Driver  # Hydra imports every plugin, also for --help
+        from sweeps.errors import UserError
+
+        try:
+            driver = Driver(self.config, self.hydra_context, self.task_function)
+            self.launcher = Plugins.instance().instantiate_launcher(
+                hydra_context=self.hydra_context, task_function=self.task_function, config=self.config
+            )
+            summary = driver.run(self.launcher, arguments)
+        except UserError as error:
+            print(error, file=sys.stderr)
+            raise SystemExit(2) from error
+        if driver.failed(summary):
+            raise SystemExit(1)
+        return summary

@@ -1,0 +1,159 @@
+"""A trial's run in MLflow, brought up to what the trial's folder says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+from omegaconf import OmegaConf
+
+from sweeps.mlflow_study import MetricRow, StudyRun, first_line, is_refusal, key
+from sweeps.summary import Row
+from sweeps.system_metrics import FILE as SYSTEM_METRICS
+from sweeps.trial_folder import State, TrialFolder
+
+_STATUS = {
+    State.COMPLETED: "FINISHED",
+    State.PRUNED: "FINISHED",
+    State.FAILED: "FAILED",
+    State.DIVERGED: "FAILED",
+    State.OUT_OF_MEMORY: "FAILED",
+    State.TIMED_OUT: "FAILED",
+}
+"""MLflow's word for a state; the states that are not here were ended from outside: KILLED."""
+
+_SCALARS = ("lr", "batch_size", "epochs", "gpus", "seed")
+_CHOICES = ("optimizer", "model", "dataset")
+
+
+class TrialRun:
+    """One trial. `sync` may be called at any time, also after a failure; `row` and `ended` are the driver's to set."""
+
+    def __init__(self, study: StudyRun, row: Row, overrides: Sequence[str] = ()) -> None:
+        self.row = row
+        self.ended = False
+        self._study = study
+        self._folder = TrialFolder(row.folder)
+        self._overrides = overrides
+        record = self._folder.read_tracking()
+        mine = (
+            record.get("parent") == study.run_id
+        )  # else it is in another store, or under a study that was deleted
+        self.run_id: str | None = record.get("run_id") if mine else None
+        self.was_closed = mine and bool(record.get("closed"))
+        """Whether MLflow had all of it when this object was made."""
+        self.closed = False
+        self.refusal = ""
+        """Which params MLflow did not take, and why."""
+        self._running = False
+        self._described = False
+        self._offsets = {"metrics.jsonl": 0, SYSTEM_METRICS: 0}
+
+    def create(self) -> str:
+        """Give the trial its run, and return its id."""
+        self.run_id = self._study.create_child(self.row.number, self.row.name, self._overrides)
+        self._running = True
+        self._remember(closed=False)
+        return self.run_id
+
+    def sync(self) -> None:
+        """Send what is new in the folder; for a trial that has ended, also how, and close its run."""
+        run_id = self.run_id or self.create()
+        ended = self.ended  # asked before the files are read, so that nothing is written after they were
+        if not self._running and not ended:
+            self._study.client.update_run(run_id, status="RUNNING")
+            self._remember(closed=False)
+            self._running = True
+        metrics, offsets = self._new_metrics()
+        curves = [name for name, *_ in metrics]
+        description = None if self._described else self._describe(ended)
+        params, tags = description or ({}, {})
+        if ended:
+            metrics += self._outcome()
+            tags = {
+                **tags,
+                "state": str(self.row.state),
+                **({"error": self.row.error} if self.row.error else {}),
+            }
+        self._send(run_id, metrics, params, tags)
+        self._offsets = offsets
+        self._described = self._described or description is not None
+        self._study.show([key(name) for name in self.row.params], curves)
+        if ended:
+            self._close(run_id)
+
+    def _send(
+        self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]
+    ) -> None:
+        try:
+            self._study.send(run_id, metrics, params, tags)
+        except self._study.outages as error:
+            if not params or not is_refusal(error):
+                raise
+            self._study.send(
+                run_id, metrics, {}, tags
+            )  # a trainer of its own may have logged another lr before us
+            self.refusal = first_line(error)
+
+    def _new_metrics(self) -> tuple[list[MetricRow], dict[str, int]]:
+        rows, offsets = [], {}
+        for file, offset in self._offsets.items():
+            lines, offsets[file] = self._folder.read_metrics(offset, file)
+            for line in lines:
+                rows += [
+                    (key(name), value, int(line.time * 1000), line.step)
+                    for name, value in line.metrics.items()
+                ]
+        return rows, offsets
+
+    def _describe(self, ended: bool) -> tuple[dict[str, str], dict[str, str]] | None:
+        """Params and tags; None as long as Hydra's files may still come."""
+        usual: dict[str, Any] = {}
+        hydra_folder = self._folder.path / ".hydra"
+        if (hydra_folder / "overrides.yaml").exists():  # the last that Hydra writes
+            usual = _usual_params(hydra_folder)
+        elif not ended:
+            return None
+        params = {key(name): str(value) for name, value in {**usual, **self.row.params}.items()}
+        return params, {"overrides": " ".join(self._overrides)} if self._overrides else {}
+
+    def _outcome(self) -> list[MetricRow]:
+        """What stands for the whole trial: best/ what it returned, and seconds/ of each phase."""
+        returned = {**self.row.metrics, **dict(zip(self._study.objective, self.row.objective, strict=False))}
+        named = {f"best/{key(name)}": value for name, value in returned.items()}
+        named |= {f"seconds/{key(name)}": value for name, value in self.row.seconds.items()}
+        return [(name, value, self._end_ms(), 0) for name, value in named.items()]
+
+    def _end_ms(self) -> int:
+        """As the files tell it, so that it is the same each time: else a repetition would be a second metric row."""
+        files = (
+            self._folder.path / "result.json",
+            self._folder.log(),
+            self._folder.path / ".hydra",
+            self._folder.path,
+        )
+        return int(next(f for f in files if f is not None and f.exists()).stat().st_mtime * 1000)
+
+    def _close(self, run_id: str) -> None:
+        for file in (self._folder.path / ".hydra" / "config.yaml", self._folder.log()):
+            if file is not None and file.exists():
+                self._study.client.log_artifact(run_id, str(file))
+        status = _STATUS.get(self.row.state, "KILLED")
+        self._study.client.set_terminated(run_id, status, self._end_ms())
+        self._remember(closed=self.row.state not in (State.QUEUED, State.RUNNING))
+        self.closed = True
+
+    def _remember(self, closed: bool) -> None:
+        self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
+        self._folder.write_tracking({"run_id": self.run_id, "parent": self._study.run_id, "closed": closed})
+
+
+def _usual_params(hydra_folder: Path) -> dict[str, Any]:
+    """Hyperparameters by their usual names, where this trial's config has them."""
+    config = OmegaConf.create(yaml.load((hydra_folder / "config.yaml").read_text(), yaml.CSafeLoader) or {})
+    hydra = yaml.load((hydra_folder / "hydra.yaml").read_text(), yaml.CSafeLoader)["hydra"]
+    choices = {name: hydra["runtime"]["choices"].get(name) for name in _CHOICES}
+    scalars = {name: OmegaConf.select(config, name, throw_on_resolution_failure=False) for name in _SCALARS}
+    return {
+        name: value for name, value in {**choices, **scalars}.items() if isinstance(value, int | float | str)
+    }

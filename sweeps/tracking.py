@@ -1,0 +1,169 @@
+"""Shows a study in MLflow while it runs, without ever standing in its way.
+
+The driver is the only writer. Trials write into their folders, and one thread here brings MLflow up to what the
+folders say, again and again. So an outage or a dead driver leaves no gap in the end, and never touches training.
+"""
+
+import os
+import re
+import shlex
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from sweeps import comparison_view
+from sweeps.errors import UserError
+from sweeps.mlflow_study import StudyRun, first_line, is_refusal
+from sweeps.mlflow_trial import TrialRun
+from sweeps.summary import Row, Summary
+from sweeps.trial_folder import State
+
+_EVERY_S = 0.5
+
+
+class Tracker:
+    """Shows one study. Call `open` first and `finish` last; only `open` raises.
+
+    `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes mlflow.db in the working folder.
+    """
+
+    def __init__(
+        self,
+        uri: str | None,
+        experiment: str,
+        study: str,
+        study_folder: Path,
+        *,
+        objective: tuple[str, ...],
+        directions: tuple[str, ...],
+    ) -> None:
+        self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db")
+        self._study = StudyRun(
+            self.uri, experiment, study, study_folder, objective=objective, directions=directions
+        )
+        self._trials: dict[int, TrialRun] = {}
+        self._outage = ""
+        self._refused = ""
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
+
+    @property
+    def problem(self) -> str | None:
+        """What MLflow lacks and why, in words; None when all is well."""
+        if self._outage:
+            where = f"MLflow at {_without_password(self.uri)} does not answer: {self._outage}"
+            return f"{where}; training goes on, metrics are kept in the trial folders"
+        return self._refused or None
+
+    def open(self) -> None:
+        """Connect, and create or reopen the study's run.
+
+        Raises:
+            UserError: the store gives no answer or is of another MLflow version, or the experiment was deleted.
+        """
+        try:
+            self._study.connect()
+        except self._study.outages as error:
+            raise UserError(
+                f"MLflow at {_without_password(self.uri)} cannot be used: {first_line(error)}\n"
+                "Choose another with hydra.sweeper.tracking_uri=..., or do without: hydra.sweeper.tracking=false"
+            ) from error
+        self._thread.start()
+
+    def start_trial(self, row: Row, overrides: Sequence[str]) -> dict[str, str]:
+        """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
+
+        During an outage that is nothing, and the run is created later.
+        """
+        trial = TrialRun(self._study, row, overrides)
+        if trial.run_id is None and not self._outage:
+            try:
+                trial.create()
+            except self._study.outages as error:
+                self._outage = first_line(error)
+        self._trials[row.number] = trial
+        return {"MLFLOW_TRACKING_URI": self.uri, "MLFLOW_RUN_ID": trial.run_id} if trial.run_id else {}
+
+    def end_trial(self, row: Row) -> None:
+        """Hand over a trial that is over; what remains is sent in the background."""
+        trial = self._trials.get(row.number) or TrialRun(self._study, row)
+        trial.row, trial.ended = row, True
+        self._trials[row.number] = trial
+
+    def finish(self, summary: Summary, timeout_s: float = 30.0) -> None:
+        """Wait until everything is sent, then complete the study's run, with the files that report.write left.
+
+        Gives up after `timeout_s` without progress. Then `problem` says what is missing, and the next start of the
+        same study sends it.
+        """
+        for row in summary.rows:
+            started = row.number in self._trials or row.state is not State.QUEUED
+            if started and not TrialRun(self._study, row).was_closed:
+                self.end_trial(row)
+        left, deadline = len(self._trials), time.monotonic() + timeout_s
+        while self._trials and time.monotonic() < deadline:
+            time.sleep(0.02)
+            if len(self._trials) < left:
+                left, deadline = len(self._trials), time.monotonic() + timeout_s
+        self._finished.set()
+        self._thread.join(timeout_s)
+        if self._trials:
+            self._outage = f"{self._outage or 'too slow'} ({left} trials are not complete there)"
+            return
+        try:
+            self._study.complete(summary)
+        except self._study.outages as error:
+            self._outage = first_line(error)
+
+    def link(self) -> str:
+        """The address of the study's ready-made view, below that of the MLflow server."""
+        return comparison_view.path(self._study.experiment_id, self._study.study)
+
+    def command(self) -> str:
+        """The line that opens the dashboard; where the store is a server, its address."""
+        if self.uri.startswith(("http://", "https://")):
+            return self.uri
+        return f"mlflow ui --backend-store-uri {shlex.quote(_without_password(self.uri))} --port 5000"
+
+    def _keep_in_step(self) -> None:
+        while not self._finished.wait(_EVERY_S):
+            for number, trial in list(self._trials.items()):
+                if not self._sync(trial):
+                    break
+                if trial.closed and self._trials.get(number) is trial:
+                    del self._trials[number]
+
+    def _sync(self, trial: TrialRun) -> bool:
+        """Whether MLflow answered."""
+        try:
+            trial.sync()
+        except self._study.outages as error:
+            if not is_refusal(error):
+                self._outage = first_line(error)
+                return False
+            trial.refusal, trial.closed = (
+                first_line(error),
+                True,
+            )  # what comes would be refused too, until its end
+        except (ValueError, KeyError, TypeError, AttributeError, YAMLError, OmegaConfBaseException) as error:
+            trial.refusal, trial.closed = f"its files cannot be read ({first_line(error)})", True
+        self._outage = ""
+        if trial.refusal:
+            self._refused = (
+                f"MLflow lacks some of trial {trial.row.number} ({trial.row.name}): {trial.refusal}"
+            )
+        return True
+
+
+def _absolute(uri: str) -> str:
+    """SQLite paths are relative to the working folder, which a trial's process need not share."""
+    database = uri.removeprefix("sqlite:///")
+    return uri if database == uri else f"sqlite:///{Path(database).absolute()}"
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1***@", uri)
