@@ -1,7 +1,7 @@
 """A ready-made comparison of a study's trials in MLflow's web page.
 
-MLflow keeps a shared view of an experiment's page in an experiment tag, as the page's own "Share" button writes
-it. Its content is not documented: this is what MLflow 3.17 reads, and tests/test_dashboard.py holds it to that.
+MLflow keeps a shared view of an experiment's page in an experiment tag, as the page's own "Share" button
+writes it. The content is not documented: this is what MLflow 3.17 reads, and tests/test_dashboard.py checks.
 """
 
 import base64

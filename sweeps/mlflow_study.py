@@ -1,6 +1,7 @@
-"""A study's place in MLflow: its experiment, its own run (the parent of the trials' runs), and how runs are written.
+"""A study's place in MLflow: its experiment, its own run (the parent of the trials' runs), and writing to runs.
 
-Calls run in the caller's thread, may take seconds, and raise one of `outages` when MLflow gives no answer or refuses.
+Calls run in the caller's thread, may take seconds, and raise one of `outages` when MLflow gives no answer
+or refuses.
 """
 
 import logging
@@ -55,10 +56,10 @@ def first_line(error: Exception) -> str:
 
 
 class StudyRun:
-    """The study's run, which `connect` creates or reopens, and the client that writes to it and its children."""
+    """The study's run, which `connect` creates or reopens, and the client that writes to it and its trials'."""
 
     outages: tuple[type[Exception], ...] = (OSError, ImportError)
-    """What calls raise when MLflow gives no answer or refuses; `connect` adds the classes of what it imports."""
+    """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first."""
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class StudyRun:
                 return None
             raise
         self.client.update_run(run_id, status="RUNNING")
-        # A driver that died between creating a trial's run and noting it left one, which is still the trial's.
+        # A driver that died between creating a trial's run and noting it left one: still the trial's.
         running = f"tags.`mlflow.parentRunId` = '{run_id}' AND attributes.status = 'RUNNING'"
         found = self.client.search_runs([self.experiment_id], running)
         self._left_open = {run.data.tags.get("trial", ""): run.info.run_id for run in found}

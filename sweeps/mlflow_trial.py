@@ -27,7 +27,7 @@ _CHOICES = ("optimizer", "model", "dataset")
 
 
 class TrialRun:
-    """One trial. `sync` may be called at any time, also after a failure; `row` and `ended` are the driver's to set."""
+    """One trial. `sync` may be called at any time, also after a failure; `row`, `ended` are the driver's to set."""
 
     def __init__(self, study: StudyRun, row: Row, overrides: Sequence[str] = ()) -> None:
         self.row = row
@@ -125,7 +125,7 @@ class TrialRun:
         return [(name, value, self._end_ms(), 0) for name, value in named.items()]
 
     def _end_ms(self) -> int:
-        """As the files tell it, so that it is the same each time: else a repetition would be a second metric row."""
+        """As the files tell it, the same each time: else sending again would make second metric rows."""
         files = (
             self._folder.path / "result.json",
             self._folder.log(),

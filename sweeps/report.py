@@ -17,7 +17,7 @@ _ROWS_IN_HTML = 1000
 
 
 def markdown(summary: Summary) -> str:
-    """The outcome and the table of trials, best first; of many trials the first ones, to fit an MLflow note."""
+    """The outcome and the table of trials, best first; of many trials the first, to fit an MLflow note."""
     rows, params = ranked(summary), parameters(summary)
     header = ["#", *params, *summary.objective, "state"]
     lines = [*_headline(summary), "", _markdown_row(header), _markdown_row(["---"] * len(header))]

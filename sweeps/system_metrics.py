@@ -29,7 +29,7 @@ _SHORTEST_S = 0.5
 
 @contextmanager
 def sampling(folder: TrialFolder, interval_s: float = 5.0) -> Iterator[None]:
-    """Sample in the background, first after at most a second, last on leaving. Failures only go to the log."""
+    """Sample in the background, first after at most a second, last on leaving. Failures go to the log."""
     ended = threading.Event()
     thread = threading.Thread(
         target=_sample, args=(folder, interval_s, ended), name="system metrics", daemon=True
@@ -111,7 +111,7 @@ class _Gpus:
             return
         self._nvml: ModuleType = pynvml
         try:
-            pynvml.nvmlInit()
+            self._nvml.nvmlInit()
             self._handles = [self._handle(name) for name in names]
         except pynvml.NVMLError as error:
             print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Shows a study in MLflow while it runs, without ever standing in its way.
 
-The driver is the only writer. Trials write into their folders, and one thread here brings MLflow up to what the
-folders say, again and again. So an outage or a dead driver leaves no gap in the end, and never touches training.
+The driver is the only writer. Trials write into their folders, and one thread here brings MLflow up to what
+the folders say, again and again. So an outage or a dead driver leaves no gap, and never touches training.
 """
 
 import os
@@ -28,7 +28,7 @@ _EVERY_S = 0.5
 class Tracker:
     """Shows one study. Call `open` first and `finish` last; only `open` raises.
 
-    `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes mlflow.db in the working folder.
+    `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
     """
 
     def __init__(
@@ -37,7 +37,6 @@ class Tracker:
         experiment: str,
         study: str,
         study_folder: Path,
-        *,
         objective: tuple[str, ...],
         directions: tuple[str, ...],
     ) -> None:
@@ -63,14 +62,14 @@ class Tracker:
         """Connect, and create or reopen the study's run.
 
         Raises:
-            UserError: the store gives no answer or is of another MLflow version, or the experiment was deleted.
+            UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
         """
         try:
             self._study.connect()
         except self._study.outages as error:
             raise UserError(
                 f"MLflow at {_without_password(self.uri)} cannot be used: {first_line(error)}\n"
-                "Choose another with hydra.sweeper.tracking_uri=..., or do without: hydra.sweeper.tracking=false"
+                "Choose another with hydra.sweeper.tracking_uri=..., or none: hydra.sweeper.tracking=false"
             ) from error
         self._thread.start()
 
@@ -95,10 +94,10 @@ class Tracker:
         self._trials[row.number] = trial
 
     def finish(self, summary: Summary, timeout_s: float = 30.0) -> None:
-        """Wait until everything is sent, then complete the study's run, with the files that report.write left.
+        """Wait until everything is sent, then complete the study's run with the files that report.write left.
 
-        Gives up after `timeout_s` without progress. Then `problem` says what is missing, and the next start of the
-        same study sends it.
+        Gives up after `timeout_s` without progress. Then `problem` says what is missing, and the next start
+        of the same study sends it.
         """
         for row in summary.rows:
             started = row.number in self._trials or row.state is not State.QUEUED
