@@ -42,9 +42,9 @@ def save(folder: Path, progress: Progress, model: keras.Model) -> None:
 
 
 def restore(folder: Path, model: keras.Model) -> Progress:
-    """Put the newest readable checkpoint, if there is one, into the model and its optimizer; return its progress.
+    """Put the newest readable checkpoint, if there is one, into the model and its optimizer.
 
-    Raises ValueError if there are only unreadable ones, or one of a different model or optimizer.
+    Returns how far it is. Raises ValueError if there are only unreadable ones, or one of another model.
     """
     problems = []
     for path in (folder / NEWEST, folder / PREVIOUS):

@@ -30,8 +30,8 @@ def resident(array: np.ndarray, strategy: tf.distribute.Strategy) -> tf.Tensor:
 def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: int) -> tuple[Pass, Pass]:
     """Compile (train, evaluate), each f(x, y, rows) -> metrics, for arrays that look like x and y.
 
-    `train` takes batches of `batch_size` in the order of `rows`. A smaller last batch is trained on too, except
-    by several devices, where it would bias the gradients.
+    `train` takes batches of `batch_size` in the order of `rows`. A smaller last batch is trained on too,
+    except by several devices, where it would bias the gradients.
     `evaluate` returns the same whatever the batches are.
     """
     whole_batches_only = model.distribute_strategy.num_replicas_in_sync > 1
@@ -62,7 +62,7 @@ def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: i
 def _pass(
     model: keras.Model, step: Step, arrays: tuple[tf.Tensor, tf.Tensor], rows: tf.Tensor, starts: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Run `step` on the batches of `rows` that lie between each two of `starts`; returns the model's metrics."""
+    """Run `step` on the batches of `rows` that lie between each two of `starts`; return the metrics."""
     strategy = model.distribute_strategy
 
     def on_replica(batch: tf.Tensor) -> None:

@@ -123,7 +123,7 @@ def _labels(y: Any, task: str) -> np.ndarray:
         return array.astype(np.float32).reshape(len(array), -1)
     if array.dtype.kind not in "iu" or array.size != len(array) or array.min() < 0:
         raise ValueError(
-            f"A classification's labels are one whole number >= 0 an example; these are {array.dtype} of shape "
-            f"{array.shape}. For a regression: dataset.task=regression"
+            f"A classification's labels are one whole number >= 0 an example; these are {array.dtype} of "
+            f"shape {array.shape}. For a regression: dataset.task=regression"
         )
     return array.astype(np.int32).reshape(-1)

@@ -39,9 +39,10 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with validation) and
     images_per_second (training alone); for a classification also accuracy and val_accuracy (0..1).
 
-    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch,
-    and test_loss and test_accuracy of the final weights. A training that was told to stop has written a
-    checkpoint and returns without the test metrics. One whose loss is no longer finite returns that epoch's.
+    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression),
+    best_epoch, and test_loss and test_accuracy of the final weights. A training that was told to stop has
+    written a checkpoint and returns without the test metrics. One whose loss is no longer finite returns the
+    metrics of that epoch.
     """
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
