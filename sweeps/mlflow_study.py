@@ -1,4 +1,4 @@
-"""A study's place in MLflow: its experiment, its own run (the parent of the trials' runs), and writing to runs.
+"""A study's place in MLflow: its experiment, its own run (parent of the trials' runs), and writing to runs.
 
 Calls run in the caller's thread, may take seconds, and raise one of `outages` when MLflow gives no answer
 or refuses.
@@ -56,7 +56,7 @@ def first_line(error: Exception) -> str:
 
 
 class StudyRun:
-    """The study's run, which `connect` creates or reopens, and the client that writes to it and its trials'."""
+    """The study's run, which `connect` creates or reopens, and the client that writes to all runs."""
 
     outages: tuple[type[Exception], ...] = (OSError, ImportError)
     """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first."""

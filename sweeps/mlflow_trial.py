@@ -27,7 +27,7 @@ _CHOICES = ("optimizer", "model", "dataset")
 
 
 class TrialRun:
-    """One trial. `sync` may be called at any time, also after a failure; `row`, `ended` are the driver's to set."""
+    """One trial. `sync` may be called at any time, also after a failure; the driver sets `row`, `ended`."""
 
     def __init__(self, study: StudyRun, row: Row, overrides: Sequence[str] = ()) -> None:
         self.row = row

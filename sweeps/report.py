@@ -29,14 +29,14 @@ def markdown(summary: Summary) -> str:
 
 def write(summary: Summary) -> Path:
     """Write trials.csv and report.html into the study's folder, and return the path of the latter."""
-    from sweeps import figures
+    from sweeps.figures import as_html
 
     summary.folder.mkdir(parents=True, exist_ok=True)
     _replace(summary.folder / CSV, _csv(summary))
     page = _PAGE.format(
         title=html.escape(summary.name),
         headline="".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in _headline(summary)),
-        figures=figures.as_html(summary),
+        figures=as_html(summary),
         table=_html_table(summary),
     )
     path = summary.folder / HTML
