@@ -8,11 +8,14 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_d
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
+
+
+_GRAMMAR = "Write key=value, key=a,b,c or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
 
 
 class Composer:
@@ -75,14 +78,19 @@ def check(config: DictConfig) -> None:
     Raises:
         UserError: with what a `__post_init__` says of its values.
     """
+    task = copy.deepcopy(config)
+    with open_dict(task):
+        task.pop("hydra", None)  # not part of what the app's dataclasses describe
     try:
-        OmegaConf.to_object(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]))
+        OmegaConf.to_object(task)
     except (ValueError, TypeError, OmegaConfBaseException) as error:
         raise UserError(explain(error, config)) from error
 
 
 def explain(error: Exception, config: DictConfig) -> str:
     """What Hydra or OmegaConf found wrong, in at most two lines, with the nearest key or choice that exists."""
+    if isinstance(error, OverrideParseException):
+        return f"'{error.override}' cannot be read: {error.message.splitlines()[0]}\n{_GRAMMAR}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     first = lines[0]
     if first.startswith("Could not override '"):
@@ -106,11 +114,10 @@ def explain(error: Exception, config: DictConfig) -> str:
 
 def _nearest(key: str, config: DictConfig) -> str:
     known = [k for k in _keys(config, "") if k.startswith("hydra.") == key.startswith("hydra.")]
-    near = difflib.get_close_matches(key, known, 1, cutoff=0.6)
-    if near:
-        return f" Did you mean '{near[0]}'?"
     parent = key.rpartition(".")[0]
-    beside = [k for k in known if k.rpartition(".")[0] == parent]
+    beside = [k for k in known if k.rpartition(".")[0] == parent] if parent else []
+    if near := difflib.get_close_matches(key, beside or known, 1):
+        return f" Did you mean '{near[0]}'?"
     return f" Known here: {', '.join(beside)}." if beside else ""
 
 

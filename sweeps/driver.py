@@ -13,6 +13,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
+from sweeps import report
 from sweeps.compose import Composer, check, explain
 from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialJob, TrialLauncher, pack_app
@@ -76,6 +77,7 @@ class Driver:
             max_failures = None if rate is None else rate * study.total
             Loop(study, trials, self._make_job, summary, view, tracker, settings.n_jobs, max_failures).run()
             summary.importance = study.importance()
+            report.write(summary)
             if tracker:
                 tracker.finish(summary)
         view.closing(summary, tracker)

@@ -30,15 +30,12 @@ def resident(array: np.ndarray, strategy: tf.distribute.Strategy) -> tf.Tensor:
 def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: int) -> tuple[Pass, Pass]:
     """Compile (train, evaluate), each f(x, y, rows) -> metrics, for arrays that look like x and y.
 
-    `train` takes batches of `batch_size` in the order of `rows`. A smaller last batch is trained on too,
-    except by several devices, where it would bias the gradients.
-    `evaluate` returns the same whatever the batches are.
+    `train` takes batches of `batch_size` in the order of `rows`; the last one may be smaller. `evaluate` returns the same whatever the batches are.
     """
-    whole_batches_only = model.distribute_strategy.num_replicas_in_sync > 1
 
     def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         total = tf.shape(rows, tf.int64)[0]
-        steps = total // batch_size if whole_batches_only else -(-total // batch_size)
+        steps = -(-total // batch_size)
         starts = tf.minimum(tf.range(steps + 1) * batch_size, total)
         return _pass(model, model.train_step, (x, y), rows, starts)
 

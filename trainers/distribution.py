@@ -43,5 +43,5 @@ def share_of(rows: tf.Tensor) -> tf.Tensor:
     replicas = context.num_replicas_in_sync
     if replicas == 1:
         return rows
-    count, replica = tf.shape(rows, tf.int64)[0], context.replica_id_in_sync_group
+    count, replica = tf.shape(rows)[0], context.replica_id_in_sync_group
     return rows[count * replica // replicas : count * (replica + 1) // replicas]

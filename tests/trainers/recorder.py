@@ -1,0 +1,48 @@
+"""A trial that remembers what was reported, and a configuration to train."""
+
+from pathlib import Path
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+import conf.schema  # noqa: F401 (registers the schema)
+
+CONF = Path(__file__).parents[2] / "conf"
+# The engine's own plugins have no part in composing what is trained.
+PLAIN_HYDRA = ("hydra/sweeper=basic", "hydra/launcher=basic")
+
+
+def compose(*overrides: str) -> DictConfig:
+    with hydra.initialize_config_dir(str(CONF), version_base=None):
+        cfg = hydra.compose("config", overrides=[*PLAIN_HYDRA, *overrides])
+    OmegaConf.to_object(cfg)  # raises ValueError unless valid
+    return cfg
+
+
+class Recorder:
+    """Stops after the epoch `stop_after`."""
+
+    def __init__(self, folder: Path, stop_after: int | None = None) -> None:
+        self.checkpoint_folder = folder / "checkpoint"
+        self.stop_after = stop_after
+        self.reported: list[dict[str, float]] = []
+        self.steps: list[int] = []
+
+    def report(self, metrics: dict[str, float], step: int) -> None:
+        self.reported.append(metrics)
+        self.steps.append(step)
+
+    def should_stop(self) -> bool:
+        return self.steps[-1] == self.stop_after
+
+    def checkpoint(self) -> dict[str, np.ndarray]:
+        with np.load(self.checkpoint_folder / "newest.npz", allow_pickle=False) as file:
+            return dict(file)
+
+
+TIMES = ("epoch_time", "images_per_second")
+
+
+def without_times(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name not in TIMES}

@@ -1,0 +1,83 @@
+"""The compiled passes do what Keras' own loops do."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainers.compiled import compile_passes
+
+
+def make_model(dropout: float = 0.0) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    layers = [
+        keras.Input((4,)),
+        keras.layers.Dense(8, "relu"),
+        keras.layers.Dropout(dropout),
+        keras.layers.Dense(3),
+    ]
+    model = keras.Sequential(layers)
+    model.compile(
+        keras.optimizers.Adam(0.01),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        jit_compile=False,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+@pytest.fixture
+def arrays() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(2500, 4)).astype(np.float32)
+    return x, (x[:, 0] > 0).astype(np.int32) + (x[:, 1] > 0).astype(np.int32)
+
+
+@pytest.mark.parametrize("batch_size", [1250, 32, 999, 2500])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_an_epoch_equals_fit(arrays: tuple[np.ndarray, np.ndarray], batch_size: int, dropout: float) -> None:
+    x, y = arrays
+    plain = make_model(dropout)
+    history = plain.fit(x, y, batch_size=batch_size, epochs=1, shuffle=False, verbose=0).history
+    ours = make_model(dropout)
+    train, _ = compile_passes(ours, tf.constant(x), tf.constant(y), batch_size)
+    metrics = train(tf.constant(x), tf.constant(y), tf.range(len(x)))
+    assert {name: float(value) for name, value in metrics.items()} == pytest.approx(
+        {name: values[0] for name, values in history.items()}, rel=1e-5
+    )
+    for a, b in zip(ours.variables, plain.variables, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1023, 1024, 1025, 2500])
+def test_evaluation_equals_evaluate(arrays: tuple[np.ndarray, np.ndarray], rows: int) -> None:
+    x, y = arrays
+    model = make_model()
+    _, evaluate = compile_passes(model, tf.constant(x), tf.constant(y), 32)
+    ours = evaluate(tf.constant(x), tf.constant(y), tf.range(rows))
+    expected = model.evaluate(x[:rows], y[:rows], batch_size=rows, verbose=0, return_dict=True)
+    assert {name: float(value) for name, value in ours.items()} == pytest.approx(expected, rel=1e-5)
+
+
+def test_rows_are_trained_in_the_order_given(arrays: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = arrays
+    order = np.random.default_rng(1).permutation(len(x))
+    weights = []
+    for inputs, labels, rows in ((x, y, order), (x[order], y[order], np.arange(len(x)))):
+        model = make_model()
+        train, _ = compile_passes(model, tf.constant(inputs), tf.constant(labels), 32)
+        train(tf.constant(inputs), tf.constant(labels), tf.constant(rows.astype(np.int32)))
+        weights.append(model.get_weights())
+    for a, b in zip(*weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_pixels_become_shares_of_255() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, size=(64, 4), dtype=np.uint8)
+    y = np.zeros(64, np.int32)
+    losses = []
+    for x in (pixels, pixels.astype(np.float32) / 255):
+        _, evaluate = compile_passes(make_model(), tf.constant(x), tf.constant(y), 32)
+        losses.append(float(evaluate(tf.constant(x), tf.constant(y), tf.range(64))["loss"]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -1,0 +1,105 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from tests.trainers.recorder import Recorder, compose
+from trainers import data
+from trainers.keras_trainer import train
+
+
+def section(**values: object) -> DictConfig:
+    return OmegaConf.create(values)
+
+
+def write_npz(path: Path, y: np.ndarray, rows: int = 12) -> None:
+    x = np.arange(rows * 16, dtype=np.uint8).reshape(rows, 4, 4)
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+
+
+def test_training_and_validation_rows_are_all_rows_once() -> None:
+    digits = compose().dataset
+    loaded = data.load(digits, "classification", seed=5)
+    assert (len(loaded.training_rows), len(loaded.validation_rows)) == (1250, 250)
+    assert sorted([*loaded.training_rows, *loaded.validation_rows]) == list(range(1500))
+    other = data.load(digits, "classification", seed=6)
+    assert list(other.validation_rows) != list(loaded.validation_rows)
+    assert loaded.x.shape == (1500, 8, 8)
+    assert (loaded.x.min(), loaded.x.max(), loaded.outputs) == (0, 1, 10)
+    assert len(loaded.x_test) == 297
+
+
+def test_an_epochs_order_depends_on_seed_and_epoch_alone() -> None:
+    rows = np.arange(100, dtype=np.int32)
+    orders = {(s, e): tuple(data.epoch_order(rows, s, e)) for s in (0, 1) for e in (1, 2)}
+    assert len(set(orders.values())) == 4
+    assert all(sorted(order) == list(rows) for order in orders.values())
+    assert tuple(data.epoch_order(rows, 1, 2)) == orders[1, 2]
+
+
+@pytest.mark.parametrize("shape", [(12,), (12, 1)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+def test_labels_of_a_local_file(shape: tuple[int, ...], dtype: type, tmp_path: Path) -> None:
+    write_npz(tmp_path / "mine.npz", np.arange(12).reshape(shape).astype(dtype))
+    cfg = compose("dataset=mnist", f"dataset.path={tmp_path}/mine.npz", "batch_size=4")
+    loaded = data.load(cfg.dataset, "classification", seed=0)
+    assert (loaded.y.shape, loaded.y.dtype, loaded.outputs) == ((12,), np.int32, 12)
+    assert loaded.x.dtype == np.uint8  # scaled a batch at a time
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.linspace(0, 1, 12), np.eye(12, dtype=np.int32), np.arange(12) - 1],
+    ids=["float", "one-hot", "-1"],
+)
+def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
+    write_npz(tmp_path / "mine.npz", labels)
+    mine = section(_target_="trainers.data.npz", path=str(tmp_path / "mine.npz"))
+    with pytest.raises(ValueError, match="one whole number >= 0 an example.*dataset.task=regression"):
+        data.load(mine, "classification", seed=0)
+    assert data.load(mine, "regression", seed=0).y.shape == labels.reshape(12, -1).shape
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    write_npz(tmp_path / "mine.npz", np.array([{}] * 12, dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        data.npz(str(tmp_path / "mine.npz"))
+
+
+def test_the_line_is_the_same_at_every_call() -> None:
+    (x, y), (x_test, y_test) = data.line(points=50, test_points=10, inputs=2, noise=0.0)
+    assert (x.shape, y.shape, x_test.shape, y_test.shape) == ((50, 2), (50, 1), (10, 2), (10, 1))
+    with_ones = np.column_stack([x, np.ones(50)])
+    solution, *_ = np.linalg.lstsq(with_ones, y, rcond=None)
+    np.testing.assert_allclose(np.column_stack([x_test, np.ones(10)]) @ solution, y_test, atol=1e-12)
+    np.testing.assert_array_equal(y, data.line(points=50, test_points=10, inputs=2, noise=0.0)[0][1])
+
+
+def test_a_users_dataset_is_a_target_alone(tmp_path: Path) -> None:
+    cfg = compose()
+    cfg.dataset = {"_target_": "tests.trainers.test_data.stripes"}
+    OmegaConf.to_object(cfg)
+    cfg.epochs = 15
+    assert train(cfg, Recorder(tmp_path))["test_accuracy"] > 0.9
+
+
+def stripes() -> data.Split:
+    y = np.random.default_rng(0).integers(0, 2, 400)
+    x = np.where(y[:, None, None] == 1, np.eye(6), 0.0)
+    return (x[:300], y[:300]), (x[300:], y[300:])
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (5, 7)])
+def test_the_cnn_takes_images_with_and_without_channels(shape: tuple[int, ...]) -> None:
+    from trainers.models import cnn
+
+    model = cnn(shape, 10, filters=[2, 3], kernel_size=3, hidden=[4], activation="relu", dropout=0.1)
+    assert model.output_shape == (None, 10)
+
+
+def test_the_cnn_refuses_what_is_no_image() -> None:
+    from trainers.models import cnn
+
+    with pytest.raises(ValueError, match="model=cnn needs images.*model=mlp"):
+        cnn((1,), 1, filters=[2], kernel_size=3, hidden=[], activation="relu", dropout=0.0)
