@@ -6,6 +6,7 @@ Keras' own `train_step` and `test_step`.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import keras
 import numpy as np
@@ -30,7 +31,8 @@ def resident(array: np.ndarray, strategy: tf.distribute.Strategy) -> tf.Tensor:
 def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: int) -> tuple[Pass, Pass]:
     """Compile (train, evaluate), each f(x, y, rows) -> metrics, for arrays that look like x and y.
 
-    `train` takes batches of `batch_size` in the order of `rows`; the last one may be smaller. `evaluate` returns the same whatever the batches are.
+    `train` takes batches of `batch_size` in the order of `rows`; the last one may be smaller.
+    `evaluate` returns the same whatever its batches are.
     """
 
     def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -52,8 +54,14 @@ def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: i
     with model.distribute_strategy.scope():
         # Traced here, where nothing is timed yet. The graph is written out by hand: no autograph.
         compiled = [tf.function(f, signature, autograph=False) for f in (train, evaluate)]
-        train_pass, evaluate_pass = (function.get_concrete_function() for function in compiled)
-    return train_pass, evaluate_pass
+        graphs = [function.get_concrete_function() for function in compiled]
+
+    def reset_and_run(graph: Pass, x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Not inside the graph: while it is traced, Keras does not know all of its metrics yet.
+        model.reset_metrics()
+        return graph(x, y, rows)
+
+    return partial(reset_and_run, graphs[0]), partial(reset_and_run, graphs[1])
 
 
 def _pass(
@@ -75,7 +83,6 @@ def _pass(
         strategy.run(on_replica, args=(rows[starts[index] : starts[index + 1]],))
         return (index + 1,)
 
-    model.reset_metrics()
     count = tf.shape(starts)[0] - 1
     tf.while_loop(lambda index: index < count, body, (tf.constant(0),), parallel_iterations=1)
     metrics: dict[str, tf.Tensor] = model.get_metrics_result()

@@ -50,6 +50,19 @@ def test_an_epoch_equals_fit(arrays: tuple[np.ndarray, np.ndarray], batch_size: 
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+def test_metrics_are_of_their_own_pass_alone(arrays: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = (tf.constant(array) for array in arrays)
+    model = make_model()
+    model.optimizer.learning_rate = 0.0
+    train, evaluate = compile_passes(model, x, y, 32)
+    few, many = tf.range(10), tf.range(len(x))
+    expected = [float(train(x, y, rows)["accuracy"]) for rows in (few, many)]
+    assert expected[0] != expected[1]
+    for function in (train, evaluate, evaluate, train):
+        found = [float(function(x, y, rows)["accuracy"]) for rows in (few, many)]
+        assert found == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 1023, 1024, 1025, 2500])
 def test_evaluation_equals_evaluate(arrays: tuple[np.ndarray, np.ndarray], rows: int) -> None:
     x, y = arrays

@@ -56,7 +56,7 @@ def test_labels_of_a_local_file(shape: tuple[int, ...], dtype: type, tmp_path: P
 def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
     write_npz(tmp_path / "mine.npz", labels)
     mine = section(_target_="trainers.data.npz", path=str(tmp_path / "mine.npz"))
-    with pytest.raises(ValueError, match="one whole number >= 0 an example.*dataset.task=regression"):
+    with pytest.raises(ValueError, match=r"one whole number >= 0 an example.*dataset.task=regression"):
         data.load(mine, "classification", seed=0)
     assert data.load(mine, "regression", seed=0).y.shape == labels.reshape(12, -1).shape
 
@@ -101,5 +101,5 @@ def test_the_cnn_takes_images_with_and_without_channels(shape: tuple[int, ...]) 
 def test_the_cnn_refuses_what_is_no_image() -> None:
     from trainers.models import cnn
 
-    with pytest.raises(ValueError, match="model=cnn needs images.*model=mlp"):
+    with pytest.raises(ValueError, match=r"model=cnn needs images.*model=mlp"):
         cnn((1,), 1, filters=[2], kernel_size=3, hidden=[], activation="relu", dropout=0.0)

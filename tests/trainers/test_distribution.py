@@ -68,7 +68,7 @@ def test_more_gpus_than_there_are() -> None:
     [
         (lambda: keras.optimizers.SGD(global_clipnorm=1.0), "global_clipnorm"),
         (lambda: keras.optimizers.SGD(gradient_accumulation_steps=2), "gradient_accumulation_steps"),
-        (lambda: keras.optimizers.ScheduleFreeAdamW(), "ScheduleFreeAdamW"),
+        (keras.optimizers.ScheduleFreeAdamW, "ScheduleFreeAdamW"),
     ],
 )
 def test_optimizers_that_go_wrong_on_several_devices(optimizer, message: str) -> None:  # type: ignore[no-untyped-def]

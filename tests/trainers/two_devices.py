@@ -1,4 +1,4 @@
-"""Trains the configuration in argv on two logical CPU devices and prints its reported metrics as JSON lines."""
+"""Trains the configuration in argv on two logical CPU devices and prints its metrics as JSON."""
 
 import json
 import sys
