@@ -14,7 +14,7 @@ from typing import Any
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _RUNS_SHOWN = 100
 _MOST_COLUMNS = 12
-_MOST_CURVES = 6
+_MOST_CURVES = 4
 
 
 def tag(
@@ -51,7 +51,11 @@ def tag(
         "columnWidths": {},
         "runsHiddenMode": "SHOWALL",
         "compareRunCharts": charts,
-        "compareRunSections": [_section("Sweep"), _section("Curves")],
+        "compareRunSections": [
+            _section("Sweep", columns=1, height=380),
+            _section("Curves", columns=2, height=300),
+            _section("Parameters", columns=2, height=300),
+        ],
         "viewMaximized": False,
         "runListHidden": False,
         "isAccordionReordered": True,
@@ -89,7 +93,7 @@ def _quoted(text: str) -> str:
     return text.replace("'", "\\'")
 
 
-def _section(name: str) -> dict[str, Any]:
+def _section(name: str, columns: int, height: int) -> dict[str, Any]:
     return {
         "uuid": f"section-{name}",
         "name": name,
@@ -97,6 +101,8 @@ def _section(name: str) -> dict[str, Any]:
         "isReordered": True,
         "deleted": False,
         "isGenerated": False,
+        "columns": columns,
+        "cardHeight": height,
     }
 
 
@@ -124,7 +130,7 @@ def _scatter(params: Sequence[str], best: str) -> list[dict[str, Any]]:
     return [
         _chart(
             "SCATTER",
-            "Sweep",
+            "Parameters",
             f"{name} → {best}",
             xaxis={"key": name, "type": "PARAM"},
             yaxis={"key": best, "type": "METRIC"},

@@ -34,7 +34,7 @@ def as_html(summary: Summary) -> str:
 
 
 def curves(summary: Summary) -> "Figure | None":
-    """The first objective by step, a line a trial, of the best trials; None if no trial reported it by step."""
+    """The first objective by step, a line a trial, of the best trials; None if none reported it by step."""
     from plotly import graph_objects as go
 
     metric = summary.objective[0]

@@ -145,7 +145,7 @@ class StudyRun:
         """Write what stands for the whole study, with the files of report.write, and end its run."""
         now_ms = int(time.time() * 1000)
         done, bad = summary.count(State.COMPLETED), len(summary.bad())
-        figures: dict[str, float] = {"trials": len(summary.rows), "completed": done, "bad": bad}
+        figures: dict[str, float] = {"trials": len(summary.rows), "completed": done, "failed": bad}
         figures["pruned"] = summary.count(State.PRUNED)
         tags = {"mlflow.note.content": report.markdown(summary)}
         if best := summary.best():
@@ -169,7 +169,8 @@ class StudyRun:
         if found is None:
             database = self.uri.removeprefix("sqlite:///")
             beside = None if database == self.uri else str(Path(database).parent / "mlartifacts")
-            return str(self.client.create_experiment(self._experiment, artifact_location=beside))
+            kind = {"mlflow.experimentKind": "custom_model_development"}  # or the page opens on its GenAI side
+            return str(self.client.create_experiment(self._experiment, artifact_location=beside, tags=kind))
         if found.lifecycle_stage == "deleted":
             restore = f"mlflow experiments restore -x {found.experiment_id}"
             raise UserError(
