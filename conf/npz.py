@@ -43,7 +43,7 @@ def _training_rows(path: str, mtime_ns: int) -> int:
         raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from error
     for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
         if rows[x] != rows[y]:
-            raise ValueError(f"dataset.path={path}: {x} has {rows[x]} rows, {y} has {rows[y]}")
+            raise ValueError(f"dataset.path={path}: {x} has {rows[x]} rows, but {y} has {rows[y]}")
     return rows["x_train"]
 
 

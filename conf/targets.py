@@ -43,7 +43,13 @@ def check(key: str, target: object) -> None:
 
 def _find(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
     for finder in sys.meta_path:
-        spec = finder.find_spec(name, folders)
+        try:
+            spec = finder.find_spec(name, folders)
+        except KeyError:
+            # A folder without __init__.py: Python describes it only once its parent is imported.
+            spec = ModuleSpec(name, loader=None, is_package=True)
+            leaf = name.rpartition(".")[2]
+            spec.submodule_search_locations = [str(Path(folder) / leaf) for folder in folders or []]
         if spec is not None:
             return spec
     return None
