@@ -1,0 +1,220 @@
+"""Images a second of MNIST training on one CPU core: `fit`, the trainer, and a compiled bound, side by side.
+
+    python benchmarks/training_speed.py [path/to/mnist.npz]
+
+- fit: `model.fit(x, y)` on numpy arrays, with Keras' defaults.
+- trainer: `trainers.keras_trainer.train`, its own images_per_second.
+- bound: the same steps with nothing of Keras in the loop (own Adam, no metrics), over resident tensors, compiled.
+
+Each measurement is a process of its own; the three of a round run one after the other with the same seed, and
+rounds are repeated, so that other work on the machine hits all alike. The first epoch of each, which warms up,
+is not counted.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BATCH_SIZE, LR = 128, 0.001
+ROUNDS = {"mlp": 5, "cnn": 3}
+# The rest of x_train is held out. The CNN gets less, so that the benchmark ends within minutes.
+EPOCHS = {"mlp": 6, "cnn": 3}
+VALIDATION_SPLIT = {"mlp": 1 / 6, "cnn": 0.8}
+
+
+def main() -> None:
+    path = sys.argv[1] if len(sys.argv) > 1 else str(ROOT.parent / "shared" / "data" / "mnist.npz")
+    for model in ("mlp", "cnn"):
+        found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+        for seed in range(ROUNDS[model]):
+            for way, measurements in found.items():
+                measurements.append(in_own_process(way, model, seed, path))
+        print_table(model, found)
+
+
+def in_own_process(way: str, model: str, seed: int, path: str) -> dict[str, float]:
+    """{"speed": images a second, "accuracy": on the test set} of one training in a process of its own."""
+    environment = os.environ | {
+        "CUDA_VISIBLE_DEVICES": "",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, __file__, "--measure", way, model, str(seed), path]
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if child.returncode:
+        sys.exit(f"{way} {model} failed:\n{child.stderr}")
+    measured: dict[str, float] = json.loads(child.stdout.splitlines()[-1])
+    return measured
+
+
+def print_table(model: str, found: dict[str, list[dict[str, float]]]) -> None:
+    plain = statistics.median(m["speed"] for m in found["fit"])
+    bound = statistics.median(m["speed"] for m in found["bound"])
+    print(f"\n{model}, batch {BATCH_SIZE}, one core, {ROUNDS[model]} rounds: images a second")
+    print(f"{'':8} {'median':>8} {'lowest':>8} {'highest':>8} {'x fit':>6} {'of bound':>8}  test accuracy")
+    for way, measurements in found.items():
+        speeds = sorted(m["speed"] for m in measurements)
+        middle = statistics.median(speeds)
+        accuracies = [m["accuracy"] for m in measurements]
+        print(
+            f"{way:8} {middle:8.0f} {speeds[0]:8.0f} {speeds[-1]:8.0f} {middle / plain:6.2f} "
+            f"{middle / bound:8.0%}  {statistics.median(accuracies):.4f} ({min(accuracies):.4f}..{max(accuracies):.4f})"
+        )
+    sys.stdout.flush()
+
+
+def composed(model: str, seed: str, path: str):  # type: ignore[no-untyped-def]
+    """The configuration that all three train, and its data."""
+    import hydra
+
+    import conf.schema  # noqa: F401 (registers the schema)
+    from trainers import data
+
+    overrides = [
+        *(
+            "hydra/sweeper=basic",
+            "hydra/launcher=basic",
+            "dataset=mnist",
+            f"dataset.path={path}",
+            f"model={model}",
+        ),
+        *(
+            f"lr={LR}",
+            f"batch_size={BATCH_SIZE}",
+            f"epochs={EPOCHS[model]}",
+            "trainer.checkpoint_interval_s=3600",
+        ),
+        *(f"dataset.validation_split={VALIDATION_SPLIT[model]}", f"seed={seed}"),
+    ]
+    with hydra.initialize_config_dir(str(ROOT / "conf"), version_base=None):
+        cfg = hydra.compose("config", overrides)
+    return cfg, data.load(cfg.dataset, "classification", cfg.seed)
+
+
+def fit(model_name: str, seed: str, path: str) -> dict[str, float]:
+    """Keras' own loop over numpy arrays."""
+    import keras
+
+    from trainers.keras_trainer import build
+
+    cfg, dataset = composed(model_name, seed, path)
+    keras.utils.set_random_seed(cfg.seed)
+    model = build(cfg, dataset, "classification")
+    model.compile(model.optimizer, model.loss, metrics=["accuracy"])  # with Keras' default for jit_compile
+    x, x_test = (
+        array.astype("float32") / 255 for array in (dataset.x[dataset.training_rows], dataset.x_test)
+    )
+    y = dataset.y[dataset.training_rows]
+
+    def epoch() -> None:
+        model.fit(x, y, batch_size=BATCH_SIZE, epochs=1, verbose=0)
+
+    speed = images_per_second(epoch, len(x), cfg.epochs)
+    return {
+        "speed": speed,
+        "accuracy": model.evaluate(x_test, dataset.y_test, verbose=0, return_dict=True)["accuracy"],
+    }
+
+
+def trainer(model_name: str, seed: str, path: str) -> dict[str, float]:
+    """The product."""
+    import tempfile
+
+    from trainers.keras_trainer import train
+
+    cfg, _ = composed(model_name, seed, path)
+
+    class Trial:
+        def __init__(self, folder: str) -> None:
+            self.checkpoint_folder = Path(folder) / "checkpoint"
+            self.speeds: list[float] = []
+
+        def report(self, metrics: dict[str, float], step: int) -> None:
+            self.speeds.append(metrics["images_per_second"])
+
+        def should_stop(self) -> bool:
+            return False
+
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(folder)
+        result = train(cfg, trial)
+    return {"speed": statistics.median(trial.speeds[1:]), "accuracy": result["test_accuracy"]}
+
+
+def bound(model_name: str, seed: str, path: str) -> dict[str, float]:
+    """Forward, backward and Adam, and nothing else, in one compiled loop over resident tensors."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from trainers.data import epoch_order
+    from trainers.keras_trainer import build
+
+    cfg, dataset = composed(model_name, seed, path)
+    keras.utils.set_random_seed(cfg.seed)
+    model = build(cfg, dataset, "classification")
+    x, y = tf.constant(dataset.x.astype("float32") / 255), tf.constant(dataset.y)
+    weights = [variable.value for variable in model.trainable_variables]
+    moments = [(tf.Variable(tf.zeros_like(w)), tf.Variable(tf.zeros_like(w))) for w in weights]
+    done = tf.Variable(0.0)
+
+    def step(rows: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            logits = model(tf.gather(x, rows), training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(y, rows), logits)
+            loss = tf.reduce_mean(losses)
+        rate = LR * tf.sqrt(1 - 0.999 ** done.assign_add(1.0)) / (1 - 0.9**done)
+        for weight, gradient, (first, second) in zip(
+            weights, tape.gradient(loss, weights), moments, strict=True
+        ):
+            first.assign_add((gradient - first) * 0.1)
+            second.assign_add((gradient * gradient - second) * 0.001)
+            weight.assign_sub(rate * first / (tf.sqrt(second) + 1e-7))
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, BATCH_SIZE), tf.int32)])
+    def epoch(batches: tf.Tensor) -> None:
+        def body(index: tf.Tensor) -> tuple[tf.Tensor]:
+            step(batches[index])
+            return (index + 1,)
+
+        tf.while_loop(
+            lambda index: index < tf.shape(batches)[0], body, (tf.constant(0),), parallel_iterations=1
+        )
+
+    whole = len(dataset.training_rows) // BATCH_SIZE * BATCH_SIZE
+    numbers = iter(range(1, cfg.epochs + 1))
+
+    def run() -> None:
+        order = epoch_order(dataset.training_rows, cfg.seed, next(numbers))[:whole]
+        epoch(tf.constant(order.reshape(-1, BATCH_SIZE)))
+
+    speed = images_per_second(run, whole, cfg.epochs)
+    predicted = model.predict(dataset.x_test.astype("float32") / 255, verbose=0).argmax(axis=1)
+    return {"speed": speed, "accuracy": float(np.mean(predicted == dataset.y_test))}
+
+
+def images_per_second(epoch: Callable[[], None], images: int, epochs: int) -> float:
+    """Median over all epochs but the first."""
+    speeds = []
+    for _ in range(epochs):
+        started = time.perf_counter()
+        epoch()
+        speeds.append(images / (time.perf_counter() - started))
+    return statistics.median(speeds[1:])
+
+
+WAYS = {"fit": fit, "trainer": trainer, "bound": bound}
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        way, *arguments = sys.argv[2:]
+        print(json.dumps(WAYS[way](*arguments)))
+    else:
+        main()
