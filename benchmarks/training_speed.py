@@ -4,11 +4,11 @@
 
 - fit: `model.fit(x, y)` on numpy arrays, with Keras' defaults.
 - trainer: `trainers.keras_trainer.train`, its own images_per_second.
-- bound: the same steps with nothing of Keras in the loop (own Adam, no metrics), over resident tensors, compiled.
+- bound: the same steps, compiled, over resident tensors, with an Adam of its own and no metrics.
 
-Each measurement is a process of its own; the three of a round run one after the other with the same seed, and
-rounds are repeated, so that other work on the machine hits all alike. The first epoch of each, which warms up,
-is not counted.
+Each measurement is a process of its own; the three of a round run one after the other with the same seed,
+and rounds are repeated, so that other work on the machine hits all alike. The first epoch of each, which warms
+up, is not counted.
 """
 
 import json
@@ -61,10 +61,11 @@ def print_table(model: str, found: dict[str, list[dict[str, float]]]) -> None:
     for way, measurements in found.items():
         speeds = sorted(m["speed"] for m in measurements)
         middle = statistics.median(speeds)
-        accuracies = [m["accuracy"] for m in measurements]
+        accuracies = sorted(m["accuracy"] for m in measurements)
+        accuracy = statistics.median(accuracies)
         print(
             f"{way:8} {middle:8.0f} {speeds[0]:8.0f} {speeds[-1]:8.0f} {middle / plain:6.2f} "
-            f"{middle / bound:8.0%}  {statistics.median(accuracies):.4f} ({min(accuracies):.4f}..{max(accuracies):.4f})"
+            f"{middle / bound:8.0%}  {accuracy:.4f} ({accuracies[0]:.4f}..{accuracies[-1]:.4f})"
         )
     sys.stdout.flush()
 

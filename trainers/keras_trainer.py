@@ -1,6 +1,5 @@
 """One training with Keras on TensorFlow, from configuration to result."""
 
-import logging
 import math
 import time
 from pathlib import Path
@@ -12,11 +11,10 @@ import tensorflow as tf
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from sweeps.trial import Diverged
 from trainers import checkpoint, data, distribution
 from trainers.checkpoint import Progress
 from trainers.compiled import Pass, compile_passes, resident
-
-log = logging.getLogger(__name__)
 
 
 class Trial(Protocol):
@@ -41,8 +39,10 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
 
     Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression),
     best_epoch, and test_loss and test_accuracy of the final weights. A training that was told to stop has
-    written a checkpoint and returns without the test metrics. One whose loss is no longer finite returns the
-    metrics of that epoch.
+    written a checkpoint and returns without the test metrics.
+
+    Raises:
+        Diverged: a loss is NaN or infinite; that epoch is reported.
     """
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
@@ -69,10 +69,9 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         metrics["learning_rate"] = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
         trial.report(metrics, step=progress.epoch)
         if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["val_loss"])):
-            log.error(
-                "Epoch %d: loss is %s, val_loss is %s", progress.epoch, metrics["loss"], metrics["val_loss"]
+            raise Diverged(
+                f"loss is {metrics['loss']}, val_loss is {metrics['val_loss']} in epoch {progress.epoch}"
             )
-            return metrics
         if _is_better(metrics, progress.best):
             progress.best_epoch, progress.best = progress.epoch, metrics
         stopped = progress.epoch < cfg.epochs and trial.should_stop()
