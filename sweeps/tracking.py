@@ -109,7 +109,7 @@ class Tracker:
             if len(self._trials) < left:
                 left, deadline = len(self._trials), time.monotonic() + timeout_s
         self._finished.set()
-        self._thread.join(timeout_s)
+        self._thread.join(min(timeout_s, 5.0))
         if self._trials:
             self._outage = f"{self._outage or 'too slow'} ({left} trials are not complete there)"
             return
