@@ -7,8 +7,8 @@
 - bound: the same steps, compiled, over resident tensors, with an Adam of its own and no metrics.
 
 Each measurement is a process of its own; the three of a round run one after the other with the same seed,
-and rounds are repeated, so that other work on the machine hits all alike. The first epoch of each, which warms
-up, is not counted.
+and rounds are repeated, so that other work on the machine hits all alike. The first epoch of each is for
+warming up and not counted.
 """
 
 import json

@@ -85,8 +85,8 @@ def path(experiment_id: str, study: str) -> str:
 
 def _main_curves(objective: Sequence[str], curves: Iterable[str]) -> list[str]:
     known = set(curves)
-    wanted = [*objective, *_CURVES_FIRST, *sorted(known)]
-    return [name for name in dict.fromkeys(wanted) if name in known][:_MOST_CURVES]
+    usual = [name for name in dict.fromkeys([*objective, *_CURVES_FIRST]) if name in known]
+    return usual[:_MOST_CURVES] or sorted(known)[:_MOST_CURVES]
 
 
 def _quoted(text: str) -> str:

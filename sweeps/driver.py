@@ -1,5 +1,6 @@
 """The driver: from a command line to a finished study."""
 
+import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,8 +16,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from sweeps import report
 from sweeps.compose import Composer, check, explain
+from sweeps.definition import agree, define, resume_line
 from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialJob, TrialLauncher, pack_app
+from sweeps.locks import hold_study
 from sweeps.loop import Loop
 from sweeps.search_space import Condition, SearchSpace, parse, parse_condition, text_of
 from sweeps.settings import SweeperConf
@@ -55,32 +58,43 @@ class Driver:
         self._check_trials(space, trials)
         self._app = pack_app(self._task_function, self._context)
         self._folder.mkdir(parents=True, exist_ok=True)
+        lock = hold_study(self._folder)
+        definition = define(self._settings, space, self._config, objective_names(self._settings))
+        agree(self._folder, definition, self._name, self._settings.extend)
+        self._resume_line = resume_line(definition, self._name)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
+        (self._folder / "stop").unlink(missing_ok=True)
         trials.open()
         try:
             return self._run(space, trials)
+        except KeyboardInterrupt:
+            print(f"killed. Go on with: {self._resume_line}")
+            raise SystemExit(130) from None
         finally:
             trials.close()
+            os.close(lock)
 
     def failed(self, summary: Summary) -> bool:
         """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self, space: SearchSpace, trials: TrialLauncher) -> Summary:
-        settings = self._settings
-        study = Study(self._name, self._folder, settings, space, self._config)
+        study = Study(self._name, self._folder, self._settings, space, self._config)
         summary = Summary(self._name, self._folder, study.objective, study.directions, [], study.total)
         with View() as view:
             tracker = self._open_tracker(summary)
             view.opening(summary, tracker)
-            rate = settings.max_failure_rate
-            max_failures = None if rate is None else rate * study.total
-            Loop(study, trials, self._make_job, summary, view, tracker, settings.n_jobs, max_failures).run()
+            loop = Loop(study, trials, self._make_job, summary, self._settings, view, tracker)
+            loop.run()
             summary.importance = study.importance()
             report.write(summary)
             if tracker:
                 tracker.finish(summary)
         view.closing(summary, tracker)
+        if loop.stopped:
+            view.say(f"study {self._name} is not finished: {loop.stopped}.\nGo on with: {self._resume_line}")
+        if loop.interrupted:
+            raise SystemExit(130)
         return summary
 
     def _read_settings(self) -> SweeperConf:
@@ -168,7 +182,7 @@ class Driver:
         check(config)
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
         objective = objective_names(self._settings)
-        return TrialJob(proposal.number, self._name, config, self._app, folder, folder.new_attempt(), objective)
+        return TrialJob(proposal.number, self._name, config, self._app, folder, folder.path, objective)
 
 
 def _lines(params: dict[str, Any]) -> list[str]:

@@ -1,25 +1,26 @@
 """Keep the slots full: ask, submit, poll, tell. Knows no SLURM, no TensorFlow and no Optuna."""
 
-import logging
-from collections.abc import Callable
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from omegaconf import DictConfig
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.launchers.contract import Exit, TrialJob, TrialLauncher
+from sweeps.settings import SweeperConf
 from sweeps.study import Proposal, Study
 from sweeps.summary import Row, Summary
 from sweeps.terminal import View
-from sweeps.trial_folder import Result, State
+from sweeps.trial_folder import AttemptEnd, Result, State, TrialFolder
 
 if TYPE_CHECKING:
     from sweeps.tracking import Tracker
 
-log = logging.getLogger(__name__)
-
 _TICK_S = 0.25
+_GOES_ON = {State.LOST, State.TIMED_OUT}
 
 
 @dataclass
@@ -28,6 +29,8 @@ class _Attempt:
 
     job: TrialJob
     row: Row
+    asked: float
+    submitted: float = 0.0
     read_to: int = 0
 
 
@@ -36,8 +39,6 @@ class Loop:
 
     Args:
         make_job: from a proposal to a job with its folder; raises UserError if its config is not valid.
-        n_jobs: trials at a time, at most; None for as many as the launcher takes.
-        max_failures: trials that may go wrong before no further one is started; None for any number.
     """
 
     def __init__(
@@ -46,68 +47,142 @@ class Loop:
         launcher: TrialLauncher,
         make_job: Callable[[Proposal], TrialJob],
         summary: Summary,
+        settings: SweeperConf,
         view: View,
         tracker: "Tracker | None" = None,
-        n_jobs: int | None = None,
-        max_failures: float | None = None,
     ) -> None:
         self._study = study
         self._launcher = launcher
         self._make_job = make_job
         self._summary = summary
+        self._settings = settings
         self._view = view
         self._tracker = tracker
-        self._n_jobs = n_jobs
-        self._max_failures = max_failures
         self._running: dict[int, _Attempt] = {}
+        self._again: deque[_Attempt] = deque()
         self._next: _Attempt | None = None
         self._asked_all = False
+        self._folder = TrialFolder(summary.folder)  # a study is stopped with the same file as a trial
+        self.interrupted = False
+        self.stopped = ""
+        """Why no further trial was started; empty if all were."""
 
     def run(self) -> None:
-        """Return when every trial has ended, or those that still ran when too many had failed."""
-        while True:
-            self._fill()
-            if self._asked_all and not self._running and self._next is None:
-                return
-            for over in self._launcher.poll(_TICK_S):
-                self._end(self._running.pop(over.number), over)
-            for attempt in self._running.values():
-                self._hear(attempt)
-            self._view.tick(self._summary, self._tracker and self._tracker.problem)
+        """Return when every trial has ended, or when what still ran after a reason to stop has."""
+        with self._interruptible():
+            self._take_up()
+            while self._fill() or self._running:
+                for over in self._launcher.poll(_TICK_S):
+                    self._end(self._running.pop(over.number), over)
+                for attempt in self._running.values():
+                    self._hear(attempt)
+                if self._folder.stop_requested():
+                    self._interrupt("it was stopped by python -m sweeps stop")
+                self._view.tick(self._summary, self._tracker and self._tracker.problem)
 
-    def _fill(self) -> None:
-        while self._n_jobs is None or len(self._running) < self._n_jobs:
-            if self._next is None and not self._asked_all and self._launcher.has_room():
-                self._next = self._ask()
-                self._asked_all = self._next is None
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """The first Ctrl-C lets running trials end after their epoch, the second kills them."""
+
+        def interrupt(*_: Any) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self._view.say("stopping: running trials end after their epoch; press Ctrl-C again to kill them")
+            self._interrupt("it was interrupted")
+
+        previous = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _interrupt(self, reason: str) -> None:
+        if not self.interrupted:
+            self.interrupted, self.stopped = True, reason
+            for attempt in self._running.values():
+                attempt.job.folder.request_stop(State.CANCELLED)
+
+    def _take_up(self) -> None:
+        """Go on with what an earlier driver left: adopt attempts that still live, queue the others."""
+        self._summary.rows += self._study.finished()
+        for proposal in self._study.unfinished():
+            attempt = self._prepare(proposal)
+            if attempt is None:
+                continue
+            result = attempt.job.folder.read_result()
+            if result is not None and result.state.is_over and result.state not in _GOES_ON:
+                self._record(attempt.row, result)
+            elif attempt.job.folder.attempts() and self._launcher.adopt(attempt.job):
+                self._started(attempt)
+            else:
+                self._again.append(attempt)
+
+    def _fill(self) -> bool:
+        """Submit as many trials as there is room for. False when there is nothing left to submit."""
+        while not self.stopped:
+            if self._settings.n_jobs is not None and len(self._running) >= self._settings.n_jobs:
+                return True
+            if self._next is None and not self._choose():
+                return False
             if self._next is None or not self._launcher.submit(self._next.job):
-                return
-            self._next.row.state = State.RUNNING
-            self._view.started(self._next.row)
-            self._running[self._next.row.number] = self._next
+                return True
+            self._next.submitted = time.time()
+            self._started(self._next)
             self._next = None
+        return False
+
+    def _choose(self) -> bool:
+        """Choose the next trial, if there is room for one. False when there is none to choose any more."""
+        if not self._launcher.has_room():
+            return bool(self._again) or not self._asked_all
+        self._next = self._again.popleft() if self._again else self._ask()
+        if self._next is None:
+            self._asked_all = True
+            return False
+        self._next.job.attempt = self._next.job.folder.new_attempt()
+        return True
 
     def _ask(self) -> _Attempt | None:
-        """The next trial whose config is valid. One that is not has failed, and the study goes on."""
-        while not self._hopeless():
+        while not self._asked_all and not self._spent():
             proposal = self._study.ask()
             if proposal is None:
                 return None
-            row = Row(proposal.number, proposal.point, State.QUEUED, self._summary.folder / str(proposal.number))
-            self._summary.rows.append(row)
-            try:
-                job = self._make_job(proposal)
-            except UserError as error:
-                self._record(row, Result(State.FAILED, error=str(error)))
-                continue
-            row.folder = job.folder.path
-            if self._tracker:
-                job.environment = {**job.environment, **self._tracker.start_trial(row, proposal.overrides)}
-            return _Attempt(job, row)
+            if attempt := self._prepare(proposal):
+                return attempt
         return None
 
-    def _hopeless(self) -> bool:
-        return self._max_failures is not None and len(self._summary.bad()) > self._max_failures
+    def _prepare(self, proposal: Proposal) -> _Attempt | None:
+        """The trial, ready to be submitted. One whose config is not valid has failed, and the study goes on."""
+        row = Row(proposal.number, proposal.point, State.QUEUED, self._summary.folder / str(proposal.number))
+        self._summary.rows.append(row)
+        try:
+            job = self._make_job(proposal)
+        except UserError as error:
+            self._record(row, Result(State.FAILED, error=str(error)))
+            return None
+        row.folder = job.folder.path
+        if self._tracker:
+            job.environment = {**job.environment, **self._tracker.start_trial(row, proposal.overrides)}
+        return _Attempt(job, row, asked=time.time())
+
+    def _spent(self) -> bool:
+        """Whether the study may not start further trials: too many failed, or its budget is used up."""
+        rate, hours = self._settings.max_failure_rate, self._settings.max_gpu_hours
+        if rate is not None and len(self._summary.bad()) > rate * self._study.total:
+            self.stopped = f"{len(self._summary.bad())} trials failed, more than max_failure_rate={rate} allows"
+        elif hours is not None and self._gpu_hours() >= hours:
+            self.stopped = f"the budget of max_gpu_hours={hours} is spent"
+        return bool(self.stopped)
+
+    def _gpu_hours(self) -> float:
+        now = time.time()
+        running = sum(_gpus(a.job) * (now - a.submitted) / 3600 for a in self._running.values())
+        return running + sum(row.gpu_hours for row in self._summary.rows)
+
+    def _started(self, attempt: _Attempt) -> None:
+        attempt.row.state = State.RUNNING
+        self._running[attempt.row.number] = attempt
+        self._view.started(attempt.row)
 
     def _hear(self, attempt: _Attempt) -> None:
         """Read what the trial reported since the last time, and let the pruner decide on it."""
@@ -121,13 +196,33 @@ class Loop:
 
     def _end(self, attempt: _Attempt, over: Exit) -> None:
         self._hear(attempt)
-        result = attempt.job.folder.read_result() or Result(over.state, error=over.error)
-        self._record(attempt.row, result)
+        folder, row = attempt.job.folder, attempt.row
+        result = folder.read_result() or Result(over.state, error=over.error)
+        result.seconds["queued"] = attempt.submitted - attempt.asked
+        ended = time.time()
+        row.gpu_hours += _gpus(attempt.job) * (ended - attempt.submitted) / 3600
+        folder.write_end(AttemptEnd(result.state, attempt.submitted, ended, _gpus(attempt.job), result.seconds))
+        if result.state in _GOES_ON and not self.stopped and self._may_go_on(folder):
+            self._view.say(f"trial {row.number} {result.state}: {result.error}; it goes on in a new attempt")
+            row.state = State.QUEUED
+            self._again.append(_Attempt(attempt.job, row, asked=ended, read_to=attempt.read_to))
+        else:
+            self._record(row, result)
+
+    def _may_go_on(self, folder: TrialFolder) -> bool:
+        ended_so = sum(end.state in _GOES_ON for end in folder.ends())
+        return ended_so < self._settings.max_attempts
 
     def _record(self, row: Row, result: Result) -> None:
         row.state, row.objective, row.error = result.state, result.objective, result.error
         row.metrics, row.seconds = result.metrics or row.metrics, result.seconds
-        self._study.tell(row.number, result)
+        if row.state.is_over:
+            self._study.tell(row)
         self._view.ended(row, self._summary)
         if self._tracker:
             self._tracker.end_trial(row)
+
+
+def _gpus(job: TrialJob) -> int:
+    launcher = job.config.hydra.launcher
+    return int(launcher.get("gpus_per_node") or 0) * int(launcher.get("nodes") or 1)

@@ -33,6 +33,14 @@ class SweeperConf:
     max_failure_rate: float | None = None
     """The share of all trials (0 to 1) that may fail without the command failing; beyond it no further one starts.
     Null runs every trial, whatever fails, and then exits with 1 if any did."""
+    max_attempts: int = 3
+    """Attempts that may be lost or timed out before a trial is given up; each goes on from the last checkpoint."""
+    max_gpu_hours: float | None = None
+    """A budget: when it is spent, no further trial starts."""
+    extend: bool = False
+    """Lets a study of the same name go on with more values or more trials than it was started with."""
+    preview: bool = False
+    """Only say which trials there would be, and what they would cost."""
     params: dict[str, Any] = field(default_factory=dict)
     """The search space, in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -47,7 +55,7 @@ class SweeperConf:
     """The MLflow experiment that holds the studies."""
 
     def __post_init__(self) -> None:
-        for name in ("n_trials", "n_jobs"):
+        for name in ("n_trials", "n_jobs", "max_attempts"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"hydra.sweeper.{name}={value}: it must be 1 or more")
@@ -91,31 +99,63 @@ class SlurmLauncherConf:
 
     timeout_min: int = 60
     """Time limit of a job, in minutes."""
+    signal_delay_s: int = 120
+    """A trial is warned so many seconds before its time limit: it saves its state and ends, to go on in a new job."""
     nodes: int = 1
     """Nodes of a job."""
     tasks_per_node: int = 1
-    """Tasks (ranks) on each node."""
+    """Tasks (ranks) on each node. All of them run the trial; rank 0 writes its results."""
     cpus_per_task: int | None = None
     """CPU cores of a task."""
+    cpus_per_gpu: int | None = None
     gpus_per_node: int | None = None
     """GPUs on each node, as --gpus-per-node."""
+    gpus_per_task: int | None = None
     gres: str | None = None
     """Generic resources, as --gres, for sites that count GPUs so: gpu:2."""
     mem_gb: float | None = None
     """Memory on each node, in GB."""
+    mem_per_cpu: str | None = None
+    mem_per_gpu: str | None = None
+    """As SLURM writes it: 16G."""
     partition: str | None = None
     qos: str | None = None
     account: str | None = None
     constraint: str | None = None
+    exclude: str | None = None
+    """Nodes to stay away from, as node[3-5]."""
+    comment: str | None = None
     setup: list[str] | None = None
     """Shell lines run before the trial, such as module load cuda. A line that fails ends the trial."""
-    signal_delay_s: int = 120
-    """Seconds between the warning signal and the time limit."""
+    srun_args: list[str] | None = None
+    """Further options of srun."""
+    additional_parameters: dict[str, Any] = field(default_factory=dict)
+    """Further options of sbatch, by their long names: {reservation: course}."""
     array_parallelism: int = 256
-    """Jobs queued or running at a time."""
+    """Jobs queued or running at a time. hydra.sweeper.n_jobs bounds them too."""
     max_num_timeout: int = 0
     """Times that a trial may reach its time limit and go on from its checkpoint."""
-    comment: str | None = None
-    exclude: str | None = None
-    additional_parameters: dict[str, Any] = field(default_factory=dict)
-    """Further sbatch options, by their long names."""
+    max_submissions_per_min: int = 600
+    """How fast jobs are submitted, at most."""
+    poll_s: float = 5.0
+    """Seconds between two looks at SLURM's queue, one for all jobs. A trial that ends by itself is seen at once."""
+
+    def __post_init__(self) -> None:
+        at_least = {"timeout_min": 1, "nodes": 1, "tasks_per_node": 1, "array_parallelism": 1}
+        at_least |= {"cpus_per_task": 1, "gpus_per_node": 0, "signal_delay_s": 0, "max_submissions_per_min": 1}
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"hydra.launcher.{name}={value}: it must be {least} or more")
+        if self.mem_gb is not None and self.mem_gb <= 0:
+            raise ValueError(f"hydra.launcher.mem_gb={self.mem_gb}: it must be more than 0")
+        if self.poll_s < 0.5:
+            raise ValueError(f"hydra.launcher.poll_s={self.poll_s}: look at the queue every 0.5 s at most")
+        for name in self.additional_parameters:
+            if name.replace("_", "-") in _OWN_OPTIONS:
+                raise ValueError(
+                    f"hydra.launcher.additional_parameters.{name}: this option is set by the launcher; leave it out"
+                )
+
+
+_OWN_OPTIONS = {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}

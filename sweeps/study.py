@@ -1,20 +1,27 @@
 """A study: which trials there are, which comes next, and what became of each. The only module that imports Optuna."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import optuna
+from hydra.errors import InstantiationException
 from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search_space import Choice, Parameter, Point, SearchSpace, Value, canonical
+from sweeps.errors import UserError
+from sweeps.search_space import Choice, Parameter, Point, SearchSpace, Value, canonical, text_of
 from sweeps.settings import SweeperConf
-from sweeps.trial_folder import Result, State
+from sweeps.summary import Row
+from sweeps.trial_folder import State
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -62,6 +69,7 @@ class Study:
     def __init__(
         self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig
     ) -> None:
+        self._folder = folder
         self._config = config  # what custom_search_space is called with
         self.space = space
         self.directions = tuple(_as_list(settings.direction))
@@ -72,59 +80,77 @@ class Study:
         self._study = optuna.create_study(
             study_name=name,
             storage=_storage(settings.storage, folder),
-            sampler=None if self.is_grid else _build(settings.sampler),
-            pruner=_build(settings.pruner) or optuna.pruners.NopPruner(),
+            sampler=None if self.is_grid else _build("sampler", settings.sampler),
+            pruner=_build("pruner", settings.pruner) or optuna.pruners.NopPruner(),
             directions=list(self.directions),
             load_if_exists=True,
         )
+        self._prunes = len(self.directions) == 1 and not isinstance(self._study.pruner, optuna.pruners.NopPruner)
         self._trials: dict[int, optuna.Trial] = {}
-        self._points = self._new_points()
+        self._reported: dict[int, int] = {}
+        earlier = self._study.get_trials(deepcopy=False)
+        # A driver that was killed may leave a point that it enqueued and never asked for.
+        self._enqueued = sum(trial.state is TrialState.WAITING for trial in earlier)
+        self._asked = len(earlier) - self._enqueued
+        self._points = self._new_points({trial.user_attrs.get("point") for trial in earlier})
 
-    @property
+    @cached_property
     def total(self) -> int:
         """How many trials the study has when it is finished."""
         if not self.is_grid:
-            assert self._n_trials is not None  # checked by the sweeper
+            assert self._n_trials is not None  # checked by the driver
             return self._n_trials
         points = sum(1 for _ in self.space.points())
         return points if self._n_trials is None else min(points, self._n_trials)
 
     def ask(self) -> Proposal | None:
-        """The next trial, or None when the study has all it should have."""
-        if self.is_grid:
+        """A trial that was never asked for, or None when the study has all it should have."""
+        if self._enqueued:
+            self._enqueued -= 1
+        elif self.is_grid:
             point = next(self._points, None)
             if point is None:
                 return None
             self._study.enqueue_trial(point, user_attrs={"point": canonical(point)})
-        elif len(self._study.get_trials(deepcopy=False)) >= self.total:
+        elif self._asked >= self.total:
             return None
-        trial = self._study.ask()
-        point = self._suggest(trial)
-        overrides = self.space.overrides(point)
-        known = {parameter.key for parameter in self.space.parameters}
-        overrides += [f"{key}={value}" for key, value in point.items() if key not in known]
-        self._trials[trial.number] = trial
-        return Proposal(trial.number, point, overrides)
+        self._asked += 1
+        return self._propose(self._study.ask())
+
+    def unfinished(self) -> list[Proposal]:
+        """The trials that an earlier driver asked for and did not see end."""
+        running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        return [self._propose(optuna.Trial(self._study, trial._trial_id)) for trial in running]
+
+    def finished(self) -> list[Row]:
+        """The trials that ended under an earlier driver."""
+        over = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+        return [_row(trial, self._folder) for trial in self._study.get_trials(deepcopy=False, states=over)]
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Record an intermediate value of the objective. True if the pruner wants this trial to end."""
+        if not self._prunes or not math.isfinite(value) or step <= self._reported.get(number, -1):
+            return False
         trial = self._trials[number]
-        if len(self.directions) > 1:
-            return False  # Optuna prunes on one objective alone
         trial.report(value, step)
+        self._reported[number] = step
         return trial.should_prune()
 
-    def tell(self, number: int, result: Result) -> None:
-        trial = self._trials.pop(number)
-        trial.set_user_attr("state", str(result.state))
-        if result.error:
-            trial.set_user_attr("error", result.error)
-        if result.state is State.COMPLETED:
-            self._study.tell(trial, result.objective)
-        elif result.state is State.PRUNED:
-            self._study.tell(trial, state=TrialState.PRUNED)
+    def tell(self, row: Row) -> None:
+        """Record how a trial ended."""
+        trial = self._trials.pop(row.number)
+        end = {
+            "state": str(row.state),
+            "error": row.error,
+            "seconds": row.seconds,
+            "gpu_hours": row.gpu_hours,
+            "folder": row.folder.name,
+        }
+        trial.set_user_attr("end", end)
+        if row.state is State.COMPLETED:
+            self._study.tell(trial, row.objective)
         else:
-            self._study.tell(trial, state=TrialState.FAIL)
+            self._study.tell(trial, state=TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL)
 
     def importance(self) -> dict[str, float]:
         """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
@@ -138,13 +164,17 @@ class Study:
             return {}
         return dict(found)
 
-    def _new_points(self) -> Iterator[Point]:
-        seen = {trial.user_attrs.get("point") for trial in self._study.get_trials(deepcopy=False)}
-        room = None if self._n_trials is None else self._n_trials - len(seen)
-        for point in self.space.points():
-            if canonical(point) not in seen and (room is None or room > 0):
-                room = None if room is None else room - 1
-                yield point
+    def _new_points(self, seen: set[Any]) -> Iterator[Point]:
+        new = (point for point in self.space.points() if canonical(point) not in seen)
+        return islice(new, None if self._n_trials is None else max(0, self._n_trials - len(seen)))
+
+    def _propose(self, trial: optuna.Trial) -> Proposal:
+        """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
+        point = self._suggest(trial)
+        known = {parameter.key for parameter in self.space.parameters}
+        custom = [f"{key}={text_of(value)}" for key, value in point.items() if key not in known]
+        self._trials[trial.number] = trial
+        return Proposal(trial.number, point, self.space.overrides(point) + custom)
 
     def _suggest(self, trial: optuna.Trial) -> Point:
         point: Point = {}
@@ -180,8 +210,30 @@ def _suggest_range(trial: optuna.Trial, parameter: Choice) -> Value:
     return min(parameter.values, key=lambda value: abs(value - found))  # type: ignore[operator]
 
 
-def _build(conf: Any) -> Any:
-    return instantiate(conf) if conf else None
+def _row(trial: FrozenTrial, study: Path) -> Row:
+    end = trial.user_attrs["end"]
+    return Row(
+        trial.number,
+        dict(trial.params),
+        State(end["state"]),
+        study / end["folder"],
+        objective=list(trial.values or []),
+        error=end["error"],
+        seconds=end["seconds"],
+        gpu_hours=end["gpu_hours"],
+    )
+
+
+def _build(kind: str, conf: Any) -> Any:
+    if not conf:
+        return None
+    if conf["_target_"] == "optuna.samplers.GPSampler" and find_spec("torch") is None:
+        raise UserError("hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install torch")
+    try:
+        return instantiate(conf)
+    except InstantiationException as error:
+        last = str(error).strip().splitlines()[-1]
+        raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}") from error
 
 
 def _as_list(value: Any) -> list[Any]:

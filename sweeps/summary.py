@@ -20,6 +20,8 @@ class Row:
     metrics: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     error: str = ""
+    gpu_hours: float = 0.0
+    """Over all attempts."""
 
     @property
     def name(self) -> str:
@@ -58,8 +60,11 @@ class Summary:
 
     def bad(self) -> list[Row]:
         """The trials that ended without a result that counts."""
-        good = (State.QUEUED, State.RUNNING, State.COMPLETED, State.PRUNED, State.CANCELLED)
-        return [row for row in self.rows if row.state not in good]
+        return [row for row in self.rows if row.state.is_bad]
+
+    def over(self) -> int:
+        """How many trials have ended for good."""
+        return sum(row.state.is_over for row in self.rows)
 
 
 def _short(value: object) -> str:

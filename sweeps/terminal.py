@@ -60,7 +60,7 @@ class View:
 
     def ended(self, row: Row, summary: Summary) -> None:
         """A line for a trial that ended; with the end of its log if it went wrong."""
-        if row in summary.bad():
+        if row.state.is_bad:
             self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name})\n{_log_end(row)}")
         elif not self.console.is_terminal:
             values = " ".join(f"{n}={v:.6g}" for n, v in zip(summary.objective, row.objective, strict=False))
@@ -71,7 +71,7 @@ class View:
             self._live.update(self._picture(summary, problem), refresh=True)
 
     def _picture(self, summary: Summary, problem: str | None) -> Group:
-        ended = len(summary.rows) - summary.count(State.RUNNING, State.QUEUED)
+        ended = summary.over()
         counts = Text.assemble(
             (f"{summary.name}  ", "bold"),
             (f"{summary.count(State.COMPLETED)} done", "green"),

@@ -2,16 +2,17 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
 from sweeps.trial_folder import MetricsLine, State, TrialFolder
 
 
 class Diverged(ArithmeticError):
-    """The trial's objective became NaN or infinite."""
+    """What the trial is judged by, its objective or its loss, became NaN or infinite."""
 
 
 class Trial:
@@ -28,8 +29,10 @@ class Trial:
             return accuracy
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, objective: Sequence[str] = ()) -> None:
         self._folder = TrialFolder(folder)
+        self._objective = objective
+        self._reported_before = self._folder.mend_metrics()
 
     @property
     def checkpoint_folder(self) -> Path:
@@ -37,26 +40,40 @@ class Trial:
         return self._folder.checkpoint
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:
-        """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds."""
+        """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.
+
+        A step that an earlier attempt reported is recorded once, with the values of that attempt.
+
+        Raises:
+            Diverged: the objective is NaN or infinite.
+        """
         values = {name: float(value) for name, value in metrics.items()}
-        self._folder.append_metrics(MetricsLine(step, time.time(), values))
         print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
+        if self._reported_before is None or step > self._reported_before:
+            self._folder.append_metrics(MetricsLine(step, time.time(), values))
+        check_finite({name: values[name] for name in self._objective if name in values}, f"at step {step}")
 
     def should_stop(self) -> bool:
         """True once the driver wants this trial to end after the current epoch: it was pruned or cancelled."""
-        return self.stop_reason() is not None
+        global stop_heard  # noqa: PLW0603 - a process runs one trial, and its end depends on whether it listened
+        stop_heard = stop_heard or self._folder.stop_requested()
+        return stop_heard is not None
 
-    def stop_reason(self) -> State | None:
-        return self._folder.stop_requested()
+
+stop_heard: State | None = None
+"""Why this process was told to stop, once the task function has asked. One that never asks runs to its end."""
 
 
 def current_trial() -> Trial:
     """The trial that this process runs, from inside any Hydra task function."""
-    return Trial(Path(HydraConfig.get().runtime.output_dir))
+    hydra = HydraConfig.get()
+    objective = OmegaConf.select(hydra, "sweeper.objective")
+    names = [objective] if isinstance(objective, str) else objective or []
+    return Trial(Path(hydra.runtime.output_dir), list(names))
 
 
-def check_finite(objective: Mapping[str, float]) -> None:
+def check_finite(objective: Mapping[str, float], where: str = "") -> None:
     """Raises Diverged if a value is NaN or infinite."""
     for name, value in objective.items():
         if not math.isfinite(value):
-            raise Diverged(f"{name} is {value}")
+            raise Diverged(f"{name} is {value} {where}".rstrip())

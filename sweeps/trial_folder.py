@@ -11,6 +11,10 @@ reader on another node never sees half of anything:
     result.json           once, at the end: see `Result`                                      (trial)
     tracking.json         which MLflow run this is, and whether it is complete there          (driver)
     attempts/<n>/log      what attempt n printed                                              (attempt)
+    attempts/<n>/alive    locked as long as the attempt's process lives                       (attempt)
+    attempts/<n>/end.json how the attempt ended, and when: see `AttemptEnd`                   (driver)
+
+A new attempt moves an earlier attempt's `stop` and `result.json` into that attempt's folder.
 """
 
 import json
@@ -36,6 +40,16 @@ class State(StrEnum):
     LOST = "lost"
     CANCELLED = "cancelled"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the trial has ended for good. One that was cancelled goes on when its study does."""
+        return self not in {State.QUEUED, State.RUNNING, State.CANCELLED}
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the trial ended without a result that counts."""
+        return self.is_over and self not in {State.COMPLETED, State.PRUNED}
+
 
 @dataclass
 class Result:
@@ -49,6 +63,17 @@ class Result:
     objective: list[float] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     error: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """What the driver knows of an attempt that is over. Times are seconds since 1970."""
+
+    state: State
+    submitted: float
+    ended: float
+    gpus: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -90,6 +115,15 @@ class TrialFolder:
         whole = data[: data.rfind(b"\n") + 1]
         return [MetricsLine(**json.loads(line)) for line in whole.splitlines()], offset + len(whole)
 
+    def mend_metrics(self) -> int | None:
+        """Drop half a last line, which a killed attempt may leave; return the last step that was reported."""
+        lines, end = self.read_metrics()
+        try:
+            os.truncate(self.path / "metrics.jsonl", end)
+        except FileNotFoundError:
+            return None
+        return lines[-1].step if lines else None
+
     def request_stop(self, reason: State) -> None:
         _write_whole(self.path / "stop", reason)
 
@@ -117,9 +151,23 @@ class TrialFolder:
         return sorted((self.path / "attempts").glob("[0-9]*"), key=lambda folder: int(folder.name))
 
     def new_attempt(self) -> Path:
-        attempt = self.path / "attempts" / str(len(self.attempts()) + 1)
+        """A folder for one more attempt, which starts with neither a result nor a request to stop."""
+        earlier = self.attempts()
+        for name in ("result.json", "stop"):
+            if earlier and (self.path / name).exists():
+                (self.path / name).replace(earlier[-1] / name)
+        attempt = self.path / "attempts" / str(len(earlier) + 1)
         attempt.mkdir(parents=True)
         return attempt
+
+    def write_end(self, end: AttemptEnd) -> None:
+        """Note how the newest attempt ended."""
+        _write_whole(self.attempts()[-1] / "end.json", json.dumps(asdict(end)))
+
+    def ends(self) -> list[AttemptEnd]:
+        """How the attempts ended, as far as a driver was there to see it."""
+        found = [_read_json(attempt / "end.json") for attempt in self.attempts()]
+        return [AttemptEnd(**{**end, "state": State(end["state"])}) for end in found if end]
 
     def log(self) -> Path | None:
         """The log of the newest attempt."""

@@ -12,8 +12,9 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
 from sweeps.launchers.contract import TrialJob
 from sweeps.system_metrics import sampling
+from sweeps import trial
 from sweeps.trial import Diverged, check_finite
-from sweeps.trial_folder import Result, State, TrialFolder
+from sweeps.trial_folder import Result, State
 
 _OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
 """Names, not classes: the frameworks that raise them must not be imported here."""
@@ -33,14 +34,14 @@ def run_trial(job: TrialJob, submitted: float) -> None:
             job_subdir_key="hydra.sweep.subdir",
             hydra_context=hydra_context,
         )
-    result = result_of(returned, job.objective, job.folder)
+    result = result_of(returned, job.objective)
     result.seconds = {"starting": started - submitted, "running": time.time() - started}
     job.folder.write_result(result)
     if job.job_return is not None:
         _leave(returned, job.job_return)
 
 
-def result_of(returned: JobReturn, names: Sequence[str], folder: TrialFolder) -> Result:
+def result_of(returned: JobReturn, names: Sequence[str]) -> Result:
     """The end of a trial whose task function returned or raised."""
     if returned.status is JobStatus.FAILED:
         error = returned._return_value  # reading .return_value would raise it
@@ -52,7 +53,7 @@ def result_of(returned: JobReturn, names: Sequence[str], folder: TrialFolder) ->
     except (Diverged, ValueError, TypeError) as error:
         print(f"{type(error).__name__}: {error}")
         return Result(_state_of(error), error=str(error))
-    return Result(folder.stop_requested() or State.COMPLETED, objective, metrics)
+    return Result(trial.stop_heard or State.COMPLETED, objective, metrics)
 
 
 def _state_of(error: BaseException) -> State:

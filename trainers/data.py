@@ -12,9 +12,10 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from conf.schema import VALIDATION_SPLIT, training_size
+
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-VALIDATION_SPLIT = 1 / 6
 # Keys of a dataset's or loss's config section that describe it and are not passed to its `_target_`.
 DESCRIPTIVE = ("task", "n_train", "validation_split")
 
@@ -44,9 +45,9 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
     (x, y), (x_test, y_test) = instantiate(described_target(section), _convert_="all")
     y, y_test = _labels(y, task), _labels(y_test, task)
     outputs = int(max(y.max(), y_test.max())) + 1 if task == "classification" else y.shape[1]
-    held_out = max(1, round(len(x) * section.get("validation_split", VALIDATION_SPLIT)))
+    kept = training_size(len(x), section.get("validation_split", VALIDATION_SPLIT))
     rows = np.random.default_rng(seed).permutation(len(x)).astype(np.int32)
-    return Data(_inputs(x), y, rows[held_out:], rows[:held_out], _inputs(x_test), y_test, outputs)
+    return Data(_inputs(x), y, rows[:kept], rows[kept:], _inputs(x_test), y_test, outputs)
 
 
 def described_target(section: DictConfig) -> DictConfig:

@@ -84,6 +84,10 @@ class BatchTrials:
         self._batch.append(job)
         return True
 
+    def adopt(self, job: TrialJob) -> bool:
+        """A batch ends with its driver."""
+        return False
+
     def poll(self, timeout_s: float) -> list[Exit]:
         batch, self._batch = self._batch, []
         overrides = [list(job.config.hydra.overrides.task) for job in batch]
@@ -92,7 +96,7 @@ class BatchTrials:
         except Exception as error:  # some launchers raise what a trial raised, and lose the batch
             return [Exit(job.number, State.FAILED, f"{type(error).__name__}: {error}") for job in batch]
         for job, returned in zip(batch, returns, strict=True):
-            job.folder.write_result(result_of(returned, self._objective, job.folder))
+            job.folder.write_result(result_of(returned, self._objective))
         return [Exit(job.number) for job in batch]
 
     def cancel(self, number: int) -> None:

@@ -26,7 +26,7 @@ class TrialJob:
     """The Hydra app, as `pack_app` makes it: the same for every trial."""
     folder: TrialFolder
     attempt: Path
-    """This attempt's own folder, which exists; its `log` takes what the trial prints."""
+    """This attempt's own folder, which exists when the job is submitted; its `log` takes what the trial prints."""
     objective: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     job_return: Path | None = None
@@ -56,6 +56,12 @@ class TrialLauncher(Protocol):
 
     def submit(self, job: TrialJob) -> bool:
         """Start the attempt, or return False if there is no room for it yet."""
+
+    def adopt(self, job: TrialJob) -> bool:
+        """Take over the trial's newest attempt, which an earlier driver submitted, if it still lives.
+
+        False only when it is certain that it does not: the trial then goes on in a new attempt.
+        """
 
     def poll(self, timeout_s: float) -> list[Exit]:
         """The attempts that are over since the last call; wait up to `timeout_s` for one if there are none."""

@@ -17,8 +17,11 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import cloudpickle
+
+from sweeps.locks import hold
 
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
 
@@ -146,6 +149,7 @@ def _become_trial(start: Start, driver: Connection) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     driver.close()
     log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    hold(Path(start.log).with_name("alive"))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(start.environment)

@@ -20,6 +20,7 @@ from sweeps.errors import UserError
 from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.fork_server import Ended, Kill, Preload, Ready, Start
 from sweeps.launchers.gpus import visible_gpus
+from sweeps.locks import wait_until_gone
 from sweeps.settings import LocalLauncherConf
 from sweeps.trial_folder import State
 
@@ -101,6 +102,11 @@ class LocalTrials:
         payload = cloudpickle.dumps((job, time.time()))
         self._server.send(Start(job.number, payload, str(job.attempt / "log"), slot.cores, environment))
         return True
+
+    def adopt(self, job: TrialJob) -> bool:
+        """Local trials are killed when their driver goes; wait until the last one is."""
+        wait_until_gone(job.folder.attempts()[-1] / "alive")
+        return False
 
     def poll(self, timeout_s: float) -> list[Exit]:
         self._kill_overdue()

@@ -1,0 +1,147 @@
+"""What a study was started with: whether a later command means the same study, and how to type it again."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.search_space import Choice, Parameter, SearchSpace, text_of
+from sweeps.settings import SweeperConf
+
+_FILE = "study.json"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Definition:
+    """All values are text, as a person would type them."""
+
+    command: list[str]
+    """The command line, without the name of the study."""
+    working_folder: str
+    objective: list[str]
+    directions: list[str]
+    parameters: dict[str, str]
+    """What is swept, and over which values."""
+    n_trials: str
+    search: dict[str, str]
+    """How: sampler, pruner and what else decides the choice of trials."""
+    config: dict[str, str]
+    """The values that all trials share, by their dotted names."""
+    storage: str | None = None
+
+    def differences(self, other: "Definition", extending: bool) -> list[str]:
+        """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
+        found = []
+        if not (extending and _extends(self.parameters, other.parameters)):
+            found += _changes("", self.parameters, other.parameters)
+        if not extending:
+            found += _changes("", {"n_trials": self.n_trials}, {"n_trials": other.n_trials})
+        found += _changes("", self.search, other.search)
+        return found + _changes("", self.config, other.config)
+
+
+def define(
+    settings: SweeperConf, space: SearchSpace, config: DictConfig, objective: tuple[str, ...]
+) -> Definition:
+    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [k for k in config if k != "hydra"]))
+    name = "hydra.sweeper.study_name="
+    return Definition(
+        command=[sys.executable, *(text for text in sys.argv if not text.startswith(name))],
+        working_folder=os.getcwd(),
+        objective=list(objective),
+        directions=settings.direction if isinstance(settings.direction, list) else [settings.direction],
+        parameters={_where(p): _values(p) for p in space.parameters},
+        n_trials=str(settings.n_trials),
+        search={
+            "sampler": json.dumps(settings.sampler, sort_keys=True),
+            "pruner": json.dumps(settings.pruner, sort_keys=True),
+            "objective": str(settings.objective),
+            "direction": str(settings.direction),
+            "custom_search_space": str(settings.custom_search_space),
+        },
+        config={**dict(_flat(task)), **{f"override {text.partition('=')[0]}": text for text in space.fixed}},
+        storage=settings.storage,
+    )
+
+
+def agree(folder: Path, new: Definition, name: str, extend: bool) -> None:
+    """Write down what the study is, or check that it is what an earlier command started.
+
+    Raises:
+        UserError: it is another one; shows the first differences.
+    """
+    try:
+        old = read(folder)
+    except FileNotFoundError:
+        _write(folder, new)
+        return
+    differences = old.differences(new, extend)
+    if differences:
+        shown = "; ".join(differences[:_SHOWN]) + (" ..." if len(differences) > _SHOWN else "")
+        raise UserError(
+            f"study {name} was started with something else: {shown}\n"
+            "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "
+            f"{resume_line(old, name)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
+        )
+    if extend:
+        _write(folder, new)
+
+
+def read(folder: Path) -> Definition:
+    """Raises FileNotFoundError if there is no study in `folder`."""
+    return Definition(**json.loads((folder / _FILE).read_text()))
+
+
+def resume_line(definition: Definition, name: str) -> str:
+    """What to type to go on with the study."""
+    words = [Path(definition.command[0]).name, *definition.command[1:], f"hydra.sweeper.study_name={name}"]
+    return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
+
+
+def _write(folder: Path, definition: Definition) -> None:
+    aside = folder / f".{_FILE}.{os.getpid()}"
+    aside.write_text(json.dumps(asdict(definition), indent=1))
+    aside.replace(folder / _FILE)
+
+
+def _where(parameter: Parameter) -> str:
+    if parameter.condition is None:
+        return parameter.key
+    return f"{parameter.key} under {parameter.condition.key}={','.join(parameter.condition.values)}"
+
+
+def _values(parameter: Parameter) -> str:
+    if isinstance(parameter, Choice):
+        return ",".join(parameter.texts)
+    scale = "log " if parameter.log else ""
+    return f"{scale}interval({parameter.low}, {parameter.high})"
+
+
+def _extends(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether each parameter keeps all of its values."""
+    return old.keys() == new.keys() and all(
+        "interval" in old[key] or set(old[key].split(",")) <= set(new[key].split(",")) for key in old
+    )
+
+
+def _changes(prefix: str, old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    keys = dict.fromkeys([*old, *new])
+    return [
+        f"{prefix}{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
+        for key in keys
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:
+    if isinstance(node, dict) and node:
+        return [pair for key, value in node.items() for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))]
+    return [(prefix, text_of(node) if not isinstance(node, str) else node)]

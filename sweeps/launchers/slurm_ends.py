@@ -1,0 +1,61 @@
+"""What became of an attempt, from SLURM's word for its job's state and the last lines of its log."""
+
+import re
+from pathlib import Path
+
+from sweeps.launchers.slurm_states import GONE
+from sweeps.trial_folder import State
+
+_MEMORY_WORDS = (
+    "exceeded memory limit",  # jobacct_gather's OverMemoryKill
+    "exceeded job memory limit",
+    "oom-kill",  # cgroups
+    "oom_kill",
+    "std::bad_alloc",
+    "MemoryError",
+    "ResourceExhausted",
+    "OOM when allocating",
+)
+_TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
+_FROM_OUTSIDE = ("Killed", "Terminated")
+_SIMPLE = {
+    "TIMEOUT": (State.TIMED_OUT, "it reached its time limit"),
+    "DEADLINE": (State.TIMED_OUT, "it reached its deadline"),
+    "OUT_OF_MEMORY": (State.OUT_OF_MEMORY, "it used more memory than it had asked for"),
+    "NODE_FAIL": (State.LOST, "its node failed"),
+    "BOOT_FAIL": (State.LOST, "its node failed to boot"),
+    "PREEMPTED": (State.LOST, "it was preempted"),
+    "REVOKED": (State.LOST, "SLURM revoked it"),
+    "CANCELLED": (State.LOST, "it was cancelled from outside"),
+    GONE: (State.LOST, "SLURM no longer knows it"),
+}
+
+
+def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
+    """The state and the error of an attempt that left no word of its own."""
+    job = f"SLURM job {job_id}"
+    if slurm_state in _SIMPLE:
+        state, error = _SIMPLE[slurm_state]
+        return state, f"{error} ({job}: {slurm_state})"
+    last = last_lines(log, 20)
+    if any(word in last for word in _MEMORY_WORDS):
+        return State.OUT_OF_MEMORY, f"it used more memory than it had asked for ({job}: {slurm_state})"
+    tasks = _TASK_ENDED.findall(last)
+    for node, task, word in tasks:
+        if "Exited with exit code" not in word:
+            where = f"task {task} on {node}: {word} ({job})"
+            if word.startswith(_FROM_OUTSIDE):
+                return State.LOST, f"its process was killed from outside, {where}"
+            return State.FAILED, f"its process crashed, {where}"
+    own = [line for line in last.splitlines() if not line.startswith(("srun: ", "slurmstepd"))]
+    said = f": {own[-1]}" if own else ""
+    if not tasks:
+        return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
+    return State.FAILED, f"its process ended without a result ({job}){said}"
+
+
+def last_lines(path: Path, lines: int) -> str:
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return ""

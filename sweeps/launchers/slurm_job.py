@@ -1,0 +1,159 @@
+"""One attempt as one SLURM job: what it asks for, its submission through submitit, and how it is found again."""
+
+import contextlib
+import hashlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import submitit
+from submitit.core.utils import FailedJobError, FailedSubmissionError, JobPaths
+
+from sweeps.launchers.contract import TrialJob
+from sweeps.launchers.slurm_attempt import WARNING, run_attempt
+from sweeps.launchers.slurm_files import Ticket
+from sweeps.settings import SlurmLauncherConf
+
+COMMAND_TIMEOUT_S = 20
+"""How long sbatch, squeue, sacct or scancel may take; with the controller away they would try for minutes."""
+
+_LIMIT = ("MaxSubmitJob", "Resource temporarily unavailable", "temporarily unable to accept job")
+_UNREACHABLE = (
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Connection refused",
+    "Transport endpoint",
+)
+_IGNORING = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python is ready to hear them
+
+
+class Refused(Exception):
+    """SLURM will not take this job, in its own words. Asking again would not help."""
+
+
+class Busy(Exception):
+    """SLURM does not take the job now: a limit on submitted jobs is reached, or it does not answer.
+
+    `unsure` tells that the job may have been submitted all the same.
+    """
+
+    def __init__(self, words: str, unsure: bool) -> None:
+        super().__init__(words)
+        self.unsure = unsure
+
+
+def name_of(job: TrialJob) -> str:
+    """A name that no other attempt has, by which the job is found when its id was lost: study-trial.attempt-hash."""
+    study = re.sub(r"[^\w.-]", "_", job.study)[:60]
+    unique = hashlib.blake2s(str(job.attempt).encode(), digest_size=4).hexdigest()
+    return f"{study}-{job.number}.{job.attempt.name}-{unique}"
+
+
+def submit(job: TrialJob, settings: SlurmLauncherConf) -> Ticket:
+    """Submit the attempt.
+
+    Raises:
+        Refused: the request can never be met.
+        Busy: it could not be submitted now.
+    """
+    ticket = Ticket(name_of(job))
+    ticket.write(job.attempt)
+    return submit_call(ticket, job.attempt, settings, run_attempt, cloudpickle.dumps(job), list(sys.path))
+
+
+def submit_call(
+    ticket: Ticket, folder: Path, settings: SlurmLauncherConf, function: Any, *args: Any
+) -> Ticket:
+    """Have `function(*args)` called in a job of its own, whose files and log lie in `folder`."""
+    executor = _Executor(folder, python=shlex.join(["bash", "-c", _IGNORING, sys.executable]))
+    try:
+        executor.update_parameters(**request(ticket.name, folder / "log", settings))
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it also raises
+            submitted = executor.submit(function, *args)
+    except (FailedJobError, FailedSubmissionError) as error:
+        for left in [*folder.glob("*.pkl"), *folder.glob(".submission_file_*")]:
+            left.unlink()
+        words = str(error).replace("sbatch: error: ", "").strip()
+        if any(text in words for text in _LIMIT):
+            raise Busy(words, unsure=False) from error
+        if not words or any(text in words for text in _UNREACHABLE):
+            raise Busy(words or f"sbatch took longer than {COMMAND_TIMEOUT_S} s", unsure=True) from error
+        raise Refused(words.replace("\n", "; ")) from error
+    ticket = Ticket(ticket.name, submitted.job_id)
+    ticket.write(folder)
+    return ticket
+
+
+def finish_submission(folder: Path, job_id: str) -> None:
+    """Do what submitit does after sbatch, for a driver that died before: the job waits a minute for this file."""
+    pickle = JobPaths(folder, job_id).submitted_pickle
+    if not pickle.exists():
+        for waiting in folder.glob("*.pkl"):
+            waiting.rename(pickle)
+    Ticket(_named(folder), job_id).write(folder)
+
+
+def _named(folder: Path) -> str:
+    ticket = Ticket.read(folder)
+    assert ticket is not None  # it is written before sbatch is called
+    return ticket.name
+
+
+class _Executor(submitit.SlurmExecutor):
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        return ["timeout", str(COMMAND_TIMEOUT_S), *super()._make_submission_command(submission_file_path)]
+
+
+def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]:
+    """What a job asks SLURM for, in submitit's words."""
+    root = shlex.quote(str(Path(__file__).parents[2]))
+    plain = {key: getattr(settings, key) for key in _PLAIN}
+    srun = ["--output", str(log), "--open-mode=append", "--kill-on-bad-exit=1"]
+    if settings.nodes * settings.tasks_per_node > 1:
+        srun += ["--label"]  # whose line is it
+    if settings.cpus_per_task:
+        srun += [f"--cpus-per-task={settings.cpus_per_task}"]  # since SLURM 22.05 a step does not inherit it
+    return {
+        **{key: value for key, value in plain.items() if value is not None},
+        **({"gpus_per_node": settings.gpus_per_node} if settings.gpus_per_node else {}),
+        "job_name": name,
+        "stderr_to_stdout": True,
+        "srun_args": [*srun, *(settings.srun_args or [])],
+        "setup": [
+            "set -e",
+            "export SWEEPYARD_JOB_START=$(date +%s.%N)",
+            *(settings.setup or []),
+            f"export PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}}",
+        ],
+        "additional_parameters": {
+            **settings.additional_parameters,
+            "output": str(log),
+            "no-requeue": True,  # a lost trial goes on in a new attempt, as a new job
+            "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",
+        },
+    }
+
+
+_PLAIN = (
+    "timeout_min nodes tasks_per_node cpus_per_task cpus_per_gpu gpus_per_task mem_gb mem_per_cpu mem_per_gpu gres "
+    "partition qos account constraint exclude comment"
+).split()
+
+
+def cancel(ids: Sequence[str]) -> str:
+    """Cancel jobs. Returns what went wrong, or an empty text. A job that is already over is no mistake."""
+    try:
+        done = subprocess.run(
+            ["scancel", *ids], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"scancel took longer than {COMMAND_TIMEOUT_S} s"
+    over = ("Job/step already completing or completed", "Invalid job id specified")
+    lines = [line for line in done.stderr.splitlines() if not any(text in line for text in over)]
+    return "; ".join(lines) if done.returncode else ""
