@@ -30,7 +30,7 @@ def save(folder: Path, progress: Progress, model: keras.Model) -> None:
     """Write every variable of the model, its optimizer and its dropout seeds, without pickle."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / "writing.npz"
-    arrays = {f"variable_{i}": keras.ops.convert_to_numpy(v) for i, v in enumerate(_variables(model))}
+    arrays = {f"variable_{i}": v.numpy() for i, v in enumerate(_variables(model))}
     with aside.open("wb") as file:
         np.savez(file, progress=np.array(json.dumps(asdict(progress))), **arrays)
         file.flush()

@@ -66,7 +66,7 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
             # A smaller last batch would be shared unequally and bias the gradients.
             order = order[: len(order) // cfg.batch_size * cfg.batch_size]
         metrics = _run_epoch(train_pass, evaluate, (x, y), order, dataset.validation_rows)
-        metrics["learning_rate"] = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
+        metrics["learning_rate"] = float(model.optimizer.learning_rate.numpy())
         trial.report(metrics, step=progress.epoch)
         if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["val_loss"])):
             raise Diverged(
