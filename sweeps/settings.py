@@ -61,16 +61,29 @@ class SweeperConf:
                 raise ValueError(f"hydra.sweeper.{name}={value}: it must be 1 or more")
         if self.max_failure_rate is not None and not 0 <= self.max_failure_rate <= 1:
             raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
-        directions = self.direction if isinstance(self.direction, list) else [self.direction]
-        for direction in directions:
+        for direction in self.directions:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
-        objectives = self.objective if isinstance(self.objective, list) else [self.objective]
-        if self.objective is not None and len(objectives) != len(directions):
+        if len(self.objectives) != len(self.directions):
             raise ValueError(
-                f"hydra.sweeper.objective has {len(objectives)} entries and direction {len(directions)}: give one "
-                "direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
+                f"hydra.sweeper.objective has {len(self.objectives)} entries and direction {len(self.directions)}: "
+                "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
             )
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """One for each objective."""
+        return tuple(self.direction) if isinstance(self.direction, list) else (self.direction,)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Their names; numbered where the task function returns numbers."""
+        if isinstance(self.objective, list):
+            return tuple(self.objective)
+        if self.objective is not None:
+            return (self.objective,)
+        count = len(self.directions)
+        return ("objective",) if count == 1 else tuple(f"objective_{i}" for i in range(count))
 
 
 @dataclass
@@ -100,7 +113,7 @@ class SlurmLauncherConf:
     timeout_min: int = 60
     """Time limit of a job, in minutes."""
     signal_delay_s: int = 120
-    """A trial is warned so many seconds before its time limit: it saves its state and ends, to go on in a new job."""
+    """A trial is warned so many seconds before its time limit: it saves its state, to go on in a new job."""
     nodes: int = 1
     """Nodes of a job."""
     tasks_per_node: int = 1
@@ -138,11 +151,12 @@ class SlurmLauncherConf:
     max_submissions_per_min: int = 600
     """How fast jobs are submitted, at most."""
     poll_s: float = 5.0
-    """Seconds between two looks at SLURM's queue, one for all jobs. A trial that ends by itself is seen at once."""
+    """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:
-        at_least = {"timeout_min": 1, "nodes": 1, "tasks_per_node": 1, "array_parallelism": 1}
-        at_least |= {"cpus_per_task": 1, "gpus_per_node": 0, "signal_delay_s": 0, "max_submissions_per_min": 1}
+        at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task"], 1)
+        at_least |= {"array_parallelism": 1, "max_submissions_per_min": 1}
+        at_least |= {"gpus_per_node": 0, "signal_delay_s": 0}
         for name, least in at_least.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -153,9 +167,7 @@ class SlurmLauncherConf:
             raise ValueError(f"hydra.launcher.poll_s={self.poll_s}: look at the queue every 0.5 s at most")
         for name in self.additional_parameters:
             if name.replace("_", "-") in _OWN_OPTIONS:
-                raise ValueError(
-                    f"hydra.launcher.additional_parameters.{name}: this option is set by the launcher; leave it out"
-                )
+                raise ValueError(f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out")
 
 
 _OWN_OPTIONS = {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}

@@ -1,7 +1,6 @@
 """Trials as SLURM jobs: each attempt one job with the resources of its own trial."""
 
 import logging
-import os
 import shutil
 import time
 from collections import Counter, deque
@@ -14,14 +13,14 @@ from sweeps.errors import UserError
 from sweeps.launchers import slurm_job
 from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.slurm_ends import end_of
-from sweeps.launchers.slurm_files import Ending, Ticket
+from sweeps.launchers.slurm_files import OwnEnd, Ticket
 from sweeps.launchers.slurm_states import ENDED, JobInfo, Watcher, squeue
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial_folder import State, TrialFolder
 
 log = logging.getLogger(__name__)
 
-_TICK_S = 0.1
+_TICK_S = 0.2
 _BUSY_PAUSE_S = 10.0
 _CANCEL_AGAIN_S = 20.0
 _FILES_LATE_S = 5.0  # how long a file of another node may take to show on a shared folder
@@ -44,6 +43,7 @@ class _Attempt:
     job: TrialJob
     name: str
     submitted: float
+    ranks: int
     cancel_at: float | None = None
     ended_at: float | None = None
     warned: bool = False
@@ -81,10 +81,10 @@ class SlurmTrials:
         self._not_before = time.monotonic() + 60 / self._settings.max_submissions_per_min
         try:
             ticket = slurm_job.submit(job, read_settings(job.config))
-        except slurm_job.Refused as error:
+        except slurm_job.RefusedError as error:
             self._over.append(Exit(job.number, State.FAILED, f"SLURM refused the job: {error}"))
             return True
-        except slurm_job.Busy as error:
+        except slurm_job.BusyError as error:
             self._busy = f"SLURM takes no job now: {error}"
             self._not_before = time.monotonic() + _BUSY_PAUSE_S
             if error.unsure:
@@ -95,14 +95,15 @@ class SlurmTrials:
         return True
 
     def adopt(self, job: TrialJob) -> bool:
-        """Take over the attempt in `job.attempt`, which an earlier driver submitted. False if it never did.
+        """Take over the trial's newest attempt, which an earlier driver submitted. False if it never did.
 
         `poll` then reports its Exit as for any other, also if it is over by now.
         """
+        job.attempt = job.folder.attempts()[-1]
         ticket = Ticket.read(job.attempt)
         if ticket is None:
             return False
-        if ticket.id is None and Ending.read(job.attempt) is None:
+        if ticket.id is None and OwnEnd.read(job.attempt) is None:
             listed = squeue()
             if isinstance(listed, dict):
                 if ticket.name not in listed:
@@ -148,13 +149,14 @@ class SlurmTrials:
         return lines + [note for note in (self._busy, self._watcher.problem) if note]
 
     def _track(self, job: TrialJob, ticket: Ticket) -> None:
-        self._attempts[job.number] = _Attempt(job, ticket.name, time.monotonic())
+        ranks = job.config.hydra.launcher.nodes * job.config.hydra.launcher.tasks_per_node
+        self._attempts[job.number] = _Attempt(job, ticket.name, time.monotonic(), ranks)
         self._watcher.watch(ticket.name, ticket.id)
         if ticket.id:
             slurm_job.finish_submission(job.attempt, ticket.id)
 
     def _surely_absent(self, job: TrialJob) -> bool:
-        """False if an earlier call of sbatch, whose answer never came, submitted the job after all, or may have."""
+        """False while an earlier sbatch, whose answer never came, may have submitted the job after all."""
         name = slurm_job.name_of(job)
         if name not in self._unsure:
             return True
@@ -173,12 +175,11 @@ class SlurmTrials:
         return (ticket and ticket.id) or (info.id if info else None)
 
     def _look_at(self, attempt: _Attempt) -> None:
-        ending = Ending.read(attempt.job.attempt)
-        settings = attempt.job.config.hydra.launcher
+        own = OwnEnd.read(attempt.job.attempt)
         info = self._watcher.info(attempt.name)
         ended = info is not None and info.state in ENDED
-        if ending and (ended or settings.nodes * settings.tasks_per_node == 1):
-            self._end(attempt, ending.state, ending.error)
+        if own and (ended or attempt.ranks == 1):
+            self._end(attempt, own.state, own.error)
         elif info and ended:
             self._end_without_word(attempt, info)
         elif info:
@@ -203,9 +204,9 @@ class SlurmTrials:
             )
 
     def _end_without_word(self, attempt: _Attempt, info: JobInfo) -> None:
-        """A job that is over without `ended.json`; if its processes ended by themselves the file may only be late."""
+        """A job that is over and left no `exit.json`. After an end of its own the file may only be late."""
         attempt.ended_at = attempt.ended_at or time.monotonic()
-        os.listdir(attempt.job.attempt)  # makes an NFS client look again
+        list(attempt.job.attempt.iterdir())  # makes an NFS client look again
         late = time.monotonic() - attempt.ended_at > _FILES_LATE_S
         if info.state not in {"COMPLETED", "FAILED"} or late:
             self._end(attempt, *end_of(info.state, info.id, attempt.job.attempt / "log"))
@@ -231,12 +232,12 @@ def read_settings(config: DictConfig) -> SlurmLauncherConf:
         settings = OmegaConf.to_object(config.hydra.launcher)
     except (ValueError, OmegaConfBaseException) as error:
         raise UserError(str(error)) from error
-    assert isinstance(settings, SlurmLauncherConf)  # the node that ConfigStore has for this launcher
+    assert isinstance(settings, SlurmLauncherConf)  # noqa: S101 - the node that ConfigStore has for this launcher
     return settings
 
 
 def _error_of_ranks(job: TrialJob) -> str:
-    """Why the first rank that failed did so; rank 0 itself has a result.json, or was killed with the others."""
+    """Why another rank than 0 failed, and so the job."""
     for folder in sorted(job.attempt.glob("rank*")):
         result = TrialFolder(folder).read_result()
         if result and result.error:

@@ -12,7 +12,7 @@ from types import FrameType
 import cloudpickle
 
 from sweeps.launchers.contract import TrialJob
-from sweeps.launchers.slurm_files import Ending
+from sweeps.launchers.slurm_files import OwnEnd
 from sweeps.trial_folder import State, TrialFolder
 from sweeps.trial_process import run_trial
 
@@ -25,60 +25,60 @@ _WENT_WRONG = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
 
 
 def run_attempt(payload: bytes, path: Sequence[str]) -> None:
-    """Run the trial and write `ended.json`.
+    """Run the trial and write `exit.json`.
 
     Args:
         payload: a cloudpickled TrialJob.
         path: the driver's sys.path, along which the app's own modules are found.
 
     Raises:
-        SystemExit: with 1 if the trial went wrong, so that SLURM calls the job failed and ends its other tasks.
+        SystemExit: with 1 if the trial went wrong, so that SLURM sees a failed job and ends its other ranks.
     """
     sys.path[:] = path
-    job: TrialJob = cloudpickle.loads(payload)  # noqa: S301 - submitit unpickled our caller from the same file
+    job: TrialJob = cloudpickle.loads(payload)
     os.environ.update(job.environment)
-    rank = int(os.environ["SLURM_PROCID"])
+    attempt, rank = job.attempt, int(os.environ["SLURM_PROCID"])
     if rank > 0:
         _move_aside(job, rank)
-    notice = Notice([job])
-    notice.listen()
-    threading.Thread(target=_fence, args=[job.attempt], daemon=True).start()
-    run_trial(job, float(os.environ["SWEEPYARD_JOB_START"]))
-    ending = settle(job, notice)
+    threading.Thread(target=_fence, args=[attempt], daemon=True).start()
+    settings = job.config.hydra.launcher
+    Notice([job.folder], settings.timeout_min * 60 - settings.signal_delay_s).listen()
+    run_trial(job, _job_start())
+    result = job.folder.read_result()
+    assert result is not None  # noqa: S101 - run_trial writes it, whatever the task did
     if rank == 0:
-        ending.write(job.attempt)
-    if ending.state in _WENT_WRONG:
+        OwnEnd(result.state, result.error).write(attempt)
+    if result.state in _WENT_WRONG:
         raise SystemExit(1)
 
 
 def _move_aside(job: TrialJob, rank: int) -> None:
     """Give a rank above 0 a folder of its own: each file of a trial has one writer, and that is rank 0."""
-    launch = job.config.hydra
-    launch.sweep.subdir = f"{launch.sweep.subdir}/attempts/{job.attempt.name}/rank{rank}"
-    job.folder = TrialFolder(job.attempt / f"rank{rank}")
-    job.folder.path.mkdir(exist_ok=True)
+    hydra = job.config.hydra
+    hydra.sweep.subdir = f"{hydra.sweep.subdir}/attempts/{job.attempt.name}/rank{rank}"
+    job.attempt = job.attempt / f"rank{rank}"
+    job.attempt.mkdir(exist_ok=True)
+    job.folder = TrialFolder(job.attempt)
     job.job_return = None
 
 
 class Notice:
     """SLURM's notice that a job must end soon: its time is nearly over, or another job takes its place.
 
-    The trials hear of it as they hear of every stop, `Trial.should_stop()`.
+    The trials in `folders` hear of it as they hear of every stop, through `Trial.should_stop()`.
     """
 
-    def __init__(self, jobs: Sequence[TrialJob]) -> None:
-        self.jobs = list(jobs)
-        self.given: signal.Signals | None = None
+    def __init__(self, folders: Sequence[TrialFolder], warned_after_s: float) -> None:
+        self.folders = list(folders)
+        self.given = False
+        self._warned_after_s = warned_after_s
 
     def listen(self) -> None:
-        """From here on both signals are heard. A stop that an earlier attempt was given no longer counts."""
-        for job in self.jobs:
-            if job.folder.stop_requested() is State.TIMED_OUT:
-                (job.folder.path / "stop").unlink()
+        """From here on both signals are heard."""
         for number in (WARNING, signal.SIGTERM):
             signal.signal(number, self._hear)
-        # SLURM signals every process of a job. Blocked, as what the trial starts inherits it, the warning ends none of
-        # them; a thread takes it at once, while the main one may be deep in native code.
+        # SLURM signals every process of a job. What the trial starts inherits the block and so outlives the
+        # warning; a thread takes it at once, while the main one may be deep in native code.
         signal.pthread_sigmask(signal.SIG_BLOCK, {WARNING})
         threading.Thread(target=self._wait, daemon=True).start()
 
@@ -87,31 +87,21 @@ class Notice:
             self._hear(signal.sigwait({WARNING}), None)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.given = self.given or signal.Signals(number)
-        for job in self.jobs:
-            if job.folder.stop_requested() is None:
-                job.folder.request_stop(State.TIMED_OUT)
+        self.given = True
+        near = time.time() - _job_start() > self._warned_after_s - _EARLY_S
+        reason = State.TIMED_OUT if number == WARNING and near else State.LOST
+        print(f"SLURM says that this job must end soon ({signal.Signals(number).name})", flush=True)
+        for folder in self.folders:
+            if folder.stop_requested() is None:
+                folder.request_stop(reason)
 
 
-def settle(job: TrialJob, notice: Notice) -> Ending:
-    """How the attempt ended. A trial that stopped because of a notice has no result yet: it goes on elsewhere."""
-    result = job.folder.read_result()
-    assert result is not None  # run_trial writes it, whatever the task did
-    if result.state is not State.TIMED_OUT or notice.given is None:
-        return Ending(result.state, result.error)
-    for name in ("result.json", "stop"):
-        (job.folder.path / name).unlink()
-    settings = job.config.hydra.launcher
-    elapsed_s = time.time() - float(os.environ["SWEEPYARD_JOB_START"])
-    if notice.given is WARNING and elapsed_s > settings.timeout_min * 60 - settings.signal_delay_s - _EARLY_S:
-        return Ending(State.TIMED_OUT, f"its time limit of {settings.timeout_min} min was near")
-    return Ending(
-        State.LOST, f"SLURM told it to end ({notice.given.name}): preempted, or cancelled from outside"
-    )
+def _job_start() -> float:
+    return float(os.environ["SWEEPYARD_JOB_START"])
 
 
 def _fence(attempt: Path) -> None:
-    """End this process when a newer attempt has started: a lost node's processes may live on, and write, beside it."""
+    """End this process when a newer attempt has started: when a node is lost its processes may live on."""
     newer = attempt.with_name(str(int(attempt.name) + 1))
     while not newer.exists():
         time.sleep(_FENCE_S)

@@ -1,7 +1,7 @@
 """The files by which the driver and a SLURM job find each other, in the attempt's own folder.
 
 job.json      which SLURM job this is: its name before sbatch is called, its id after       (driver)
-ended.json    once, last of all: how the attempt ended, as the attempt itself knows it      (attempt)
+exit.json     once, last of all: how the attempt ended, as the attempt itself knows it      (attempt)
 *.pkl, *.sh   submitit's own
 """
 
@@ -16,7 +16,7 @@ from sweeps.trial_folder import State
 
 @dataclass(frozen=True)
 class Ticket:
-    """Which SLURM job an attempt is. `id` is None from before sbatch is called until its answer is written down."""
+    """Which SLURM job an attempt is. `id` is None until the answer of sbatch is written down."""
 
     name: str
     id: str | None = None
@@ -31,19 +31,19 @@ class Ticket:
 
 
 @dataclass(frozen=True)
-class Ending:
+class OwnEnd:
     """How an attempt ended, in its own words."""
 
     state: State
     error: str = ""
 
     def write(self, attempt: Path) -> None:
-        _write(attempt / "ended.json", asdict(self))
+        _write(attempt / "exit.json", asdict(self))
 
     @staticmethod
-    def read(attempt: Path) -> "Ending | None":
-        content = _read(attempt / "ended.json")
-        return content and Ending(State(content["state"]), content["error"])
+    def read(attempt: Path) -> "OwnEnd | None":
+        content = _read(attempt / "exit.json")
+        return content and OwnEnd(State(content["state"]), content["error"])
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

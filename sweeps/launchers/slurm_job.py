@@ -1,4 +1,4 @@
-"""One attempt as one SLURM job: what it asks for, its submission through submitit, and how it is found again."""
+"""One attempt as one SLURM job: what it asks for, and its submission through submitit."""
 
 import contextlib
 import hashlib
@@ -33,11 +33,11 @@ _UNREACHABLE = (
 _IGNORING = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python is ready to hear them
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """SLURM will not take this job, in its own words. Asking again would not help."""
 
 
-class Busy(Exception):
+class BusyError(Exception):
     """SLURM does not take the job now: a limit on submitted jobs is reached, or it does not answer.
 
     `unsure` tells that the job may have been submitted all the same.
@@ -49,7 +49,7 @@ class Busy(Exception):
 
 
 def name_of(job: TrialJob) -> str:
-    """A name that no other attempt has, by which the job is found when its id was lost: study-trial.attempt-hash."""
+    """study-trial.attempt-hash: a name that no other attempt has, so that its job is found without an id."""
     study = re.sub(r"[^\w.-]", "_", job.study)[:60]
     unique = hashlib.blake2s(str(job.attempt).encode(), digest_size=4).hexdigest()
     return f"{study}-{job.number}.{job.attempt.name}-{unique}"
@@ -59,8 +59,8 @@ def submit(job: TrialJob, settings: SlurmLauncherConf) -> Ticket:
     """Submit the attempt.
 
     Raises:
-        Refused: the request can never be met.
-        Busy: it could not be submitted now.
+        RefusedError: the request can never be met.
+        BusyError: it could not be submitted now.
     """
     ticket = Ticket(name_of(job))
     ticket.write(job.attempt)
@@ -70,7 +70,7 @@ def submit(job: TrialJob, settings: SlurmLauncherConf) -> Ticket:
 def submit_call(
     ticket: Ticket, folder: Path, settings: SlurmLauncherConf, function: Any, *args: Any
 ) -> Ticket:
-    """Have `function(*args)` called in a job of its own, whose files and log lie in `folder`."""
+    """Have `function(*args)` called in a job of its own, its files and log in `folder`. Raises as above."""
     executor = _Executor(folder, python=shlex.join(["bash", "-c", _IGNORING, sys.executable]))
     try:
         executor.update_parameters(**request(ticket.name, folder / "log", settings))
@@ -81,17 +81,17 @@ def submit_call(
             left.unlink()
         words = str(error).replace("sbatch: error: ", "").strip()
         if any(text in words for text in _LIMIT):
-            raise Busy(words, unsure=False) from error
+            raise BusyError(words, unsure=False) from error
         if not words or any(text in words for text in _UNREACHABLE):
-            raise Busy(words or f"sbatch took longer than {COMMAND_TIMEOUT_S} s", unsure=True) from error
-        raise Refused(words.replace("\n", "; ")) from error
+            raise BusyError(words or f"sbatch took longer than {COMMAND_TIMEOUT_S} s", unsure=True) from error
+        raise RefusedError(words.replace("\n", "; ")) from error
     ticket = Ticket(ticket.name, submitted.job_id)
     ticket.write(folder)
     return ticket
 
 
 def finish_submission(folder: Path, job_id: str) -> None:
-    """Do what submitit does after sbatch, for a driver that died before: the job waits a minute for this file."""
+    """What submitit does after sbatch, for a driver that died before it. The job waits a minute for that."""
     pickle = JobPaths(folder, job_id).submitted_pickle
     if not pickle.exists():
         for waiting in folder.glob("*.pkl"):
@@ -101,7 +101,7 @@ def finish_submission(folder: Path, job_id: str) -> None:
 
 def _named(folder: Path) -> str:
     ticket = Ticket.read(folder)
-    assert ticket is not None  # it is written before sbatch is called
+    assert ticket is not None  # noqa: S101 - it is written before sbatch is called
     return ticket.name
 
 
@@ -111,17 +111,21 @@ class _Executor(submitit.SlurmExecutor):
 
 
 def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]:
-    """What a job asks SLURM for, in submitit's words."""
+    """What a job asks SLURM for, as the parameters of submitit's SlurmExecutor."""
     root = shlex.quote(str(Path(__file__).parents[2]))
-    plain = {key: getattr(settings, key) for key in _PLAIN}
+    asked = {key: getattr(settings, key) for key in _PLAIN}
+    asked |= {"time": settings.timeout_min, "ntasks_per_node": settings.tasks_per_node}
+    asked["gpus_per_node"] = (
+        settings.gpus_per_node or None
+    )  # a site without GPUs refuses to be asked for none
+    asked["mem"] = settings.mem_gb and f"{round(settings.mem_gb * 1024)}MB"
     srun = ["--output", str(log), "--open-mode=append", "--kill-on-bad-exit=1"]
     if settings.nodes * settings.tasks_per_node > 1:
         srun += ["--label"]  # whose line is it
     if settings.cpus_per_task:
         srun += [f"--cpus-per-task={settings.cpus_per_task}"]  # since SLURM 22.05 a step does not inherit it
     return {
-        **{key: value for key, value in plain.items() if value is not None},
-        **({"gpus_per_node": settings.gpus_per_node} if settings.gpus_per_node else {}),
+        **{key: value for key, value in asked.items() if value is not None},
         "job_name": name,
         "stderr_to_stdout": True,
         "srun_args": [*srun, *(settings.srun_args or [])],
@@ -140,10 +144,10 @@ def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]
     }
 
 
-_PLAIN = (
-    "timeout_min nodes tasks_per_node cpus_per_task cpus_per_gpu gpus_per_task mem_gb mem_per_cpu mem_per_gpu gres "
-    "partition qos account constraint exclude comment"
-).split()
+_PLAIN = [
+    *("nodes", "cpus_per_task", "cpus_per_gpu", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "gres"),
+    *("partition", "qos", "account", "constraint", "exclude", "comment"),
+]
 
 
 def cancel(ids: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What SLURM knows of our jobs: one squeue for all of them, and sacct for those that squeue no longer lists."""
+"""What SLURM knows of our jobs: one squeue for all, and sacct for those that squeue no longer lists."""
 
 import subprocess
 import threading
@@ -28,7 +28,7 @@ ENDED = {
     "TIMEOUT",
     GONE,
 }
-"""The states of https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES from which a job does not come back."""
+"""The states from which a job does not come back: https://slurm.schedmd.com/squeue.html (job state codes)."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Watcher:
 
 
 def squeue() -> dict[str, JobInfo] | str:
-    """All jobs of this user by name, those included that ended within minutes (MinJobAge); or why that failed."""
+    """This user's jobs by name, also those that ended within minutes (MinJobAge); or why that failed."""
     answer = _ask(_SQUEUE)
     if isinstance(answer, str):
         return answer
@@ -134,9 +134,7 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo] | str:
         row, state = line.split("|", 1)
         job_id, _, step = row.partition(".")
         state = state.split()[0]  # "CANCELLED by 0"
-        if not step:
-            found[job_id] = JobInfo(job_id, state)
-        elif state == "OUT_OF_MEMORY" and job_id in found:  # stands on the step alone
+        if not step or state == "OUT_OF_MEMORY":  # which stands on the step alone
             found[job_id] = JobInfo(job_id, state)
     return found
 
