@@ -48,16 +48,14 @@ class Definition:
         return found + _changes("", self.config, other.config)
 
 
-def define(
-    settings: SweeperConf, space: SearchSpace, config: DictConfig, objective: tuple[str, ...]
-) -> Definition:
+def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [k for k in config if k != "hydra"]))
     name = "hydra.sweeper.study_name="
     return Definition(
         command=[sys.executable, *(text for text in sys.argv if not text.startswith(name))],
         working_folder=os.getcwd(),
-        objective=list(objective),
-        directions=settings.direction if isinstance(settings.direction, list) else [settings.direction],
+        objective=list(settings.objectives),
+        directions=list(settings.directions),
         parameters={_where(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
         search={

@@ -23,7 +23,7 @@ from sweeps.locks import hold_study
 from sweeps.loop import Loop
 from sweeps.search_space import Condition, SearchSpace, parse, parse_condition, text_of
 from sweeps.settings import SweeperConf
-from sweeps.study import Proposal, Study, is_grid, objective_names
+from sweeps.study import Proposal, Study, is_grid
 from sweeps.summary import Summary
 from sweeps.terminal import View
 from sweeps.trial_folder import TrialFolder
@@ -59,7 +59,7 @@ class Driver:
         self._app = pack_app(self._task_function, self._context)
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = hold_study(self._folder)
-        definition = define(self._settings, space, self._config, objective_names(self._settings))
+        definition = define(self._settings, space, self._config)
         agree(self._folder, definition, self._name, self._settings.extend)
         self._resume_line = resume_line(definition, self._name)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
@@ -153,7 +153,7 @@ class Driver:
         from sweeps.launchers.batch import BatchTrials
 
         size = self._settings.n_jobs or (1_000_000 if is_grid(self._settings) else 1)
-        return BatchTrials(launcher, size, objective_names(self._settings))
+        return BatchTrials(launcher, size, self._settings.objectives)
 
     def _check_trials(self, space: SearchSpace, trials: TrialLauncher) -> None:
         for point in space.points() if is_grid(self._settings) else space.corners():
@@ -181,8 +181,9 @@ class Driver:
         config = self._composer.compose(proposal.overrides, proposal.number)
         check(config)
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
-        objective = objective_names(self._settings)
-        return TrialJob(proposal.number, self._name, config, self._app, folder, folder.path, objective)
+        return TrialJob(
+            proposal.number, self._name, config, self._app, folder, folder.path, self._settings.objectives
+        )
 
 
 def _lines(params: dict[str, Any]) -> list[str]:

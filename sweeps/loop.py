@@ -214,8 +214,7 @@ class Loop:
         return ended_so < self._settings.max_attempts
 
     def _record(self, row: Row, result: Result) -> None:
-        row.state, row.objective, row.error = result.state, result.objective, result.error
-        row.metrics, row.seconds = result.metrics or row.metrics, result.seconds
+        row.take(result)
         if row.state.is_over:
             self._study.tell(row)
         self._view.ended(row, self._summary)

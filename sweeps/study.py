@@ -41,14 +41,6 @@ def is_grid(settings: SweeperConf) -> bool:
     return settings.sampler is None or settings.sampler.get("_target_") == _GRID
 
 
-def objective_names(settings: SweeperConf) -> tuple[str, ...]:
-    """The names of the objectives, one for each direction."""
-    count = len(_as_list(settings.direction))
-    if settings.objective is None:
-        return ("objective",) if count == 1 else tuple(f"objective_{i}" for i in range(count))
-    return tuple(_as_list(settings.objective))
-
-
 class _OneWriter:
     """No lock: the driver is the only writer of its study, and a lock file would outlive a killed driver."""
 
@@ -72,8 +64,8 @@ class Study:
         self._folder = folder
         self._config = config  # what custom_search_space is called with
         self.space = space
-        self.directions = tuple(_as_list(settings.direction))
-        self.objective = objective_names(settings)
+        self.directions = settings.directions
+        self.objective = settings.objectives
         self.is_grid = is_grid(settings)
         self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self._n_trials = settings.n_trials
@@ -234,10 +226,6 @@ def _build(kind: str, conf: Any) -> Any:
     except InstantiationException as error:
         last = str(error).strip().splitlines()[-1]
         raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}") from error
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _storage(url: str | None, folder: Path) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.search_space import Point
-from sweeps.trial_folder import State
+from sweeps.trial_folder import Result, State
 
 
 @dataclass
@@ -22,6 +22,11 @@ class Row:
     error: str = ""
     gpu_hours: float = 0.0
     """Over all attempts."""
+
+    def take(self, result: Result) -> None:
+        """Hold how the trial ended."""
+        self.state, self.objective, self.error = result.state, result.objective, result.error
+        self.metrics, self.seconds = result.metrics or self.metrics, result.seconds
 
     @property
     def name(self) -> str:

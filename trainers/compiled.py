@@ -2,7 +2,8 @@
 
 Feeding a small model batch by batch from Python costs more than its arithmetic. Here the arrays are tensors,
 an epoch is the list of its rows, and the loop over batches runs inside the graph. What happens to a batch is
-Keras' own `train_step` and `test_step`.
+Keras' own `train_step` and `test_step`. Where a batch begins is reckoned on the CPU: slices need their
+bounds there.
 """
 
 from collections.abc import Callable
@@ -36,15 +37,18 @@ def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: i
     """
 
     def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        total = tf.shape(rows, tf.int64)[0]
-        steps = -(-total // batch_size)
-        starts = tf.minimum(tf.range(steps + 1) * batch_size, total)
+        with tf.device("CPU:0"):
+            total = tf.shape(rows, tf.int64)[0]
+            steps = -(-total // batch_size)
+            starts = tf.minimum(tf.range(steps + 1) * batch_size, total)
         return _pass(model, model.train_step, (x, y), rows, starts)
 
     def evaluate(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        total = tf.shape(rows, tf.int64)[0]
-        steps = -(-total // EVALUATION_BATCH)
-        return _pass(model, model.test_step, (x, y), rows, tf.range(steps + 1) * total // steps)
+        with tf.device("CPU:0"):
+            total = tf.shape(rows, tf.int64)[0]
+            steps = -(-total // EVALUATION_BATCH)
+            starts = tf.range(steps + 1) * total // steps
+        return _pass(model, model.test_step, (x, y), rows, starts)
 
     signature = (
         tf.TensorSpec((None, *x.shape[1:]), x.dtype),
@@ -80,7 +84,9 @@ def _pass(
         step((_scaled(x), y))
 
     def body(index: tf.Tensor) -> tuple[tf.Tensor]:
-        strategy.run(on_replica, args=(rows[starts[index] : starts[index + 1]],))
+        with tf.device("CPU:0"):
+            batch = rows[starts[index] : starts[index + 1]]
+        strategy.run(on_replica, args=(batch,))
         return (index + 1,)
 
     count = tf.shape(starts)[0] - 1

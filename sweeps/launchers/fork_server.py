@@ -96,6 +96,7 @@ def _obey(driver: Connection, running: dict[int, int]) -> bool:
         sys.path[:] = message.path
         for module in message.modules:
             importlib.import_module(module)
+        _die_with_parent(0)
         gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
         driver.send(Ready())
     elif isinstance(message, Start):
@@ -142,8 +143,12 @@ def _fork(start: Start, driver: Connection) -> int:
         os._exit(code)  # the server's own clean-up is not the trial's
 
 
+def _die_with_parent(how: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, how)
+
+
 def _become_trial(start: Start, driver: Connection) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _die_with_parent(signal.SIGKILL)
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -164,6 +169,10 @@ def _become_trial(start: Start, driver: Connection) -> None:
 def main() -> None:
     # Ctrl-C reaches the whole terminal; the driver alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe, driver = int(sys.argv[1]), int(sys.argv[2])
+    _die_with_parent(signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
+    if os.getppid() != driver:
+        return  # the driver died before the line above could notice
     import sweeps.trial_process  # noqa: F401 - imported once here, not in every fork
 
-    serve(Connection(int(sys.argv[1])))
+    serve(Connection(pipe))

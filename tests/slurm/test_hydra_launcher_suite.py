@@ -1,0 +1,35 @@
+"""Hydra's own conformance suite for launchers, on the real cluster."""
+
+import pytest
+from hydra.test_utils.launcher_common_tests import (
+    BatchedSweeperTestSuite,
+    IntegrationTestSuite,
+    LauncherTestSuite,
+)
+
+SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
+
+
+@pytest.fixture(autouse=True)
+def shared_folder(tmp_path, monkeypatch):
+    """The suite's apps import nothing of their own, but the jobs start in the driver's folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("launcher_name, overrides", [("slurm", SETTINGS)])
+class TestSlurmLauncher(LauncherTestSuite):
+    pass
+
+
+@pytest.mark.parametrize(
+    "launcher_name, overrides",
+    [("slurm", ["hydra/sweeper=basic", "hydra.sweeper.max_batch_size=2", *SETTINGS])],
+)
+class TestSlurmLauncherBatched(BatchedSweeperTestSuite):
+    pass
+
+
+@pytest.mark.parametrize("task_launcher_cfg", [{}])
+@pytest.mark.parametrize("extra_flags", [["-m", "hydra/launcher=slurm", "hydra.job.chdir=true", *SETTINGS]])
+class TestSlurmLauncherIntegration(IntegrationTestSuite):
+    pass

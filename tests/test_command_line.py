@@ -1,0 +1,196 @@
+"""What a person gets for a mistake: two lines at most, exit code 2, and nothing has started."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.command_lines import SWEEP, Done, run, run_all
+
+PLAIN, SWEPT, BOTH = ("plain",), ("swept",), ("plain", "swept")
+GRID = "-m seed=1,2"
+SEARCH = "-m hydra/sweeper=optuna"
+
+# arguments, how they are run, and what the answer must hold: what is wrong, what is allowed, what to type instead
+MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
+    ("optimizer=adm", BOTH, ["optimizer=adm does not exist", "optimizer=adam?", "lion", "sgd", "ftrl"]),
+    ("model=mpl", BOTH, ["model=mpl does not exist", "model=mlp?", "cnn, linear, mlp"]),
+    ("optimizer=quite_other", BOTH, ["optimizer=quite_other does not exist", "adadelta, adagrad, adam"]),
+    ("dataset=digit", BOTH, ["dataset=digit does not exist", "dataset=digits?"]),
+    ("optimzer=adam", BOTH, ["'optimzer' is not in the configuration", "'optimizer'?"]),
+    ("btach_size=8", BOTH, ["'btach_size' is not in the configuration", "'batch_size'?", "+btach_size=8"]),
+    ("optimizer.beta2=0.9", BOTH, ["'optimizer.beta2'", "'optimizer.beta_2'?", "+optimizer.beta2=0.9"]),
+    (
+        "optimizer=sgd optimizer.beta_2=0.9",
+        BOTH,
+        ["'optimizer.beta_2' is not in the configuration", "optimizer.weight_decay"],
+    ),
+    ("hydra.sweeper.n_trails=3", BOTH, ["'hydra.sweeper.n_trails'", "'hydra.sweeper.n_trials'?"]),
+    ("hydra/sweeper=optna", BOTH, ["hydra/sweeper=optna does not exist", "hydra/sweeper=optuna?", "grid"]),
+    ("hydra/launcher=lokal", BOTH, ["hydra/launcher=lokal does not exist", "hydra/launcher=local?"]),
+    ("lr=0", BOTH, ["lr=0.0", "must be > 0", "try lr=0.001"]),
+    ("lr=-1", BOTH, ["lr=-1.0", "must be > 0", "try lr=0.001"]),
+    ("lr=abc", BOTH, ["lr=abc", "'abc'", "Float"]),
+    ("lr=", BOTH, ["lr=", "Float"]),
+    ("lr=[", BOTH, ["'lr=['", "cannot be read", "key=value"]),
+    ("batch_size=0", BOTH, ["batch_size=0", ">= 1", "try batch_size=32"]),
+    ("batch_size=1.5", BOTH, ["batch_size=1.5", "Integer"]),
+    (
+        "batch_size=5000",
+        BOTH,
+        ["batch_size=5000", "larger than the training set (1250", "try batch_size=1024"],
+    ),
+    ("epochs=0", BOTH, ["epochs=0", ">= 1", "try epochs=5"]),
+    ("gpus=-1", BOTH, ["gpus=-1", ">= 0", "gpus=0"]),
+    ("gpus=64 batch_size=64", BOTH, ["gpus=64", "this machine has", "GPUs"]),
+    ("optimizer.beta_1=1.5", BOTH, ["optimizer.beta_1=1.5", "< 1"]),
+    ("dataset=npz dataset.path=no/such.npz", BOTH, ["no/such.npz", "does not exist", ".npz file"]),
+    ("dataset=npz dataset.path={files}", BOTH, ["is a folder", ".npz file"]),
+    ("dataset=npz dataset.path={files}/text.npz", BOTH, ["text.npz is no .npz file", "numpy.savez"]),
+    ("dataset=npz dataset.path={files}/half.npz", BOTH, ["half.npz is no .npz file", "numpy.savez"]),
+    (
+        "dataset=mnist dataset.path={files}/lacking.npz",
+        BOTH,
+        ["lacks y_train", "it holds x_test, x_train, y_test", "numpy.savez(path, x_train=x_train"],
+    ),
+    (
+        "dataset=npz dataset.path={files}/pickled.npz",
+        BOTH,
+        ["y_train holds pickled objects", "never loaded", "store numbers"],
+    ),
+    ("trainer._target_=no_such_module.f", BOTH, ["no_such_module", "there is no module"]),
+    (
+        "trainer._target_=trainers.keras_trainer.trian",
+        BOTH,
+        ["there is no 'trian' in trainers.keras_trainer", "did you mean train?"],
+    ),
+    ("trainer._target_=nothing", BOTH, ["trainer._target_=nothing", "my_module.nothing"]),
+    ("optimizer=adam,sgd", PLAIN, ["optimizer=adam,sgd", "-m"]),
+    ("lr=0.001,0.01", PLAIN, ["lr=0.001,0.01", "-m", "lr=[0.001,0.01]"]),
+    ("lr=range(1,3)", PLAIN, ["lr=range(1,3)", "-m"]),
+    ("lr=interval(0.1,1)", PLAIN, ["lr=interval(0.1,1)", "-m"]),
+    ("lr=interval(0.1,1)", SWEPT, ["lr=interval", "grid", "hydra/sweeper=optuna", "lr=0.1,1.0"]),
+    ("lr=tag(log,interval(0.1,1))", SWEPT, ["lr=interval", "hydra/sweeper=optuna", "lr=0.1,1.0"]),
+    ("lr=range(1,10,0)", SWEPT, ["lr=range(1, 10, 0)", "no end", "lr=range(1, 10, 2)"]),
+    ("lr=range(1,inf)", SWEPT, ["lr=range(1, inf, 1)", "no end", "lr=range(1, 10, 2)"]),
+    ("lr=range(3,1)", SWEPT, ["lr=range(3,1)", "no values"]),
+    ("lr=0.1,0.2,0", SWEPT, ["lr=0.0", "must be > 0"]),
+    ("optimizer=adam,sgd optimizer.beta_2=0.9", SWEPT, ["'optimizer.beta_2' is not in the configuration"]),
+    ("hydra.sweeper.n_trials=0", SWEPT, ["hydra.sweeper.n_trials=0", "1 or more"]),
+    ("hydra.sweeper.direction=up", SWEPT, ["hydra.sweeper.direction=up", "minimize or maximize"]),
+    ("hydra.sweeper.max_failure_rate=2", SWEPT, ["max_failure_rate=2", "between 0 and 1"]),
+    ("hydra.sweeper.study_name=a/b", SWEPT, ["study_name=a/b", "folder's name"]),
+    (f"{SEARCH} lr=interval(0.1,inf)", PLAIN, ["lr=interval(0.1, inf)", "no end", "lr=interval(0.1, 1.0)"]),
+    (f"{SEARCH} lr=interval(1,0.1)", PLAIN, ["lr=interval(1.0, 0.1)", "smaller"]),
+    (f"{SEARCH} lr=tag(log,interval(0,1))", PLAIN, ["lr", "logarithmic", "above 0"]),
+    (f"{SEARCH} lr=interval(-1,1)", PLAIN, ["lr=-1.0", "must be > 0"]),
+    (f"{SEARCH} lr=0.1", PLAIN, ["a search needs a search space", "interval(1e-4, 1e-1)"]),
+    (f"{SEARCH} optimizer=adam,adm", PLAIN, ["optimizer=adm does not exist", "optimizer=adam?"]),
+    (f"{SEARCH} hydra/sweeper/sampler=tep lr=1,2", PLAIN, ["hydra/sweeper/sampler=tep", "sampler=tpe?"]),
+]
+
+
+class Trap:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self._trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._trace),)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    numbers = np.zeros((4, 2))
+    (folder / "text.npz").write_text("no archive")
+    np.savez(folder / "lacking.npz", x_train=numbers, x_test=numbers, y_test=numbers)
+    trap = np.array([Trap(folder / "unpickled")] * 4, dtype=object)
+    np.savez(folder / "pickled.npz", x_train=numbers, y_train=trap, x_test=numbers, y_test=numbers)
+    np.savez(folder / "half.npz", x_train=numbers, y_train=numbers, x_test=numbers, y_test=numbers)
+    whole = (folder / "half.npz").read_bytes()
+    (folder / "half.npz").write_bytes(whole[: len(whole) // 2])
+    return folder
+
+
+@dataclass(frozen=True)
+class Mistake:
+    line: str
+    expected: list[str]
+
+
+def mistakes() -> dict[str, Mistake]:
+    prefix = {"plain": "", "swept": f"{GRID} "}
+    return {
+        f"{prefix[way]}{text}": Mistake(f"{prefix[way]}{text}", expected)
+        for text, ways, expected in MISTAKES
+        for way in ways
+    }
+
+
+@pytest.fixture(scope="module")
+def answers(files: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    """All of them in one go."""
+    lines = {name: [SWEEP, *mistake.line.format(files=files).split()] for name, mistake in mistakes().items()}
+    return run_all(lines, tmp_path_factory.mktemp("answers"))
+
+
+@pytest.mark.parametrize("name", mistakes())
+def test_a_mistake_is_answered(name: str, answers: dict[str, Done]) -> None:
+    done = answers[name]
+    lines = [line for line in done.err.splitlines() if line.strip()]
+    assert done.code == 2, done.err
+    assert 1 <= len(lines) <= 2, done.err
+    assert "Traceback" not in done.err
+    assert not done.out.strip()
+    for fragment in mistakes()[name].expected:
+        assert fragment in done.err
+    assert not (done.folder / "multirun").exists()
+    assert not (done.folder / "mlflow.db").exists()
+
+
+def test_pickled_objects_are_never_loaded(files: Path, answers: dict[str, Done]) -> None:
+    assert answers["dataset=npz dataset.path={files}/pickled.npz"].code == 2
+    assert not (files / "unpickled").exists()
+
+
+def test_the_whole_traceback_can_be_asked_for(tmp_path: Path) -> None:
+    done = run([SWEEP, "optimizer=adm"], tmp_path, {"HYDRA_FULL_ERROR": "1"})
+    assert done.code == 1
+    assert "Traceback" in done.err
+    assert "Could not find 'optimizer/adm'" in done.err
+
+
+def test_a_bug_in_a_trainer_is_no_mistake_of_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(
+        "def train(cfg, trial):\n    raise ValueError('from inside the trainer')\n"
+    )
+    done = run([SWEEP, "trainer._target_=broken.train"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 1
+    assert "from inside the trainer" in done.err
+    assert "broken.py" in done.err
+
+
+def test_a_single_run_returns_what_its_trainer_does(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(
+        "import json, pathlib\n"
+        "def train(cfg, trial):\n"
+        "    pathlib.Path('seen.json').write_text(json.dumps([cfg.lr, cfg.batch_size]))\n"
+        "    return {'val_accuracy': 0.5}\n"
+    )
+    line = ["trainer._target_=tiny.train", "lr=0.25", "batch_size=8", "tracking=none"]
+    done = run([SWEEP, *line], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "seen.json").read_text()) == [0.25, 8]
+
+
+@pytest.mark.parametrize("flag", ["--help", "--hydra-help", "--info=searchpath"])
+def test_help_is_given(flag: str, tmp_path: Path) -> None:
+    done = run([SWEEP, flag], tmp_path)
+    assert done.code == 0, done.err
+    assert not list(tmp_path.iterdir())
