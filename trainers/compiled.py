@@ -2,8 +2,7 @@
 
 Feeding a small model batch by batch from Python costs more than its arithmetic. Here the arrays are tensors,
 an epoch is the list of its rows, and the loop over batches runs inside the graph. What happens to a batch is
-Keras' own `train_step` and `test_step`. Where a batch begins is reckoned on the CPU: slices need their
-bounds there.
+Keras' own `train_step` and `test_step`. Bounds of batches stay on the CPU, where slicing wants them.
 """
 
 from collections.abc import Callable
