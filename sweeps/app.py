@@ -117,7 +117,7 @@ def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Seque
         tracker.end_trial(row)
         report.write(summary)
         tracker.finish(summary)
-        print(f"dashboard: {tracker.command()}\n           {tracker.link()}")
+        print(tracker.how_to_look())
 
 
 def _known(config_dir: Path, config_name: str) -> DictConfig:

@@ -52,7 +52,7 @@ def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Def
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [k for k in config if k != "hydra"]))
     name = "hydra.sweeper.study_name="
     return Definition(
-        command=[sys.executable, *(text for text in sys.argv if not text.startswith(name))],
+        command=[text for text in sys.orig_argv if not text.startswith(name)],
         working_folder=os.getcwd(),
         objective=list(settings.objectives),
         directions=list(settings.directions),
@@ -100,7 +100,7 @@ def read(folder: Path) -> Definition:
 
 def resume_line(definition: Definition, name: str) -> str:
     """What to type to go on with the study."""
-    words = [Path(definition.command[0]).name, *definition.command[1:], f"hydra.sweeper.study_name={name}"]
+    words = [*definition.command, f"hydra.sweeper.study_name={name}"]
     return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
 
 

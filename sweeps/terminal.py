@@ -42,17 +42,17 @@ class View:
     def opening(self, summary: Summary, tracker: "Tracker | None") -> None:
         self.say(f"study {summary.name}: {summary.total} trials in {_near(summary.folder)}")
         if tracker:
-            self.say(f"dashboard: {tracker.command()}\n           {tracker.link()}")
+            self.say(tracker.how_to_look())
 
     def closing(self, summary: Summary, tracker: "Tracker | None") -> None:
         """The best trials, what went wrong, and where everything is."""
         if summary.best():
-            self.console.print(table(summary))
+            self.console.print(table(summary), width=None if self.console.is_terminal else 160)
         for row in summary.bad():
             self.say(f"trial {row.number} {row.state}: {row.error}   log: {_near(TrialFolder(row.folder).log() or row.folder)}")
         self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
         if tracker:
-            self.say(f"dashboard: {tracker.command()}\n           {tracker.link()}")
+            self.say(tracker.how_to_look())
 
     def started(self, row: Row) -> None:
         if not self.console.is_terminal:
@@ -122,7 +122,7 @@ def table(summary: Summary, count: int = 10) -> Table:
     shown.add_column("trial", justify="right")
     keys = list(dict.fromkeys(key for row in rows for key in row.params))
     for name in [*keys, *summary.objective]:
-        shown.add_column(name)
+        shown.add_column(name, overflow="fold")
     for row in rows:
         params = [_cell(row.params.get(key, "")) for key in keys]
         shown.add_row(str(row.number), *params, *(f"{value:.6g}" for value in row.objective))

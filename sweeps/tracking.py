@@ -7,6 +7,8 @@ the folders say, again and again. So an outage or a dead driver leaves no gap, a
 import os
 import re
 import shlex
+import shutil
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -122,11 +124,18 @@ class Tracker:
         """The address of the study's ready-made view, below that of the MLflow server."""
         return comparison_view.path(self._study.experiment_id, self._study.study)
 
-    def command(self) -> str:
-        """The line that opens the dashboard; where the store is a server, its address."""
+    def command(self) -> str | None:
+        """The line that opens the dashboard; None where the store is a server, which is one already."""
         if self.uri.startswith(("http://", "https://")):
-            return self.uri
-        return f"mlflow ui --backend-store-uri {shlex.quote(_without_password(self.uri))} --port 5000"
+            return None
+        return f"{_mlflow()} ui --backend-store-uri {shlex.quote(_without_password(self.uri))} --port 5000"
+
+    def how_to_look(self) -> str:
+        """What to type and open to see the study."""
+        command = self.command()
+        if command is None:
+            return f"dashboard: {self.uri.rstrip('/')}{self.link()}"
+        return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{self.link()}"
 
     def _keep_in_step(self) -> None:
         while not self._finished.wait(_EVERY_S):
@@ -156,6 +165,14 @@ class Tracker:
                 f"MLflow lacks some of trial {trial.row.number} ({trial.row.name}): {trial.refusal}"
             )
         return True
+
+
+def _mlflow() -> str:
+    """The command as it can be typed here, also where the virtual environment is not activated."""
+    beside = Path(sys.executable).with_name("mlflow")
+    if shutil.which("mlflow") == str(beside) or not beside.exists():
+        return "mlflow"
+    return shlex.quote(str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside))
 
 
 def _absolute(uri: str) -> str:

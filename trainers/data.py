@@ -17,7 +17,7 @@ from conf.schema import VALIDATION_SPLIT, training_size
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 # Keys of a dataset's or loss's config section that describe it and are not passed to its `_target_`.
-DESCRIPTIVE = ("task", "n_train", "validation_split")
+DESCRIPTIVE = ("task", "n_train", "validation_split", "objective", "direction")
 
 
 @dataclass(frozen=True)
