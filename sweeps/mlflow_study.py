@@ -169,7 +169,7 @@ class StudyRun:
         if found is None:
             database = self.uri.removeprefix("sqlite:///")
             beside = None if database == self.uri else str(Path(database).parent / "mlartifacts")
-            kind = {"mlflow.experimentKind": "custom_model_development"}  # or the page opens on its GenAI side
+            kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
             return str(self.client.create_experiment(self._experiment, artifact_location=beside, tags=kind))
         if found.lifecycle_stage == "deleted":
             restore = f"mlflow experiments restore -x {found.experiment_id}"

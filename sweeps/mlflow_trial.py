@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from omegaconf import OmegaConf
 
 from sweeps.mlflow_study import MetricRow, StudyRun, first_line, is_refusal, key

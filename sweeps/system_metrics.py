@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -137,7 +137,7 @@ class _Gpus:
         return values
 
 
-_READINGS = {
+_READINGS: dict[str, Callable[[Any, Any], float]] = {
     "utilization_percentage": lambda nvml, gpu: float(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
     "memory_usage_megabytes": lambda nvml, gpu: round(nvml.nvmlDeviceGetMemoryInfo(gpu).used / 1e6, 1),
     "power_usage_watts": lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
+from yaml import YAMLError
 
 from sweeps import comparison_view
 from sweeps.errors import UserError

@@ -84,8 +84,8 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
-    *command, usual_port = tracker.command().split()
-    assert (command[:2], usual_port) == (["mlflow", "ui"], "5000")
+    mlflow, *command, usual_port = str(tracker.command()).split()
+    assert (Path(mlflow).name, command[0], usual_port) == ("mlflow", "ui", "5000")
     environment = {
         **os.environ,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -93,7 +93,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
     }
     with (folder / "ui.log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", *command, port, "--workers", "1"],
+            [sys.executable, "-m", "mlflow", *command, port, "--workers", "1"],
             env=environment,
             stdout=log,
             stderr=log,

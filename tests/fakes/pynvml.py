@@ -3,6 +3,8 @@
 FAKE_NVML=none has no driver; FAKE_NVML=no_power has GPUs that don't tell their power.
 """
 
+# ruff: noqa: N802 - the names are NVML's
+
 import os
 from types import SimpleNamespace
 

@@ -306,46 +306,50 @@ def test_a_store_that_cannot_be_used_is_a_users_mistake(
         open_tracker(uri, tmp_path / "s")
 
 
+@pytest.fixture
+def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
 @pytest.mark.parametrize(
-    ("uri", "variable", "expected"),
+    ("uri", "variable", "used", "command"),
     [
         (
             None,
             None,
-            (
-                "sqlite:///{cwd}/mlflow.db",
-                "mlflow ui --backend-store-uri sqlite:///{cwd}/mlflow.db --port 5000",
-            ),
+            "sqlite:///{cwd}/mlflow.db",
+            "ui --backend-store-uri sqlite:///{cwd}/mlflow.db --port 5000",
         ),
-        (None, "http://h:1", ("http://h:1", "http://h:1")),
+        (None, "http://h:1", "http://h:1", None),
         (
             "sqlite:///a.db",
             "http://h:1",
-            ("sqlite:///{cwd}/a.db", "mlflow ui --backend-store-uri sqlite:///{cwd}/a.db --port 5000"),
+            "sqlite:///{cwd}/a.db",
+            "ui --backend-store-uri sqlite:///{cwd}/a.db --port 5000",
         ),
         (
             "postgresql://me:secret@h/d",
             None,
-            (
-                "postgresql://me:secret@h/d",
-                "mlflow ui --backend-store-uri 'postgresql://me:***@h/d' --port 5000",
-            ),
+            "postgresql://me:secret@h/d",
+            "ui --backend-store-uri 'postgresql://me:***@h/d' --port 5000",
         ),
     ],
 )
+@pytest.mark.usefixtures("in_its_folder")
 def test_which_store(
-    uri: str | None,
-    variable: str | None,
-    expected: tuple[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    uri: str | None, variable: str | None, used: str, command: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if variable:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
-    tracker = Tracker(uri, "e", "s", tmp_path / "s", OBJECTIVE, DIRECTIONS)
-    assert (tracker.uri, tracker.command()) == tuple(text.format(cwd=tmp_path) for text in expected)
+    tracker = Tracker(uri, "e", "s", Path("s"), OBJECTIVE, DIRECTIONS)
+    assert tracker.uri == used.format(cwd=Path.cwd())
+    typed = tracker.command()
+    if command is None:
+        assert typed is None
+    else:
+        mlflow, _, rest = str(typed).partition(" ")
+        assert (Path(mlflow).name, rest) == ("mlflow", command.format(cwd=Path.cwd()))
 
 
 def test_importing_it_does_not_import_mlflow() -> None:
