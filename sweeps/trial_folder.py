@@ -138,7 +138,7 @@ class TrialFolder:
 
     def read_result(self) -> Result | None:
         content = _read_json(self.path / "result.json")
-        return content and Result(**{**content, "state": State(content["state"])})
+        return None if content is None else Result(**{**content, "state": State(content["state"])})
 
     def write_tracking(self, content: Mapping[str, Any]) -> None:
         _write_whole(self.path / "tracking.json", json.dumps(content))

@@ -43,7 +43,6 @@ BUSY = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: p
 def test_a_busy_process(tmp_path: Path) -> None:
     lines, _ = sample(tmp_path, BUSY, interval_s=0.3)
     assert [line.step for line in lines] == list(range(len(lines)))
-    assert len(lines) >= 2
     assert set(lines[0].metrics) == {CPU, MEMORY}
     assert max(line.metrics[CPU] for line in lines) > 20
     assert 5 < lines[0].metrics[MEMORY] < 500
