@@ -49,8 +49,8 @@ class Config:
     optimizer: dict[str, Any] = field(default_factory=dict)
     # f(input_shape, outputs, **rest) -> keras.Model without a final softmax
     model: dict[str, Any] = field(default_factory=dict)
-    # a keras loss; not passed on: task (classification | regression; None = fits any), objective and direction
-    # (the metric that a study is searched and sorted by, and whether to maximize or minimize it)
+    # a keras loss; not passed on: task (classification | regression; None = fits any), objective and
+    # direction (the metric that a study is searched and sorted by, and whether to maximize or minimize it)
     loss: dict[str, Any] = field(default_factory=_loss_defaults)
     # f(**rest) -> ((x_train, y_train), (x_test, y_test)); not passed on: task (as for loss),
     # n_train (rows of x_train, None = unknown), validation_split (share of x_train, 0 < share < 1)
