@@ -15,7 +15,7 @@ PLAIN, SWEPT, BOTH = ("plain",), ("swept",), ("plain", "swept")
 GRID = "-m seed=1,2"
 SEARCH = "-m hydra/sweeper=optuna"
 
-# arguments, how they are run, and what the answer must hold: what is wrong, what is allowed, what to type instead
+# arguments, how they are run, and what the answer must hold: the mistake, what is allowed, what to type
 MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("optimizer=adm", BOTH, ["optimizer=adm does not exist", "optimizer=adam?", "lion", "sgd", "ftrl"]),
     ("model=mpl", BOTH, ["model=mpl does not exist", "model=mlp?", "cnn, linear, mlp"]),

@@ -3,8 +3,9 @@
 The view's format is not documented, so this is what holds it to the pinned MLflow.
 """
 
-import math
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -19,14 +20,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
-from sweeps import report
-from sweeps.summary import Row, Summary
-from sweeps.tracking import Tracker
-from sweeps.trial_folder import MetricsLine, State, TrialFolder
-
-TRIALS = [("adam", 0.001), ("adam", 0.01), ("sgd", 0.001), ("sgd", 0.01)]
-EPOCHS = 8
-NAMES = [f"optimizer={optimizer} lr={lr}" for optimizer, lr in TRIALS]
+ROOT = Path(__file__).parents[1]
+EPOCHS = 5
+STARTED = [f"optimizer={optimizer} lr={lr}" for optimizer in ("adam", "sgd") for lr in (0.001, 0.01)]
+BEST_FIRST = [STARTED[1], STARTED[0], STARTED[3], STARTED[2]]
 PATIENCE_MS = 60_000
 BROWSER_ARGUMENTS = [
     "--no-sandbox",
@@ -48,52 +45,30 @@ def chromium() -> str:
     pytest.skip("there is no Chromium here to look at the dashboard with")
 
 
-def write_study(folder: Path) -> Tracker:
-    """A grid of four trials, in sqlite in `folder`."""
-    study = folder / "grid"
-    tracker = Tracker(
-        f"sqlite:///{folder}/mlflow.db", "sweepyard", "grid", study, ("val_accuracy",), ("maximize",)
-    )
-    tracker.open()
-    rows = []
-    for number, (optimizer, lr) in enumerate(TRIALS):
-        row = Row(number, {"optimizer": optimizer, "lr": lr}, State.RUNNING, study / str(number))
-        row.folder.mkdir()
-        tracker.start_trial(row, [f"optimizer={optimizer}", f"lr={lr}"])
-        best = 0.97 - 0.04 * number
-        for epoch in range(EPOCHS):
-            accuracy = best * (1 - math.exp(-(epoch + 1) / (1 + number / 2)))
-            metrics = {"val_accuracy": accuracy, "val_loss": 1 - accuracy, "epoch_time": 0.5}
-            TrialFolder(row.folder).append_metrics(MetricsLine(epoch, time.time() + epoch, metrics))
-        row.state, row.objective, row.metrics = State.COMPLETED, [best], {"val_accuracy": best}
-        tracker.end_trial(row)
-        rows.append(row)
-    summary = Summary("grid", study, ("val_accuracy",), ("maximize",), rows)
-    report.write(summary)
-    tracker.finish(summary)
-    assert tracker.problem is None
-    return tracker
-
-
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The address of `mlflow ui` with the study in it, and the path of the study's view."""
+    """The address of the dashboard after README's grid, opened as the sweep says, and its view's path."""
     chromium()
     folder = tmp_path_factory.mktemp("dashboard")
-    tracker = write_study(folder)
+    grid = ["-m", "optimizer=adam,sgd", "lr=0.001,0.01", "hydra.sweeper.study_name=grid"]
+    swept = subprocess.run(
+        [sys.executable, ROOT / "sweep.py", *grid], cwd=folder, capture_output=True, text=True, check=True
+    )
+    command, link = re.findall(
+        r"^dashboard: (.*) --port 5000\nthen open: http://127.0.0.1:5000(.*)$", swept.stdout, re.M
+    )[-1]
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
-    mlflow, *command, usual_port = str(tracker.command()).split()
-    assert (Path(mlflow).name, command[0], usual_port) == ("mlflow", "ui", "5000")
     environment = {
         **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     with (folder / "ui.log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", *command, port, "--workers", "1"],
+            [*shlex.split(command), "--port", port, "--workers", "1"],
             env=environment,
             stdout=log,
             stderr=log,
@@ -101,7 +76,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
         )
     try:
         wait_until_it_answers(f"http://127.0.0.1:{port}/health")
-        yield f"http://127.0.0.1:{port}", tracker.link()
+        yield f"http://127.0.0.1:{port}", link
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait()
@@ -133,19 +108,19 @@ def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -
     address, link = dashboard
     page.goto(address + link)
     expect(page.get_by_text("4 matching runs")).to_be_visible()
-    expect(run_names(page)).to_have_text(NAMES)  # the trials alone, the best first
+    expect(run_names(page)).to_have_text(BEST_FIRST)  # the trials alone, the best first
     for axis in ("optimizer", "lr", "best/val_accuracy"):
         expect(
             chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)
         ).to_be_visible()
     for metric in ("val_accuracy", "val_loss"):
-        expect(chart(page, metric).locator(".scatterlayer .points path")).to_have_count(len(TRIALS) * EPOCHS)
+        expect(chart(page, metric).locator(".scatterlayer .points path")).to_have_count(len(STARTED) * EPOCHS)
 
 
 def test_its_list_has_the_swept_parameters_and_the_objective(dashboard: tuple[str, str], page: Page) -> None:
     address, link = dashboard
     page.goto(address + link.replace("compareRunsMode=CHART", "compareRunsMode=TABLE"))
-    expect(run_names(page)).to_have_text(NAMES)
+    expect(run_names(page)).to_have_text(BEST_FIRST)
     for column in ("optimizer", "lr", "best/val_accuracy"):
         expect(page.locator(".ag-header").get_by_text(column, exact=True)).to_be_visible()
 
@@ -156,10 +131,10 @@ def test_the_experiment_has_the_study_with_its_trials(dashboard: tuple[str, str]
     expect(page.get_by_text("5 matching runs")).to_be_visible()
     expect(run_names(page)).to_have_text(["grid"])
     page.locator(".ag-pinned-left-cols-container button").click()
-    expect(run_names(page)).to_have_text(["grid", *reversed(NAMES)])  # the newest first
+    expect(run_names(page)).to_have_text(["grid", *reversed(STARTED)])  # the newest first
     run_names(page).first.click()
-    expect(page.get_by_text("Best: trial 0")).to_be_visible()
-    for name in NAMES:
+    expect(page.get_by_text("Best: trial 1")).to_be_visible()
+    for name in STARTED:
         expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()
 
 

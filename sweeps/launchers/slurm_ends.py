@@ -40,18 +40,18 @@ def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
     last = last_lines(log, 20)
     if any(word in last for word in _MEMORY_WORDS):
         return State.OUT_OF_MEMORY, f"it used more memory than it had asked for ({job}: {slurm_state})"
-    tasks = _TASK_ENDED.findall(last)
-    for node, task, word in tasks:
-        if "Exited with exit code" not in word:
-            where = f"task {task} on {node}: {word} ({job})"
-            if word.startswith(_FROM_OUTSIDE):
-                return State.LOST, f"its process was killed from outside, {where}"
-            return State.FAILED, f"its process crashed, {where}"
     own = [line for line in last.splitlines() if not line.startswith(("srun: ", "slurmstepd"))]
     said = f": {own[-1]}" if own else ""
+    tasks = _TASK_ENDED.findall(last)
     if not tasks:
         return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
-    return State.FAILED, f"its process ended without a result ({job}){said}"
+    node, task, word = tasks[0]  # srun then kills the other tasks
+    where = f"task {task} on {node}: {word} ({job})"
+    if word.startswith("Exited with exit code"):
+        return State.FAILED, f"its process ended without a result, {where}{said}"
+    if word.startswith(_FROM_OUTSIDE):
+        return State.LOST, f"its process was killed from outside, {where}"
+    return State.FAILED, f"its process crashed, {where}"
 
 
 def last_lines(path: Path, lines: int) -> str:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,9 @@ def cluster() -> Iterator[None]:
         del os.environ["SLURM_CONF"]
 
 
-@pytest.fixture
-def make_job(tmp_path: Path) -> Iterator[Callable[..., TrialJob]]:
-    """make_job(number, task_function, **launcher settings): a trial as the driver makes them."""
+@contextmanager
+def job_maker(tmp_path: Path) -> Iterator[Callable[..., TrialJob]]:
+    """(number, task_function, **launcher settings) -> a trial as the driver makes them."""
     (tmp_path / "config.yaml").write_text("x: 1\n")
     with initialize_config_dir(str(tmp_path), job_name="app", version_base="1.3"):
         study = f"study-{tmp_path.name}"
@@ -71,6 +72,12 @@ def make_job(tmp_path: Path) -> Iterator[Callable[..., TrialJob]]:
                 number, study, config, pack_app(task, context), folder, folder.new_attempt(), ("objective",)
             )
 
+        yield make
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> Iterator[Callable[..., TrialJob]]:
+    with job_maker(tmp_path) as make:
         yield make
 
 
