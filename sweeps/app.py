@@ -22,7 +22,7 @@ from sweeps.settings import SweeperConf
 from sweeps.summary import Row, Summary
 from sweeps.system_metrics import sampling
 from sweeps.trial import Trial, current_trial
-from sweeps.trial_folder import Result, State, TrialFolder
+from sweeps.trial_folder import State, TrialFolder
 
 Task = Callable[[DictConfig, Trial], Any]
 
@@ -66,7 +66,11 @@ def _run_alone(cfg: DictConfig, task: Task) -> Any:
         folder.parent,
         settings.objectives,
         settings.directions,
-        [row for row in _single_runs(folder.parent) if row.folder == folder or row.state is not State.RUNNING],
+        [
+            row
+            for row in _single_runs(folder.parent)
+            if row.folder == folder or row.state is not State.RUNNING
+        ],
     )
     row = next(row for row in summary.rows if row.folder == folder)
     with _tracked(settings, summary, row, hydra.overrides.task), sampling(TrialFolder(folder)):
@@ -83,7 +87,7 @@ def _run_alone(cfg: DictConfig, task: Task) -> Any:
 
 
 def _single_runs(day: Path) -> list[Row]:
-    """The runs in Hydra's folder of a day, in their order. One without a result was refused or killed, or still runs."""
+    """The runs in Hydra's folder of a day, in order. One without a result was refused or killed, or still runs."""
     rows = []
     for number, overrides in enumerate(sorted(day.glob("*/.hydra/overrides.yaml"))):
         params = dict(text.split("=", 1) for text in yaml.safe_load(overrides.read_text()) if "=" in text)

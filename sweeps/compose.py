@@ -14,7 +14,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
 
-
 _GRAMMAR = "Write key=value, key=a,b,c or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
 
 
@@ -95,7 +94,8 @@ def explain(error: Exception, config: DictConfig) -> str:
     first = lines[0]
     if first.startswith("Could not override '"):
         key = first.split("'")[1]
-        return f"'{key}' is not in the configuration.{_nearest(key, config)}\nTo add a new key: {lines[1].split(' use ')[-1]}"
+        to_add = lines[1].split(" use ")[-1]
+        return f"'{key}' is not in the configuration.{_nearest(key, config)}\nTo add a new key: {to_add}"
     if "Could not find '" in first and "Available options in" in "".join(lines):
         group, _, name = first.split("Could not find '")[1].rstrip("'").rpartition("/")
         start = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
@@ -108,7 +108,10 @@ def explain(error: Exception, config: DictConfig) -> str:
         return f"{first.removeprefix('Error merging override ')}: {lines[1]}"
     if first.startswith("Ambiguous value for argument"):
         key = first.split("'")[1]
-        return f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {key.replace('=', '=[', 1)}]"
+        as_list = key.replace("=", "=[", 1) + "]"
+        return (
+            f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
+        )
     return "\n".join(line for line in lines if line)[:600]
 
 
@@ -123,9 +126,9 @@ def _nearest(key: str, config: DictConfig) -> str:
 
 def _keys(config: DictConfig, prefix: str) -> list[str]:
     found = []
-    for key in config:
+    for key in map(str, config):
         name = f"{prefix}{key}"
-        if str(key).startswith("_"):
+        if key.startswith("_"):
             continue
         node = config._get_node(key)
         found.append(name)

@@ -49,11 +49,13 @@ class Definition:
 
 
 def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
-    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [k for k in config if k != "hydra"]))
+    task = OmegaConf.to_container(
+        OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    )
     name = "hydra.sweeper.study_name="
     return Definition(
         command=[text for text in sys.orig_argv if not text.startswith(name)],
-        working_folder=os.getcwd(),
+        working_folder=str(Path.cwd()),
         objective=list(settings.objectives),
         directions=list(settings.directions),
         parameters={_where(p): _values(p) for p in space.parameters},
@@ -141,5 +143,9 @@ def _changes(prefix: str, old: Mapping[str, str], new: Mapping[str, str]) -> lis
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(node, dict) and node:
-        return [pair for key, value in node.items() for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))]
+        return [
+            pair
+            for key, value in node.items()
+            for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
     return [(prefix, text_of(node) if not isinstance(node, str) else node)]

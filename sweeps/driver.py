@@ -117,7 +117,9 @@ class Driver:
             name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
             folder = Path("multirun", name)
         if Path(name).name != name or name.startswith("."):
-            raise UserError(f"hydra.sweeper.study_name={name}: the name is a folder's name; leave out / and a first dot")
+            raise UserError(
+                f"hydra.sweeper.study_name={name}: the name is a folder's name; leave out / and a first dot"
+            )
         # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
         with read_write(self._config.hydra), open_dict(self._config.hydra):
             self._config.hydra.sweep.dir = str(folder)
@@ -134,12 +136,15 @@ class Driver:
                 raise UserError(explain(error, self._config)) from error
 
         conditional: dict[Condition, list[Override]] = {
-            parse_condition(text): read(_lines(under)) for text, under in self._settings.conditional_params.items()
+            parse_condition(text): read(_lines(under))
+            for text, under in self._settings.conditional_params.items()
         }
         constants = {condition.key: self._constant(condition.key) for condition in conditional}
         space = parse(read([*_lines(self._settings.params), *arguments]), conditional, constants)
         if not is_grid(self._settings) and not space.parameters and not self._settings.custom_search_space:
-            raise UserError("a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
+            raise UserError(
+                "a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'"
+            )
         return space
 
     def _constant(self, key: str) -> str:

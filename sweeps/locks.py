@@ -23,7 +23,9 @@ def hold(path: Path) -> int:
         os.close(file)
         raise
     os.truncate(file, 0)
-    os.write(file, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}).encode())
+    os.write(
+        file, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}).encode()
+    )
     return file
 
 

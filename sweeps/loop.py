@@ -78,7 +78,7 @@ class Loop:
                     self._hear(attempt)
                 if self._folder.stop_requested():
                     self._interrupt("it was stopped by python -m sweeps stop")
-                self._view.tick(self._summary, self._tracker and self._tracker.problem)
+                self._view.tick(self._summary, self._tracker.problem if self._tracker else None)
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -169,7 +169,9 @@ class Loop:
         """Whether the study may not start further trials: too many failed, or its budget is used up."""
         rate, hours = self._settings.max_failure_rate, self._settings.max_gpu_hours
         if rate is not None and len(self._summary.bad()) > rate * self._study.total:
-            self.stopped = f"{len(self._summary.bad())} trials failed, more than max_failure_rate={rate} allows"
+            self.stopped = (
+                f"{len(self._summary.bad())} trials failed, more than max_failure_rate={rate} allows"
+            )
         elif hours is not None and self._gpu_hours() >= hours:
             self.stopped = f"the budget of max_gpu_hours={hours} is spent"
         return bool(self.stopped)
@@ -201,7 +203,9 @@ class Loop:
         result.seconds["queued"] = attempt.submitted - attempt.asked
         ended = time.time()
         row.gpu_hours += _gpus(attempt.job) * (ended - attempt.submitted) / 3600
-        folder.write_end(AttemptEnd(result.state, attempt.submitted, ended, _gpus(attempt.job), result.seconds))
+        folder.write_end(
+            AttemptEnd(result.state, attempt.submitted, ended, _gpus(attempt.job), result.seconds)
+        )
         if result.state in _GOES_ON and not self.stopped and self._may_go_on(folder):
             self._view.say(f"trial {row.number} {result.state}: {result.error}; it goes on in a new attempt")
             row.state = State.QUEUED

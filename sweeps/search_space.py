@@ -171,7 +171,9 @@ def parse_condition(text: str) -> Condition:
     """`optimizer=adam,nadam` as a condition."""
     key, _, values = text.partition("=")
     if not values:
-        raise UserError(f"conditional_params: '{text}' is no condition; write it as optimizer=adam or optimizer=adam,nadam")
+        raise UserError(
+            f"conditional_params: '{text}' is no condition; write it as optimizer=adam or optimizer=adam,nadam"
+        )
     return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
 
 
@@ -215,4 +217,6 @@ def _check_range(key: str, sweep: RangeSweep) -> None:
     start, stop, step = sweep.start, sweep.stop, sweep.step
     if start is None or stop is None or not all(math.isfinite(n) for n in (start, stop, step)) or step == 0:
         shown = ", ".join(str(n) for n in (start, stop, step))
-        raise UserError(f"{key}=range({shown}) has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
+        raise UserError(
+            f"{key}=range({shown}) has no end; give a start, a stop and a step: {key}=range(1, 10, 2)"
+        )

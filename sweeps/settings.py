@@ -60,7 +60,9 @@ class SweeperConf:
             if value is not None and value < 1:
                 raise ValueError(f"hydra.sweeper.{name}={value}: it must be 1 or more")
         if self.max_failure_rate is not None and not 0 <= self.max_failure_rate <= 1:
-            raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
+            raise ValueError(
+                f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1"
+            )
         for direction in self.directions:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
@@ -167,7 +169,9 @@ class SlurmLauncherConf:
             raise ValueError(f"hydra.launcher.poll_s={self.poll_s}: look at the queue every 0.5 s at most")
         for name in self.additional_parameters:
             if name.replace("_", "-") in _OWN_OPTIONS:
-                raise ValueError(f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out")
+                raise ValueError(
+                    f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out"
+                )
 
 
 _OWN_OPTIONS = {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}

@@ -15,6 +15,7 @@ from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.errors import UserError
@@ -74,10 +75,12 @@ class Study:
             storage=_storage(settings.storage, folder),
             sampler=None if self.is_grid else _build("sampler", settings.sampler),
             pruner=_build("pruner", settings.pruner) or optuna.pruners.NopPruner(),
-            directions=list(self.directions),
+            directions=[StudyDirection[direction.upper()] for direction in self.directions],
             load_if_exists=True,
         )
-        self._prunes = len(self.directions) == 1 and not isinstance(self._study.pruner, optuna.pruners.NopPruner)
+        self._prunes = len(self.directions) == 1 and not isinstance(
+            self._study.pruner, optuna.pruners.NopPruner
+        )
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         earlier = self._study.get_trials(deepcopy=False)
@@ -150,7 +153,9 @@ class Study:
             return {}
         try:
             found = optuna.importance.get_param_importances(
-                self._study, target=lambda trial: float(trial.values[0]), evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0)
+                self._study,
+                target=lambda trial: float(trial.values[0]),
+                evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0),
             )
         except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
             return {}

@@ -33,7 +33,9 @@ class View:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self._live.stop()
 
     def say(self, text: str) -> None:
@@ -49,7 +51,8 @@ class View:
         if summary.best():
             self.console.print(table(summary), width=None if self.console.is_terminal else 160)
         for row in summary.bad():
-            self.say(f"trial {row.number} {row.state}: {row.error}   log: {_near(TrialFolder(row.folder).log() or row.folder)}")
+            log = TrialFolder(row.folder).log() or row.folder
+            self.say(f"trial {row.number} {row.state}: {row.error}   log: {_near(log)}")
         self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
         if tracker:
             self.say(tracker.how_to_look())
@@ -84,7 +87,9 @@ class View:
         if best := summary.best():
             parts.append(Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
         running = [row for row in summary.rows if row.state is State.RUNNING]
-        parts += [Text(f"  {row.number}  {row.name}  {_newest(row)}", "dim") for row in running[:_RUNNING_SHOWN]]
+        parts += [
+            Text(f"  {row.number}  {row.name}  {_newest(row)}", "dim") for row in running[:_RUNNING_SHOWN]
+        ]
         if not summary.rows or (not running and not ended):
             parts.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
         if problem:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
@@ -48,7 +49,9 @@ class Trial:
             Diverged: the objective is NaN or infinite.
         """
         values = {name: float(value) for name, value in metrics.items()}
-        print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
+        print(
+            f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True
+        )
         if self._reported_before is None or step > self._reported_before:
             self._folder.append_metrics(MetricsLine(step, time.time(), values))
         check_finite({name: values[name] for name in self._objective if name in values}, f"at step {step}")
@@ -66,7 +69,7 @@ stop_heard: State | None = None
 
 def current_trial() -> Trial:
     """The trial that this process runs, from inside any Hydra task function."""
-    hydra = HydraConfig.get()
+    hydra: Any = HydraConfig.get()
     objective = OmegaConf.select(hydra, "sweeper.objective")
     names = [objective] if isinstance(objective, str) else objective or []
     return Trial(Path(hydra.runtime.output_dir), list(names))

@@ -107,7 +107,7 @@ class TrialFolder:
     def read_metrics(self, offset: int = 0, name: str = "metrics.jsonl") -> tuple[list[MetricsLine], int]:
         """The whole lines from byte `offset` on, and the offset to read on from. A half-written last line waits."""
         try:
-            with open(self.path / name, "rb") as file:
+            with (self.path / name).open("rb") as file:
                 file.seek(offset)
                 data = file.read()
         except FileNotFoundError:

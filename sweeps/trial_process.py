@@ -18,7 +18,7 @@ from sweeps.trial_folder import Result
 def run_trial(job: TrialJob, submitted: float) -> None:
     """Run the job and write its result.json. What the task function raises ends in the result, not here."""
     started = time.time()
-    task_function, hydra_context, singletons = cloudpickle.loads(job.app)  # noqa: S301 - from the driver itself
+    task_function, hydra_context, singletons = cloudpickle.loads(job.app)
     setup_globals()
     Singleton.set_state(singletons)
     with sampling(job.folder):
@@ -50,10 +50,10 @@ def _leave(returned: JobReturn, path: Path) -> None:
         data = cloudpickle.dumps(returned)
     except Exception as error:  # whatever a foreign value raises while it is pickled
         returned.status = JobStatus.FAILED
-        returned.return_value = RuntimeError(f"what the task returned cannot be sent to the driver: {error!r}")
+        returned.return_value = RuntimeError(
+            f"what the task returned cannot be sent to the driver: {error!r}"
+        )
         data = cloudpickle.dumps(returned)
     aside = path.with_suffix(".part")
     aside.write_bytes(data)
     aside.replace(path)
-
-

@@ -63,12 +63,11 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     with (folder / "ui.log").open("w") as log:
         server = subprocess.Popen(
-            [*shlex.split(command), "--port", port, "--workers", "1"],
+            ["env", *shlex.split(command), "--port", port, "--workers", "1"],
             env=environment,
             stdout=log,
             stderr=log,

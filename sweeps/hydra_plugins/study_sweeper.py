@@ -1,6 +1,7 @@
 """hydra/sweeper=grid and hydra/sweeper=optuna."""
 
 import sys
+from functools import partial
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -10,7 +11,6 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.settings import SweeperConf
-
 
 # A YAML file may not have the name of a ConfigStore node, so the public names, grid and optuna, are files
 # (sweeps/conf) that extend this one: https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
@@ -27,18 +27,27 @@ class StudySweeper(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context = hydra_context
-        self.task_function = task_function
         self.config = config
+        self._run = partial(self._run_study, config, hydra_context, task_function)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Exits with 2 if something asked for cannot be, with 1 if more trials failed than may."""
+        return self._run(arguments)
+
+    def _run_study(
+        self,
+        config: DictConfig,
+        hydra_context: HydraContext,
+        task_function: TaskFunction,
+        arguments: list[str],
+    ) -> Any:
         from sweeps.driver import Driver  # Hydra imports every plugin, also for --help
         from sweeps.errors import UserError
 
         try:
-            driver = Driver(self.config, self.hydra_context, self.task_function)
+            driver = Driver(config, hydra_context, task_function)
             self.launcher = Plugins.instance().instantiate_launcher(
-                hydra_context=self.hydra_context, task_function=self.task_function, config=self.config
+                hydra_context=hydra_context, task_function=task_function, config=config
             )
             summary = driver.run(self.launcher, arguments)
         except UserError as error:

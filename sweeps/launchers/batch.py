@@ -8,7 +8,7 @@ from pathlib import Path
 from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from sweeps.launchers.contract import Exit, TrialJob, TrialLauncher, pack_app
 from sweeps.trial_folder import State, TrialFolder
@@ -27,17 +27,26 @@ def launch(
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
     trials.open()
-    waiting, returns = [], {}
+    waiting: list[TrialJob] = []
+    returns: dict[int, JobReturn] = {}
     with tempfile.TemporaryDirectory() as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
             with open_dict(composed):
                 composed.hydra.job.id = f"{composed.hydra.job.name}_{number}"
                 composed.hydra.job.num = number
-            folder = TrialFolder(Path(str(composed.hydra.sweep.dir)).absolute() / str(composed.hydra.sweep.subdir))
+            folder = TrialFolder(
+                Path(str(composed.hydra.sweep.dir)).absolute() / str(composed.hydra.sweep.subdir)
+            )
             returned = Path(private) / str(number)
             job = TrialJob(
-                number, folder.path.parent.name, composed, app, folder, folder.new_attempt(), job_return=returned
+                number,
+                folder.path.parent.name,
+                composed,
+                app,
+                folder,
+                folder.new_attempt(),
+                job_return=returned,
             )
             waiting.append(job)
         jobs = {job.number: job for job in waiting}
@@ -55,13 +64,15 @@ def _read_return(job: TrialJob, over: Exit) -> JobReturn:
     if job.job_return.exists():
         returned: JobReturn = pickle.loads(job.job_return.read_bytes())  # noqa: S301 - only our processes write there
         return returned
-    failed = JobReturn(status=JobStatus.FAILED, overrides=OmegaConf.to_container(job.config.hydra.overrides.task))
-    failed.return_value = RuntimeError(f"trial {job.number} {over.state}: {over.error}. Its log: {job.attempt / 'log'}")
+    failed = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
+    failed.return_value = RuntimeError(
+        f"trial {job.number} {over.state}: {over.error}. Its log: {job.attempt / 'log'}"
+    )
     return failed
 
 
 class BatchTrials:
-    """Somebody else's launcher, as our loop sees it: trials go out in batches of `size`, each as slow as its slowest."""
+    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest."""
 
     def __init__(self, launcher: Launcher, size: int, objective: tuple[str, ...]) -> None:
         self._launcher = launcher
@@ -104,5 +115,3 @@ class BatchTrials:
 
     def close(self) -> None:
         """Nothing outlives launch()."""
-
-

@@ -162,7 +162,7 @@ def _become_trial(start: Start, driver: Connection) -> None:
         os.sched_setaffinity(0, start.cores)
     from sweeps.trial_process import run_trial
 
-    job, submitted = cloudpickle.loads(start.job)  # noqa: S301 - comes over the driver's own pipe
+    job, submitted = cloudpickle.loads(start.job)
     run_trial(job, submitted)
 
 

@@ -24,7 +24,9 @@ from sweeps.locks import wait_until_gone
 from sweeps.settings import LocalLauncherConf
 from sweeps.trial_folder import State
 
-_SERVER = "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module name
+_SERVER = (
+    "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module name
+)
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
 
@@ -160,7 +162,9 @@ class LocalTrials:
         """Its trials died with it. A server that never became ready would die again, so that is the user's to mend."""
         if not self._ready:
             last = _tail(self._log, 1)
-            raise UserError(f"hydra.launcher.preload={self._preload} cannot be imported: {last}\nSee {self._log}")
+            raise UserError(
+                f"hydra.launcher.preload={self._preload} cannot be imported: {last}\nSee {self._log}"
+            )
         self._process.wait()
         for number in list(self._slots):
             self._over.append(self._exit(Ended(number, -signal.SIGKILL)))

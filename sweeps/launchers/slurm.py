@@ -232,7 +232,7 @@ def read_settings(config: DictConfig) -> SlurmLauncherConf:
         settings = OmegaConf.to_object(config.hydra.launcher)
     except (ValueError, OmegaConfBaseException) as error:
         raise UserError(str(error)) from error
-    assert isinstance(settings, SlurmLauncherConf)  # noqa: S101 - the node that ConfigStore has for this launcher
+    assert isinstance(settings, SlurmLauncherConf)
     return settings
 
 

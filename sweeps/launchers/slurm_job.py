@@ -101,7 +101,7 @@ def finish_submission(folder: Path, job_id: str) -> None:
 
 def _named(folder: Path) -> str:
     ticket = Ticket.read(folder)
-    assert ticket is not None  # noqa: S101 - it is written before sbatch is called
+    assert ticket is not None
     return ticket.name
 
 
