@@ -94,7 +94,7 @@ def trials() -> Iterator[SlurmTrials]:
 def ends(trials: SlurmTrials) -> Callable[..., dict[int, Exit]]:
     """ends(n): the next n exits by number, within `timeout_s`."""
 
-    def wait(count: int, timeout_s: float = 30) -> dict[int, Exit]:
+    def wait(count: int, timeout_s: float = 60) -> dict[int, Exit]:
         found: dict[int, Exit] = {}
         deadline = time.monotonic() + timeout_s
         while len(found) < count:
