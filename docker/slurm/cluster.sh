@@ -6,7 +6,7 @@
 #   cluster.sh start | stop     the whole cluster; started again, it goes on with its old state
 #   cluster.sh run COMMAND...   start, run COMMAND against it, stop
 #   cluster.sh env              the exports that make sbatch, squeue ... find it: eval "$(cluster.sh env)"
-#   cluster.sh kill NAME        kill -9 one part: lab1 ... lab4 (a node), slurmctld or slurmdbd
+#   cluster.sh kill NAME        kill one part: lab1 ... lab4 (a node), slurmctld or slurmdbd
 #   cluster.sh revive NAME      start that part again
 set -euo pipefail
 
@@ -51,7 +51,9 @@ CONF
   fi
 }
 
-alive() { [ -s "$pids/$1.pid" ] && kill -0 "$(cat "$pids/$1.pid")" 2>/dev/null; }
+alive() { # the name of a pid file, whose process may long be gone and its number be another's
+  [ -s "$pids/$1.pid" ] && [[ "$(cat "/proc/$(cat "$pids/$1.pid")/comm" 2>/dev/null)" == "${1%%-*}"* ]]
+}
 
 wait_for() { # seconds, command
   local tries=$(($1 * 10)) && shift
@@ -115,6 +117,9 @@ start() {
   fi
   start_slurmctld
   for i in $(seq "$NODES"); do start_node "lab$i"; done
+  sinfo -h -N -t drain -o %N | sort -u | while read -r node; do
+    scontrol update NodeName="$node" State=RESUME # whatever an earlier run did to it
+  done
   wait_for 20 nodes_up
 }
 
@@ -142,7 +147,8 @@ stop() {
 
 kill_part() {
   case $1 in
-    slurmctld | slurmdbd) kill -9 "$(cat "$pids/$1.pid")" && rm "$pids/$1.pid" ;;
+    slurmctld) stop_one slurmctld ;; # by TERM: one that forgot its last seconds drains nodes ("Duplicate jobid")
+    slurmdbd) kill -9 "$(cat "$pids/$1.pid")" && rm "$pids/$1.pid" ;;
     *) kill -9 "$(cat "$pids/slurmd-$1.pid")" && rm "$pids/slurmd-$1.pid" ;;
   esac
 }
