@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps import outcome, report
 from sweeps.compose import check, explain
 from sweeps.errors import UserError
-from sweeps.settings import SweeperConf
+from sweeps.settings import LocalLauncherConf, SweeperConf
 from sweeps.summary import Row, Summary
 from sweeps.system_metrics import sampling
 from sweeps.trial import Trial, current_trial
@@ -49,10 +49,21 @@ def run(cfg: DictConfig, task: Task) -> Any:
         return task(cfg, current_trial())
     try:
         check(cfg)
+        _check_machine()
         return _run_alone(cfg, task)
     except UserError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _check_machine() -> None:
+    """A single run is trained here, whatever the launcher; what it asks of the local one tells its GPUs."""
+    from sweeps.launchers.gpus import visible_gpus
+    from sweeps.launchers.local import check_machine
+
+    wanted = OmegaConf.to_object(HydraConfig.get().launcher)
+    if isinstance(wanted, LocalLauncherConf):
+        check_machine(wanted, len(visible_gpus()))
 
 
 def _run_alone(cfg: DictConfig, task: Task) -> Any:

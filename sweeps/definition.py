@@ -37,10 +37,15 @@ class Definition:
     """The values that all trials share, by their dotted names."""
     storage: str | None = None
 
+    @property
+    def _takes_more_choices(self) -> bool:
+        """Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten."""
+        return "GridSampler" in self.search["sampler"] and self.storage is None
+
     def differences(self, other: "Definition", extending: bool) -> list[str]:
         """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
         found = []
-        if not (extending and _extends(self.parameters, other.parameters)):
+        if not (extending and _extends(self.parameters, other.parameters, self._takes_more_choices)):
             found += _changes("", self.parameters, other.parameters)
         if not extending:
             found += _changes("", {"n_trials": self.n_trials}, {"n_trials": other.n_trials})
@@ -58,7 +63,7 @@ def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Def
         working_folder=str(Path.cwd()),
         objective=list(settings.objectives),
         directions=list(settings.directions),
-        parameters={_where(p): _values(p) for p in space.parameters},
+        parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
         search={
             "sampler": json.dumps(settings.sampler, sort_keys=True),
@@ -112,12 +117,6 @@ def _write(folder: Path, definition: Definition) -> None:
     aside.replace(folder / _FILE)
 
 
-def _where(parameter: Parameter) -> str:
-    if parameter.condition is None:
-        return parameter.key
-    return f"{parameter.key} under {parameter.condition.key}={','.join(parameter.condition.values)}"
-
-
 def _values(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
         return ",".join(parameter.texts)
@@ -125,10 +124,13 @@ def _values(parameter: Parameter) -> str:
     return f"{scale}interval({parameter.low}, {parameter.high})"
 
 
-def _extends(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+def _extends(old: Mapping[str, str], new: Mapping[str, str], more_choices: bool) -> bool:
     """Whether each parameter keeps all of its values."""
     return old.keys() == new.keys() and all(
-        "interval" in old[key] or set(old[key].split(",")) <= set(new[key].split(",")) for key in old
+        "interval" in old[key]
+        or old[key] == new[key]
+        or (more_choices and set(old[key].split(",")) <= set(new[key].split(",")))
+        for key in old
     )
 
 

@@ -32,6 +32,9 @@ class Condition:
         value = text_of(point[self.key]) if self.key in point else otherwise.get(self.key)
         return value in self.values
 
+    def __str__(self) -> str:
+        return f"{self.key}={','.join(self.values)}"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -84,7 +87,13 @@ class SearchSpace:
 
     def overrides(self, point: Point) -> list[str]:
         """What to give Hydra to compose this point."""
-        return [*self.fixed, *(p.override(point[p.key]) for p in self.parameters if p.key in point)]
+        exist = (p for p in self.parameters if p.key in point and self.exists(p, point))
+        return [*self.fixed, *(p.override(point[p.key]) for p in exist)]
+
+    def name(self, parameter: Parameter) -> str:
+        """The parameter's key, with its condition where the same key stands under several."""
+        alone = sum(other.key == parameter.key for other in self.parameters) == 1
+        return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
     def points(self) -> Iterator[Point]:
         """Every point of the grid once, the last parameter changing fastest, as Hydra orders them."""

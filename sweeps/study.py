@@ -13,11 +13,10 @@ import optuna
 from hydra.errors import InstantiationException
 from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from sweeps import study_storage
 from sweeps.errors import UserError
 from sweeps.search_space import Choice, Parameter, Point, SearchSpace, Value, canonical, text_of
 from sweeps.settings import SweeperConf
@@ -42,16 +41,6 @@ def is_grid(settings: SweeperConf) -> bool:
     return settings.sampler is None or settings.sampler.get("_target_") == _GRID
 
 
-class _OneWriter:
-    """No lock: the driver is the only writer of its study, and a lock file would outlive a killed driver."""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        return
-
-
 class Study:
     """An Optuna study, asked one trial at a time.
 
@@ -70,9 +59,12 @@ class Study:
         self.is_grid = is_grid(settings)
         self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self._n_trials = settings.n_trials
+        if settings.extend and self.is_grid and settings.storage is None:
+            choices = {space.name(p): p.values for p in space.parameters if isinstance(p, Choice)}
+            study_storage.widen(name, folder, choices)
         self._study = optuna.create_study(
             study_name=name,
-            storage=_storage(settings.storage, folder),
+            storage=study_storage.open_storage(settings.storage, folder),
             sampler=None if self.is_grid else _build("sampler", settings.sampler),
             pruner=_build("pruner", settings.pruner) or optuna.pruners.NopPruner(),
             directions=[StudyDirection[direction.upper()] for direction in self.directions],
@@ -106,7 +98,12 @@ class Study:
             point = next(self._points, None)
             if point is None:
                 return None
-            self._study.enqueue_trial(point, user_attrs={"point": canonical(point)})
+            named = {
+                self.space.name(p): point[p.key]
+                for p in self.space.parameters
+                if p.key in point and self.space.exists(p, point)
+            }
+            self._study.enqueue_trial(named, user_attrs={"point": canonical(point)})
         elif self._asked >= self.total:
             return None
         self._asked += 1
@@ -175,35 +172,37 @@ class Study:
 
     def _suggest(self, trial: optuna.Trial) -> Point:
         point: Point = {}
+        names = set()
         for parameter in self.space.parameters:
             if self.space.exists(parameter, point):
-                point[parameter.key] = _suggest(trial, parameter, ordered=not self.is_grid)
+                name = self.space.name(parameter)
+                names.add(name)
+                point[parameter.key] = _suggest(trial, name, parameter, ordered=not self.is_grid)
         if self._custom:
             self._custom(self._config, trial)
-            point |= {key: value for key, value in trial.params.items() if key not in point}
+            point |= {name: value for name, value in trial.params.items() if name not in names}
         return point
 
 
-def _suggest(trial: optuna.Trial, parameter: Parameter, ordered: bool) -> Value:
-    key = parameter.key
+def _suggest(trial: optuna.Trial, name: str, parameter: Parameter, ordered: bool) -> Value:
     if isinstance(parameter, Choice):
         if ordered and parameter.numbers and len(parameter.values) > 1:
-            return _suggest_range(trial, parameter)
-        chosen: Value = trial.suggest_categorical(key, parameter.values)
+            return _suggest_range(trial, name, parameter)
+        chosen: Value = trial.suggest_categorical(name, parameter.values)
         return chosen
     if parameter.whole:
-        return trial.suggest_int(key, int(parameter.low), int(parameter.high), log=parameter.log)
-    return trial.suggest_float(key, parameter.low, parameter.high, log=parameter.log)
+        return trial.suggest_int(name, int(parameter.low), int(parameter.high), log=parameter.log)
+    return trial.suggest_float(name, parameter.low, parameter.high, log=parameter.log)
 
 
-def _suggest_range(trial: optuna.Trial, parameter: Choice) -> Value:
+def _suggest_range(trial: optuna.Trial, name: str, parameter: Choice) -> Value:
     """An ordered list of equally spaced numbers, which a sampler may interpolate."""
     first, second, last = parameter.values[0], parameter.values[1], parameter.values[-1]
     low, high = sorted((first, last))  # type: ignore[type-var]  # they come from range()
     step = abs(second - first)  # type: ignore[operator]
     if all(isinstance(value, int) for value in parameter.values):
-        return trial.suggest_int(parameter.key, low, high, step=step)  # type: ignore[arg-type]
-    found = trial.suggest_float(parameter.key, low, high, step=step)  # type: ignore[arg-type]
+        return trial.suggest_int(name, low, high, step=step)  # type: ignore[arg-type]
+    found = trial.suggest_float(name, low, high, step=step)  # type: ignore[arg-type]
     return min(parameter.values, key=lambda value: abs(value - found))  # type: ignore[operator]
 
 
@@ -211,7 +210,7 @@ def _row(trial: FrozenTrial, study: Path) -> Row:
     end = trial.user_attrs["end"]
     return Row(
         trial.number,
-        dict(trial.params),
+        {name.partition(" under ")[0]: value for name, value in trial.params.items()},
         State(end["state"]),
         study / end["folder"],
         objective=list(trial.values or []),
@@ -231,18 +230,3 @@ def _build(kind: str, conf: Any) -> Any:
     except InstantiationException as error:
         last = str(error).strip().splitlines()[-1]
         raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}") from error
-
-
-def _storage(url: str | None, folder: Path) -> Any:
-    if url is not None:
-        return url
-    journal = folder / "study.journal"
-    if journal.exists():
-        _drop_cut_line(journal)
-    return JournalStorage(JournalFileBackend(str(journal), lock_obj=_OneWriter()))  # type: ignore[arg-type]
-
-
-def _drop_cut_line(journal: Path) -> None:
-    """A driver killed while it wrote leaves half a line, onto which Optuna would append the next."""
-    with journal.open("rb+") as file:
-        file.truncate(file.read().rfind(b"\n") + 1)

@@ -66,7 +66,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "trainer._target_=trainers.keras_trainer.trian",
         BOTH,
-        ["there is no 'trian' in trainers.keras_trainer", "did you mean train?"],
+        ["there is no 'trian' in trainers.keras_trainer", "did you mean train"],
     ),
     ("trainer._target_=nothing", BOTH, ["trainer._target_=nothing", "my_module.nothing"]),
     ("optimizer=adam,sgd", PLAIN, ["optimizer=adam,sgd", "-m"]),

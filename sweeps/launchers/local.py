@@ -52,7 +52,7 @@ class LocalTrials:
         self._cores = sorted(os.sched_getaffinity(0))
         self._gpus = visible_gpus()
         self._mem_gb = psutil.virtual_memory().total / 1e9
-        self._all_cores, self._all_gpus, self._all_mem_gb = len(self._cores), len(self._gpus), self._mem_gb
+        self._all_cores, self._all_gpus = len(self._cores), len(self._gpus)
         self._slots: dict[int, _Slot] = {}
         self._over: deque[Exit] = deque()
         self._ready = False
@@ -61,23 +61,13 @@ class LocalTrials:
         self._start_server()
 
     def check(self, config: DictConfig) -> None:
-        wanted = self._needs(config)
-        for name, need, has, unit in (
-            ("gpus", wanted.gpus_per_node, self._all_gpus, "GPUs"),
-            ("cpus_per_task", wanted.cpus_per_task or 1, self._all_cores, "CPU cores"),
-            ("mem_gb", wanted.mem_gb, math.floor(self._all_mem_gb), "GB of memory"),
-        ):
-            if need > has:
-                raise UserError(
-                    f"{name}={need}: this machine has {has or 'no'} {unit}. "
-                    f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
-                )
+        check_machine(_needs(config), self._all_gpus)
 
     def has_room(self) -> bool:
         return self._ready and bool(self._cores)
 
     def submit(self, job: TrialJob) -> bool:
-        wanted = self._needs(job.config)
+        wanted = _needs(job.config)
         cores = wanted.cpus_per_task or self._share(wanted.gpus_per_node)
         if (
             not self._ready
@@ -171,11 +161,6 @@ class LocalTrials:
         self._ready = False
         self._start_server()
 
-    def _needs(self, config: DictConfig) -> LocalLauncherConf:
-        settings = OmegaConf.to_object(config.hydra.launcher)
-        assert isinstance(settings, LocalLauncherConf)
-        return settings
-
     def _share(self, gpus: int) -> int:
         return max(1, self._all_cores * gpus // self._all_gpus) if gpus else 1
 
@@ -195,6 +180,27 @@ class LocalTrials:
         self._mem_gb += slot.mem_gb
         state, error = _what_happened(ended.code, slot)
         return Exit(ended.number, state, error)
+
+
+def check_machine(wanted: LocalLauncherConf, gpus: int) -> None:
+    """Raises UserError if a trial wants more than this machine has, which has `gpus`."""
+    cores, memory_gb = len(os.sched_getaffinity(0)), math.floor(psutil.virtual_memory().total / 1e9)
+    for name, need, has, unit in (
+        ("gpus", wanted.gpus_per_node, gpus, "GPUs"),
+        ("cpus_per_task", wanted.cpus_per_task or 1, cores, "CPU cores"),
+        ("mem_gb", wanted.mem_gb, memory_gb, "GB of memory"),
+    ):
+        if need > has:
+            raise UserError(
+                f"{name}={need}: this machine has {has or 'no'} {unit}. "
+                f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
+            )
+
+
+def _needs(config: DictConfig) -> LocalLauncherConf:
+    settings = OmegaConf.to_object(config.hydra.launcher)
+    assert isinstance(settings, LocalLauncherConf)
+    return settings
 
 
 def _what_happened(code: int, slot: _Slot) -> tuple[State, str]:
