@@ -148,6 +148,14 @@ class SlurmLauncherConf:
     """Further options of sbatch, by their long names: {reservation: course}."""
     array_parallelism: int = 256
     """Jobs queued or running at a time. hydra.sweeper.n_jobs bounds them too."""
+    trials_per_job: int | None = 1
+    """Above 1 a job is a worker that runs so many trials in a warm process; null: as many as its time allows."""
+    trials_at_once: int = 1
+    """Trials that a worker runs side by side. It asks for so many times the cores, GPUs and memory of one."""
+    worker_idle_s: float = 60
+    """Seconds that a worker waits for its next trial before it ends."""
+    preload: list[str] = field(default_factory=list)
+    """Modules that a worker imports once, before its trials are forked."""
     max_num_timeout: int = 0
     """Times that a trial may reach its time limit and go on from its checkpoint."""
     max_submissions_per_min: int = 600
@@ -157,12 +165,18 @@ class SlurmLauncherConf:
 
     def __post_init__(self) -> None:
         at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task"], 1)
-        at_least |= {"array_parallelism": 1, "max_submissions_per_min": 1}
+        at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
+        at_least["max_submissions_per_min"] = 1
         at_least |= {"gpus_per_node": 0, "signal_delay_s": 0}
         for name, least in at_least.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"hydra.launcher.{name}={value}: it must be {least} or more")
+        if self.trials_per_job == 1 and self.trials_at_once > 1:
+            raise ValueError(
+                f"hydra.launcher.trials_at_once={self.trials_at_once}: a job that runs one trial cannot; "
+                "set hydra.launcher.trials_per_job above 1, or to null"
+            )
         if self.mem_gb is not None and self.mem_gb <= 0:
             raise ValueError(f"hydra.launcher.mem_gb={self.mem_gb}: it must be more than 0")
         if self.poll_s < 0.5:

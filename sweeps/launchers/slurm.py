@@ -21,7 +21,7 @@ from sweeps.trial_folder import State, TrialFolder
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.2
-_BUSY_PAUSE_S = 10.0
+BUSY_PAUSE_S = 10.0
 _CANCEL_AGAIN_S = 20.0
 _FILES_LATE_S = 5.0  # how long a file of another node may take to show on a shared folder
 _HELD_S = 60.0
@@ -65,12 +65,7 @@ class SlurmTrials:
         read_settings(config)
 
     def open(self) -> None:
-        for command in ("sbatch", "squeue", "scancel"):
-            if shutil.which(command) is None:
-                raise UserError(
-                    f"hydra/launcher=slurm: there is no {command} on this machine. "
-                    "Start the sweep on a login node of the cluster, or run it here: hydra/launcher=local"
-                )
+        check_commands()
 
     def has_room(self) -> bool:
         return len(self._attempts) < self._settings.array_parallelism and time.monotonic() >= self._not_before
@@ -86,7 +81,7 @@ class SlurmTrials:
             return True
         except slurm_job.BusyError as error:
             self._busy = f"SLURM takes no job now: {error}"
-            self._not_before = time.monotonic() + _BUSY_PAUSE_S
+            self._not_before = time.monotonic() + BUSY_PAUSE_S
             if error.unsure:
                 self._unsure.add(slurm_job.name_of(job))
             return False
@@ -162,7 +157,7 @@ class SlurmTrials:
             return True
         listed = squeue()
         if isinstance(listed, str):
-            self._not_before = time.monotonic() + _BUSY_PAUSE_S
+            self._not_before = time.monotonic() + BUSY_PAUSE_S
             return False
         self._unsure.remove(name)
         if name in listed:
@@ -220,6 +215,16 @@ class SlurmTrials:
         self._watcher.forget(attempt.name)
         del self._attempts[number]
         self._over.append(Exit(number, state, error))
+
+
+def check_commands() -> None:
+    """Raises UserError where SLURM's commands are missing."""
+    for command in ("sbatch", "squeue", "scancel"):
+        if shutil.which(command) is None:
+            raise UserError(
+                f"hydra/launcher=slurm: there is no {command} on this machine. "
+                "Start the sweep on a login node of the cluster, or run it here: hydra/launcher=local"
+            )
 
 
 def read_settings(config: DictConfig) -> SlurmLauncherConf:

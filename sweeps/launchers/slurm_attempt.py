@@ -43,7 +43,7 @@ def run_attempt(payload: bytes, path: Sequence[str]) -> None:
     threading.Thread(target=_fence, args=[attempt], daemon=True).start()
     settings = job.config.hydra.launcher
     Notice([job.folder], settings.timeout_min * 60 - settings.signal_delay_s).listen()
-    run_trial(job, _job_start())
+    run_trial(job, job_start())
     result = job.folder.read_result()
     assert result is not None
     if rank == 0:
@@ -88,7 +88,7 @@ class Notice:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.given = True
-        near = time.time() - _job_start() > self._warned_after_s - _EARLY_S
+        near = time.time() - job_start() > self._warned_after_s - _EARLY_S
         reason = State.TIMED_OUT if number == WARNING and near else State.LOST
         print(f"SLURM says that this job must end soon ({signal.Signals(number).name})", flush=True)
         for folder in self.folders:
@@ -96,7 +96,8 @@ class Notice:
                 folder.request_stop(reason)
 
 
-def _job_start() -> float:
+def job_start() -> float:
+    """When the job began, in seconds since 1970; its batch script notes it."""
     return float(os.environ["SWEEPYARD_JOB_START"])
 
 

@@ -148,7 +148,7 @@ def test_held_job_and_pending_reason(trials, make_job, ends, monkeypatch, caplog
 
 
 def test_a_limit_on_submitted_jobs_is_a_reason_to_wait(trials, make_job, ends, monkeypatch):
-    monkeypatch.setattr("sweeps.launchers.slurm._BUSY_PAUSE_S", 0.5)
+    monkeypatch.setattr("sweeps.launchers.slurm.BUSY_PAUSE_S", 0.5)
     first, second = (make_job(number, quick, qos="narrow") for number in (1, 2))
     assert trials.submit(first)
     time.sleep(0.2)
@@ -175,7 +175,7 @@ def test_array_parallelism_and_submission_rate(make_job):
 
 
 def test_dead_controller_and_dead_accounting(trials, make_job, ends, monkeypatch):
-    monkeypatch.setattr("sweeps.launchers.slurm._BUSY_PAUSE_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.BUSY_PAUSE_S", 1.0)
     before, during = make_job(1, train), make_job(2, quick)
     submit(trials, before)
     wait_for(running(before))
