@@ -35,7 +35,10 @@ class Definition:
     """How: sampler, pruner and what else decides the choice of trials."""
     config: dict[str, str]
     """The values that all trials share, by their dotted names."""
+    total: int
+    """How many trials that makes."""
     storage: str | None = None
+    tracking_uri: str | None = None
 
     @property
     def _takes_more_choices(self) -> bool:
@@ -73,7 +76,9 @@ def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Def
             "custom_search_space": str(settings.custom_search_space),
         },
         config={**dict(_flat(task)), **{f"override {text.partition('=')[0]}": text for text in space.fixed}},
+        total=settings.n_trials or sum(1 for _ in space.points()),
         storage=settings.storage,
+        tracking_uri=settings.tracking_uri,
     )
 
 

@@ -17,15 +17,36 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps import study_storage
+from sweeps.definition import Definition
 from sweeps.errors import UserError
 from sweeps.search_space import Choice, Parameter, Point, SearchSpace, Value, canonical, text_of
 from sweeps.settings import SweeperConf
-from sweeps.summary import Row
-from sweeps.trial_folder import State
+from sweeps.summary import Row, Summary
+from sweeps.trial_folder import State, TrialFolder
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _GRID = "optuna.samplers.GridSampler"
+
+
+def read_summary(folder: Path, definition: Definition) -> Summary:
+    """A study that exists, as far as its driver has recorded it."""
+    study = optuna.load_study(
+        study_name=folder.name, storage=study_storage.open_storage(definition.storage, folder, writes=False)
+    )
+    trials = study.get_trials(deepcopy=False)
+    rows = [_row(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
+    objective, directions = tuple(definition.objective), tuple(definition.directions)
+    return Summary(folder.name, folder, objective, directions, rows, definition.total)
+
+
+def with_results(summary: Summary) -> Summary:
+    """The summary with all that the trials returned, which only their folders hold."""
+    for row in summary.rows:
+        result = TrialFolder(row.folder).read_result()
+        if result is not None and row.state.is_over:
+            row.metrics = result.metrics
+    return summary
 
 
 @dataclass(frozen=True)
@@ -207,10 +228,13 @@ def _suggest_range(trial: optuna.Trial, name: str, parameter: Choice) -> Value:
 
 
 def _row(trial: FrozenTrial, study: Path) -> Row:
-    end = trial.user_attrs["end"]
+    end = trial.user_attrs.get("end")
+    if end is None:
+        params, path = _params(trial), study / str(trial.number)
+        return Row(trial.number, params, State.RUNNING if path.exists() else State.QUEUED, path)
     return Row(
         trial.number,
-        {name.partition(" under ")[0]: value for name, value in trial.params.items()},
+        _params(trial),
         State(end["state"]),
         study / end["folder"],
         objective=list(trial.values or []),
@@ -218,6 +242,11 @@ def _row(trial: FrozenTrial, study: Path) -> Row:
         seconds=end["seconds"],
         gpu_hours=end["gpu_hours"],
     )
+
+
+def _params(trial: FrozenTrial) -> Point:
+    """Under the keys that a user knows, without the conditions that tell equal ones apart."""
+    return {name.partition(" under ")[0]: value for name, value in trial.params.items()}
 
 
 def _build(kind: str, conf: Any) -> Any:

@@ -24,12 +24,12 @@ class _OneWriter:
         return
 
 
-def open_storage(url: str | None, folder: Path) -> Any:
-    """What Optuna takes as storage."""
+def open_storage(url: str | None, folder: Path, writes: bool = True) -> Any:
+    """What Optuna takes as storage. Only the driver of the study `writes`, and may mend its journal."""
     if url is not None:
         return url
     journal = folder / _JOURNAL
-    if journal.exists():
+    if writes and journal.exists():
         _drop_cut_line(journal)
     return _open(journal)
 

@@ -48,14 +48,17 @@ class View:
 
     def closing(self, summary: Summary, tracker: "Tracker | None") -> None:
         """The best trials, what went wrong, and where everything is."""
+        self.results(summary)
+        if tracker:
+            self.say(tracker.how_to_look())
+
+    def results(self, summary: Summary) -> None:
         if summary.best():
             self.console.print(table(summary), width=None if self.console.is_terminal else 160)
         for row in summary.bad():
             log = TrialFolder(row.folder).log() or row.folder
             self.say(f"trial {row.number} {row.state}: {row.error}   log: {_near(log)}")
         self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
-        if tracker:
-            self.say(tracker.how_to_look())
 
     def started(self, row: Row) -> None:
         if not self.console.is_terminal:
@@ -118,6 +121,18 @@ def _log_end(row: Row, lines: int = 5) -> str:
         return ""
     last = log.read_text(errors="replace").splitlines()[-lines:]
     return "\n".join([*(f"    {line}" for line in last), f"    whole log: {log}"])
+
+
+def show_status(summary: Summary, driver: str | None) -> None:
+    """How a study stands, for somebody who is not its driver."""
+    view = View()
+    counts = {state: summary.count(state) for state in State}
+    if driver is None:  # what it left running is no longer
+        counts[State.QUEUED] += counts.pop(State.RUNNING)
+    shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({shown})")
+    view.say(f"driver: {driver or 'none'}")
+    view.results(summary)
 
 
 def table(summary: Summary, count: int = 10) -> Table:

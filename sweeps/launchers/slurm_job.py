@@ -136,6 +136,7 @@ def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]
             f"export PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}}",
         ],
         "additional_parameters": {
+            **({"cpus-per-gpu": settings.cpus_per_gpu} if settings.cpus_per_gpu else {}),  # submitit warns of it
             **settings.additional_parameters,
             "output": str(log),
             "no-requeue": True,  # a lost trial goes on in a new attempt, as a new job
@@ -145,7 +146,7 @@ def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]
 
 
 _PLAIN = [
-    *("nodes", "cpus_per_task", "cpus_per_gpu", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "gres"),
+    *("nodes", "cpus_per_task", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "gres"),
     *("partition", "qos", "account", "constraint", "exclude", "comment"),
 ]
 
