@@ -21,6 +21,7 @@ from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialJob, TrialLauncher, pack_app
 from sweeps.locks import hold_study
 from sweeps.loop import Loop
+from sweeps.preview import Request, cost, request, table
 from sweeps.search_space import Condition, SearchSpace, parse, parse_condition, text_of
 from sweeps.settings import SweeperConf
 from sweeps.study import Proposal, Study, is_grid
@@ -55,7 +56,9 @@ class Driver:
         """
         space = self._read_space(arguments)
         trials = self._open_launcher(launcher)
-        self._check_trials(space, trials)
+        requests = self._check_trials(space, trials)
+        if self._settings.preview:
+            return self._preview(requests)
         self._app = pack_app(self._task_function, self._context)
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = hold_study(self._folder)
@@ -160,11 +163,26 @@ class Driver:
         size = self._settings.n_jobs or (1_000_000 if is_grid(self._settings) else 1)
         return BatchTrials(launcher, size, self._settings.objectives)
 
-    def _check_trials(self, space: SearchSpace, trials: TrialLauncher) -> None:
+    def _check_trials(self, space: SearchSpace, trials: TrialLauncher) -> list[Request]:
+        """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
+        requests = []
         for point in space.points() if is_grid(self._settings) else space.corners():
             config = self._composer.compose(space.overrides(point), 0)
             check(config)
             trials.check(config)
+            requests.append(request(config))
+        if is_grid(self._settings):
+            return requests[: self._settings.n_trials]
+        # Nobody knows yet what a search will choose: count its dearest trial.
+        dearest = max(requests, key=lambda one: (one.gpus, one.timeout_min or 0))
+        return [dearest] * (self._settings.n_trials or 0)
+
+    def _preview(self, requests: list[Request]) -> Summary:
+        view = View()
+        view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+        view.console.print(table(requests))
+        view.say(cost(requests))
+        return Summary(self._name, self._folder, self._settings.objectives, self._settings.directions, [])
 
     def _open_tracker(self, summary: Summary) -> "Tracker | None":
         if not self._settings.tracking:

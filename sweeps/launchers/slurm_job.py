@@ -136,7 +136,9 @@ def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]
             f"export PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}}",
         ],
         "additional_parameters": {
-            **({"cpus-per-gpu": settings.cpus_per_gpu} if settings.cpus_per_gpu else {}),  # submitit warns of it
+            **(
+                {"cpus-per-gpu": settings.cpus_per_gpu} if settings.cpus_per_gpu else {}
+            ),  # submitit warns of it
             **settings.additional_parameters,
             "output": str(log),
             "no-requeue": True,  # a lost trial goes on in a new attempt, as a new job
