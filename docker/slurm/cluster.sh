@@ -12,7 +12,7 @@ set -euo pipefail
 
 LAB=${SLURM_LAB:-/tmp/slurm-lab}              # every file of the cluster
 NODES=${SLURM_LAB_NODES:-4}                   # lab1 ... labN, each with
-CPUS=${SLURM_LAB_CPUS:-4} GPUS=${SLURM_LAB_GPUS:-4} MEMORY_MB=${SLURM_LAB_MEMORY_MB:-4000}
+CPUS=${SLURM_LAB_CPUS:-4} GPUS=${SLURM_LAB_GPUS:-4} MEMORY_MB=${SLURM_LAB_MEMORY_MB:-8000}
 PORT=${SLURM_LAB_PORT:-18000}                 # the first of the ports: PORT ... PORT + 10 + NODES
 ACCOUNTING=${SLURM_LAB_ACCOUNTING:-1}         # 0: no database, and sacct knows nothing
 

@@ -21,5 +21,9 @@ class SlurmLauncher(TrialsPlugin):
 
     def trials(self, study_folder: Path) -> "TrialLauncher":
         from sweeps.launchers.slurm import SlurmTrials, read_settings
+        from sweeps.launchers.slurm_workers import SlurmWorkers
 
-        return SlurmTrials(read_settings(self.config))
+        settings = read_settings(self.config)
+        if settings.trials_per_job == 1:
+            return SlurmTrials(settings)
+        return SlurmWorkers(settings, study_folder.absolute() / "workers")

@@ -115,15 +115,15 @@ def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]
     root = shlex.quote(str(Path(__file__).parents[2]))
     asked = {key: getattr(settings, key) for key in _PLAIN}
     asked |= {"time": settings.timeout_min, "ntasks_per_node": settings.tasks_per_node}
-    asked["gpus_per_node"] = (
-        settings.gpus_per_node or None
-    )  # a site without GPUs refuses to be asked for none
+    asked["gpus_per_node"] = settings.gpus_per_node or None  # to ask for 0 is refused where there are none
     asked["mem"] = settings.mem_gb and f"{round(settings.mem_gb * 1024)}MB"
     srun = ["--output", str(log), "--open-mode=append", "--kill-on-bad-exit=1"]
     if settings.nodes * settings.tasks_per_node > 1:
         srun += ["--label"]  # whose line is it
     if settings.cpus_per_task:
         srun += [f"--cpus-per-task={settings.cpus_per_task}"]  # since SLURM 22.05 a step does not inherit it
+    # Not through submitit, which warns that GPUs counted by node would not do.
+    cpus_per_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if settings.cpus_per_gpu else {}
     return {
         **{key: value for key, value in asked.items() if value is not None},
         "job_name": name,
@@ -136,9 +136,7 @@ def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]
             f"export PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}}",
         ],
         "additional_parameters": {
-            **(
-                {"cpus-per-gpu": settings.cpus_per_gpu} if settings.cpus_per_gpu else {}
-            ),  # submitit warns of it
+            **cpus_per_gpu,
             **settings.additional_parameters,
             "output": str(log),
             "no-requeue": True,  # a lost trial goes on in a new attempt, as a new job

@@ -23,7 +23,7 @@ from sweeps.launchers.local import LocalTrials, _Slot
 from sweeps.launchers.slurm_attempt import Notice, job_start
 from sweeps.launchers.slurm_files import OwnEnd
 
-_TICK_S = 0.1
+_TICK_S = 0.05
 
 
 @dataclass(frozen=True)

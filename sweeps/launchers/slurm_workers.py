@@ -25,7 +25,7 @@ from sweeps.trial_folder import State
 
 log = logging.getLogger(__name__)
 
-_TICK_S = 0.1
+_TICK_S = 0.05
 _FILES_LATE_S = 5.0
 
 

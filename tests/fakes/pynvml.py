@@ -1,4 +1,4 @@
-"""Stands in for NVML on a machine without a GPU: four GPUs, each with its own figures.
+"""Stands in for NVML on a machine without a GPU: FAKE_NVML_GPUS of them (four), each with its own figures.
 
 FAKE_NVML=none has no driver; FAKE_NVML=no_power has GPUs that don't tell their power.
 """
@@ -16,6 +16,14 @@ class NVMLError(Exception):
 def nvmlInit() -> None:
     if os.environ.get("FAKE_NVML") == "none":
         raise NVMLError("NVML Shared Library Not Found")
+
+
+def nvmlShutdown() -> None:
+    pass
+
+
+def nvmlDeviceGetCount() -> int:
+    return int(os.environ.get("FAKE_NVML_GPUS", "4"))
 
 
 def nvmlDeviceGetHandleByIndex(index: int) -> int:

@@ -91,7 +91,7 @@ def test_preempted_cancelled_warned_and_killed_nodes(trials, make_job, ends):
     wait_for(running(preempted))
     wait_for(running(on_dying_node))
     wait_for((by_us.folder.path / ".hydra").exists)
-    urgent = make_job(6, quick, partition="urgent", mem_gb=3.9, additional_parameters={"nodelist": "lab1"})
+    urgent = make_job(6, quick, partition="urgent", mem_gb=7.8, additional_parameters={"nodelist": "lab1"})
     submit(trials, urgent)
     slurm("scancel", job_id(by_hand))
     trials.cancel(3)
