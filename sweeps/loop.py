@@ -78,7 +78,8 @@ class Loop:
                     self._hear(attempt)
                 if self._folder.stop_requested():
                     self._interrupt("it was stopped by python -m sweeps stop")
-                self._view.tick(self._summary, self._tracker.problem if self._tracker else None)
+                problem = self._tracker.problem if self._tracker else None
+                self._view.tick(self._summary, [*self._launcher.notes(), *([problem] if problem else [])])
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:

@@ -24,9 +24,10 @@ class View:
     """The driver's view of its study, on stdout."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = Console(highlight=False)
         self._live = Live(console=self.console, auto_refresh=False, transient=True)
         self._started = time.monotonic()
+        self._said: set[str] = set()
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -39,7 +40,7 @@ class View:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False)
+        self.console.print(text, markup=False, soft_wrap=True)
 
     def opening(self, summary: Summary, tracker: "Tracker | None") -> None:
         self.say(f"study {summary.name}: {summary.total} trials in {_near(summary.folder)}")
@@ -72,11 +73,17 @@ class View:
             values = " ".join(f"{n}={v:.6g}" for n, v in zip(summary.objective, row.objective, strict=False))
             self.say(f"trial {row.number} {row.state}   {row.name}   {values}")
 
-    def tick(self, summary: Summary, problem: str | None) -> None:
+    def tick(self, summary: Summary, notes: list[str]) -> None:
+        """Show how the study stands; `notes` are said once each where there is no live view."""
         if self.console.is_terminal:
-            self._live.update(self._picture(summary, problem), refresh=True)
+            self._live.update(self._picture(summary, notes), refresh=True)
+            return
+        for note in notes:
+            if note not in self._said:
+                self._said.add(note)
+                self.say(note)
 
-    def _picture(self, summary: Summary, problem: str | None) -> Group:
+    def _picture(self, summary: Summary, notes: list[str]) -> Group:
         ended = summary.over()
         counts = Text.assemble(
             (f"{summary.name}  ", "bold"),
@@ -86,17 +93,19 @@ class View:
             (f"{len(summary.bad())} failed", "red" if summary.bad() else "dim"),
             f"  of {summary.total}  {self._time_left(ended, summary.total)}",
         )
-        parts: list[Text | ProgressBar | Table] = [counts, ProgressBar(summary.total or 1, ended, width=60)]
+        bar = Table.grid()  # a bar alone does not end its line
+        bar.add_row(ProgressBar(summary.total or 1, ended, width=60))
+        parts: list[Text | Table] = [counts, bar]
         if best := summary.best():
             parts.append(Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
         running = [row for row in summary.rows if row.state is State.RUNNING]
         parts += [
-            Text(f"  {row.number}  {row.name}  {_newest(row)}", "dim") for row in running[:_RUNNING_SHOWN]
+            Text(f"  {row.number}  {row.name}  {_newest(row, summary)}", "dim")
+            for row in running[:_RUNNING_SHOWN]
         ]
         if not summary.rows or (not running and not ended):
             parts.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
-        if problem:
-            parts.append(Text(problem, "yellow"))
+        parts += [Text(note, "yellow") for note in notes]
         return Group(*parts)
 
     def _time_left(self, ended: int, total: int | None) -> str:
@@ -111,8 +120,10 @@ def _near(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _newest(row: Row) -> str:
-    return "  ".join(f"{name}={value:.4g}" for name, value in list(row.metrics.items())[:4])
+def _newest(row: Row, summary: Summary) -> str:
+    """What the trial reported last, its objectives first."""
+    names = [name for name in dict.fromkeys([*summary.objective, *row.metrics]) if name in row.metrics]
+    return "  ".join(f"{name}={row.metrics[name]:.4g}" for name in names[:3])
 
 
 def _log_end(row: Row, lines: int = 5) -> str:

@@ -110,6 +110,9 @@ class BatchTrials:
             job.folder.write_result(result_of(returned, self._objective))
         return [Exit(job.number) for job in batch]
 
+    def notes(self) -> list[str]:
+        return []
+
     def cancel(self, number: int) -> None:
         """A batch cannot be interrupted."""
 

@@ -66,6 +66,9 @@ class TrialLauncher(Protocol):
     def poll(self, timeout_s: float) -> list[Exit]:
         """The attempts that are over since the last call; wait up to `timeout_s` for one if there are none."""
 
+    def notes(self) -> list[str]:
+        """What a person should know while trials wait: why they are pending, what is stuck."""
+
     def cancel(self, number: int) -> None:
         """End this trial's attempt now. Its Exit is still reported by `poll`."""
 

@@ -116,6 +116,9 @@ class LocalTrials:
         self._over.clear()
         return over
 
+    def notes(self) -> list[str]:
+        return []
+
     def cancel(self, number: int) -> None:
         self._kill(self._slots[number], State.CANCELLED)
 
