@@ -17,6 +17,7 @@ from sweeps.settings import SweeperConf
 
 _FILE = "study.json"
 _SHOWN = 5
+_SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Def
             "direction": str(settings.direction),
             "custom_search_space": str(settings.custom_search_space),
         },
-        config={**dict(_flat(task)), **{f"override {text.partition('=')[0]}": text for text in space.fixed}},
+        config={key: value for key, value in _flat(task) if not key.startswith(_SHOWN_ELSEWHERE)},
         total=settings.n_trials or sum(1 for _ in space.points()),
         storage=settings.storage,
         tracking_uri=settings.tracking_uri,

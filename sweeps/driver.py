@@ -24,7 +24,7 @@ from sweeps.loop import Loop
 from sweeps.preview import Request, cost, request, table
 from sweeps.search_space import Condition, SearchSpace, parse, parse_condition, text_of
 from sweeps.settings import SweeperConf
-from sweeps.study import Proposal, Study, is_grid
+from sweeps.study import Proposal, Study, check_search, is_grid
 from sweeps.summary import Summary
 from sweeps.terminal import View
 from sweeps.trial_folder import TrialFolder
@@ -54,6 +54,7 @@ class Driver:
         Raises:
             UserError: something in the command line or the config is wrong; nothing has started.
         """
+        check_search(self._settings)
         space = self._read_space(arguments)
         trials = self._open_launcher(launcher)
         requests = self._check_trials(space, trials)
@@ -73,6 +74,10 @@ class Driver:
         except KeyboardInterrupt:
             print(f"killed. Go on with: {self._resume_line}")
             raise SystemExit(130) from None
+        except OSError as error:  # a full disk, a folder that became read-only
+            raise UserError(
+                f"the study had to stop: {error}\nWhat has ended is kept. Then go on with: {self._resume_line}"
+            ) from error
         finally:
             trials.close()
             os.close(lock)

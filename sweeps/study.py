@@ -49,6 +49,13 @@ def with_results(summary: Summary) -> Summary:
     return summary
 
 
+def check_search(settings: SweeperConf) -> None:
+    """Raises UserError if the sampler or the pruner cannot be built."""
+    if not is_grid(settings):
+        _build("sampler", settings.sampler)
+    _build("pruner", settings.pruner)
+
+
 @dataclass(frozen=True)
 class Proposal:
     """A trial that should run."""
