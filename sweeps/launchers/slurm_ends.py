@@ -17,6 +17,7 @@ _MEMORY_WORDS = (
     "OOM when allocating",
 )
 _TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
+_STARTED = "Starting with JobEnvironment"  # submitit's first line
 _FROM_OUTSIDE = ("Killed", "Terminated")
 _SIMPLE = {
     "TIMEOUT": (State.TIMED_OUT, "it reached its time limit"),
@@ -43,6 +44,10 @@ def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
     own = [line for line in last.splitlines() if not line.startswith(("srun: ", "slurmstepd"))]
     said = f": {own[-1]}" if own else ""
     tasks = _TASK_ENDED.findall(last)
+    if slurm_state == "COMPLETED":
+        return State.FAILED, f"its process ended without a result ({job}){said}"
+    if not tasks and _STARTED in last_lines(log, 1_000_000):  # the batch script and its srun died too
+        return State.LOST, f"its job was killed from outside ({job})"
     if not tasks:
         return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
     node, task, word = tasks[0]  # srun then kills the other tasks

@@ -21,6 +21,10 @@ def exit_3(cfg: Any) -> float:
     os._exit(3)
 
 
+def exit_0(cfg: Any) -> float:
+    os._exit(0)
+
+
 def crash(cfg: Any) -> float:
     os.kill(os.getpid(), signal.SIGSEGV)
     return 0.0
@@ -48,6 +52,7 @@ def test_each_end_has_its_name(trials, make_job, ends):
         (complete, {}, State.COMPLETED, ""),
         (fail, {}, State.FAILED, "no such layer"),
         (exit_3, {}, State.FAILED, "without a result"),
+        (exit_0, {}, State.FAILED, "without a result"),
         (crash, {}, State.FAILED, "crashed, task 0 on lab"),
         (die, {}, State.LOST, "killed from outside"),
         (eat_memory, {"mem_gb": 0.3}, State.OUT_OF_MEMORY, "more memory than it had asked for"),
