@@ -43,14 +43,17 @@ def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
         return State.OUT_OF_MEMORY, f"it used more memory than it had asked for ({job}: {slurm_state})"
     own = [line for line in last.splitlines() if not line.startswith(("srun: ", "slurmstepd"))]
     said = f": {own[-1]}" if own else ""
-    tasks = _TASK_ENDED.findall(last)
     if slurm_state == "COMPLETED":
         return State.FAILED, f"its process ended without a result ({job}){said}"
-    if not tasks and _STARTED in last_lines(log, 1_000_000):  # the batch script and its srun died too
+    tasks = _TASK_ENDED.findall(last)
+    if tasks:
+        return _end_of_task(*tasks[0], job, said)  # srun then kills the other tasks
+    if _STARTED in last_lines(log, 1_000_000):  # the batch script and its srun died too
         return State.LOST, f"its job was killed from outside ({job})"
-    if not tasks:
-        return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
-    node, task, word = tasks[0]  # srun then kills the other tasks
+    return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
+
+
+def _end_of_task(node: str, task: str, word: str, job: str, said: str) -> tuple[State, str]:
     where = f"task {task} on {node}: {word} ({job})"
     if word.startswith("Exited with exit code"):
         return State.FAILED, f"its process ended without a result, {where}{said}"
