@@ -47,14 +47,14 @@ def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
         return State.FAILED, f"its process ended without a result ({job}){said}"
     tasks = _TASK_ENDED.findall(last)
     if tasks:
-        return _end_of_task(*tasks[0], job, said)  # srun then kills the other tasks
+        node, task, word = tasks[0]  # srun then kills the other tasks
+        return _end_of_task(word, f"task {task} on {node}: {word} ({job})", said)
     if _STARTED in last_lines(log, 1_000_000):  # the batch script and its srun died too
         return State.LOST, f"its job was killed from outside ({job})"
     return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
 
 
-def _end_of_task(node: str, task: str, word: str, job: str, said: str) -> tuple[State, str]:
-    where = f"task {task} on {node}: {word} ({job})"
+def _end_of_task(word: str, where: str, said: str) -> tuple[State, str]:
     if word.startswith("Exited with exit code"):
         return State.FAILED, f"its process ended without a result, {where}{said}"
     if word.startswith(_FROM_OUTSIDE):
