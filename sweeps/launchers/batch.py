@@ -29,7 +29,9 @@ def launch(
     trials.open()
     waiting: list[TrialJob] = []
     returns: dict[int, JobReturn] = {}
-    with tempfile.TemporaryDirectory() as private:
+    sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
+    sweep_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".returns", dir=sweep_dir) as private:  # where other nodes see it too
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
             with open_dict(composed):
