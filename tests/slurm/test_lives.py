@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import cluster_sh, job_maker
+from lab import cluster_sh, job_maker
 
 from sweeps.launchers.slurm import SlurmTrials
 from sweeps.launchers.slurm_files import Ticket
