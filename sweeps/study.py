@@ -260,7 +260,9 @@ def _build(kind: str, conf: Any) -> Any:
     if not conf:
         return None
     if conf["_target_"] == "optuna.samplers.GPSampler" and find_spec("torch") is None:
-        raise UserError("hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install -c constraints.txt torch")
+        raise UserError(
+            "hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install -c constraints.txt torch"
+        )
     try:
         return instantiate(conf)
     except InstantiationException as error:

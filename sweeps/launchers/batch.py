@@ -31,7 +31,9 @@ def launch(
     returns: dict[int, JobReturn] = {}
     sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
     sweep_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".returns", dir=sweep_dir) as private:  # where other nodes see it too
+    with tempfile.TemporaryDirectory(
+        prefix=".returns", dir=sweep_dir
+    ) as private:  # where other nodes see it too
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
             with open_dict(composed):
