@@ -64,10 +64,11 @@ def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None
     """Its exit code, and all it printed. Without tracking, which other tests look at."""
     (folder / "their_app.py").write_text(APP)
     settings = ["hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s"]
+    ours = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     done = subprocess.run(
         [sys.executable, "their_app.py", "-m", *arguments, *settings],
         cwd=folder,
-        env={**os.environ, **(environment or {})},
+        env={**ours, **(environment or {})},
         capture_output=True,
         text=True,
         timeout=120,

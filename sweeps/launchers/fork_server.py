@@ -116,7 +116,10 @@ def _reap(running: dict[int, int], driver: Connection) -> None:
         if pid in running:
             number = running.pop(pid)
             _kill_group(pid)  # what the trial started ends with it
-            driver.send(Ended(number, os.waitstatus_to_exitcode(status)))
+            try:
+                driver.send(Ended(number, os.waitstatus_to_exitcode(status)))
+            except (BrokenPipeError, ConnectionResetError):
+                continue  # the driver is gone: the pipe's end, read next, kills what still runs
 
 
 def _kill_group(pid: int) -> None:

@@ -92,7 +92,7 @@ class LocalTrials:
             "OMP_NUM_THREADS": str(cores),
         }
         payload = cloudpickle.dumps((job, time.time()))
-        self._server.send(Start(job.number, payload, str(job.attempt / "log"), slot.cores, environment))
+        self._tell(Start(job.number, payload, str(job.attempt / "log"), slot.cores, environment))
         return True
 
     def adopt(self, job: TrialJob) -> bool:
@@ -149,7 +149,13 @@ class LocalTrials:
                 start_new_session=True,
             )
         theirs.close()
-        self._server.send(Preload(self._preload, sys.path))
+        self._tell(Preload(self._preload, sys.path))
+
+    def _tell(self, message: Preload | Start | Kill) -> None:
+        try:
+            self._server.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the server died: poll() will see it, and end all that it had to do
 
     def _server_died(self) -> None:
         """Its trials died with it. A server that never became ready would die again, so that is the user's to mend."""
@@ -174,7 +180,7 @@ class LocalTrials:
 
     def _kill(self, slot: _Slot, reason: State) -> None:
         slot.killed_for = reason
-        self._server.send(Kill(slot.job.number))
+        self._tell(Kill(slot.job.number))
 
     def _exit(self, ended: Ended) -> Exit:
         slot = self._slots.pop(ended.number)
