@@ -112,15 +112,20 @@ def explain(error: Exception, config: DictConfig) -> str:
         return (
             f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
         )
-    return "\n".join(line for line in lines if line)[:600]
+    notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
+    where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
+    said = [line for line in lines if line and not line.startswith(notes)]
+    return ("".join(where[:1]) + "\n".join(said))[:600]
 
 
 def _nearest(key: str, config: DictConfig) -> str:
     known = [k for k in _keys(config, "") if k.startswith("hydra.") == key.startswith("hydra.")]
     parent = key.rpartition(".")[0]
     beside = [k for k in known if k.rpartition(".")[0] == parent] if parent else []
-    if near := difflib.get_close_matches(key, beside or known, 1):
-        return f" Did you mean '{near[0]}'?"
+    # Beside what exists the last part alone is wrong: what all have in common makes none of them near.
+    names = {k.rpartition(".")[2]: k for k in beside} or {k: k for k in known}
+    if near := difflib.get_close_matches(key.rpartition(".")[2] if beside else key, names, 1):
+        return f" Did you mean '{names[near[0]]}'?"
     return f" Known here: {', '.join(beside)}." if beside else ""
 
 
