@@ -1,5 +1,7 @@
 """Tables from override text to the points of a grid."""
 
+import math
+
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -38,6 +40,62 @@ def test_a_grid_holds_every_value_once(line: str, overrides: list[str]) -> None:
     assert found == [[override] for override in overrides]
     for (override,) in found:
         assert not PARSER.parse_override(override).is_sweep_override()
+
+
+@pytest.mark.parametrize(
+    "line, values",
+    [
+        ("x=1,1.5,true,null,abc", [1, 1.5, True, None, "abc"]),
+        ("x=1e-10,0.1,1e22,-3", [1e-10, 0.1, 1e22, -3]),
+        ("x=nan,inf", ["nan", "inf"]),  # by name: nan is not equal to itself
+        ("x='1','true','null',''", ["1", "true", "null", ""]),
+        (r"x='it\'s','say \"so\"'", ["it's", r"say \"so\""]),
+        ("x='a=b','a,b','[a]','${b}',' a '", ["a=b", "a,b", "[a]", "${b}", " a "]),
+        ("x=a/b.c,a:b,a@b,'ä'", ["a/b.c", "a:b", "a@b", "ä"]),
+        (r"x=a\,b,c\ d", ["a,b", "c d"]),
+        ("x=[1,[2,'a b']],[],{a:1,b:{c:null}}", [[1, [2, "a b"]], [], {"a": 1, "b": {"c": None}}]),
+        ("x=sort(3,1,2)", [1, 2, 3]),
+        ("x=int(1.0,2.0)", [1, 2]),
+        ("x=str(1,2)", [1, 2]),  # as under Hydra's own sweeper
+        ("x=range(5,0,-2)", [5, 3, 1]),
+        ("x=range(0.1,0.4,0.1)", [0.1, 0.2, 0.30000000000000004, 0.4]),
+    ],
+)
+def test_an_override_holds_the_value_it_was_made_from(line: str, values: list[object]) -> None:
+    grid = space(line)
+    texts = [override for point in grid.points() for override in grid.overrides(point)]
+    read = [PARSER.parse_override(text).value() for text in texts]
+    shown = [str(value) if isinstance(value, float) and not math.isfinite(value) else value for value in read]
+    assert [(type(value), value) for value in shown] == [(type(value), value) for value in values]
+
+
+def test_a_glob_is_the_choices_that_match() -> None:
+    class Choices:
+        def get_group_options(self, group_name: str, results_filter: object = None) -> list[str]:
+            return ["adam", "adamw", "sgd"]
+
+    parser = OverridesParser.create(config_loader=Choices())  # type: ignore[arg-type]
+    grid = parse(parser.parse_overrides(["optimizer=glob(adam*)"]), {}, {})
+    assert [grid.overrides(point) for point in grid.points()] == [["optimizer=adam"], ["optimizer=adamw"]]
+
+
+@pytest.mark.parametrize(
+    "lines, overrides",
+    [
+        (["a=1", "a=2"], ["a=2"]),
+        (["a=1,2", "a=3"], ["a=3"]),
+        (["a=1", "b=2", "a=3,4"], ["b=2", "a=3"]),
+    ],
+)
+def test_the_last_word_on_a_key_counts(lines: list[str], overrides: list[str]) -> None:
+    grid = space(*lines)
+    assert grid.overrides(next(grid.points())) == overrides
+
+
+@pytest.mark.parametrize("text", ["optimizer", "optimizer=", ""])
+def test_what_is_no_condition(text: str) -> None:
+    with pytest.raises(UserError, match="is no condition; write it as optimizer=adam"):
+        parse_condition(text)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The files of a trial, cut off wherever a killed process may have left them."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,25 @@ def test_a_new_attempt_starts_clean(folder: TrialFolder) -> None:
 )
 def test_states(state: State, over: bool, bad: bool) -> None:
     assert (state.is_over, state.is_bad) == (over, bad)
+
+
+def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
+    """One process appends and replaces, this one reads: every line whole and once, every result whole."""
+    count = 3000
+    code = (
+        "import sys; from pathlib import Path; from sweeps.trial_folder import *\n"
+        "folder = TrialFolder(Path(sys.argv[1]))\n"
+        f"for step in range({count}):\n"
+        "    folder.append_metrics(MetricsLine(step, 0.0, {'loss': step / 3, 'x' * (step % 500): 1.0}))\n"
+        "    if step % 30 == 0: folder.write_result(Result(State.COMPLETED, [float(step)] * 500))\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[2])
+    reader, read, offset, over = TrialFolder(tmp_path), [], 0, False
+    while not over:
+        over = writer.poll() is not None
+        lines, offset = reader.read_metrics(offset)
+        read += [line.step for line in lines]
+        result = reader.read_result()
+        assert result is None or (len(set(result.objective)) == 1 and len(result.objective) == 500)
+    assert writer.returncode == 0
+    assert read == list(range(count))
