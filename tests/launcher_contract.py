@@ -76,6 +76,14 @@ def asks_whether_to_stop(cfg: Any) -> float:
     return 2.0
 
 
+BAD_ENDS = {
+    raises: (State.FAILED, "RuntimeError: too large"),
+    exits_with_3: (State.FAILED, "3"),
+    is_killed: (State.LOST, "killed"),
+    segfaults: (State.FAILED, "Segmentation fault"),
+}
+
+
 def submit(trials: TrialLauncher, job: TrialJob, timeout_s: float = 60) -> None:
     """As the loop does: again and again until there is room."""
     deadline = time.monotonic() + timeout_s
@@ -155,28 +163,24 @@ class LauncherContract:
         assert [line.step for line in job.folder.read_metrics()[0]] == [0, 1, 2]
         assert "hello from the trial and its driver" in (job.attempt / "log").read_text()
 
-    @pytest.mark.parametrize(
-        ("task", "state", "error"),
-        [
-            (raises, State.FAILED, "RuntimeError: too large"),
-            (exits_with_3, State.FAILED, "3"),
-            (is_killed, State.LOST, "killed"),
-            (segfaults, State.FAILED, "Segmentation fault"),
-        ],
-        ids=["raises", "exits_with_3", "is_killed", "segfaults"],
-    )
-    def test_a_bad_end_has_a_name_and_the_next_trial_runs(
-        self, trials: TrialLauncher, make_job: MakeJob, task: Callable[[Any], Any], state: State, error: str
+    def test_a_bad_end_has_a_name_and_takes_nobody_with_it(
+        self, trials: TrialLauncher, make_job: MakeJob
     ) -> None:
-        job = make_job(0, task)
-        submit(trials, job)
-        over = exits(trials, 1)[0]
-        result = job.folder.read_result()
-        found = (result.state, result.error) if result else (over.state, over.error)
-        assert found[0] is state, found
-        assert error.lower() in found[1].lower()
-        submit(trials, make_job(1, completes))
-        assert set(exits(trials, 1)) == {1}
+        tasks = [*BAD_ENDS, completes]
+        jobs = [make_job(number, task) for number, task in enumerate(tasks)]
+        found: dict[int, Exit] = {}
+        for job in jobs:
+            while not trials.submit(job):
+                found |= exits(trials, 1)
+        found |= exits(trials, len(jobs) - len(found))
+        ends = {}
+        for job, task in zip(jobs, tasks, strict=True):
+            result, over = job.folder.read_result(), found[job.number]
+            ends[task] = (result.state, result.error) if result else (over.state, over.error)
+        assert ends.pop(completes) == (State.COMPLETED, "")
+        assert {task: state for task, (state, _) in ends.items()} == {t: s for t, (s, _) in BAD_ENDS.items()}
+        for task, (_, error) in ends.items():
+            assert BAD_ENDS[task][1].lower() in error.lower()
 
     def test_a_trial_is_cancelled_with_what_it_started(
         self, trials: TrialLauncher, make_job: MakeJob
