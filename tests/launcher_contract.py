@@ -76,14 +76,6 @@ def asks_whether_to_stop(cfg: Any) -> float:
     return 2.0
 
 
-BAD_ENDS = {
-    raises: (State.FAILED, "RuntimeError: too large"),
-    exits_with_3: (State.FAILED, "3"),
-    is_killed: (State.LOST, "killed"),
-    segfaults: (State.FAILED, "Segmentation fault"),
-}
-
-
 def submit(trials: TrialLauncher, job: TrialJob, timeout_s: float = 60) -> None:
     """As the loop does: again and again until there is room."""
     deadline = time.monotonic() + timeout_s
@@ -128,6 +120,12 @@ class LauncherContract:
 
     LAUNCHER: str
     SETTINGS: ClassVar[Mapping[str, Any]] = {}
+    BAD_ENDS: ClassVar[Mapping[Callable[[Any], Any], tuple[State, str]]] = {
+        raises: (State.FAILED, "RuntimeError: too large"),
+        exits_with_3: (State.FAILED, "3"),
+        is_killed: (State.LOST, "killed"),
+        segfaults: (State.FAILED, "Segmentation fault"),
+    }
 
     @pytest.fixture
     def make_job(self, tmp_path: Path) -> Iterator[MakeJob]:
@@ -166,21 +164,23 @@ class LauncherContract:
     def test_a_bad_end_has_a_name_and_takes_nobody_with_it(
         self, trials: TrialLauncher, make_job: MakeJob
     ) -> None:
-        tasks = [*BAD_ENDS, completes]
+        tasks = [*self.BAD_ENDS, completes]
         jobs = [make_job(number, task) for number, task in enumerate(tasks)]
         found: dict[int, Exit] = {}
         for job in jobs:
             while not trials.submit(job):
-                found |= exits(trials, 1)
+                found |= {over.number: over for over in trials.poll(0.1)}
         found |= exits(trials, len(jobs) - len(found))
         ends = {}
         for job, task in zip(jobs, tasks, strict=True):
             result, over = job.folder.read_result(), found[job.number]
             ends[task] = (result.state, result.error) if result else (over.state, over.error)
         assert ends.pop(completes) == (State.COMPLETED, "")
-        assert {task: state for task, (state, _) in ends.items()} == {t: s for t, (s, _) in BAD_ENDS.items()}
+        assert {task: state for task, (state, _) in ends.items()} == {
+            t: s for t, (s, _) in self.BAD_ENDS.items()
+        }
         for task, (_, error) in ends.items():
-            assert BAD_ENDS[task][1].lower() in error.lower()
+            assert self.BAD_ENDS[task][1].lower() in error.lower()
 
     def test_a_trial_is_cancelled_with_what_it_started(
         self, trials: TrialLauncher, make_job: MakeJob
