@@ -1,5 +1,6 @@
 """The driver: from a command line to a finished study."""
 
+import gc
 import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -81,6 +82,7 @@ class Driver:
         finally:
             trials.close()
             os.close(lock)
+            gc.freeze()  # or the interpreter looks through all that MLflow has loaded, most of a second, before it ends
 
     def failed(self, summary: Summary) -> bool:
         """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""
