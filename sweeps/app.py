@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps import outcome, report
+from sweeps import outcome
 from sweeps.compose import check, explain
 from sweeps.errors import UserError
 from sweeps.settings import LocalLauncherConf, SweeperConf
@@ -114,6 +114,7 @@ def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Seque
     if not settings.tracking:
         yield
         return
+    from sweeps import report
     from sweeps.tracking import Tracker  # MLflow takes two seconds
 
     tracker = Tracker(

@@ -1,7 +1,7 @@
 """Composes and checks the configuration of every trial, before the first one starts."""
 
-import copy
 import difflib
+import pickle
 from collections.abc import Sequence
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
@@ -21,7 +21,7 @@ class Composer:
     """Composes trials as `ConfigLoader.load_sweep_config` does, and answers mistakes in a line or two.
 
     Hydra takes 50 ms for one configuration, most of it for the defaults list. That list depends on the choices of
-    config groups alone, so configurations that differ only in values share one composition: 3 ms each.
+    config groups alone, so configurations that differ only in values share one composition: 2 ms each.
     """
 
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
@@ -29,7 +29,9 @@ class Composer:
         self._master = master
         self._groups = set(master.hydra.runtime.choices)
         self._parser = OverridesParser.create(config_loader=loader)
-        self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._composed: dict[
+            tuple[str, ...], bytes
+        ] = {}  # pickled: copied four times faster than by deepcopy
 
     def compose(self, overrides: Sequence[str], number: int | str) -> DictConfig:
         """The whole config of one trial, its hydra node included.
@@ -51,8 +53,8 @@ class Composer:
         groups = tuple(text for text, o in zip(overrides, parsed, strict=True) if not self._is_value(o))
         values = [o for o in parsed if self._is_value(o)]
         if groups not in self._composed:
-            self._composed[groups] = self._loader.load_sweep_config(self._master, list(groups))
-        config = copy.deepcopy(self._composed[groups])
+            self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
+        config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
         OmegaConf.copy_cache(from_config=self._master, to_config=config)
         ConfigLoaderImpl._apply_overrides_to_config(values, config)
         job = config.hydra.job
@@ -77,13 +79,16 @@ def check(config: DictConfig) -> None:
     Raises:
         UserError: with what a `__post_init__` says of its values.
     """
-    task = copy.deepcopy(config)
-    with open_dict(task):
-        task.pop("hydra", None)  # not part of what the app's dataclasses describe
+    nodes = config._content
+    assert isinstance(nodes, dict)  # neither missing nor an interpolation
+    hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
     try:
-        OmegaConf.to_object(task)
+        OmegaConf.to_object(config)
     except (ValueError, TypeError, OmegaConfBaseException) as error:
         raise UserError(explain(error, config)) from error
+    finally:
+        if hydra is not None:
+            nodes["hydra"] = hydra
 
 
 def explain(error: Exception, config: DictConfig) -> str:

@@ -15,7 +15,6 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from sweeps import report
 from sweeps.compose import Composer, check, explain
 from sweeps.definition import agree, define, resume_line
 from sweeps.errors import UserError
@@ -89,6 +88,8 @@ class Driver:
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self, space: SearchSpace, trials: TrialLauncher) -> Summary:
+        from sweeps import report  # here, where the launcher is still busy importing TensorFlow
+
         study = Study(self._name, self._folder, self._settings, space, self._config)
         summary = Summary(self._name, self._folder, study.objective, study.directions, [], study.total)
         with View() as view:

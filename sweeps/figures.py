@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from plotly import graph_objects as go
+from plotly.colors import sample_colorscale
 
 from sweeps.search_space import Value
 from sweeps.summary import Row, Summary
 from sweeps.trial_folder import TrialFolder
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 _MOST_CURVES = 50
 _MOST_TICKS = 12
@@ -33,10 +33,8 @@ def as_html(summary: Summary) -> str:
     return "\n".join(parts)
 
 
-def curves(summary: Summary) -> "Figure | None":
+def curves(summary: Summary) -> go.Figure | None:
     """The first objective by step, a line a trial, of the best trials; None if none reported it by step."""
-    from plotly import graph_objects as go
-
     metric = summary.objective[0]
     best = summary.top(_MOST_CURVES) or summary.rows[:_MOST_CURVES]
     figure = go.Figure()
@@ -60,10 +58,8 @@ def curves(summary: Summary) -> "Figure | None":
     return figure
 
 
-def parallel_coordinates(summary: Summary) -> "Figure | None":
+def parallel_coordinates(summary: Summary) -> go.Figure | None:
     """A line a trial through its parameters to its objectives. Drag along an axis to select."""
-    from plotly import graph_objects as go
-
     rows = summary.top(len(summary.rows))
     names = _varied(rows)
     if len(rows) < 2 or not names:
@@ -83,7 +79,7 @@ def parallel_coordinates(summary: Summary) -> "Figure | None":
     return go.Figure(go.Parcoords(dimensions=axes, line=line, labelangle=0), {"margin": {"l": 90, "r": 60}})
 
 
-def heat_map(summary: Summary) -> "Figure | None":
+def heat_map(summary: Summary) -> go.Figure | None:
     """The first objective over two numbers, if exactly two were swept; over what else was, its best."""
     rows = summary.top(len(summary.rows))[
         ::-1
@@ -105,9 +101,7 @@ def heat_map(summary: Summary) -> "Figure | None":
     return figure.update_layout(xaxis_title=x_name, yaxis_title=y_name)
 
 
-def _cells(x: list[float], y: list[float], z: list[float], scale: dict[str, Any]) -> "Figure":
-    from plotly import graph_objects as go
-
+def _cells(x: list[float], y: list[float], z: list[float], scale: dict[str, Any]) -> go.Figure:
     columns, lines = sorted(set(x)), sorted(set(y))
     known = {(a, b): value for a, b, value in zip(x, y, z, strict=True)}
     table = [[known.get((a, b)) for a in columns] for b in lines]
@@ -116,9 +110,7 @@ def _cells(x: list[float], y: list[float], z: list[float], scale: dict[str, Any]
     return figure.update_layout(xaxis_type="category", yaxis_type="category")
 
 
-def _places(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str, Any]) -> "Figure":
-    from plotly import graph_objects as go
-
+def _places(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str, Any]) -> go.Figure:
     marker = {"color": [row.objective[0] for row in rows], "size": 11, "showscale": True, **scale}
     hover = [f"{row.number}: {row.name}" for row in rows]
     figure = go.Figure(go.Scatter(x=x, y=y, mode="markers", marker=marker, text=hover))
@@ -129,10 +121,8 @@ def _places(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str
     return figure
 
 
-def importance(summary: Summary) -> "Figure | None":
+def importance(summary: Summary) -> go.Figure | None:
     """The share of each parameter in the variance of the first objective."""
-    from plotly import graph_objects as go
-
     if not summary.importance:
         return None
     shares = sorted(summary.importance.items(), key=lambda item: item[1])
@@ -150,8 +140,6 @@ def _lines(row: Row) -> Sequence[Any]:
 
 def _shades(count: int) -> list[str]:
     """From dark to light, the best first."""
-    from plotly.colors import sample_colorscale
-
     return list(sample_colorscale("Viridis", [0.95 * i / max(1, count - 1) for i in range(count)]))
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from sweeps.figures import as_html
 from sweeps.summary import Row, Summary
 from sweeps.trial_folder import State
 
@@ -29,8 +30,6 @@ def markdown(summary: Summary) -> str:
 
 def write(summary: Summary) -> Path:
     """Write trials.csv and report.html into the study's folder, and return the path of the latter."""
-    from sweeps.figures import as_html
-
     summary.folder.mkdir(parents=True, exist_ok=True)
     _replace(summary.folder / CSV, _csv(summary))
     page = _PAGE.format(

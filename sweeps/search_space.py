@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -48,8 +49,14 @@ class Choice:
     """Whether it came from range(), so that a sampler may use the order of its values."""
 
     def override(self, value: Value) -> str:
-        known = [canonical({"": v}) for v in self.values]  # True == 1 in Python, but not in a configuration
-        return f"{self.key}={self.texts[known.index(canonical({'': value}))]}"
+        return f"{self.key}={self._text[canonical({'': value})]}"
+
+    @cached_property
+    def _text(self) -> dict[str, str]:  # True == 1 in Python, but not in a configuration
+        pairs = [*zip(self.values, self.texts, strict=True)]
+        return {
+            canonical({"": value}): text for value, text in reversed(pairs)
+        }  # of equal ones the first stands
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import cloudpickle
+from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
@@ -20,6 +21,7 @@ def run_trial(job: TrialJob, submitted: float) -> None:
     started = time.time()
     task_function, hydra_context, singletons = cloudpickle.loads(job.app)
     setup_globals()
+    singletons["instances"][Plugins] = Plugins.instance()  # else Hydra looks for all plugins once more
     Singleton.set_state(singletons)
     with sampling(job.folder):
         returned = run_job(

@@ -6,7 +6,7 @@ Keras' own `train_step` and `test_step`. Bounds of batches stay on the CPU, wher
 """
 
 from collections.abc import Callable
-from functools import partial
+from itertools import pairwise
 
 import keras
 import numpy as np
@@ -35,19 +35,24 @@ def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: i
     `evaluate` returns the same whatever its batches are.
     """
 
-    def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    def train_epoch(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.device("CPU:0"):
             total = tf.shape(rows, tf.int64)[0]
             steps = -(-total // batch_size)
-            starts = tf.minimum(tf.range(steps + 1) * batch_size, total)
-        return _pass(model, model.train_step, (x, y), rows, starts)
 
-    def evaluate(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        with tf.device("CPU:0"):
-            total = tf.shape(rows, tf.int64)[0]
-            steps = -(-total // EVALUATION_BATCH)
-            starts = tf.range(steps + 1) * total // steps
-        return _pass(model, model.test_step, (x, y), rows, starts)
+        def body(index: tf.Tensor) -> tuple[tf.Tensor]:
+            with tf.device("CPU:0"):
+                batch = rows[index * batch_size : tf.minimum((index + 1) * batch_size, total)]
+            _run_step(model, model.train_step, (x, y), batch)
+            return (index + 1,)
+
+        start = tf.zeros((), tf.int64)
+        tf.while_loop(lambda index: index < steps, body, (start,), parallel_iterations=1)
+        return model.get_metrics_result()
+
+    def test_batch(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        _run_step(model, model.test_step, (x, y), rows)
+        return model.get_metrics_result()
 
     signature = (
         tf.TensorSpec((None, *x.shape[1:]), x.dtype),
@@ -55,22 +60,28 @@ def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: i
         tf.TensorSpec((None,), tf.int32),
     )
     with model.distribute_strategy.scope():
-        # Traced here, where nothing is timed yet. The graph is written out by hand: no autograph.
-        compiled = [tf.function(f, signature, autograph=False) for f in (train, evaluate)]
-        graphs = [function.get_concrete_function() for function in compiled]
+        # Traced here, where nothing is timed yet. The loop is written out by hand: no autograph.
+        compiled = [tf.function(f, signature, autograph=False) for f in (train_epoch, test_batch)]
+        train_graph, test_graph = (function.get_concrete_function() for function in compiled)
 
-    def reset_and_run(graph: Pass, x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Not inside the graph: while it is traced, Keras does not know all of its metrics yet.
+    # Metrics are reset outside of the graphs: while those are traced, Keras does not know all of its metrics yet.
+    def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         model.reset_metrics()
-        return graph(x, y, rows)
+        return train_graph(x, y, rows)
 
-    return partial(reset_and_run, graphs[0]), partial(reset_and_run, graphs[1])
+    def evaluate(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        model.reset_metrics()
+        batches = -(-len(rows) // EVALUATION_BATCH)
+        starts = [len(rows) * i // batches for i in range(batches + 1)]
+        for start, end in pairwise(starts):
+            metrics = test_graph(x, y, rows[start:end])
+        return metrics
+
+    return train, evaluate
 
 
-def _pass(
-    model: keras.Model, step: Step, arrays: tuple[tf.Tensor, tf.Tensor], rows: tf.Tensor, starts: tf.Tensor
-) -> dict[str, tf.Tensor]:
-    """Run `step` on the batches of `rows` that lie between each two of `starts`; return the metrics."""
+def _run_step(model: keras.Model, step: Step, arrays: tuple[tf.Tensor, tf.Tensor], batch: tf.Tensor) -> None:
+    """Let each replica take its share of the rows in `batch`."""
     strategy = model.distribute_strategy
 
     def on_replica(batch: tf.Tensor) -> None:
@@ -82,16 +93,7 @@ def _pass(
                 x, y = (tf.gather(array, mine) for array in arrays)
         step((_scaled(x), y))
 
-    def body(index: tf.Tensor) -> tuple[tf.Tensor]:
-        with tf.device("CPU:0"):
-            batch = rows[starts[index] : starts[index + 1]]
-        strategy.run(on_replica, args=(batch,))
-        return (index + 1,)
-
-    count = tf.shape(starts)[0] - 1
-    tf.while_loop(lambda index: index < count, body, (tf.constant(0),), parallel_iterations=1)
-    metrics: dict[str, tf.Tensor] = model.get_metrics_result()
-    return metrics
+    strategy.run(on_replica, args=(batch,))
 
 
 def _scaled(x: tf.Tensor) -> tf.Tensor:

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import cloudpickle
+from hydra.core.plugins import Plugins
 
 from sweeps.locks import hold
 
@@ -97,6 +98,7 @@ def _obey(driver: Connection, running: dict[int, int]) -> bool:
         gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
         for module in message.modules:
             importlib.import_module(module)
+        Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
         gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
         gc.enable()
         _die_with_parent(0)
@@ -181,3 +183,4 @@ def main() -> None:
     import sweeps.trial_process  # noqa: F401 - imported once here, not in every fork
 
     serve(Connection(pipe))
+    os._exit(0)  # taking TensorFlow apart first would keep the driver waiting
