@@ -53,7 +53,7 @@ def measure(products: int, *extra: str) -> float:
         name = "hydra.sweeper.study_name=cost"
         run([*environment, sys.executable, SWEEP, "-m", "seed=1", *arguments, *extra, name], Path(folder))
         result = json.loads((Path(folder) / "multirun" / "cost" / "0" / "result.json").read_text())
-        return float(result["seconds"]["running"])
+        return float(result["seconds"]["training"])
 
 
 def main() -> None:

@@ -13,12 +13,12 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sweeps import outcome
 from sweeps.compose import check, explain
 from sweeps.errors import UserError
-from sweeps.settings import LocalLauncherConf, SweeperConf
+from sweeps.settings import LocalLauncherConf, SweeperConf, read
 from sweeps.summary import Row, Summary
 from sweeps.system_metrics import sampling
 from sweeps.trial import Trial, current_trial
@@ -61,7 +61,7 @@ def _check_machine() -> None:
     from sweeps.launchers.gpus import visible_gpus
     from sweeps.launchers.local import check_machine
 
-    wanted = OmegaConf.to_object(HydraConfig.get().launcher)
+    wanted = read(HydraConfig.get().launcher, object)
     if isinstance(wanted, LocalLauncherConf):
         check_machine(wanted, len(visible_gpus()))
 
@@ -70,8 +70,7 @@ def _run_alone(cfg: DictConfig, task: Task) -> Any:
     """The single runs of a day are shown in MLflow as one study, whose folder is the one that Hydra gives them."""
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
-    settings = OmegaConf.to_object(hydra.sweeper)
-    assert isinstance(settings, SweeperConf)  # the node that ConfigStore has for this sweeper
+    settings = read(hydra.sweeper, SweeperConf)
     summary = Summary(
         f"single runs {folder.parent.name}",
         folder.parent,
@@ -130,9 +129,9 @@ def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Seque
     try:
         yield
     finally:
-        tracker.end_trial(row)
+        tracker.drain(summary)
         report.write(summary)
-        tracker.finish(summary)
+        tracker.complete(summary)
         print(tracker.how_to_look())
 
 

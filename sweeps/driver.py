@@ -23,8 +23,8 @@ from sweeps.locks import hold_study
 from sweeps.loop import Loop
 from sweeps.preview import Request, cost, request, table
 from sweeps.search_space import Condition, SearchSpace, parse, parse_condition, text_of
-from sweeps.settings import SweeperConf
-from sweeps.study import Proposal, Study, check_search, is_grid
+from sweeps.settings import SweeperConf, read
+from sweeps.study import Proposal, Study, check_search, is_grid, with_results
 from sweeps.summary import Summary
 from sweeps.terminal import View
 from sweeps.trial_folder import TrialFolder
@@ -44,7 +44,7 @@ class Driver:
         self._config = config
         self._context = hydra_context
         self._task_function = task_function
-        self._settings = self._read_settings()
+        self._settings = read(config.hydra.sweeper, SweeperConf)
         self._name, self._folder = self._place()
         self._composer = Composer(hydra_context.config_loader, config)
 
@@ -98,23 +98,17 @@ class Driver:
             loop = Loop(study, trials, self._make_job, summary, self._settings, view, tracker)
             loop.run()
             summary.importance = study.importance()
-            report.write(summary)
             if tracker:
-                tracker.finish(summary)
+                tracker.drain(summary)
+            report.write(with_results(summary))
+            if tracker:
+                tracker.complete(summary)
         view.closing(summary, tracker)
         if loop.stopped:
             view.say(f"study {self._name} is not finished: {loop.stopped}.\nGo on with: {self._resume_line}")
         if loop.interrupted:
             raise SystemExit(130)
         return summary
-
-    def _read_settings(self) -> SweeperConf:
-        try:
-            settings = OmegaConf.to_object(self._config.hydra.sweeper)
-        except ValueError as error:
-            raise UserError(str(error)) from error
-        assert isinstance(settings, SweeperConf)  # the node that ConfigStore has for this sweeper
-        return settings
 
     def _place(self) -> tuple[str, Path]:
         """The study's name and folder. A name alone decides the folder, so that the same name finds it again."""

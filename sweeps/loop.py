@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.launchers.contract import Exit, TrialJob, TrialLauncher
+from sweeps.preview import request
 from sweeps.settings import SweeperConf
 from sweeps.study import Proposal, Study
 from sweeps.summary import Row, Summary
+from sweeps.system_metrics import energy_kwh
 from sweeps.terminal import View
 from sweeps.trial_folder import AttemptEnd, Result, State, TrialFolder
 
@@ -30,7 +32,7 @@ class _Attempt:
     job: TrialJob
     row: Row
     asked: float
-    submitted: float = 0.0
+    idle_slot_s: float = 0.0
     read_to: int = 0
 
 
@@ -62,6 +64,8 @@ class Loop:
         self._again: deque[_Attempt] = deque()
         self._next: _Attempt | None = None
         self._asked_all = False
+        self._free_since: deque[float] = deque()
+        """When the slots that stand empty became so."""
         self._folder = TrialFolder(summary.folder)  # a study is stopped with the same file as a trial
         self.interrupted = False
         self.stopped = ""
@@ -110,12 +114,17 @@ class Loop:
             attempt = self._prepare(proposal)
             if attempt is None:
                 continue
-            result = attempt.job.folder.read_result()
+            folder = attempt.job.folder
+            attempt.row.attempts = folder.ends()
+            result = folder.read_result()
             if result is not None and result.state.is_over and result.state not in _GOES_ON:
+                self._close(attempt, result, folder.last_written())
                 self._record(attempt.row, result)
-            elif attempt.job.folder.attempts() and self._launcher.adopt(attempt.job):
+            elif folder.attempts() and self._launcher.adopt(attempt.job):
                 self._started(attempt)
             else:
+                if folder.attempts():  # it ended with its driver
+                    self._close(attempt, result or Result(State.CANCELLED), folder.last_written())
                 self._again.append(attempt)
 
     def _fill(self) -> bool:
@@ -127,7 +136,8 @@ class Loop:
                 return False
             if self._next is None or not self._launcher.submit(self._next.job):
                 return True
-            self._next.submitted = time.time()
+            if self._free_since:
+                self._next.idle_slot_s = time.time() - self._free_since.popleft()
             self._started(self._next)
             self._next = None
         return False
@@ -140,7 +150,7 @@ class Loop:
         if self._next is None:
             self._asked_all = True
             return False
-        self._next.job.attempt = self._next.job.folder.new_attempt()
+        self._next.job.attempt = self._next.job.folder.new_attempt(self._next.asked)
         return True
 
     def _ask(self) -> _Attempt | None:
@@ -179,8 +189,9 @@ class Loop:
 
     def _gpu_hours(self) -> float:
         now = time.time()
-        running = sum(_gpus(a.job) * (now - a.submitted) / 3600 for a in self._running.values())
-        return running + sum(row.gpu_hours for row in self._summary.rows)
+        ends = [end for row in self._summary.rows for end in row.attempts]
+        ends += [_end(attempt, Result(State.RUNNING), now) for attempt in self._running.values()]
+        return sum(end.gpu_hours for end in ends)
 
     def _started(self, attempt: _Attempt) -> None:
         attempt.row.state = State.RUNNING
@@ -201,22 +212,26 @@ class Loop:
         self._hear(attempt)
         folder, row = attempt.job.folder, attempt.row
         result = folder.read_result() or Result(over.state, error=over.error)
-        result.seconds["queued"] = attempt.submitted - attempt.asked
         ended = time.time()
-        row.gpu_hours += _gpus(attempt.job) * (ended - attempt.submitted) / 3600
-        folder.write_end(
-            AttemptEnd(result.state, attempt.submitted, ended, _gpus(attempt.job), result.seconds)
-        )
-        if result.state in _GOES_ON and not self.stopped and self._may_go_on(folder):
+        self._close(attempt, result, ended)
+        self._free_since.append(ended)
+        if result.state in _GOES_ON and not self.stopped and self._may_go_on(row):
             self._view.say(f"trial {row.number} {result.state}: {result.error}; it goes on in a new attempt")
             row.state = State.QUEUED
             self._again.append(_Attempt(attempt.job, row, asked=ended, read_to=attempt.read_to))
         else:
             self._record(row, result)
 
-    def _may_go_on(self, folder: TrialFolder) -> bool:
-        ended_so = sum(end.state in _GOES_ON for end in folder.ends())
-        return ended_so < self._settings.max_attempts
+    def _close(self, attempt: _Attempt, result: Result, ended: float) -> None:
+        """Note how the newest attempt ended, unless an earlier driver has."""
+        folder, row = attempt.job.folder, attempt.row
+        if len(row.attempts) < len(folder.attempts()):
+            end = _end(attempt, result, ended)
+            folder.write_end(end)
+            row.attempts.append(end)
+
+    def _may_go_on(self, row: Row) -> bool:
+        return sum(end.state in _GOES_ON for end in row.attempts) < self._settings.max_attempts
 
     def _record(self, row: Row, result: Result) -> None:
         row.take(result)
@@ -227,6 +242,16 @@ class Loop:
             self._tracker.end_trial(row)
 
 
-def _gpus(job: TrialJob) -> int:
-    launcher = job.config.hydra.launcher
-    return int(launcher.get("gpus_per_node") or 0) * int(launcher.get("nodes") or 1)
+def _end(attempt: _Attempt, result: Result, ended: float) -> AttemptEnd:
+    folder = attempt.job.folder
+    began = folder.began()
+    return AttemptEnd(
+        result.state,
+        folder.asked(),
+        began,
+        ended,
+        result.seconds,
+        request(attempt.job.config).gpus,
+        None if began is None else energy_kwh(folder, began),
+        attempt.idle_slot_s,
+    )

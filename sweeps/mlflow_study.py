@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from sweeps import comparison_view, report
+from sweeps import comparison_view, ledger, report
 from sweeps.errors import UserError
 from sweeps.summary import Summary
 from sweeps.trial_folder import State, TrialFolder
@@ -147,6 +147,12 @@ class StudyRun:
         done, bad = summary.count(State.COMPLETED), len(summary.bad())
         figures: dict[str, float] = {"trials": len(summary.rows), "completed": done, "failed": bad}
         figures["pruned"] = summary.count(State.PRUNED)
+        for kind, cost in ledger.of_study(summary.rows).items():
+            figures |= {f"{kind}/seconds_{phase}": value for phase, value in cost.seconds.items()}
+            figures[f"{kind}/gpu_hours"] = cost.gpu_hours
+            if cost.energy_kwh is not None:
+                figures[f"{kind}/energy_kwh"] = cost.energy_kwh
+        figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
         tags = {"mlflow.note.content": report.markdown(summary)}
         if best := summary.best():
             figures |= {

@@ -1,5 +1,6 @@
 """A trial's run in MLflow, brought up to what the trial's folder says."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
+from sweeps import ledger
 from sweeps.mlflow_study import MetricRow, StudyRun, first_line, is_refusal, key
 from sweeps.summary import Row
 from sweeps.system_metrics import FILE as SYSTEM_METRICS
@@ -47,10 +49,12 @@ class TrialRun:
         """Which params MLflow did not take, and why."""
         self._running = False
         self._described = False
+        self._since = 0.0
         self._offsets = {"metrics.jsonl": 0, SYSTEM_METRICS: 0}
 
     def create(self) -> str:
         """Give the trial its run, and return its id."""
+        self._since = time.monotonic()
         self.run_id = self._study.create_child(self.row.number, self.row.name, self._overrides)
         self._running = True
         self._remember(closed=False)
@@ -59,6 +63,7 @@ class TrialRun:
     def sync(self) -> None:
         """Send what is new in the folder; for a trial that has ended, also how, and close its run."""
         run_id = self.run_id or self.create()
+        self._since = time.monotonic()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were
         if not self._running and not ended:
             self._study.client.update_run(run_id, status="RUNNING")
@@ -81,6 +86,7 @@ class TrialRun:
         self._study.show([key(name) for name in self.row.params], curves)
         if ended:
             self._close(run_id)
+        self._count()
 
     def _send(
         self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]
@@ -118,10 +124,15 @@ class TrialRun:
         return params, {"overrides": " ".join(self._overrides)} if self._overrides else {}
 
     def _outcome(self) -> list[MetricRow]:
-        """What stands for the whole trial: best/ what it returned, and seconds/ of each phase."""
+        """What stands for the whole trial: best/ what it returned, seconds/ of each phase, GPU-hours and energy."""
         returned = {**self.row.metrics, **dict(zip(self._study.objective, self.row.objective, strict=False))}
         named = {f"best/{key(name)}": value for name, value in returned.items()}
-        named |= {f"seconds/{key(name)}": value for name, value in self.row.seconds.items()}
+        cost = sum(map(ledger.of_attempt, self.row.attempts), ledger.Cost())
+        named |= {f"seconds/{name}": value for name, value in cost.seconds.items()}
+        if cost.gpu_hours:
+            named["gpu_hours"] = cost.gpu_hours
+        if cost.energy_kwh is not None:
+            named["energy_kwh"] = cost.energy_kwh
         return [(name, value, self._end_ms(), 0) for name, value in named.items()]
 
     def _end_ms(self) -> int:
@@ -145,7 +156,15 @@ class TrialRun:
 
     def _remember(self, closed: bool) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
-        self._folder.write_tracking({"run_id": self.run_id, "parent": self._study.run_id, "closed": closed})
+        self._count()
+        record = {"run_id": self.run_id, "parent": self._study.run_id, "closed": closed}
+        self._folder.write_tracking({**record, "seconds": self.row.tracking_s})
+
+    def _count(self) -> None:
+        """Add the time since the last call to what tracking cost."""
+        now = time.monotonic()
+        self.row.tracking_s += now - self._since
+        self._since = now
 
 
 def _usual_params(hydra_folder: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from sweeps import ledger
 from sweeps.figures import as_html
 from sweeps.summary import Row, Summary
 from sweeps.trial_folder import State
@@ -25,7 +26,9 @@ def markdown(summary: Summary) -> str:
     lines += [_markdown_row(_cells(row, params, len(summary.objective))) for row in rows[:_ROWS_IN_MARKDOWN]]
     if len(rows) > _ROWS_IN_MARKDOWN:
         lines += ["", f"The first {_ROWS_IN_MARKDOWN} of {len(rows)} trials; all of them are in {CSV}."]
-    return "\n".join(lines)
+    header, *costs = ledger_table(summary)
+    lines += ["", "**What it cost**", "", _markdown_row(header), _markdown_row(["---"] * len(header))]
+    return "\n".join([*lines, *map(_markdown_row, costs), "", _tail(summary)])
 
 
 def write(summary: Summary) -> Path:
@@ -37,10 +40,24 @@ def write(summary: Summary) -> Path:
         headline="".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in _headline(summary)),
         figures=as_html(summary),
         table=_html_table(summary),
+        ledger=_html_ledger(summary),
     )
     path = summary.folder / HTML
     _replace(path, page)
     return path
+
+
+def ledger_table(summary: Summary) -> list[list[str]]:
+    """What the trials of each kind cost, in rows of cells; the first row is the header."""
+    costs = ledger.of_study(summary.rows)
+    phases = [name for name in ledger.PHASES if name in costs["all"].seconds]
+    spent = [f"{name.replace('_', ' ')} (s)" for name in phases]
+    cells = [["trials", "number", *spent, "GPU-hours", "energy (kWh)"]]
+    for kind, cost in costs.items():
+        seconds = [f"{cost.seconds.get(name, 0.0):.1f}" for name in phases]
+        energy = "" if cost.energy_kwh is None else f"{cost.energy_kwh:.4g}"
+        cells.append([kind, str(cost.trials), *seconds, f"{cost.gpu_hours:.4g}", energy])
+    return cells
 
 
 def ranked(summary: Summary) -> list[Row]:
@@ -65,6 +82,10 @@ def _headline(summary: Summary) -> list[str]:
     return lines
 
 
+def _tail(summary: Summary) -> str:
+    return f"Slots that stood empty while the last trials ran: {ledger.tail_s(summary.rows):.1f} s."
+
+
 def _cells(row: Row, params: Iterable[str], objectives: int) -> list[str]:
     values = [_text(row.params[name]) if name in row.params else "" for name in params]
     objective = [_text(value) for value in row.objective] or [""] * objectives
@@ -83,40 +104,45 @@ def _csv(summary: Summary) -> str:
     params = parameters(summary)
     metrics = list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
     metrics = [name for name in metrics if name not in summary.objective]
-    phases = list(dict.fromkeys(name for row in summary.rows for name in row.seconds))
+    costs = {row.number: ledger.of_trial(row) for row in summary.rows}
+    spent = [*(f"seconds_{name}" for name in ledger.PHASES), "gpu_hours", "energy_kwh"]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    header = [
-        "trial",
-        "state",
-        *params,
-        *summary.objective,
-        *metrics,
-        *(f"seconds_{name}" for name in phases),
-    ]
-    table.writerow([*header, "error", "folder"])
+    table.writerow(
+        ["trial", "state", *params, *summary.objective, *metrics, *spent, "attempts", "error", "folder"]
+    )
     for row in sorted(summary.rows, key=lambda row: row.number):
+        cost = costs[row.number]
         cells = [row.number, row.state, *(row.params.get(name, "") for name in params)]
         cells += row.objective or [""] * len(summary.objective)
-        cells += [row.metrics.get(name, "") for name in metrics] + [
-            row.seconds.get(name, "") for name in phases
-        ]
-        table.writerow([*cells, row.error, row.folder])
+        cells += [row.metrics.get(name, "") for name in metrics]
+        cells += [round(cost.seconds.get(name, 0.0), 3) for name in ledger.PHASES]
+        cells += [cost.gpu_hours, "" if cost.energy_kwh is None else cost.energy_kwh]
+        table.writerow([*cells, len(row.attempts), row.error, row.folder])
     return text.getvalue()
 
 
 def _html_table(summary: Summary) -> str:
     rows, params = ranked(summary), parameters(summary)
-    header = ["trial", *params, *summary.objective, "state", "seconds", "error"]
-    lines = ["<tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in header) + "</tr>"]
+    header = ["trial", *params, *summary.objective, "state", "training (s)", "error"]
+    lines = [_html_row(header, "th")]
     for row in rows[:_ROWS_IN_HTML]:
-        seconds = f"{sum(row.seconds.values()):.1f}" if row.seconds else ""
+        seconds = f"{ledger.of_trial(row).seconds.get('training', 0.0):.1f}" if row.attempts else ""
         cells = [*_cells(row, params, len(summary.objective)), seconds, row.error.strip().partition("\n")[0]]
-        lines.append(
-            f'<tr class="{row.state}">' + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-        )
+        lines.append(_html_row(cells, "td", row.state))
     more = f"<p>The first {_ROWS_IN_HTML} of {len(rows)} trials; all of them are in {CSV}.</p>"
     return f"<table>{''.join(lines)}</table>" + (more if len(rows) > _ROWS_IN_HTML else "")
+
+
+def _html_ledger(summary: Summary) -> str:
+    header, *costs = ledger_table(summary)
+    lines = [_html_row(header, "th"), *(_html_row(cells, "td", "cost") for cells in costs)]
+    return f"<table>{''.join(lines)}</table><p>{_tail(summary)}</p>"
+
+
+def _html_row(cells: Iterable[str], tag: str, kind: str = "") -> str:
+    shown = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    return f'<tr class="{kind}">{shown}</tr>'
 
 
 def _replace(path: Path, text: str) -> None:
@@ -131,12 +157,14 @@ body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em aut
 h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }} p {{ margin: .3em 0 }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ text-align: left; padding: .3em 1em .3em 0; border-bottom: 1px solid #e4e4e4 }}
-tr.completed:nth-child(2) {{ font-weight: 600 }} tr:not(.completed) td {{ color: #999 }}
+tr.completed:nth-child(2) {{ font-weight: 600 }} tr:not(.completed, .cost) td {{ color: #999 }}
 </style></head><body>
 <h1>{title}</h1>
 {headline}
 {figures}
 <h2>Trials</h2>
 {table}
+<h2>What it cost</h2>
+{ledger}
 </body></html>
 """

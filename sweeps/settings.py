@@ -3,8 +3,37 @@
 Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a config written for them works here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sweeps.errors import UserError
+
+Settings = TypeVar("Settings")
+
+
+def read(node: DictConfig, kind: type[Settings]) -> Settings:
+    """The settings in a config's node, as the dataclass that ConfigStore has for it.
+
+    Raises:
+        UserError: a value is out of its range.
+    """
+    try:
+        settings = OmegaConf.to_object(node)
+    except (ValueError, OmegaConfBaseException) as error:
+        raise UserError(str(error)) from error
+    assert isinstance(settings, kind)
+    return settings
+
+
+def _at_least(settings: object, group: str, bounds: Mapping[str, float]) -> None:
+    for name, least in bounds.items():
+        value = getattr(settings, name)
+        if value is not None and value < least:
+            raise ValueError(f"hydra.{group}.{name}={value}: it must be {least} or more")
 
 
 @dataclass
@@ -55,10 +84,7 @@ class SweeperConf:
     """The MLflow experiment that holds the studies."""
 
     def __post_init__(self) -> None:
-        for name in ("n_trials", "n_jobs", "max_attempts"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"hydra.sweeper.{name}={value}: it must be 1 or more")
+        _at_least(self, "sweeper", {"n_trials": 1, "n_jobs": 1, "max_attempts": 1})
         if self.max_failure_rate is not None and not 0 <= self.max_failure_rate <= 1:
             raise ValueError(
                 f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1"
@@ -97,13 +123,21 @@ class LocalLauncherConf:
     gpus_per_node: int = 0
     """GPUs that a trial owns."""
     cpus_per_task: int | None = None
-    """CPU cores that a trial owns. Null: one, or with GPUs the share of the cores that belongs to them."""
+    """CPU cores that a trial owns. Null: one, or with GPUs the share of the cores that belongs to them.
+    0: none of its own, for trials that mostly wait; hydra.sweeper.n_jobs then says how many run at a time."""
     mem_gb: float = 1.0
     """Memory to set aside for a trial, in GB: no more trials run at once than this allows."""
     timeout_min: float | None = None
     """Minutes an attempt may take."""
     preload: list[str] = field(default_factory=list)
     """Modules to import once, before the trials are forked."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, "launcher", {"gpus_per_node": 0, "cpus_per_task": 0, "mem_gb": 0})
+        if self.timeout_min is not None and self.timeout_min <= 0:
+            raise ValueError(
+                f"hydra.launcher.timeout_min={self.timeout_min}: it must be more than 0, or null"
+            )
 
 
 @dataclass
@@ -168,10 +202,7 @@ class SlurmLauncherConf:
         at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
         at_least["max_submissions_per_min"] = 1
         at_least |= {"gpus_per_node": 0, "signal_delay_s": 0}
-        for name, least in at_least.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"hydra.launcher.{name}={value}: it must be {least} or more")
+        _at_least(self, "launcher", at_least)
         if self.trials_per_job == 1 and self.trials_at_once > 1:
             raise ValueError(
                 f"hydra.launcher.trials_at_once={self.trials_at_once}: a job that runs one trial cannot; "

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
@@ -22,7 +22,7 @@ from sweeps.errors import UserError
 from sweeps.search_space import Choice, Parameter, Point, SearchSpace, Value, canonical, text_of
 from sweeps.settings import SweeperConf
 from sweeps.summary import Row, Summary
-from sweeps.trial_folder import State, TrialFolder
+from sweeps.trial_folder import AttemptEnd, State, TrialFolder
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -41,11 +41,13 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
 
 
 def with_results(summary: Summary) -> Summary:
-    """The summary with all that the trials returned, which only their folders hold."""
+    """The summary with what only the folders hold of trials that ended under an earlier driver."""
     for row in summary.rows:
-        result = TrialFolder(row.folder).read_result()
-        if result is not None and row.state.is_over:
+        folder = TrialFolder(row.folder)
+        result = folder.read_result() if row.state.is_over and not row.metrics else None
+        if result is not None:
             row.metrics = result.metrics
+        row.tracking_s = row.tracking_s or folder.read_tracking().get("seconds", 0.0)
     return summary
 
 
@@ -162,8 +164,7 @@ class Study:
         end = {
             "state": str(row.state),
             "error": row.error,
-            "seconds": row.seconds,
-            "gpu_hours": row.gpu_hours,
+            "attempts": [asdict(attempt) for attempt in row.attempts],
             "folder": row.folder.name,
         }
         trial.set_user_attr("end", end)
@@ -246,8 +247,7 @@ def _row(trial: FrozenTrial, study: Path) -> Row:
         study / end["folder"],
         objective=list(trial.values or []),
         error=end["error"],
-        seconds=end["seconds"],
-        gpu_hours=end["gpu_hours"],
+        attempts=[AttemptEnd.of(attempt) for attempt in end["attempts"]],
     )
 
 

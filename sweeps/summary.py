@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.search_space import Point
-from sweeps.trial_folder import Result, State
+from sweeps.trial_folder import AttemptEnd, Result, State
 
 
 @dataclass
@@ -18,15 +18,16 @@ class Row:
     folder: Path
     objective: list[float] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
     error: str = ""
-    gpu_hours: float = 0.0
-    """Over all attempts."""
+    attempts: list[AttemptEnd] = field(default_factory=list)
+    """Those that are over."""
+    tracking_s: float = 0.0
+    """What the driver spent on showing the trial in MLflow, in seconds."""
 
     def take(self, result: Result) -> None:
         """Hold how the trial ended."""
         self.state, self.objective, self.error = result.state, result.objective, result.error
-        self.metrics, self.seconds = result.metrics or self.metrics, result.seconds
+        self.metrics = result.metrics or self.metrics
 
     @property
     def name(self) -> str:

@@ -23,6 +23,7 @@ import psutil
 from sweeps.trial_folder import MetricsLine, TrialFolder
 
 FILE = "system_metrics.jsonl"
+_POWER = "power_usage_watts"
 _SHORTEST_S = 0.5
 """The least time that a sample speaks for; the CPU time of less is mostly rounding."""
 
@@ -56,6 +57,17 @@ def _sample(folder: TrialFolder, interval_s: float, ended: threading.Event) -> N
             step, wait_s = step + 1, interval_s
     except (OSError, ValueError, psutil.Error) as error:
         print(f"No further system metrics: {error}", file=sys.stderr)
+
+
+def energy_kwh(folder: TrialFolder, since: float) -> float | None:
+    """What the trial's GPUs used from `since` (seconds since 1970) on; None if none of them told its power."""
+    joules, told, before = 0.0, False, since
+    for line in folder.read_metrics(name=FILE)[0]:
+        watts = [value for name, value in line.metrics.items() if name.endswith(_POWER)]
+        if line.time >= since:
+            joules, told = joules + sum(watts) * (line.time - before), told or bool(watts)
+            before = line.time
+    return joules / 3.6e6 if told else None
 
 
 class _Usage:
@@ -140,5 +152,5 @@ class _Gpus:
 _READINGS: dict[str, Callable[[Any, Any], float]] = {
     "utilization_percentage": lambda nvml, gpu: float(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
     "memory_usage_megabytes": lambda nvml, gpu: round(nvml.nvmlDeviceGetMemoryInfo(gpu).used / 1e6, 1),
-    "power_usage_watts": lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
+    _POWER: lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
 }

@@ -25,10 +25,11 @@ from sweeps.summary import Row, Summary
 from sweeps.trial_folder import State
 
 _EVERY_S = 0.5
+_SOON_S = 0.01  # when nothing more comes
 
 
 class Tracker:
-    """Shows one study. Call `open` first and `finish` last; only `open` raises.
+    """Shows one study. Call `open` first, `drain` and `complete` last; only `open` raises.
 
     `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
     """
@@ -49,7 +50,7 @@ class Tracker:
         self._trials: dict[int, TrialRun] = {}
         self._outage = ""
         self._refused = ""
-        self._finished = threading.Event()
+        self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
 
     @property
@@ -95,8 +96,8 @@ class Tracker:
         trial.row, trial.ended = row, True
         self._trials[row.number] = trial
 
-    def finish(self, summary: Summary, timeout_s: float = 30.0) -> None:
-        """Wait until everything is sent, then complete the study's run with the files that report.write left.
+    def drain(self, summary: Summary, timeout_s: float = 30.0) -> None:
+        """Wait until everything is sent.
 
         Gives up after `timeout_s` without progress. Then `problem` says what is missing, and the next start
         of the same study sends it.
@@ -105,15 +106,20 @@ class Tracker:
             started = row.number in self._trials or row.state is not State.QUEUED
             if started and not TrialRun(self._study, row).was_closed:
                 self.end_trial(row)
+        self._draining.set()
         left, deadline = len(self._trials), time.monotonic() + timeout_s
         while self._trials and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(_SOON_S)
             if len(self._trials) < left:
                 left, deadline = len(self._trials), time.monotonic() + timeout_s
         self._finished.set()
         self._thread.join(min(timeout_s, 5.0))
         if self._trials:
             self._outage = f"{self._outage or 'too slow'} ({left} trials are not complete there)"
+
+    def complete(self, summary: Summary) -> None:
+        """Complete the study's run with the files that report.write left, if all its trials are complete there."""
+        if self._trials:
             return
         try:
             self._study.complete(summary)
@@ -140,12 +146,18 @@ class Tracker:
         return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{self.link()}"
 
     def _keep_in_step(self) -> None:
-        while not self._finished.wait(_EVERY_S):
+        while not self._finished.is_set():
+            answered = True
             for number, trial in list(self._trials.items()):
-                if not self._sync(trial):
+                answered = self._sync(trial)
+                if not answered:
                     break
                 if trial.closed and self._trials.get(number) is trial:
                     del self._trials[number]
+            if not answered:
+                self._finished.wait(_EVERY_S)
+            elif self._draining.wait(_EVERY_S):
+                self._finished.wait(_SOON_S)
 
     def _sync(self, trial: TrialRun) -> bool:
         """Whether MLflow answered."""

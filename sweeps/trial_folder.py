@@ -12,13 +12,16 @@ reader on another node never sees half of anything:
     tracking.json         which MLflow run this is, and whether it is complete there          (driver)
     attempts/<n>/log      what attempt n printed                                              (attempt)
     attempts/<n>/alive    locked as long as the attempt's process lives                       (attempt)
-    attempts/<n>/end.json how the attempt ended, and when: see `AttemptEnd`                   (driver)
+    attempts/<n>/asked    when the trial began to wait for room                               (driver)
+    attempts/<n>/began    when it had it: a slot here, or the start of its job                (attempt)
+    attempts/<n>/end.json how the attempt ended, and what it took: see `AttemptEnd`           (driver)
 
 A new attempt moves an earlier attempt's `stop` and `result.json` into that attempt's folder.
 """
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -68,13 +71,30 @@ class Result:
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """What the driver knows of an attempt that is over. Times are seconds since 1970."""
+    """How an attempt ended, and what it took. Times are seconds since 1970."""
 
     state: State
-    submitted: float
+    asked: float
+    """When it began to wait for room."""
+    began: float | None
+    """When it had it; None if it never did."""
     ended: float
-    gpus: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    """Of what the trial itself could tell: starting, training."""
+    gpus: int = 0
+    energy_kwh: float | None = None
+    """What its GPUs used; None if they don't tell."""
+    idle_slot_s: float = 0.0
+    """For how long its slot had stood empty."""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "AttemptEnd":
+        """From what `asdict` made of it."""
+        return cls(**{**content, "state": State(content["state"])})
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.gpus * (self.ended - self.began) / 3600 if self.began else 0.0
 
 
 @dataclass(frozen=True)
@@ -150,15 +170,35 @@ class TrialFolder:
         """The folders of the attempts so far, oldest first."""
         return sorted((self.path / "attempts").glob("[0-9]*"), key=lambda folder: int(folder.name))
 
-    def new_attempt(self) -> Path:
-        """A folder for one more attempt, which starts with neither a result nor a request to stop."""
+    def new_attempt(self, asked: float | None = None) -> Path:
+        """A folder for one more attempt, which starts with neither a result nor a request to stop.
+
+        `asked` is when the trial began to wait for room, by default now.
+        """
         earlier = self.attempts()
         for name in ("result.json", "stop"):
             if earlier and (self.path / name).exists():
                 (self.path / name).replace(earlier[-1] / name)
         attempt = self.path / "attempts" / str(len(earlier) + 1)
         attempt.mkdir(parents=True)
+        _write_whole(attempt / "asked", repr(asked or time.time()))
         return attempt
+
+    def asked(self) -> float:
+        """When the newest attempt began to wait for room, in seconds since 1970."""
+        return float((self.attempts()[-1] / "asked").read_text())
+
+    def began(self) -> float | None:
+        """When the newest attempt had room, in seconds since 1970; None if it had none yet."""
+        try:
+            return float((self.attempts()[-1] / "began").read_text())
+        except FileNotFoundError:
+            return None
+
+    def last_written(self) -> float:
+        """The last sign of life of the newest attempt, in seconds since 1970."""
+        files = [*self.attempts()[-1].iterdir(), *self.path.glob("*.json*")]
+        return max(file.stat().st_mtime for file in files if file.name != "tracking.json")
 
     def write_end(self, end: AttemptEnd) -> None:
         """Note how the newest attempt ended."""
@@ -167,12 +207,17 @@ class TrialFolder:
     def ends(self) -> list[AttemptEnd]:
         """How the attempts ended, as far as a driver was there to see it."""
         found = [_read_json(attempt / "end.json") for attempt in self.attempts()]
-        return [AttemptEnd(**{**end, "state": State(end["state"])}) for end in found if end]
+        return [AttemptEnd.of(end) for end in found if end]
 
     def log(self) -> Path | None:
         """The log of the newest attempt."""
         attempts = self.attempts()
         return attempts[-1] / "log" if attempts else None
+
+
+def note_beginning(attempt: Path, began: float) -> None:
+    """What an attempt writes first: when it had room, in seconds since 1970."""
+    _write_whole(attempt / "began", repr(began))
 
 
 def _write_whole(path: Path, text: str) -> None:

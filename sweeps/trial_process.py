@@ -13,16 +13,20 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from sweeps import outcome
 from sweeps.launchers.contract import TrialJob
 from sweeps.system_metrics import sampling
-from sweeps.trial_folder import Result
+from sweeps.trial_folder import Result, note_beginning
 
 
-def run_trial(job: TrialJob, submitted: float) -> None:
-    """Run the job and write its result.json. What the task function raises ends in the result, not here."""
-    started = time.time()
+def run_trial(job: TrialJob, began: float) -> None:
+    """Run the job and write its result.json. What the task function raises ends in the result, not here.
+
+    `began` is when the trial had its slot, or when its SLURM job began.
+    """
+    note_beginning(job.attempt, began)
     task_function, hydra_context, singletons = cloudpickle.loads(job.app)
     setup_globals()
     singletons["instances"][Plugins] = Plugins.instance()  # else Hydra looks for all plugins once more
     Singleton.set_state(singletons)
+    started = time.time()
     with sampling(job.folder):
         returned = run_job(
             task_function=task_function,
@@ -32,7 +36,7 @@ def run_trial(job: TrialJob, submitted: float) -> None:
             hydra_context=hydra_context,
         )
     result = result_of(returned, job.objective)
-    result.seconds = {"starting": started - submitted, "running": time.time() - started}
+    result.seconds = {"starting": started - began, "training": time.time() - started}
     job.folder.write_result(result)
     if job.job_return is not None:
         _leave(returned, job.job_return)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hydra.core.config_store import ConfigStore
 
 from sweeps.launchers.plugin import TrialsPlugin
-from sweeps.settings import SlurmLauncherConf
+from sweeps.settings import SlurmLauncherConf, read
 
 if TYPE_CHECKING:
     from sweeps.launchers.contract import TrialLauncher
@@ -20,10 +20,10 @@ class SlurmLauncher(TrialsPlugin):
     """Each trial as a SLURM job."""
 
     def trials(self, study_folder: Path) -> "TrialLauncher":
-        from sweeps.launchers.slurm import SlurmTrials, read_settings
+        from sweeps.launchers.slurm import SlurmTrials
         from sweeps.launchers.slurm_workers import SlurmWorkers
 
-        settings = read_settings(self.config)
+        settings = read(self.config.hydra.launcher, SlurmLauncherConf)
         if settings.trials_per_job == 1:
             return SlurmTrials(settings)
         return SlurmWorkers(settings, study_folder.absolute() / "workers")

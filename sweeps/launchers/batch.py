@@ -2,6 +2,7 @@
 
 import pickle
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from sweeps.launchers.contract import Exit, TrialJob, TrialLauncher, pack_app
-from sweeps.trial_folder import State, TrialFolder
+from sweeps.trial_folder import State, TrialFolder, note_beginning
 from sweeps.trial_process import result_of
 
 
@@ -105,6 +106,8 @@ class BatchTrials:
 
     def poll(self, timeout_s: float) -> list[Exit]:
         batch, self._batch = self._batch, []
+        for job in batch:
+            note_beginning(job.attempt, time.time())
         overrides = [list(job.config.hydra.overrides.task) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number) if batch else []

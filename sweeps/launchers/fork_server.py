@@ -169,8 +169,8 @@ def _become_trial(start: Start, driver: Connection) -> None:
         os.sched_setaffinity(0, start.cores)
     from sweeps.trial_process import run_trial
 
-    job, submitted = cloudpickle.loads(start.job)
-    run_trial(job, submitted)
+    job, began = cloudpickle.loads(start.job)
+    run_trial(job, began)
 
 
 def main() -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import cloudpickle
 import psutil
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.fork_server import Ended, Kill, Preload, Ready, Start
 from sweeps.launchers.gpus import visible_gpus
 from sweeps.locks import wait_until_gone
-from sweeps.settings import LocalLauncherConf
+from sweeps.settings import LocalLauncherConf, read
 from sweeps.trial_folder import State
 
 _SERVER = (
@@ -53,6 +53,7 @@ class LocalTrials:
         self._gpus = visible_gpus()
         self._mem_gb = psutil.virtual_memory().total / 1e9
         self._all_cores, self._all_gpus = len(self._cores), len(self._gpus)
+        self._least_cores = 1
         self._slots: dict[int, _Slot] = {}
         self._over: deque[Exit] = deque()
         self._ready = False
@@ -61,14 +62,16 @@ class LocalTrials:
         self._start_server()
 
     def check(self, config: DictConfig) -> None:
-        check_machine(_needs(config), self._all_gpus)
+        wanted = read(config.hydra.launcher, LocalLauncherConf)
+        check_machine(wanted, self._all_gpus)
+        self._least_cores = min(self._least_cores, self._share(wanted))
 
     def has_room(self) -> bool:
-        return self._ready and bool(self._cores)
+        return self._ready and len(self._cores) >= self._least_cores
 
     def submit(self, job: TrialJob) -> bool:
-        wanted = _needs(job.config)
-        cores = wanted.cpus_per_task or self._share(wanted.gpus_per_node)
+        wanted = read(job.config.hydra.launcher, LocalLauncherConf)
+        cores = self._share(wanted)
         if (
             not self._ready
             or cores > len(self._cores)
@@ -89,7 +92,7 @@ class LocalTrials:
         environment = {
             **job.environment,
             "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),
-            "OMP_NUM_THREADS": str(cores),
+            "OMP_NUM_THREADS": str(cores or 1),
         }
         payload = cloudpickle.dumps((job, time.time()))
         self._tell(Start(job.number, payload, str(job.attempt / "log"), slot.cores, environment))
@@ -170,7 +173,11 @@ class LocalTrials:
         self._ready = False
         self._start_server()
 
-    def _share(self, gpus: int) -> int:
+    def _share(self, wanted: LocalLauncherConf) -> int:
+        """How many cores a trial owns."""
+        if wanted.cpus_per_task is not None:
+            return wanted.cpus_per_task
+        gpus = wanted.gpus_per_node
         return max(1, self._all_cores * gpus // self._all_gpus) if gpus else 1
 
     def _kill_overdue(self) -> None:
@@ -204,12 +211,6 @@ def check_machine(wanted: LocalLauncherConf, gpus: int) -> None:
                 f"{name}={need}: this machine has {has or 'no'} {unit}. "
                 f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
             )
-
-
-def _needs(config: DictConfig) -> LocalLauncherConf:
-    settings = OmegaConf.to_object(config.hydra.launcher)
-    assert isinstance(settings, LocalLauncherConf)
-    return settings
 
 
 def _what_happened(code: int, slot: _Slot) -> tuple[State, str]:

@@ -6,8 +6,7 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.launchers import slurm_job
@@ -15,7 +14,7 @@ from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.slurm_ends import end_of
 from sweeps.launchers.slurm_files import OwnEnd, Ticket
 from sweeps.launchers.slurm_states import ENDED, JobInfo, Watcher, squeue
-from sweeps.settings import SlurmLauncherConf
+from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial_folder import State, TrialFolder
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ class SlurmTrials:
         self._busy = ""
 
     def check(self, config: DictConfig) -> None:
-        read_settings(config)
+        read(config.hydra.launcher, SlurmLauncherConf)
 
     def open(self) -> None:
         check_commands()
@@ -75,7 +74,7 @@ class SlurmTrials:
             return False
         self._not_before = time.monotonic() + 60 / self._settings.max_submissions_per_min
         try:
-            ticket = slurm_job.submit(job, read_settings(job.config))
+            ticket = slurm_job.submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))
         except slurm_job.RefusedError as error:
             self._over.append(Exit(job.number, State.FAILED, f"SLURM refused the job: {error}"))
             return True
@@ -225,20 +224,6 @@ def check_commands() -> None:
                 f"hydra/launcher=slurm: there is no {command} on this machine. "
                 "Start the sweep on a login node of the cluster, or run it here: hydra/launcher=local"
             )
-
-
-def read_settings(config: DictConfig) -> SlurmLauncherConf:
-    """The launcher's settings in a composed config.
-
-    Raises:
-        UserError: a value is out of its range.
-    """
-    try:
-        settings = OmegaConf.to_object(config.hydra.launcher)
-    except (ValueError, OmegaConfBaseException) as error:
-        raise UserError(str(error)) from error
-    assert isinstance(settings, SlurmLauncherConf)
-    return settings
 
 
 def _error_of_ranks(job: TrialJob) -> str:

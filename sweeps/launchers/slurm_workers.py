@@ -15,12 +15,12 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.launchers import slurm_job
 from sweeps.launchers.contract import Exit, TrialJob
-from sweeps.launchers.slurm import BUSY_PAUSE_S, check_commands, read_settings
+from sweeps.launchers.slurm import BUSY_PAUSE_S, check_commands
 from sweeps.launchers.slurm_ends import end_of
 from sweeps.launchers.slurm_files import OwnEnd, Ticket
 from sweeps.launchers.slurm_states import ENDED, Watcher
 from sweeps.launchers.slurm_worker import Plan, run_worker
-from sweeps.settings import SlurmLauncherConf
+from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial_folder import State
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class SlurmWorkers:
         self._busy = ""
 
     def check(self, config: DictConfig) -> None:
-        settings = read_settings(config)
+        settings = read(config.hydra.launcher, SlurmLauncherConf)
         if settings.nodes * settings.tasks_per_node > 1:
             raise UserError(
                 "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs a job of its own; "
@@ -152,7 +152,7 @@ class SlurmWorkers:
         return lines + [note for note in (self._busy, self._watcher.problem) if note]
 
     def _place(self, job: TrialJob) -> _Waiting:
-        settings = read_settings(job.config)
+        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         asked = repr(slurm_job.request("", Path(), settings))
         pool = self._folder / hashlib.blake2s(asked.encode(), digest_size=4).hexdigest()
         return _Waiting(job, f"{time.time_ns()}-{job.number}.{job.attempt.name}.job", pool, settings)

@@ -10,7 +10,7 @@ import pytest
 from sweeps import figures, report
 from sweeps.search_space import Point
 from sweeps.summary import Row, Summary
-from sweeps.trial_folder import MetricsLine, State, TrialFolder
+from sweeps.trial_folder import AttemptEnd, MetricsLine, State, TrialFolder
 
 
 def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> Summary:
@@ -46,6 +46,16 @@ def test_markdown(tmp_path: Path) -> None:
         "| 1 | adam | 0.1 | 0.1 | completed |",
         "| 0 | adam | 0.001 | 0 | completed |",
         "| 3 | sgd | 0.1 |  | out of memory |",
+        "",
+        "**What it cost**",
+        "",
+        "| trials | number | tracking (s) | GPU-hours | energy (kWh) |",
+        "| --- | --- | --- | --- | --- |",
+        "| completed | 3 | 0.0 | 0 |  |",
+        "| failed | 1 | 0.0 | 0 |  |",
+        "| all | 4 | 0.0 | 0 |  |",
+        "",
+        "Slots that stood empty while the last trials ran: 0.0 s.",
     ]
 
 
@@ -57,13 +67,19 @@ def test_the_best_come_first(tmp_path: Path, direction: str, order: list[int]) -
 def test_markdown_of_many_trials_fits_an_mlflow_note(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i, "a.rather.long.name": i} for i in range(500)))
     text = report.markdown(summary)
-    assert text.endswith("The first 25 of 500 trials; all of them are in trials.csv.")
+    assert "The first 25 of 500 trials; all of them are in trials.csv." in text
     assert len(text) < 5000
 
 
 def test_csv_has_everything(tmp_path: Path) -> None:
     summary = study(tmp_path, {"optimizer": "adam", "optimizer.beta_2": 0.9}, {"optimizer": 'a,"b'})
-    summary.rows[0].seconds = {"running": 1.5}
+    summary.rows[0].attempts = [
+        AttemptEnd(State.LOST, 0.0, 1.0, 4.0, {}, 2, 0.5),
+        AttemptEnd(
+            State.COMPLETED, 4.0, 6.0, 9.0, {"starting": 0.5, "training": 1.5}, 2, 0.25, idle_slot_s=0.1
+        ),
+    ]
+    summary.rows[0].tracking_s = 0.02
     summary.rows[1].error = "two\nlines"
     report.write(summary)
     with (tmp_path / report.CSV).open(newline="") as file:
@@ -75,7 +91,14 @@ def test_csv_has_everything(tmp_path: Path) -> None:
         "optimizer.beta_2": "0.9",
         "acc": "0.0",
         "loss": "1.0",
-        "seconds_running": "1.5",
+        "seconds_queued": "3.0",
+        "seconds_starting": "0.5",
+        "seconds_training": "4.5",
+        "seconds_idle_slot": "0.1",
+        "seconds_tracking": "0.02",
+        "gpu_hours": str(2 * 3 / 3600 + 2 * 3 / 3600),
+        "energy_kwh": "0.75",
+        "attempts": "2",
         "error": "",
         "folder": str(tmp_path / "0"),
     }
@@ -89,7 +112,7 @@ def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
         for step in range(3):
             TrialFolder(row.folder).append_metrics(MetricsLine(step, 0.0, {"acc": step / 10}))
     page = report.write(summary).read_text()
-    titles = ["Learning curves", "Parameters and objective", "Importance", "Trials"]
+    titles = ["Learning curves", "Parameters and objective", "Importance", "Trials", "What it cost"]
     assert re.findall("<h2>(.*?)</h2>", page) == titles
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
     assert "&lt;script&gt;alert" in page and "<script>alert" not in page

@@ -21,7 +21,7 @@ from sweeps import report
 from sweeps.errors import UserError
 from sweeps.summary import Row, Summary
 from sweeps.tracking import Tracker
-from sweeps.trial_folder import MetricsLine, Result, State, TrialFolder
+from sweeps.trial_folder import AttemptEnd, MetricsLine, Result, State, TrialFolder
 
 OBJECTIVE, DIRECTIONS = ("val_accuracy",), ("maximize",)
 
@@ -43,6 +43,11 @@ def open_tracker(uri: str, folder: Path) -> Tracker:
     tracker = Tracker(uri, "e", "s", folder, OBJECTIVE, DIRECTIONS)
     tracker.open()
     return tracker
+
+
+def finish(tracker: Tracker, summary: Summary, timeout_s: float = 30.0) -> None:
+    tracker.drain(summary, timeout_s)
+    tracker.complete(summary)
 
 
 def new_row(study: Path, number: int, **params: Any) -> Row:
@@ -101,11 +106,11 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     folder.append_metrics(
         MetricsLine(0, 1e9, {"system/cpu_utilization_percentage": 99.0}), "system_metrics.jsonl"
     )
-    row.seconds = {"running": 1.5}
+    row.attempts = [AttemptEnd(State.COMPLETED, 10.0, 12.0, 14.0, {"training": 1.5}, gpus=2, energy_kwh=0.25)]
     tracker.end_trial(complete(row))
     summary = summary_of(study, row)
     report.write(summary)
-    tracker.finish(summary)
+    finish(tracker, summary)
 
     assert tracker.problem is None
     found = runs(store)
@@ -128,7 +133,13 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     assert child.data.params == {"optimizer": "adam", "extra_x": "1", **usual}
     assert (
         child.data.metrics.items()
-        >= {"best/val_accuracy": 0.9, "best/val_loss": 0.3, "seconds/running": 1.5}.items()
+        >= {
+            "best/val_accuracy": 0.9,
+            "best/val_loss": 0.3,
+            "seconds/training": 1.5,
+            "seconds/queued": 2.0,
+            "energy_kwh": 0.25,
+        }.items()
     )
     assert steps_of(store, child) == [(0, 0.0), (1, 0.1), (2, 0.2)]
     assert steps_of(store, child, "system/cpu_utilization_percentage") == [(0, 99.0)]
@@ -167,7 +178,7 @@ def test_how_a_trial_ended(store: str, tmp_path: Path, state: State, status: str
     tracker.start_trial(row, [])
     row.state, row.error = state, "boom" if status == "FAILED" else ""
     tracker.end_trial(row)
-    tracker.finish(summary_of(tmp_path / "s", row))
+    finish(tracker, summary_of(tmp_path / "s", row))
     child = runs(store)["lr=0.1"]
     assert (child.info.status, child.data.tags["state"]) == (status, state)
     assert child.data.tags.get("error", "") == row.error
@@ -177,7 +188,7 @@ def test_a_config_that_was_refused_is_shown_as_failed(store: str, tmp_path: Path
     tracker = open_tracker(store, tmp_path / "s")
     row = Row(0, {"lr": -1}, State.FAILED, tmp_path / "s" / "0", error="lr must be > 0")
     tracker.end_trial(row)
-    tracker.finish(summary_of(tmp_path / "s", row))
+    finish(tracker, summary_of(tmp_path / "s", row))
     assert runs(store)["lr=-1"].data.tags["error"] == "lr must be > 0"
     assert runs(store)["s"].info.status == "FAILED"
 
@@ -190,7 +201,7 @@ def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None
         train(row, range(epoch, epoch + 1))
         wait_for(lambda: len(steps_of(store, runs(store)["lr=0.1"])) == epoch + 1)  # noqa: B023
     assert runs(store)["lr=0.1"].info.status == "RUNNING"
-    tracker.finish(summary_of(tmp_path / "s", complete(row)))
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
 
 
 def test_more_lines_than_one_call_takes(store: str, tmp_path: Path) -> None:
@@ -198,7 +209,7 @@ def test_more_lines_than_one_call_takes(store: str, tmp_path: Path) -> None:
     row = new_row(tmp_path / "s", 0)
     train(row, range(1100))
     tracker.start_trial(row, [])
-    tracker.finish(summary_of(tmp_path / "s", complete(row)))
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
     assert [step for step, _ in steps_of(store, runs(store)["lr=0.1"])] == list(range(1100))
 
 
@@ -224,7 +235,7 @@ def test_the_next_driver_goes_on_in_the_same_runs(store: str, tmp_path: Path) ->
     for row in rows[:2]:
         second.start_trial(row, [])
         second.end_trial(complete(row))
-    second.finish(summary_of(study, *[complete(row) for row in rows]))  # the third ended without any driver
+    finish(second, summary_of(study, *[complete(row) for row in rows]))  # the third ended without any driver
 
     after = runs(store)
     assert {name: run.info.run_id for name, run in after.items()} == before
@@ -240,7 +251,7 @@ def test_a_new_store_gets_everything(store: str, migrated: Path, tmp_path: Path)
     train(row, range(2))
     for uri in (store, other):
         tracker = open_tracker(uri, study)
-        tracker.finish(summary_of(study, complete(row)))
+        finish(tracker, summary_of(study, complete(row)))
         assert [step for step, _ in steps_of(uri, runs(uri)["lr=0.1"])] == [0, 1]
 
 
@@ -254,7 +265,7 @@ def test_what_mlflow_refuses_is_told_and_the_rest_is_sent(store: str, tmp_path: 
     TrialFolder(row.folder).write_tracking({"run_id": run_id, "parent": parent, "closed": False})
     tracker.start_trial(row, [])
     train(row, range(2))
-    tracker.finish(summary_of(tmp_path / "s", complete(row)))
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
     assert (
         tracker.problem is not None
         and "trial 0 (lr=0.1): Changing param values is not allowed" in tracker.problem
@@ -270,7 +281,7 @@ def test_a_run_deleted_by_hand_stops_nothing(store: str, tmp_path: Path) -> None
         tracker.start_trial(row, [])
     MlflowClient(store).delete_run(runs(store)["lr=0.1"].info.run_id)
     train(rows[1], range(2))
-    tracker.finish(summary_of(tmp_path / "s", *[complete(row) for row in rows]))
+    finish(tracker, summary_of(tmp_path / "s", *[complete(row) for row in rows]))
     assert tracker.problem is not None and "trial 0" in tracker.problem
     assert runs(store)["lr=0.2"].info.status == runs(store)["s"].info.status == "FINISHED"
 
@@ -281,7 +292,7 @@ def test_a_trainer_that_logs_itself_writes_into_its_own_run(store: str, tmp_path
     environment = {**os.environ, **tracker.start_trial(row, [])}
     trainer = "import mlflow; mlflow.log_metric('mine', 4.5, step=3); mlflow.log_param('layers', 2)"
     subprocess.run([sys.executable, "-c", trainer], env=environment, cwd=row.folder, check=True)
-    tracker.finish(summary_of(tmp_path / "s", complete(row)))
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
     found = runs(store)
     assert set(found) == {"s", "lr=0.1"}
     assert steps_of(store, found["lr=0.1"], "mine") == [(3, 4.5)]
@@ -424,7 +435,7 @@ def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
 
     server.start()
     wait_for(lambda: tracker.problem is None)
-    tracker.finish(summary_of(study, *[complete(row) for row in rows]))
+    finish(tracker, summary_of(study, *[complete(row) for row in rows]))
     assert tracker.problem is None
     for name in ("lr=0.1", "lr=0.2"):
         assert [step for step, _ in steps_of(server.uri, runs(server.uri)[name])] == [0, 1, 2, 3]
@@ -434,7 +445,7 @@ def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
         json.dumps({**TrialFolder(rows[0].folder).read_tracking(), "closed": False})
     )
     again = open_tracker(server.uri, study)
-    again.finish(summary_of(study, *rows))
+    finish(again, summary_of(study, *rows))
     assert [step for step, _ in steps_of(server.uri, runs(server.uri)["lr=0.1"])] == [0, 1, 2, 3]
 
 
@@ -445,8 +456,8 @@ def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: P
     tracker.start_trial(row, [])
     server.kill()
     tracker.end_trial(complete(row))
-    tracker.finish(summary_of(study, row), timeout_s=1)
+    finish(tracker, summary_of(study, row), timeout_s=1)
     assert "1 trials are not complete there" in str(tracker.problem)
     server.start()
-    open_tracker(server.uri, study).finish(summary_of(study, row))
+    finish(open_tracker(server.uri, study), summary_of(study, row))
     assert runs(server.uri)["lr=0.1"].info.status == "FINISHED"

@@ -38,7 +38,7 @@ def test_metrics_cut_off_at_every_byte(folder: TrialFolder) -> None:
 
 def test_a_result_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
     assert folder.read_result() is None
-    result = Result(State.COMPLETED, [0.5], {"loss": 0.5}, "", {"running": 1.0})
+    result = Result(State.COMPLETED, [0.5], {"loss": 0.5}, "", {"training": 1.0})
     folder.write_result(result)
     assert folder.read_result() == result
     whole = (folder.path / "result.json").read_bytes()
