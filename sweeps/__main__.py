@@ -13,6 +13,7 @@ from rich.table import Table
 from sweeps import definition
 from sweeps.definition import Definition
 from sweeps.errors import UserError
+from sweeps.launchers.slurm_study import living_jobs, take_back
 from sweeps.locks import holder, is_held
 from sweeps.summary import Summary
 from sweeps.trial_folder import State, TrialFolder
@@ -50,7 +51,8 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
     summary, definition_ = _read(name, root)
     lock = summary.folder / "driver.lock"
     running = is_held(lock)
-    show_status(summary, driver=holder(lock) if running else None)
+    jobs = living_jobs(summary.folder)
+    show_status(summary, driver=holder(lock) if running else None, jobs=jobs)
     if not running and summary.over() < (summary.total or 0):
         _console.print(
             f"not finished; go on with: {definition.resume_line(definition_, name)}",
@@ -84,17 +86,37 @@ def resume(name: Name, root: Root = _MULTIRUN) -> None:
 
 @app.command()
 def stop(name: Name, root: Root = _MULTIRUN) -> None:
-    """Let a study's running trials end after their epoch; it can go on later."""
+    """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
     folder = _folder(name, root)
     lock = folder / "driver.lock"
     if not is_held(lock):
-        _console.print(f"study {name} is not running")
+        _stop_jobs(name, root)
         return
     TrialFolder(folder).request_stop(State.CANCELLED)
     _console.print(f"asked {holder(lock)} to stop; waiting for its trials to end their epoch")
     while is_held(lock):
         time.sleep(0.1)
     _console.print(f"stopped; go on with: python -m sweeps resume {name}")
+
+
+def _stop_jobs(name: str, root: Path) -> None:
+    """What a driver that is gone left in SLURM."""
+    summary, _ = _read(name, root)
+    jobs = living_jobs(summary.folder)
+    if isinstance(jobs, str):
+        raise UserError(f"SLURM does not answer: {jobs}")
+    if not jobs:
+        _console.print(f"study {name} is not running")
+        return
+    for row in summary.rows:
+        if row.state is State.RUNNING:
+            TrialFolder(row.folder).request_stop(State.CANCELLED)
+    if problem := take_back(jobs):
+        raise UserError(f"the jobs that wait could not be cancelled: {problem}")
+    running = sum(job.state != "PENDING" for job in jobs)
+    _console.print(
+        f"cancelled {len(jobs) - running} jobs that waited; {running} end after their trials' epoch"
+    )
 
 
 @app.command()

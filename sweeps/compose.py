@@ -96,11 +96,17 @@ def explain(error: Exception, config: DictConfig) -> str:
     if isinstance(error, OverrideParseException):
         return f"'{error.override}' cannot be read: {error.message.splitlines()[0]}\n{_GRAMMAR}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
-    first = lines[0]
-    if first.startswith("Could not override '"):
-        key = first.split("'")[1]
+    if lines[0].startswith("Could not override '"):
+        key = lines[0].split("'")[1]
         to_add = lines[1].split(" use ")[-1]
         return f"'{key}' is not in the configuration.{_nearest(key, config)}\nTo add a new key: {to_add}"
+    if lines[0].startswith("Error merging override"):
+        return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
+    return _wrong_choice(lines) or _as_said(lines)
+
+
+def _wrong_choice(lines: list[str]) -> str | None:
+    first = lines[0]
     if "Could not find '" in first and "Available options in" in "".join(lines):
         group, _, name = first.split("Could not find '")[1].rstrip("'").rpartition("/")
         start = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
@@ -109,17 +115,24 @@ def explain(error: Exception, config: DictConfig) -> str:
         near = difflib.get_close_matches(name, known, 1)
         hint = f" Did you mean {group}={near[0]}?" if near else ""
         return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(known)}"
-    if first.startswith("Error merging override"):
-        return f"{first.removeprefix('Error merging override ')}: {lines[1]}"
+    if first.startswith("Multiple values for "):
+        chosen = first.rpartition("override ")[2].strip("'").replace(": ", "=")
+        return f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType: {chosen}"
     if first.startswith("Ambiguous value for argument"):
         key = first.split("'")[1]
         as_list = key.replace("=", "=[", 1) + "]"
         return (
             f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
         )
+    return None
+
+
+def _as_said(lines: list[str]) -> str:
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
     where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
     said = [line for line in lines if line and not line.startswith(notes)]
+    if any("not in 'LocalLauncherConf'" in line for line in said):
+        said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
     return ("".join(where[:1]) + "\n".join(said))[:600]
 
 

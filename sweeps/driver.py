@@ -27,7 +27,7 @@ from sweeps.settings import SweeperConf, read
 from sweeps.study import Proposal, Study, check_search, is_grid, with_results
 from sweeps.summary import Summary
 from sweeps.terminal import View
-from sweeps.trial_folder import TrialFolder
+from sweeps.trial_folder import State, TrialFolder
 
 if TYPE_CHECKING:
     from sweeps.tracking import Tracker
@@ -95,8 +95,21 @@ class Driver:
         with View() as view:
             tracker = self._open_tracker(summary)
             view.opening(summary, tracker)
-            loop = Loop(study, trials, self._make_job, summary, self._settings, view, tracker)
+            launcher = self._config.hydra.launcher
+            loop = Loop(
+                study,
+                trials,
+                self._make_job,
+                summary,
+                self._settings,
+                view,
+                tracker,
+                detach=launcher.get("detach", False),
+                keep_on_interrupt=launcher.get("keep_on_interrupt", False),
+            )
             loop.run()
+            if loop.detach:
+                trials.close(keep=True)
             summary.importance = study.importance()
             if tracker:
                 tracker.drain(summary)
@@ -104,8 +117,15 @@ class Driver:
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker)
-        if loop.stopped:
-            view.say(f"study {self._name} is not finished: {loop.stopped}.\nGo on with: {self._resume_line}")
+        if running := summary.count(State.RUNNING):
+            view.say(
+                f"{running} trials go on without this command. Look at them: python -m sweeps status {self._name}"
+            )
+        if loop.stopped or running:
+            view.say(
+                f"study {self._name} is not finished: {loop.stopped or 'it was detached'}.\n"
+                f"Go on with: {self._resume_line}"
+            )
         if loop.interrupted:
             raise SystemExit(130)
         return summary

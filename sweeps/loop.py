@@ -3,9 +3,9 @@
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
@@ -52,6 +52,9 @@ class Loop:
         settings: SweeperConf,
         view: View,
         tracker: "Tracker | None" = None,
+        *,
+        detach: bool = False,
+        keep_on_interrupt: bool = False,
     ) -> None:
         self._study = study
         self._launcher = launcher
@@ -60,6 +63,9 @@ class Loop:
         self._settings = settings
         self._view = view
         self._tracker = tracker
+        self.detach = detach
+        """Whether to leave once there is room for no further trial."""
+        self._keep_on_interrupt = keep_on_interrupt
         self._running: dict[int, _Attempt] = {}
         self._again: deque[_Attempt] = deque()
         self._next: _Attempt | None = None
@@ -67,6 +73,7 @@ class Loop:
         self._free_since: deque[float] = deque()
         """When the slots that stand empty became so."""
         self._folder = TrialFolder(summary.folder)  # a study is stopped with the same file as a trial
+        self._signalled = False
         self.interrupted = False
         self.stopped = ""
         """Why no further trial was started; empty if all were."""
@@ -75,11 +82,13 @@ class Loop:
         """Return when every trial has ended, or when what still ran after a reason to stop has."""
         with self._interruptible():
             self._take_up()
-            while self._fill() or self._running:
+            while self._goes_on():
                 for over in self._launcher.poll(_TICK_S):
                     self._end(self._running.pop(over.number), over)
                 for attempt in self._running.values():
                     self._hear(attempt)
+                if self._signalled:
+                    self._interrupt("it was interrupted")
                 if self._folder.stop_requested():
                     self._interrupt("it was stopped by python -m sweeps stop")
                 problem = self._tracker.problem if self._tracker else None
@@ -87,13 +96,12 @@ class Loop:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """The first Ctrl-C lets running trials end after their epoch, the second kills them."""
+        """The first Ctrl-C is acted on when the loop comes round, the second at once."""
 
         def interrupt(*_: Any) -> None:
-            if self.interrupted:
+            if self._signalled:
                 raise KeyboardInterrupt
-            self._view.say("stopping: running trials end after their epoch; press Ctrl-C again to kill them")
-            self._interrupt("it was interrupted")
+            self._signalled = True
 
         previous = signal.signal(signal.SIGINT, interrupt)
         try:
@@ -102,10 +110,22 @@ class Loop:
             signal.signal(signal.SIGINT, previous)
 
     def _interrupt(self, reason: str) -> None:
-        if not self.interrupted:
-            self.interrupted, self.stopped = True, reason
-            for attempt in self._running.values():
-                attempt.job.folder.request_stop(State.CANCELLED)
+        if self.interrupted:
+            return
+        self.interrupted, self.stopped = True, reason
+        if self._keep_on_interrupt:
+            self.detach = True
+            return
+        self._view.say("stopping: running trials end after their epoch; press Ctrl-C again to kill them")
+        for attempt in self._running.values():
+            attempt.job.folder.request_stop(State.CANCELLED)
+        self._launcher.withdraw()
+
+    def _goes_on(self) -> bool:
+        more = self._fill()
+        if self.detach:
+            return more and not self._is_full()
+        return more or bool(self._running)
 
     def _take_up(self) -> None:
         """Go on with what an earlier driver left: adopt attempts that still live, queue the others."""
@@ -130,11 +150,15 @@ class Loop:
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
         while not self.stopped:
-            if self._settings.n_jobs is not None and len(self._running) >= self._settings.n_jobs:
+            if self._has_enough():
                 return True
             if self._next is None and not self._choose():
                 return False
-            if self._next is None or not self._launcher.submit(self._next.job):
+            if self._next is None:
+                return True
+            if self._spent():
+                return False
+            if not self._launcher.submit(self._next.job):
                 return True
             if self._free_since:
                 self._next.idle_slot_s = time.time() - self._free_since.popleft()
@@ -142,9 +166,18 @@ class Loop:
             self._next = None
         return False
 
+    def _has_enough(self) -> bool:
+        return self._settings.n_jobs is not None and len(self._running) >= self._settings.n_jobs
+
+    def _is_full(self) -> bool:
+        return self._has_enough() or not self._launcher.has_room()
+
     def _choose(self) -> bool:
-        """Choose the next trial, if there is room for one. False when there is none to choose any more."""
-        if not self._launcher.has_room():
+        """Get the next trial ready. False when there is none any more.
+
+        A grid's next trial is known while all slots are busy; a search chooses only when there is room for it.
+        """
+        if not self._study.is_grid and not self._launcher.has_room():
             return bool(self._again) or not self._asked_all
         self._next = self._again.popleft() if self._again else self._ask()
         if self._next is None:
@@ -215,7 +248,11 @@ class Loop:
         ended = time.time()
         self._close(attempt, result, ended)
         self._free_since.append(ended)
-        if result.state in _GOES_ON and not self.stopped and self._may_go_on(row):
+        timeouts: int | None = attempt.job.config.hydra.launcher.get("max_num_timeout")
+        if result.state in _GOES_ON and may_go_on(row.attempts, self._settings.max_attempts, timeouts):
+            if self.stopped:
+                self._record(row, replace(result, state=State.CANCELLED))
+                return
             self._view.say(f"trial {row.number} {result.state}: {result.error}; it goes on in a new attempt")
             row.state = State.QUEUED
             self._again.append(_Attempt(attempt.job, row, asked=ended, read_to=attempt.read_to))
@@ -230,9 +267,6 @@ class Loop:
             folder.write_end(end)
             row.attempts.append(end)
 
-    def _may_go_on(self, row: Row) -> bool:
-        return sum(end.state in _GOES_ON for end in row.attempts) < self._settings.max_attempts
-
     def _record(self, row: Row, result: Result) -> None:
         row.take(result)
         if row.state.is_over:
@@ -240,6 +274,18 @@ class Loop:
         self._view.ended(row, self._summary)
         if self._tracker:
             self._tracker.end_trial(row)
+
+
+def may_go_on(ends: Sequence[AttemptEnd], max_attempts: int, max_num_timeout: int | None) -> bool:
+    """Whether a trial whose last attempt was lost or timed out gets another one.
+
+    Attempts of either kind count together, unless `max_num_timeout` says how many may time out.
+    """
+    timeouts = sum(end.state is State.TIMED_OUT for end in ends)
+    losses = sum(end.state is State.LOST for end in ends)
+    if max_num_timeout is None:
+        return timeouts + losses < max_attempts
+    return timeouts <= max_num_timeout and losses < max_attempts
 
 
 def _end(attempt: _Attempt, result: Result, ended: float) -> AttemptEnd:

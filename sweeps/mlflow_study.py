@@ -91,8 +91,8 @@ class StudyRun:
         from sqlalchemy.exc import SQLAlchemyError
 
         self.outages = (*self.outages, MlflowException, RequestException, SQLAlchemyError)
-        for chatty in ("mlflow.store.db.utils", "alembic"):
-            logging.getLogger(chatty).setLevel(logging.WARNING)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
         self.client = MlflowClient(self.uri)
         self.experiment_id = self._open_experiment()
         self.run_id = self._reopen() or self._create()
@@ -166,7 +166,9 @@ class StudyRun:
         for file in (summary.folder / report.HTML, summary.folder / report.CSV):
             if file.exists():
                 self.client.log_artifact(self.run_id, str(file))
-        over = summary.count(State.QUEUED, State.RUNNING, State.CANCELLED) == 0
+        if summary.count(State.RUNNING):
+            return  # its trials go on without this driver
+        over = summary.count(State.QUEUED, State.CANCELLED) == 0
         status = "KILLED" if not over else "FAILED" if bad and not done else "FINISHED"
         self.client.set_terminated(self.run_id, status, now_ms)
 

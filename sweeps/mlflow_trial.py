@@ -1,5 +1,6 @@
 """A trial's run in MLflow, brought up to what the trial's folder says."""
 
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,15 +50,18 @@ class TrialRun:
         """Which params MLflow did not take, and why."""
         self._running = False
         self._described = False
+        self._creating = threading.Lock()
         self._since = 0.0
         self._offsets = {"metrics.jsonl": 0, SYSTEM_METRICS: 0}
 
     def create(self) -> str:
-        """Give the trial its run, and return its id."""
-        self._since = time.monotonic()
-        self.run_id = self._study.create_child(self.row.number, self.row.name, self._overrides)
-        self._running = True
-        self._remember(closed=False)
+        """Give the trial its run, if it has none yet, and return its id."""
+        with self._creating:
+            if self.run_id is None:
+                self._since = time.monotonic()
+                self.run_id = self._study.create_child(self.row.number, self.row.name, self._overrides)
+                self._running = True
+                self._remember(closed=False)
         return self.run_id
 
     def sync(self) -> None:

@@ -190,8 +190,13 @@ class SlurmLauncherConf:
     """Seconds that a worker waits for its next trial before it ends."""
     preload: list[str] = field(default_factory=list)
     """Modules that a worker imports once, before its trials are forked."""
-    max_num_timeout: int = 0
-    """Times that a trial may reach its time limit and go on from its checkpoint."""
+    max_num_timeout: int | None = None
+    """Times that a trial may reach its time limit and go on. Null: within hydra.sweeper.max_attempts, as when lost."""
+    detach: bool = False
+    """Submit what there is room for, say how to come back, and end: the jobs go on."""
+    keep_on_interrupt: bool = False
+    """Whether Ctrl-C leaves the jobs alone, as detach does. Else those that run end after their epoch, those that wait
+    are cancelled, and a second Ctrl-C cancels all."""
     max_submissions_per_min: int = 600
     """How fast jobs are submitted, at most."""
     poll_s: float = 5.0
@@ -201,7 +206,7 @@ class SlurmLauncherConf:
         at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task"], 1)
         at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
         at_least["max_submissions_per_min"] = 1
-        at_least |= {"gpus_per_node": 0, "signal_delay_s": 0}
+        at_least |= {"gpus_per_node": 0, "signal_delay_s": 0, "max_num_timeout": 0}
         _at_least(self, "launcher", at_least)
         if self.trials_per_job == 1 and self.trials_at_once > 1:
             raise ValueError(

@@ -36,6 +36,10 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
     )
     trials = study.get_trials(deepcopy=False)
     rows = [_row(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
+    for row in rows:  # what ended since the last driver left, or ends right now
+        result = TrialFolder(row.folder).read_result() if row.state is State.RUNNING else None
+        if result is not None:
+            row.take(result)
     objective, directions = tuple(definition.objective), tuple(definition.directions)
     return Summary(folder.name, folder, objective, directions, rows, definition.total)
 

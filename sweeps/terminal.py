@@ -1,6 +1,7 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
 import time
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -11,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.launchers.slurm_states import JobInfo
 from sweeps.summary import Row, Summary
 from sweeps.trial_folder import State, TrialFolder
 
@@ -134,15 +136,25 @@ def _log_end(row: Row, lines: int = 5) -> str:
     return "\n".join([*(f"    {line}" for line in last), f"    whole log: {log}"])
 
 
-def show_status(summary: Summary, driver: str | None) -> None:
-    """How a study stands, for somebody who is not its driver."""
+def show_status(summary: Summary, driver: str | None, jobs: list[JobInfo] | str) -> None:
+    """How a study stands, for somebody who is not its driver.
+
+    `jobs` are those that SLURM still has of it, or why SLURM does not tell.
+    """
     view = View()
     counts = {state: summary.count(state) for state in State}
-    if driver is None:  # what it left running is no longer
+    if driver is None and not jobs:  # what it left running is no longer
         counts[State.QUEUED] += counts.pop(State.RUNNING)
     shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({shown})")
     view.say(f"driver: {driver or 'none'}")
+    if isinstance(jobs, str):
+        view.say(f"SLURM does not tell of its jobs: {jobs}")
+    elif jobs:
+        kinds = Counter(
+            f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs
+        )
+        view.say("SLURM jobs: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()))
     view.results(summary)
 
 

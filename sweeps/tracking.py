@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from omegaconf.errors import OmegaConfBaseException
@@ -25,6 +26,7 @@ from sweeps.summary import Row, Summary
 from sweeps.trial_folder import State
 
 _EVERY_S = 0.5
+_PATIENCE_S = 3.0
 _SOON_S = 0.01  # when nothing more comes
 
 
@@ -48,6 +50,7 @@ class Tracker:
             self.uri, experiment, study, study_folder, objective=objective, directions=directions
         )
         self._trials: dict[int, TrialRun] = {}
+        self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
         self._refused = ""
         self._draining, self._finished = threading.Event(), threading.Event()
@@ -83,8 +86,13 @@ class Tracker:
         """
         trial = TrialRun(self._study, row, overrides)
         if trial.run_id is None and not self._outage:
+            creation = self._creating.submit(
+                trial.create
+            )  # MLflow itself would wait 20 s for a locked database
             try:
-                trial.create()
+                creation.result(_PATIENCE_S)
+            except TimeoutError:
+                self._outage = f"no answer within {_PATIENCE_S:g} s"
             except self._study.outages as error:
                 self._outage = first_line(error)
         self._trials[row.number] = trial
@@ -103,6 +111,9 @@ class Tracker:
         of the same study sends it.
         """
         for row in summary.rows:
+            if row.state is State.RUNNING:  # it goes on without this driver; the next one sends the rest
+                self._trials.pop(row.number, None)
+                continue
             started = row.number in self._trials or row.state is not State.QUEUED
             if started and not TrialRun(self._study, row).was_closed:
                 self.end_trial(row)
@@ -153,7 +164,7 @@ class Tracker:
                 if not answered:
                     break
                 if trial.closed and self._trials.get(number) is trial:
-                    del self._trials[number]
+                    self._trials.pop(number, None)
             if not answered:
                 self._finished.wait(_EVERY_S)
             elif self._draining.wait(_EVERY_S):

@@ -60,13 +60,19 @@ if __name__ == "__main__":
 """
 
 
-def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
-    """Its exit code, and all it printed. Without tracking, which other tests look at."""
+def run(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None, largest_file: int | None = None
+) -> tuple[int, str]:
+    """Its exit code, and all it printed. Without tracking, which other tests look at.
+
+    Past `largest_file` bytes the kernel refuses to write, as it does on a full disk.
+    """
     (folder / "their_app.py").write_text(APP)
     settings = ["hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s"]
     ours = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    limit = [] if largest_file is None else ["prlimit", f"--fsize={largest_file}"]
     done = subprocess.run(
-        [sys.executable, "their_app.py", "-m", *arguments, *settings],
+        [*limit, sys.executable, "their_app.py", "-m", *arguments, *settings],
         cwd=folder,
         env={**ours, **(environment or {})},
         capture_output=True,
@@ -210,15 +216,41 @@ def test_a_search_space_in_code(tmp_path: Path) -> None:
     assert all(t.values == [t.params["+x"] ** 2 + t.params["z"]] for t in trials(tmp_path))
 
 
-def test_a_pruner_ends_a_hopeless_trial(tmp_path: Path) -> None:
-    code, out = run(
-        tmp_path, *GRID, "hydra/sweeper/pruner=median", "hydra.sweeper.pruner.n_startup_trials=2",
-        "+x=1,2,9", "+epochs=60", "hydra.sweeper.n_jobs=1",
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    "pruner, settings",
+    [
+        ("none", []),
+        ("median", ["n_startup_trials=2"]),
+        ("percentile", ["n_startup_trials=2"]),
+        ("asha", []),
+        ("hyperband", ["max_resource=4"]),
+        ("wilcoxon", []),
+    ],
+)
+def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: list[str]) -> None:
+    chosen = [f"hydra/sweeper/pruner={pruner}", *(f"hydra.sweeper.pruner.{one}" for one in settings)]
+    code, out = run(tmp_path, *GRID, *chosen, "+x=1,2,9,8,7", "+epochs=40", "hydra.sweeper.n_jobs=1")
     assert code == 0, out
-    assert [t.user_attrs["end"]["state"] for t in trials(tmp_path)] == ["completed", "completed", "pruned"]
-    steps = (tmp_path / "multirun" / "s" / "2" / "metrics.jsonl").read_text().splitlines()
-    assert len(steps) < 60
+    states = [t.user_attrs["end"]["state"] for t in trials(tmp_path)]
+    assert states[0] == "completed"
+    assert set(states[1:]) <= {"completed", "pruned"}
+    assert ("pruned" in states) == (pruner != "none")
+    for number, state in enumerate(states):
+        steps = (tmp_path / "multirun" / "s" / str(number) / "metrics.jsonl").read_text().splitlines()
+        assert (len(steps) < 40) == (state == "pruned")
+
+
+def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
+    trials_of = [*GRID, "+x=range(1,31)", "hydra.sweeper.n_jobs=1"]
+    code, out = run(tmp_path, *trials_of, largest_file=20_000)
+    assert code == 2, out
+    assert "the study had to stop: [Errno 27] File too large" in out
+    assert "hydra.sweeper.study_name=s" in out
+    assert 0 < len(trials(tmp_path)) < 30
+    code, out = run(tmp_path, *trials_of)
+    assert code == 0, out
+    assert sorted(t.params["+x"] for t in trials(tmp_path)) == list(range(1, 31))
+    assert all(t.values == [t.params["+x"] ** 2] for t in trials(tmp_path))
 
 
 @pytest.mark.parametrize("rate, code, ended", [("0.5", 0, 6), ("0.1", 1, 1)])

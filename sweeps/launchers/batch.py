@@ -123,5 +123,8 @@ class BatchTrials:
     def cancel(self, number: int) -> None:
         """A batch cannot be interrupted."""
 
-    def close(self) -> None:
+    def withdraw(self) -> None:
+        """A batch is launched as a whole."""
+
+    def close(self, keep: bool = False) -> None:
         """Nothing outlives launch()."""

@@ -72,8 +72,11 @@ class TrialLauncher(Protocol):
     def cancel(self, number: int) -> None:
         """End this trial's attempt now. Its Exit is still reported by `poll`."""
 
-    def close(self) -> None:
-        """End every attempt that still runs, and leave no process behind."""
+    def withdraw(self) -> None:
+        """Take back every attempt that was submitted and has not begun; `poll` reports it as cancelled."""
+
+    def close(self, keep: bool = False) -> None:
+        """End every attempt that still lives; or, to `keep` them, leave those that do without a driver."""
 
 
 def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:

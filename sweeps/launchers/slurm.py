@@ -13,7 +13,7 @@ from sweeps.launchers import slurm_job
 from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.slurm_ends import end_of
 from sweeps.launchers.slurm_files import OwnEnd, Ticket
-from sweeps.launchers.slurm_states import ENDED, JobInfo, Watcher, squeue
+from sweeps.launchers.slurm_states import ENDED, JobInfo, Watcher, cancel, squeue
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial_folder import State, TrialFolder
 
@@ -45,6 +45,7 @@ class _Attempt:
     ranks: int
     cancel_at: float | None = None
     ended_at: float | None = None
+    withdrawn: bool = False
     warned: bool = False
 
 
@@ -67,10 +68,10 @@ class SlurmTrials:
         check_commands()
 
     def has_room(self) -> bool:
-        return len(self._attempts) < self._settings.array_parallelism and time.monotonic() >= self._not_before
+        return len(self._attempts) < self._settings.array_parallelism
 
     def submit(self, job: TrialJob) -> bool:
-        if not self.has_room() or not self._surely_absent(job):
+        if not self.has_room() or time.monotonic() < self._not_before or not self._surely_absent(job):
             return False
         self._not_before = time.monotonic() + 60 / self._settings.max_submissions_per_min
         try:
@@ -122,14 +123,21 @@ class SlurmTrials:
         attempt = self._attempts[number]
         attempt.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
         job_id = self._id_of(attempt)
-        problem = slurm_job.cancel([job_id]) if job_id else "its id is not known yet"
+        problem = cancel([job_id]) if job_id else "its id is not known yet"
         if problem:
             log.warning("trial %d is not cancelled yet: %s", number, problem)
 
-    def close(self) -> None:
-        """Cancel every job of ours that is not over."""
-        ids = [job_id for attempt in self._attempts.values() if (job_id := self._id_of(attempt))]
-        problem = slurm_job.cancel(ids) if ids else ""
+    def withdraw(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.withdrawn = True
+        ids = self._ids()
+        problem = cancel(ids, pending_only=True) if ids else ""
+        if problem:
+            log.warning("jobs that have not begun may still do: %s", problem)
+
+    def close(self, keep: bool = False) -> None:
+        ids = [] if keep else self._ids()
+        problem = cancel(ids) if ids else ""
         if problem:
             log.warning("these jobs may still run: %s\nTo cancel them: scancel %s", problem, " ".join(ids))
         self._attempts.clear()
@@ -160,8 +168,11 @@ class SlurmTrials:
             return False
         self._unsure.remove(name)
         if name in listed:
-            slurm_job.cancel([listed[name].id])  # it lacks what submitit writes after sbatch
+            cancel([listed[name].id])  # it lacks what submitit writes after sbatch
         return True
+
+    def _ids(self) -> list[str]:
+        return [job_id for attempt in self._attempts.values() if (job_id := self._id_of(attempt))]
 
     def _id_of(self, attempt: _Attempt) -> str | None:
         ticket = Ticket.read(attempt.job.attempt)
@@ -207,7 +218,7 @@ class SlurmTrials:
 
     def _end(self, attempt: _Attempt, state: State, error: str) -> None:
         number = attempt.job.number
-        if attempt.cancel_at:
+        if attempt.cancel_at or (attempt.withdrawn and state is State.LOST):
             state, error = State.CANCELLED, "it was cancelled"
         elif state is State.FAILED:
             error = _error_of_ranks(attempt.job) or error

@@ -5,9 +5,7 @@ import hashlib
 import io
 import re
 import shlex
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,8 @@ from sweeps.launchers.slurm_attempt import WARNING, run_attempt
 from sweeps.launchers.slurm_files import Ticket
 from sweeps.settings import SlurmLauncherConf
 
-COMMAND_TIMEOUT_S = 20
-"""How long sbatch, squeue, sacct or scancel may take; with the controller away they would try for minutes."""
+_TIMEOUT_S = 20
+"""How long sbatch may take; with the controller away it would try for minutes."""
 
 _LIMIT = ("MaxSubmitJob", "Resource temporarily unavailable", "temporarily unable to accept job")
 _UNREACHABLE = (
@@ -83,7 +81,7 @@ def submit_call(
         if any(text in words for text in _LIMIT):
             raise BusyError(words, unsure=False) from error
         if not words or any(text in words for text in _UNREACHABLE):
-            raise BusyError(words or f"sbatch took longer than {COMMAND_TIMEOUT_S} s", unsure=True) from error
+            raise BusyError(words or f"sbatch took longer than {_TIMEOUT_S} s", unsure=True) from error
         raise RefusedError(words.replace("\n", "; ")) from error
     ticket = Ticket(ticket.name, submitted.job_id)
     ticket.write(folder)
@@ -107,7 +105,7 @@ def _named(folder: Path) -> str:
 
 class _Executor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return ["timeout", str(COMMAND_TIMEOUT_S), *super()._make_submission_command(submission_file_path)]
+        return ["timeout", str(_TIMEOUT_S), *super()._make_submission_command(submission_file_path)]
 
 
 def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]:
@@ -149,16 +147,3 @@ _PLAIN = [
     *("nodes", "cpus_per_task", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "gres"),
     *("partition", "qos", "account", "constraint", "exclude", "comment"),
 ]
-
-
-def cancel(ids: Sequence[str]) -> str:
-    """Cancel jobs. Returns what went wrong, or an empty text. A job that is already over is no mistake."""
-    try:
-        done = subprocess.run(
-            ["scancel", *ids], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"scancel took longer than {COMMAND_TIMEOUT_S} s"
-    over = ("Job/step already completing or completed", "Invalid job id specified")
-    lines = [line for line in done.stderr.splitlines() if not any(text in line for text in over)]
-    return "; ".join(lines) if done.returncode else ""

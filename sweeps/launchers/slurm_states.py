@@ -3,12 +3,12 @@
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%T|%r"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State"]
-_TIMEOUT_S = 10
+_TIMEOUT_S = 20  # with the controller away they would try for minutes
 _SACCT_PAUSE_S = 10.0
 _ABSENT_S = 30.0
 
@@ -137,6 +137,21 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo] | str:
         if not step or state == "OUT_OF_MEMORY":  # which stands on the step alone
             found[job_id] = JobInfo(job_id, state)
     return found
+
+
+def cancel(ids: Sequence[str], pending_only: bool = False) -> str:
+    """Cancel jobs, or those among them that have not begun. Returns what went wrong, or an empty text.
+
+    A job that is already over is no mistake.
+    """
+    command = ["scancel", *(["--state=PENDING"] if pending_only else []), *ids]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"scancel took longer than {_TIMEOUT_S} s"
+    over = ("Job/step already completing or completed", "Invalid job id specified")
+    lines = [line for line in done.stderr.splitlines() if not any(text in line for text in over)]
+    return "; ".join(lines) if done.returncode else ""
 
 
 def _ask(command: list[str]) -> list[str] | str:

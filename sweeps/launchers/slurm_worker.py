@@ -18,10 +18,10 @@ from pathlib import Path
 import cloudpickle
 
 from sweeps.launchers.contract import Exit, TrialJob
-from sweeps.launchers.fork_server import Start
-from sweeps.launchers.local import LocalTrials, _Slot
+from sweeps.launchers.forks import Forks
 from sweeps.launchers.slurm_attempt import Notice, job_start
 from sweeps.launchers.slurm_files import OwnEnd
+from sweeps.trial_folder import State
 
 _TICK_S = 0.05
 
@@ -49,7 +49,10 @@ class Worker:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self._folder = folder
         self._plan = plan
-        self._slots = _Slots(plan, folder / "fork_server.log")
+        self._forks = Forks(plan.preload, folder / "fork_server.log")
+        # What SLURM gave the job, shared out evenly; SLURM itself confines it to its cores.
+        self._gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+        self._owned: dict[int, list[str]] = {}
         self._notice = Notice([], plan.warned_after_s)
         self._running: dict[int, tuple[str, TrialJob]] = {}
         self._taken = 0
@@ -58,20 +61,20 @@ class Worker:
         (self._folder / "claimed").mkdir(exist_ok=True)
         # SLURM tells every process of a job to end; the fork server must not, while its trials save their state.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        self._slots.open()
+        self._forks.open()
         self._notice.listen()
         busy_at = time.monotonic()
         while True:
-            if self._may_take() and self._slots.has_room():
+            if self._may_take() and self._forks.ready and len(self._running) < self._plan.at_once:
                 self._take()
-            for over in self._slots.poll(_TICK_S):
+            for over in self._forks.poll(_TICK_S):
                 self._end(over)
             self._cancel()
             if self._running:
                 busy_at = time.monotonic()
             elif not self._may_take() or time.monotonic() - busy_at > self._plan.idle_s:
                 break
-        self._slots.close()
+        self._forks.close()
 
     def _may_take(self) -> bool:
         enough = self._plan.trials is not None and self._taken >= self._plan.trials
@@ -90,11 +93,13 @@ class Worker:
             self._taken += 1
             self._running[job.number] = waiting.name, job
             self._notice.folders.append(job.folder)
-            self._slots.submit(job)
+            self._owned[job.number] = [self._gpus.pop(0) for _ in range(self._plan.gpus)]
+            self._forks.start(job, [], self._owned[job.number], self._plan.cpus)
             return
 
     def _end(self, over: Exit) -> None:
         _, job = self._running.pop(over.number)
+        self._gpus += self._owned.pop(over.number)
         self._notice.folders.remove(job.folder)
         result = job.folder.read_result()
         OwnEnd(*((result.state, result.error) if result else (over.state, over.error))).write(job.attempt)
@@ -104,28 +109,4 @@ class Worker:
         for number, (token, job) in self._running.items():
             newer = job.attempt.with_name(str(int(job.attempt.name) + 1))
             if (self._folder / "cancel" / token).exists() or newer.exists():
-                self._slots.cancel(number)
-
-
-class _Slots(LocalTrials):
-    """The slots of this job: what SLURM gave it, shared out evenly; SLURM itself confines it to its cores."""
-
-    def __init__(self, plan: Plan, log: Path) -> None:
-        super().__init__(plan.preload, log)
-        self._plan = plan
-        self._gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-
-    def has_room(self) -> bool:
-        return self._ready and len(self._slots) < self._plan.at_once
-
-    def submit(self, job: TrialJob) -> bool:
-        gpus = [self._gpus.pop(0) for _ in range(self._plan.gpus)]
-        self._slots[job.number] = _Slot(job, [], gpus, 0.0, float("inf"))
-        environment = {
-            **job.environment,
-            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-            "OMP_NUM_THREADS": str(self._plan.cpus),
-        }
-        payload = cloudpickle.dumps((job, time.time()))
-        self._server.send(Start(job.number, payload, str(job.attempt / "log"), [], environment))
-        return True
+                self._forks.kill(number, State.CANCELLED, "it was cancelled")

@@ -18,7 +18,7 @@ from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.slurm import BUSY_PAUSE_S, check_commands
 from sweeps.launchers.slurm_ends import end_of
 from sweeps.launchers.slurm_files import OwnEnd, Ticket
-from sweeps.launchers.slurm_states import ENDED, Watcher
+from sweeps.launchers.slurm_states import ENDED, Watcher, cancel
 from sweeps.launchers.slurm_worker import Plan, run_worker
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial_folder import State
@@ -132,17 +132,25 @@ class SlurmWorkers:
             (worker.folder / "cancel").mkdir(exist_ok=True)
             (worker.folder / "cancel" / waiting.token).touch()
 
-    def close(self) -> None:
-        """Take the queued trials back and cancel all workers."""
-        for waiting in self._waiting.values():
-            self._withdraw(waiting)
-        ids = [worker.ticket.id for worker in self._workers.values() if worker.ticket.id]
-        problem = slurm_job.cancel(ids) if ids else ""
-        if problem:
-            log.warning("these jobs may still run: %s\nTo cancel them: scancel %s", problem, " ".join(ids))
+    def withdraw(self) -> None:
+        for waiting in list(self._waiting.values()):
+            if self._withdraw(waiting):
+                self._end(waiting, State.CANCELLED, "it was cancelled")
+
+    def close(self, keep: bool = False) -> None:
+        if not keep:
+            self._cancel_workers()
         self._waiting.clear()
         self._workers.clear()
         self._watcher.stop()
+
+    def _cancel_workers(self) -> None:
+        for waiting in self._waiting.values():
+            self._withdraw(waiting)
+        ids = [worker.ticket.id for worker in self._workers.values() if worker.ticket.id]
+        problem = cancel(ids) if ids else ""
+        if problem:
+            log.warning("these jobs may still run: %s\nTo cancel them: scancel %s", problem, " ".join(ids))
 
     def notes(self) -> list[str]:
         """What keeps workers waiting, for the terminal: one line for each reason."""
@@ -212,7 +220,7 @@ class SlurmWorkers:
             pending = [w for w in staff if (i := self._watcher.info(w.ticket.name)) and i.state == "PENDING"]
             if len(staff) > needed and pending:
                 excess = pending[needed - len(staff) :]
-                slurm_job.cancel([worker.ticket.id for worker in excess if worker.ticket.id])
+                cancel([worker.ticket.id for worker in excess if worker.ticket.id])
                 for worker in excess:
                     self._watcher.forget(worker.ticket.name)
                     del self._workers[worker.ticket.name]

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -304,6 +305,24 @@ def test_a_trainer_that_logs_itself_writes_into_its_own_run(store: str, tmp_path
     assert set(found) == {"s", "lr=0.1"}
     assert steps_of(store, found["lr=0.1"], "mine") == [(3, 4.5)]
     assert found["lr=0.1"].data.params == {"layers": "2", "lr": "0.1"}
+
+
+def test_a_locked_database_is_waited_for(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    row = new_row(study, 0)
+    other = sqlite3.connect(store.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    started = time.monotonic()
+    assert tracker.start_trial(row, []) == {}
+    assert time.monotonic() - started < 5
+    assert "no answer within 3 s" in (tracker.problem or "")
+    train(row, range(3))
+    tracker.end_trial(complete(row))
+    other.execute("ROLLBACK")
+    finish(tracker, summary_of(study, row))
+    assert tracker.problem is None
+    assert [step for step, _ in steps_of(store, runs(store)["lr=0.1"])] == [0, 1, 2]
 
 
 def test_a_deleted_experiment_is_explained(store: str, tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""Forks of one warm process: starts it, has it fork trials, and hears how they end. Knows of no slots."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import Pipe
+from pathlib import Path
+
+import cloudpickle
+
+from sweeps.errors import UserError
+from sweeps.launchers.contract import Exit, TrialJob
+from sweeps.launchers.fork_server import Ended, Kill, Preload, Ready, Start
+from sweeps.trial_folder import State
+
+_SERVER = (
+    "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module name
+)
+_DEATHS = 3
+_CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
+
+
+class Forks:
+    """Trials as forks of a process that has imported `preload`; what that process prints goes to `log`."""
+
+    def __init__(self, preload: Sequence[str], log: Path) -> None:
+        self._preload = list(preload)
+        self._log = log
+        self._running: dict[int, TrialJob] = {}
+        self._killed_for: dict[int, tuple[State, str]] = {}
+        self._deaths = 0
+        """Of servers in a row that never became ready."""
+        self.ready = False
+
+    def open(self) -> None:
+        """Start the warm process. It is `ready` some polls later."""
+        self._server, theirs = Pipe()
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        root = str(Path(__file__).parents[2])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+            "OPENBLAS_NUM_THREADS": "1",  # numpy must not start threads before the forks
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _SERVER, str(theirs.fileno()), str(os.getpid())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        theirs.close()
+        self._tell(Preload(self._preload, sys.path))
+
+    def start(self, job: TrialJob, cores: Sequence[int], gpus: Sequence[str], threads: int) -> None:
+        """Fork the trial, confined to `cores` (none: to no fewer than this process has), seeing `gpus` alone."""
+        environment: Mapping[str, str] = {
+            **job.environment,
+            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+            "OMP_NUM_THREADS": str(threads),
+        }
+        payload = cloudpickle.dumps((job, time.time()))
+        self._running[job.number] = job
+        self._tell(Start(job.number, payload, str(job.attempt / "log"), list(cores), dict(environment)))
+
+    def poll(self, timeout_s: float) -> list[Exit]:
+        """The trials that ended; waits up to `timeout_s` for one.
+
+        Raises:
+            UserError: the modules to preload cannot be imported.
+        """
+        over: list[Exit] = []
+        try:
+            while self._server.poll(0.0 if over else timeout_s):
+                message = self._server.recv()
+                if isinstance(message, Ended):
+                    over.append(self._exit(message.number, message.code))
+                elif isinstance(message, Ready):
+                    self.ready, timeout_s = True, 0.0
+        except (EOFError, ConnectionResetError):
+            over += self._restart()
+        return over
+
+    def kill(self, number: int, state: State, why: str) -> None:
+        """End a trial, which `poll` then reports so."""
+        self._killed_for[number] = state, why
+        self._tell(Kill(number))
+
+    def close(self) -> None:
+        """Closing the pipe tells the server to kill what still runs and to end."""
+        self._server.close()
+        if not self.ready:
+            self._process.terminate()  # it is still importing, and would not look at the pipe before it is done
+        self._process.wait()
+
+    def _tell(self, message: Preload | Start | Kill) -> None:
+        try:
+            self._server.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the server died: poll() will see it, and end all that it had to do
+
+    def _restart(self) -> list[Exit]:
+        """The server died, and its trials with it. A new one takes its place, unless that would die as well."""
+        killed = self._process.wait() in {-signal.SIGKILL, -signal.SIGTERM}
+        self._deaths = 0 if self.ready else self._deaths + 1
+        if not self.ready and (not killed or self._deaths == _DEATHS):
+            why = f"it was killed {_DEATHS} times, perhaps for its memory" if killed else _tail(self._log, 1)
+            raise UserError(
+                f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}"
+            )
+        self.ready = False
+        over = [self._exit(number, -signal.SIGKILL) for number in list(self._running)]
+        self.open()
+        return over
+
+    def _exit(self, number: int, code: int) -> Exit:
+        job = self._running.pop(number)
+        killed_for = self._killed_for.pop(number, None)
+        return Exit(number, *(killed_for or _what_happened(code, job.attempt / "log")))
+
+
+def _what_happened(code: int, log: Path) -> tuple[State, str]:
+    """From a process's exit code, or minus the signal that killed it."""
+    last = _tail(log, 20)
+    if any(word in last for word in _MEMORY_WORDS):
+        return State.OUT_OF_MEMORY, "it ran out of memory"
+    if code >= 0:
+        return State.FAILED, f"its process ended with exit code {code} and no result"
+    name = signal.strsignal(-code) or f"signal {-code}"
+    if -code in _CRASHES:
+        return State.FAILED, f"its process crashed: {name}"
+    return State.LOST, f"its process was killed from outside: {name}"
+
+
+def _tail(path: Path, lines: int) -> str:
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return ""

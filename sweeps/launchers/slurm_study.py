@@ -1,0 +1,24 @@
+"""A study's jobs in SLURM, for somebody who is not its driver."""
+
+from pathlib import Path
+
+from sweeps.launchers.slurm_files import Ticket
+from sweeps.launchers.slurm_states import ENDED, JobInfo, cancel, squeue
+
+
+def living_jobs(study: Path) -> list[JobInfo] | str:
+    """The study's jobs that are queued or run; or why SLURM does not tell."""
+    notes = [*study.glob("[0-9]*/attempts/*/job.json"), *study.glob("workers/*/*/job.json")]
+    names = {ticket.name for note in notes if (ticket := Ticket.read(note.parent))}
+    if not names:
+        return []
+    listed = squeue()
+    if isinstance(listed, str):
+        return listed
+    return [info for name, info in listed.items() if name in names and info.state not in ENDED]
+
+
+def take_back(jobs: list[JobInfo]) -> str:
+    """Cancel those of the jobs that are still pending. Returns what went wrong, or an empty text."""
+    pending = [job.id for job in jobs if job.state == "PENDING"]
+    return cancel(pending, pending_only=True) if pending else ""
