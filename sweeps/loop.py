@@ -3,37 +3,24 @@
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sweeps.attempt import GOES_ON, Attempt
 from sweeps.errors import UserError
 from sweeps.launchers.contract import Exit, TrialJob, TrialLauncher
-from sweeps.preview import request
 from sweeps.settings import SweeperConf
 from sweeps.study import Proposal, Study
 from sweeps.summary import Row, Summary
-from sweeps.system_metrics import energy_kwh
 from sweeps.terminal import View
-from sweeps.trial_folder import AttemptEnd, Result, State, TrialFolder
+from sweeps.trial_folder import Result, State, TrialFolder
 
 if TYPE_CHECKING:
     from sweeps.tracking import Tracker
 
 _TICK_S = 0.25
-_GOES_ON = {State.LOST, State.TIMED_OUT}
-
-
-@dataclass
-class _Attempt:
-    """A trial that waits for room, or runs."""
-
-    job: TrialJob
-    row: Row
-    asked: float
-    idle_slot_s: float = 0.0
-    read_to: int = 0
 
 
 class Loop:
@@ -66,9 +53,9 @@ class Loop:
         self.detach = detach
         """Whether to leave once there is room for no further trial."""
         self._keep_on_interrupt = keep_on_interrupt
-        self._running: dict[int, _Attempt] = {}
-        self._again: deque[_Attempt] = deque()
-        self._next: _Attempt | None = None
+        self._running: dict[int, Attempt] = {}
+        self._again: deque[Attempt] = deque()
+        self._next: Attempt | None = None
         self._asked_all = False
         self._free_since: deque[float] = deque()
         """When the slots that stand empty became so."""
@@ -137,14 +124,13 @@ class Loop:
             folder = attempt.job.folder
             attempt.row.attempts = folder.ends()
             result = folder.read_result()
-            if result is not None and result.state.is_over and result.state not in _GOES_ON:
-                self._close(attempt, result, folder.last_written())
-                self._record(attempt.row, result)
-            elif folder.attempts() and self._launcher.adopt(attempt.job):
+            if result is not None and result.state is not State.CANCELLED:
+                self._settle(attempt, result, folder.last_written())
+            elif result is None and folder.attempts() and self._launcher.adopt(attempt.job):
                 self._started(attempt)
             else:
-                if folder.attempts():  # it ended with its driver
-                    self._close(attempt, result or Result(State.CANCELLED), folder.last_written())
+                if folder.attempts():  # it was stopped, or ended with its driver
+                    attempt.close(result or Result(State.CANCELLED), folder.last_written())
                 self._again.append(attempt)
 
     def _fill(self) -> bool:
@@ -154,10 +140,11 @@ class Loop:
                 return True
             if self._next is None and not self._choose():
                 return False
-            if self._next is None:
+            if self._next is None or not self._launcher.has_room():
                 return True
             if self._spent():
                 return False
+            self._next.make_folder()
             if not self._launcher.submit(self._next.job):
                 return True
             if self._free_since:
@@ -183,10 +170,9 @@ class Loop:
         if self._next is None:
             self._asked_all = True
             return False
-        self._next.job.attempt = self._next.job.folder.new_attempt(self._next.asked)
         return True
 
-    def _ask(self) -> _Attempt | None:
+    def _ask(self) -> Attempt | None:
         while not self._asked_all and not self._spent():
             proposal = self._study.ask()
             if proposal is None:
@@ -195,7 +181,7 @@ class Loop:
                 return attempt
         return None
 
-    def _prepare(self, proposal: Proposal) -> _Attempt | None:
+    def _prepare(self, proposal: Proposal) -> Attempt | None:
         """The trial, ready to be submitted. One whose config is not valid has failed, and the study goes on."""
         row = Row(proposal.number, proposal.point, State.QUEUED, self._summary.folder / str(proposal.number))
         self._summary.rows.append(row)
@@ -207,7 +193,7 @@ class Loop:
         row.folder = job.folder.path
         if self._tracker:
             job.environment = {**job.environment, **self._tracker.start_trial(row, proposal.overrides)}
-        return _Attempt(job, row, asked=time.time())
+        return Attempt(job, row, asked=time.time())
 
     def _spent(self) -> bool:
         """Whether the study may not start further trials: too many failed, or its budget is used up."""
@@ -223,49 +209,41 @@ class Loop:
     def _gpu_hours(self) -> float:
         now = time.time()
         ends = [end for row in self._summary.rows for end in row.attempts]
-        ends += [_end(attempt, Result(State.RUNNING), now) for attempt in self._running.values()]
+        ends += [attempt.end(Result(State.RUNNING), now) for attempt in self._running.values()]
         return sum(end.gpu_hours for end in ends)
 
-    def _started(self, attempt: _Attempt) -> None:
+    def _started(self, attempt: Attempt) -> None:
         attempt.row.state = State.RUNNING
         self._running[attempt.row.number] = attempt
         self._view.started(attempt.row)
 
-    def _hear(self, attempt: _Attempt) -> None:
+    def _hear(self, attempt: Attempt) -> None:
         """Read what the trial reported since the last time, and let the pruner decide on it."""
-        folder = attempt.job.folder
-        lines, attempt.read_to = folder.read_metrics(attempt.read_to)
-        for line in lines:
+        for line in attempt.news():
             attempt.row.metrics = line.metrics
             value = line.metrics.get(self._summary.objective[0])
             if value is not None and self._study.report(attempt.row.number, value, line.step):
-                folder.request_stop(State.PRUNED)
+                attempt.job.folder.request_stop(State.PRUNED)
 
-    def _end(self, attempt: _Attempt, over: Exit) -> None:
+    def _end(self, attempt: Attempt, over: Exit) -> None:
         self._hear(attempt)
-        folder, row = attempt.job.folder, attempt.row
-        result = folder.read_result() or Result(over.state, error=over.error)
+        result = attempt.job.folder.read_result() or Result(over.state, error=over.error)
         ended = time.time()
-        self._close(attempt, result, ended)
         self._free_since.append(ended)
-        timeouts: int | None = attempt.job.config.hydra.launcher.get("max_num_timeout")
-        if result.state in _GOES_ON and may_go_on(row.attempts, self._settings.max_attempts, timeouts):
-            if self.stopped:
-                self._record(row, replace(result, state=State.CANCELLED))
-                return
+        self._settle(attempt, result, ended)
+
+    def _settle(self, attempt: Attempt, result: Result, ended: float) -> None:
+        """Note how an attempt ended, and let its trial go on in a new one or end with it."""
+        row = attempt.row
+        attempt.close(result, ended)
+        if result.state not in GOES_ON or not attempt.may_be_followed(self._settings.max_attempts):
+            self._record(row, result)
+        elif self.stopped:
+            self._record(row, replace(result, state=State.CANCELLED))
+        else:
             self._view.say(f"trial {row.number} {result.state}: {result.error}; it goes on in a new attempt")
             row.state = State.QUEUED
-            self._again.append(_Attempt(attempt.job, row, asked=ended, read_to=attempt.read_to))
-        else:
-            self._record(row, result)
-
-    def _close(self, attempt: _Attempt, result: Result, ended: float) -> None:
-        """Note how the newest attempt ended, unless an earlier driver has."""
-        folder, row = attempt.job.folder, attempt.row
-        if len(row.attempts) < len(folder.attempts()):
-            end = _end(attempt, result, ended)
-            folder.write_end(end)
-            row.attempts.append(end)
+            self._again.append(Attempt(attempt.job, row, asked=ended, read_to=attempt.read_to))
 
     def _record(self, row: Row, result: Result) -> None:
         row.take(result)
@@ -274,30 +252,3 @@ class Loop:
         self._view.ended(row, self._summary)
         if self._tracker:
             self._tracker.end_trial(row)
-
-
-def may_go_on(ends: Sequence[AttemptEnd], max_attempts: int, max_num_timeout: int | None) -> bool:
-    """Whether a trial whose last attempt was lost or timed out gets another one.
-
-    Attempts of either kind count together, unless `max_num_timeout` says how many may time out.
-    """
-    timeouts = sum(end.state is State.TIMED_OUT for end in ends)
-    losses = sum(end.state is State.LOST for end in ends)
-    if max_num_timeout is None:
-        return timeouts + losses < max_attempts
-    return timeouts <= max_num_timeout and losses < max_attempts
-
-
-def _end(attempt: _Attempt, result: Result, ended: float) -> AttemptEnd:
-    folder = attempt.job.folder
-    began = folder.began()
-    return AttemptEnd(
-        result.state,
-        folder.asked(),
-        began,
-        ended,
-        result.seconds,
-        request(attempt.job.config).gpus,
-        None if began is None else energy_kwh(folder, began),
-        attempt.idle_slot_s,
-    )

@@ -140,6 +140,8 @@ class SlurmWorkers:
     def close(self, keep: bool = False) -> None:
         if not keep:
             self._cancel_workers()
+        while keep and not self._staff() and not self._busy:  # what stays needs its workers
+            time.sleep(_TICK_S)
         self._waiting.clear()
         self._workers.clear()
         self._watcher.stop()
@@ -209,13 +211,18 @@ class SlurmWorkers:
         for waiting in lost:
             self._end(waiting, *end_of(info.state, info.id, worker.folder / "log"))
 
-    def _staff(self) -> None:
-        """Submit the workers that are missing, and take back those that are not needed and still wait."""
+    def _staff(self) -> bool:
+        """Submit a worker that is missing, and take back those that are not needed and still wait.
+
+        Returns whether there are as many as may be.
+        """
+        enough = True
         for pool in {waiting.pool for waiting in self._waiting.values()}:
             of_pool = [waiting for waiting in self._waiting.values() if waiting.pool == pool]
             staff = [worker for worker in self._workers.values() if worker.folder.parent == pool]
             needed = math.ceil(len(of_pool) / of_pool[0].settings.trials_at_once)
             if len(staff) < needed and len(self._workers) < self._settings.array_parallelism:
+                enough = False
                 self._hire(of_pool)
             pending = [w for w in staff if (i := self._watcher.info(w.ticket.name)) and i.state == "PENDING"]
             if len(staff) > needed and pending:
@@ -224,6 +231,7 @@ class SlurmWorkers:
                 for worker in excess:
                     self._watcher.forget(worker.ticket.name)
                     del self._workers[worker.ticket.name]
+        return enough
 
     def _hire(self, of_pool: list[_Waiting]) -> None:
         """Submit one worker."""

@@ -45,7 +45,7 @@ SLURM = [
     "hydra.launcher.poll_s=0.5",
     "hydra.launcher.mem_gb=0.5",
 ]
-ONE_AT_A_TIME = "hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
+ONE_AT_A_TIME = "+hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:

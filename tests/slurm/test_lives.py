@@ -164,9 +164,10 @@ def test_array_parallelism_and_submission_rate(make_job):
     first = make_job(1, sleep)
     try:
         submit(narrow, first)
-        assert not narrow.has_room()  # half a second between two
+        second = make_job(2, sleep)
+        assert not narrow.submit(second)  # half a second between two
         time.sleep(0.6)
-        submit(narrow, make_job(2, sleep))
+        submit(narrow, second)
         time.sleep(0.6)
         assert not narrow.submit(make_job(3, sleep))
     finally:

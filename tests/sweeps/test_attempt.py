@@ -1,8 +1,8 @@
-"""What the loop decides without running anything."""
+"""Whether a trial goes on after an attempt that was lost or timed out."""
 
 import pytest
 
-from sweeps.loop import may_go_on
+from sweeps.attempt import may_go_on
 from sweeps.trial_folder import AttemptEnd, State
 
 LOST, TIMED_OUT, CANCELLED = State.LOST, State.TIMED_OUT, State.CANCELLED
