@@ -61,13 +61,13 @@ class Driver:
         if self._settings.preview:
             return self._preview(requests)
         self._app = pack_app(self._task_function, self._context)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        lock = hold_study(self._folder)
-        definition = define(self._settings, space, self._config)
-        agree(self._folder, definition, self._name, self._settings.extend)
-        self._resume_line = resume_line(definition, self._name)
-        OmegaConf.save(self._config, self._folder / "multirun.yaml")
-        (self._folder / "stop").unlink(missing_ok=True)
+        try:
+            lock = self._claim(space)
+        except OSError as error:
+            raise UserError(
+                f"the study's folder {self._folder} cannot be written: {error}\n"
+                "Start in another folder, or name one: hydra.sweep.dir=/where/there/is/room"
+            ) from error
         trials.open()
         try:
             return self._run(space, trials)
@@ -82,6 +82,17 @@ class Driver:
             trials.close()
             os.close(lock)
             gc.freeze()  # or the interpreter looks through all that MLflow has loaded, most of a second, before it ends
+
+    def _claim(self, space: SearchSpace) -> int:
+        """Make the study's folder, or take it up if it is the same study. Returns the lock that the driver holds."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lock = hold_study(self._folder)
+        definition = define(self._settings, space, self._config)
+        agree(self._folder, definition, self._name, self._settings.extend)
+        self._resume_line = resume_line(definition, self._name)
+        OmegaConf.save(self._config, self._folder / "multirun.yaml")
+        (self._folder / "stop").unlink(missing_ok=True)
+        return lock
 
     def failed(self, summary: Summary) -> bool:
         """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""

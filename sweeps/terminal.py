@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sweeps.launchers.slurm_states import JobInfo
 from sweeps.summary import Row, Summary
-from sweeps.trial_folder import State, TrialFolder
+from sweeps.trial_folder import State, TrialFolder, last_lines
 
 if TYPE_CHECKING:
     from sweeps.tracking import Tracker
@@ -132,7 +132,7 @@ def _log_end(row: Row, lines: int = 5) -> str:
     log = TrialFolder(row.folder).log()
     if log is None or not log.exists():
         return ""
-    last = log.read_text(errors="replace").splitlines()[-lines:]
+    last = last_lines(log, lines)
     return "\n".join([*(f"    {line}" for line in last), f"    whole log: {log}"])
 
 

@@ -220,6 +220,14 @@ def note_beginning(attempt: Path, began: float) -> None:
     _write_whole(attempt / "began", repr(began))
 
 
+def last_lines(log: Path, count: int) -> list[str]:
+    """The end of a log, which need not exist and may hold anything."""
+    try:
+        return log.read_text(errors="replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []
+
+
 def _write_whole(path: Path, text: str) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_text(text)

@@ -253,6 +253,14 @@ def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
     assert all(t.values == [t.params["+x"] ** 2] for t in trials(tmp_path))
 
 
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "multirun").write_text("in the way")
+    code, out = run(tmp_path, *GRID, "+x=1,2")
+    assert code == 2, out
+    assert "the study's folder multirun/s cannot be written: [Errno" in out
+    assert "Traceback" not in out
+
+
 @pytest.mark.parametrize("rate, code, ended", [("0.5", 0, 6), ("0.1", 1, 1)])
 def test_failures_within_the_rate_are_fine_and_more_end_the_study(
     tmp_path: Path, rate: str, code: int, ended: int

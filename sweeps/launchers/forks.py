@@ -14,7 +14,7 @@ import cloudpickle
 from sweeps.errors import UserError
 from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.fork_server import Ended, Kill, Preload, Ready, Start
-from sweeps.trial_folder import State
+from sweeps.trial_folder import State, last_lines
 
 _SERVER = (
     "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module name
@@ -111,7 +111,8 @@ class Forks:
         killed = self._process.wait() in {-signal.SIGKILL, -signal.SIGTERM}
         self._deaths = 0 if self.ready else self._deaths + 1
         if not self.ready and (not killed or self._deaths == _DEATHS):
-            why = f"it was killed {_DEATHS} times, perhaps for its memory" if killed else _tail(self._log, 1)
+            said = "".join(last_lines(self._log, 1))
+            why = f"it was killed {_DEATHS} times, perhaps for its memory" if killed else said
             raise UserError(
                 f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}"
             )
@@ -128,7 +129,7 @@ class Forks:
 
 def _what_happened(code: int, log: Path) -> tuple[State, str]:
     """From a process's exit code, or minus the signal that killed it."""
-    last = _tail(log, 20)
+    last = "\n".join(last_lines(log, 20))
     if any(word in last for word in _MEMORY_WORDS):
         return State.OUT_OF_MEMORY, "it ran out of memory"
     if code >= 0:
@@ -137,10 +138,3 @@ def _what_happened(code: int, log: Path) -> tuple[State, str]:
     if -code in _CRASHES:
         return State.FAILED, f"its process crashed: {name}"
     return State.LOST, f"its process was killed from outside: {name}"
-
-
-def _tail(path: Path, lines: int) -> str:
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
-    except FileNotFoundError:
-        return ""

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from sweeps.launchers.slurm_states import GONE
-from sweeps.trial_folder import State
+from sweeps.trial_folder import State, last_lines
 
 _MEMORY_WORDS = (
     "exceeded memory limit",  # jobacct_gather's OverMemoryKill
@@ -38,10 +38,11 @@ def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
     if slurm_state in _SIMPLE:
         state, error = _SIMPLE[slurm_state]
         return state, f"{error} ({job}: {slurm_state})"
-    last = last_lines(log, 20)
+    lines = last_lines(log, 20)
+    last = "\n".join(lines)
     if any(word in last for word in _MEMORY_WORDS):
         return State.OUT_OF_MEMORY, f"it used more memory than it had asked for ({job}: {slurm_state})"
-    own = [line for line in last.splitlines() if not line.startswith(("srun: ", "slurmstepd"))]
+    own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
     said = f": {own[-1]}" if own else ""
     if slurm_state == "COMPLETED":
         return State.FAILED, f"its process ended without a result ({job}){said}"
@@ -49,7 +50,7 @@ def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
     if tasks:
         node, task, word = tasks[0]  # srun then kills the other tasks
         return _end_of_task(word, f"task {task} on {node}: {word} ({job})", said)
-    if _STARTED in last_lines(log, 1_000_000):  # the batch script and its srun died too
+    if any(_STARTED in line for line in last_lines(log, 1_000_000)):  # the batch script and its srun died too
         return State.LOST, f"its job was killed from outside ({job})"
     return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
 
@@ -60,10 +61,3 @@ def _end_of_task(word: str, where: str, said: str) -> tuple[State, str]:
     if word.startswith(_FROM_OUTSIDE):
         return State.LOST, f"its process was killed from outside, {where}"
     return State.FAILED, f"its process crashed, {where}"
-
-
-def last_lines(path: Path, lines: int) -> str:
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
-    except FileNotFoundError:
-        return ""
