@@ -20,6 +20,7 @@ from yaml import YAMLError
 
 from sweeps import comparison_view
 from sweeps.errors import UserError
+from sweeps.launchers.contract import LOOKS_PER_S
 from sweeps.mlflow_study import StudyRun, first_line, is_refusal
 from sweeps.mlflow_trial import TrialRun
 from sweeps.summary import Row, Summary
@@ -167,7 +168,7 @@ class Tracker:
                     self._trials.pop(number, None)
             if not answered:
                 self._finished.wait(_EVERY_S)
-            elif self._draining.wait(_EVERY_S):
+            elif self._draining.wait(max(_EVERY_S, len(self._trials) / LOOKS_PER_S)):
                 self._finished.wait(_SOON_S)
 
     def _sync(self, trial: TrialRun) -> bool:

@@ -13,6 +13,9 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.trial_folder import State, TrialFolder
 
+LOOKS_PER_S = 1000.0
+"""How many trials' files the driver looks at in a second, at most: a shared file system has other users."""
+
 
 @dataclass
 class TrialJob:
