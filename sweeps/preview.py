@@ -38,7 +38,7 @@ def table(requests: Iterable[Request]) -> Table:
     for wanted, count in Counter(requests).items():
         cells = (wanted.cpus, wanted.mem_gb, wanted.timeout_min)
         shown.add_row(
-            str(count), str(wanted.gpus), *("no bound" if cell is None else f"{cell:g}" for cell in cells)
+            str(count), str(wanted.gpus), *("not set" if cell is None else f"{cell:g}" for cell in cells)
         )
     return shown
 
