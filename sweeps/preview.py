@@ -25,11 +25,21 @@ def request(config: DictConfig) -> Request:
     cpus, memory = launcher.get("cpus_per_task"), launcher.get("mem_gb")
     tasks = nodes * int(launcher.get("tasks_per_node") or 1)
     return Request(
-        gpus=nodes * int(launcher.get("gpus_per_node") or 0),
+        gpus=nodes * _gpus_per_node(launcher),
         cpus=None if cpus is None else tasks * int(cpus),
         mem_gb=None if memory is None else nodes * float(memory),
         timeout_min=launcher.get("timeout_min"),
     )
+
+
+def _gpus_per_node(launcher: DictConfig) -> int:
+    """By whichever of the three ways a site counts them: --gpus-per-node, --gpus-per-task or --gres."""
+    if launcher.get("gpus_per_node"):
+        return int(launcher.gpus_per_node)
+    if launcher.get("gpus_per_task"):
+        return int(launcher.gpus_per_task) * int(launcher.tasks_per_node)
+    asked = (item.split(":") for item in (launcher.get("gres") or "").split(","))
+    return sum(int(words[-1]) if words[-1].isdecimal() else 1 for words in asked if words[0] == "gpu")
 
 
 def table(requests: Iterable[Request]) -> Table:
