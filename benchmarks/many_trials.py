@@ -71,7 +71,7 @@ def fill(study: Path) -> None:
                     copy["system_attrs"] = {"fixed_params": point}
                 elif "param_name" in line:
                     name = line["param_name"]
-                    copy["param_value_internal"] = GRID[name].index(point[name])
+                    copy["param_value_internal"] = float(point[name])
                 elif "user_attr" in line:
                     copy["user_attr"] = {"end": {**line["user_attr"]["end"], "folder": str(number)}}
                 file.write(json.dumps(copy) + "\n")

@@ -1,5 +1,6 @@
 """python -m sweeps: what already exists, also after its driver is gone."""
 
+import gc
 import os
 import shlex
 import time
@@ -13,6 +14,7 @@ from rich.table import Table
 from sweeps import definition
 from sweeps.definition import Definition
 from sweeps.errors import UserError
+from sweeps.launchers.slurm_states import JobInfo
 from sweeps.launchers.slurm_study import living_jobs, take_back
 from sweeps.locks import holder, is_held
 from sweeps.summary import Summary
@@ -51,7 +53,7 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
     summary, definition_ = _read(name, root)
     lock = summary.folder / "driver.lock"
     running = is_held(lock)
-    jobs = living_jobs(summary.folder)
+    jobs = _jobs(summary)
     show_status(summary, driver=holder(lock) if running else None, jobs=jobs)
     if not running and summary.over() < (summary.total or 0):
         _console.print(
@@ -99,10 +101,14 @@ def stop(name: Name, root: Root = _MULTIRUN) -> None:
     _console.print(f"stopped; go on with: python -m sweeps resume {name}")
 
 
+def _jobs(summary: Summary) -> list[JobInfo] | str:
+    return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.attempts))
+
+
 def _stop_jobs(name: str, root: Path) -> None:
     """What a driver that is gone left in SLURM."""
     summary, _ = _read(name, root)
-    jobs = living_jobs(summary.folder)
+    jobs = _jobs(summary)
     if isinstance(jobs, str):
         raise UserError(f"SLURM does not answer: {jobs}")
     if not jobs:
@@ -156,6 +162,7 @@ def _folder(name: str, root: Path) -> Path:
 
 
 def main() -> None:
+    gc.disable()  # to read a long study makes many objects and no garbage
     try:
         app()
     except UserError as error:

@@ -106,6 +106,10 @@ def agree(folder: Path, new: Definition, name: str, extend: bool) -> None:
         _write(folder, new)
 
 
+def exists(folder: Path) -> bool:
+    return (folder / _FILE).exists()
+
+
 def read(folder: Path) -> Definition:
     """Raises FileNotFoundError if there is no study in `folder`."""
     return Definition(**json.loads((folder / _FILE).read_text()))

@@ -16,7 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from sweeps.compose import Composer, check, explain
-from sweeps.definition import agree, define, resume_line
+from sweeps.definition import agree, define, exists, resume_line
 from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialJob, TrialLauncher, pack_app
 from sweeps.locks import hold_study
@@ -81,7 +81,6 @@ class Driver:
         finally:
             trials.close()
             os.close(lock)
-            gc.freeze()  # or the interpreter looks through all that MLflow has loaded, most of a second, before it ends
 
     def _claim(self, space: SearchSpace) -> int:
         """Make the study's folder, or take it up if it is the same study. Returns the lock that the driver holds."""
@@ -199,7 +198,9 @@ class Driver:
     def _check_trials(self, space: SearchSpace, trials: TrialLauncher) -> list[Request]:
         """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
         requests = []
-        for point in space.points() if is_grid(self._settings) else space.corners():
+        # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
+        every_point = is_grid(self._settings) and (self._settings.preview or not exists(self._folder))
+        for point in space.points() if every_point else space.corners():
             config = self._composer.compose(space.overrides(point), 0)
             check(config)
             trials.check(config)
@@ -230,7 +231,12 @@ class Driver:
             summary.objective,
             summary.directions,
         )
-        tracker.open()
+        gc.disable()  # MLflow's modules leave next to no garbage
+        try:
+            tracker.open()
+        finally:
+            gc.freeze()  # nor does the interpreter then look through all of them, most of a second, before it ends
+            gc.enable()
         return tracker
 
     def _make_job(self, proposal: Proposal) -> TrialJob:

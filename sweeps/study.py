@@ -13,6 +13,12 @@ import optuna
 from hydra.errors import InstantiationException
 from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -94,8 +100,8 @@ class Study:
         self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self._n_trials = settings.n_trials
         if settings.extend and self.is_grid and settings.storage is None:
-            choices = {space.name(p): p.values for p in space.parameters if isinstance(p, Choice)}
-            study_storage.widen(name, folder, choices)
+            known = {space.name(p): _distribution(p) for p in space.parameters if isinstance(p, Choice)}
+            study_storage.widen(name, folder, known)
         self._study = optuna.create_study(
             study_name=name,
             storage=study_storage.open_storage(settings.storage, folder),
@@ -210,16 +216,39 @@ class Study:
             if self.space.exists(parameter, point):
                 name = self.space.name(parameter)
                 names.add(name)
-                point[parameter.key] = _suggest(trial, name, parameter, ordered=not self.is_grid)
+                suggest = _recall if self.is_grid else _suggest
+                point[parameter.key] = suggest(trial, name, parameter)
         if self._custom:
             self._custom(self._config, trial)
             point |= {name: value for name, value in trial.params.items() if name not in names}
         return point
 
 
-def _suggest(trial: optuna.Trial, name: str, parameter: Parameter, ordered: bool) -> Value:
+def _distribution(parameter: Choice) -> BaseDistribution:
+    """What a grid's parameter is recorded with. Of a list Optuna compares all choices, for every trial it reads."""
+    values = parameter.values
+    if all(type(value) is int for value in values):
+        return IntDistribution(min(values), max(values))  # type: ignore[arg-type, type-var]
+    if all(type(value) is float for value in values):
+        return FloatDistribution(min(values), max(values))  # type: ignore[arg-type, type-var]
+    return CategoricalDistribution(values)
+
+
+def _recall(trial: optuna.Trial, name: str, parameter: Parameter) -> Value:
+    """The value that a grid's trial was enqueued with."""
+    assert isinstance(parameter, Choice)
+    recorded = _distribution(parameter)
+    if isinstance(recorded, IntDistribution):
+        return trial.suggest_int(name, recorded.low, recorded.high)
+    if isinstance(recorded, FloatDistribution):
+        return trial.suggest_float(name, recorded.low, recorded.high)
+    value: Value = trial.suggest_categorical(name, parameter.values)
+    return value
+
+
+def _suggest(trial: optuna.Trial, name: str, parameter: Parameter) -> Value:
     if isinstance(parameter, Choice):
-        if ordered and parameter.numbers and len(parameter.values) > 1:
+        if parameter.numbers and len(parameter.values) > 1:
             return _suggest_range(trial, name, parameter)
         chosen: Value = trial.suggest_categorical(name, parameter.values)
         return chosen

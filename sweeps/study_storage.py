@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-
-from sweeps.search_space import Value
 
 _JOURNAL = "study.journal"
 
@@ -34,7 +32,7 @@ def open_storage(url: str | None, folder: Path, writes: bool = True) -> Any:
     return _open(journal)
 
 
-def widen(name: str, folder: Path, choices: Mapping[str, tuple[Value, ...]]) -> None:
+def widen(name: str, folder: Path, known: Mapping[str, BaseDistribution]) -> None:
     """Give all trials of a grid the choices of now: Optuna wants the same ones throughout a study."""
     journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.wider"
     if not journal.exists():
@@ -44,7 +42,7 @@ def widen(name: str, folder: Path, choices: Mapping[str, tuple[Value, ...]]) -> 
     old = optuna.load_study(study_name=name, storage=_open(journal))
     trials = old.get_trials()
     for trial in trials:
-        trial.distributions = {key: CategoricalDistribution(choices[key]) for key in trial.params}
+        trial.distributions = {key: known[key] for key in trial.params}
     wider = optuna.create_study(study_name=name, storage=_open(aside), directions=old.directions)
     wider.add_trials(trials)
     aside.replace(journal)

@@ -1,14 +1,16 @@
 """A study's jobs in SLURM, for somebody who is not its driver."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from sweeps.launchers.slurm_files import Ticket
 from sweeps.launchers.slurm_states import ENDED, JobInfo, cancel, squeue
 
 
-def living_jobs(study: Path) -> list[JobInfo] | str:
-    """The study's jobs that are queued or run; or why SLURM does not tell."""
-    notes = [*study.glob("[0-9]*/attempts/*/job.json"), *study.glob("workers/*/*/job.json")]
+def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo] | str:
+    """The jobs of the study's `unfinished` trials that are queued or run; or why SLURM does not tell."""
+    notes = [note for trial in unfinished for note in trial.glob("attempts/*/job.json")]
+    notes += study.glob("workers/*/*/job.json")
     names = {ticket.name for note in notes if (ticket := Ticket.read(note.parent))}
     if not names:
         return []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from lab import cluster_sh
 
+from sweeps.launchers.slurm_states import JobInfo
 from sweeps.launchers.slurm_study import living_jobs
 
 APP = """
@@ -79,6 +80,13 @@ def wait_for(condition, timeout_s=60):
         time.sleep(0.2)
 
 
+def jobs(folder: Path) -> list[JobInfo]:
+    study = folder / "multirun" / "s"
+    found = living_jobs(study, study.glob("[0-9]*"))
+    assert isinstance(found, list), found
+    return found
+
+
 def states(folder: Path) -> dict[int, str]:
     files = (folder / "multirun" / "s").glob("[0-9]*/result.json")
     return {int(file.parent.name): json.loads(file.read_text())["state"] for file in files}
@@ -109,7 +117,7 @@ def test_detached_jobs_go_on_and_are_taken_up(tmp_path: Path, warm: list[str]) -
     finish(tmp_path, *study)
     assert_done_once(tmp_path, 3, 20)
     assert attempts(tmp_path) == [1, 1, 1]
-    wait_for(lambda: living_jobs(tmp_path / "multirun" / "s") == [])
+    wait_for(lambda: jobs(tmp_path) == [])
 
 
 def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> None:
@@ -117,11 +125,11 @@ def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> 
     driver = start(tmp_path, *study)
     metrics = tmp_path / "multirun" / "s" / "0" / "metrics.jsonl"
     wait_for(metrics.exists)
-    wait_for(lambda: len(living_jobs(tmp_path / "multirun" / "s")) == 3)
+    wait_for(lambda: len(jobs(tmp_path)) == 3)
     driver.send_signal(signal.SIGINT)
     out, _ = driver.communicate(timeout=60)
     assert driver.returncode == 130, out
-    assert living_jobs(tmp_path / "multirun" / "s") == []
+    assert jobs(tmp_path) == []
     assert states(tmp_path) == {0: "cancelled"}
     assert "Go on with: " in out
     finish(tmp_path, *study)
@@ -133,14 +141,14 @@ def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
     study = ["+x=1,2,3", "+epochs=300", ONE_AT_A_TIME, "hydra.launcher.keep_on_interrupt=true"]
     driver = start(tmp_path, *study)
     wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
-    wait_for(lambda: len(living_jobs(tmp_path / "multirun" / "s")) == 3)
+    wait_for(lambda: len(jobs(tmp_path)) == 3)
     driver.send_signal(signal.SIGINT)
     out, _ = driver.communicate(timeout=60)
     assert driver.returncode == 130, out
     assert "3 trials go on without this command" in out
-    assert len(living_jobs(tmp_path / "multirun" / "s")) == 3
+    assert len(jobs(tmp_path)) == 3
     assert "cancelled 2 jobs that waited; 1 end" in sweeps(tmp_path, "stop", "s")
-    wait_for(lambda: living_jobs(tmp_path / "multirun" / "s") == [])
+    wait_for(lambda: jobs(tmp_path) == [])
     assert states(tmp_path) == {0: "cancelled"}
     assert "is not running" in sweeps(tmp_path, "stop", "s")
 
