@@ -195,7 +195,8 @@ class Loop:
             return None
         row.folder = job.folder.path
         if self._tracker:
-            job.environment = {**job.environment, **self._tracker.start_trial(row, proposal.overrides)}
+            run = self._tracker.start_trial(row, proposal.overrides, job.config)
+            job.environment = {**job.environment, **run}
         return Attempt(job, row, asked=time.time())
 
     def _spent(self) -> bool:

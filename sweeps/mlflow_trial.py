@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from sweeps import ledger
 from sweeps.mlflow_study import MetricRow, StudyRun, first_line, is_refusal, key
@@ -32,12 +32,15 @@ _CHOICES = ("optimizer", "model", "dataset")
 class TrialRun:
     """One trial. `sync` may be called at any time, also after a failure; the driver sets `row`, `ended`."""
 
-    def __init__(self, study: StudyRun, row: Row, overrides: Sequence[str] = ()) -> None:
+    def __init__(
+        self, study: StudyRun, row: Row, overrides: Sequence[str] = (), config: DictConfig | None = None
+    ) -> None:
         self.row = row
         self.ended = False
         self._study = study
         self._folder = TrialFolder(row.folder)
         self._overrides = overrides
+        self._config = config
         record = self._folder.read_tracking()
         mine = (
             record.get("parent") == study.run_id
@@ -75,18 +78,14 @@ class TrialRun:
             self._running = True
         metrics, offsets = self._new_metrics()
         curves = [name for name, *_ in metrics]
-        description = None if self._described else self._describe(ended)
-        params, tags = description or ({}, {})
+        params = {} if self._described else self._params()
+        tags: dict[str, str] = {}
         if ended:
             metrics += self._outcome()
-            tags = {
-                **tags,
-                "state": str(self.row.state),
-                **({"error": self.row.error} if self.row.error else {}),
-            }
+            tags = {"state": str(self.row.state), **({"error": self.row.error} if self.row.error else {})}
         self._send(run_id, metrics, params, tags)
         self._offsets = offsets
-        self._described = self._described or description is not None
+        self._described = True
         self._study.show([key(name) for name in self.row.params], curves)
         if ended:
             self._close(run_id)
@@ -116,16 +115,9 @@ class TrialRun:
                 ]
         return rows, offsets
 
-    def _describe(self, ended: bool) -> tuple[dict[str, str], dict[str, str]] | None:
-        """Params and tags; None as long as Hydra's files may still come."""
-        usual: dict[str, Any] = {}
-        hydra_folder = self._folder.path / ".hydra"
-        if (hydra_folder / "overrides.yaml").exists():  # the last that Hydra writes
-            usual = _usual_params(hydra_folder)
-        elif not ended:
-            return None
-        params = {key(name): str(value) for name, value in {**usual, **self.row.params}.items()}
-        return params, {"overrides": " ".join(self._overrides)} if self._overrides else {}
+    def _params(self) -> dict[str, str]:
+        usual = _usual_params(self._config or _written_config(self._folder.path / ".hydra"))
+        return {key(name): str(value) for name, value in {**usual, **self.row.params}.items()}
 
     def _outcome(self) -> list[MetricRow]:
         """What stands for the whole trial: best/ what it returned, seconds/ of each phase, GPU-hours and energy."""
@@ -171,12 +163,19 @@ class TrialRun:
         self._since = now
 
 
-def _usual_params(hydra_folder: Path) -> dict[str, Any]:
+def _written_config(folder: Path) -> DictConfig:
+    """The config of a trial that this process did not compose, as Hydra wrote it; empty if it never began."""
+    config: dict[str, Any] = {}
+    for file in (folder / "config.yaml", folder / "hydra.yaml"):
+        if file.exists():
+            config |= yaml.load(file.read_text(), yaml.CSafeLoader) or {}
+    return OmegaConf.create(config)
+
+
+def _usual_params(config: DictConfig) -> dict[str, Any]:
     """Hyperparameters by their usual names, where this trial's config has them."""
-    config = OmegaConf.create(yaml.load((hydra_folder / "config.yaml").read_text(), yaml.CSafeLoader) or {})
-    hydra = yaml.load((hydra_folder / "hydra.yaml").read_text(), yaml.CSafeLoader)["hydra"]
-    choices = {name: hydra["runtime"]["choices"].get(name) for name in _CHOICES}
-    scalars = {name: OmegaConf.select(config, name, throw_on_resolution_failure=False) for name in _SCALARS}
-    return {
-        name: value for name, value in {**choices, **scalars}.items() if isinstance(value, int | float | str)
-    }
+    choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
+    found = {name: choices.get(name) for name in _CHOICES}
+    for name in _SCALARS:
+        found[name] = OmegaConf.select(config, name, throw_on_resolution_failure=False)
+    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -26,7 +27,7 @@ from sweeps.mlflow_trial import TrialRun
 from sweeps.summary import Row, Summary
 from sweeps.trial_folder import State
 
-_EVERY_S = 0.5
+_EVERY_S = 1.0
 _PATIENCE_S = 3.0
 _SOON_S = 0.01  # when nothing more comes
 
@@ -80,12 +81,15 @@ class Tracker:
             ) from error
         self._thread.start()
 
-    def start_trial(self, row: Row, overrides: Sequence[str]) -> dict[str, str]:
+    def start_trial(
+        self, row: Row, overrides: Sequence[str], config: DictConfig | None = None
+    ) -> dict[str, str]:
         """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
 
-        During an outage that is nothing, and the run is created later.
+        During an outage that is nothing, and the run is created later. The composed `config`, hydra node included,
+        is read from the trial's folder where it is not given.
         """
-        trial = TrialRun(self._study, row, overrides)
+        trial = TrialRun(self._study, row, overrides, config)
         if trial.run_id is None and not self._outage:
             creation = self._creating.submit(
                 trial.create

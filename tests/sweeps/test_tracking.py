@@ -99,10 +99,10 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(store, study)
     row = new_row(study, 0, optimizer="adam", **{"+extra@x": 1})
+    write_hydra_files(row.folder)
     environment = tracker.start_trial(row, ["optimizer=adam", "+extra@x=1"])
     folder = TrialFolder(row.folder)
     (folder.new_attempt() / "log").write_text("what it printed")
-    write_hydra_files(row.folder)
     train(row, range(3))
     folder.append_metrics(
         MetricsLine(0, 1e9, {"system/cpu_utilization_percentage": 99.0}), "system_metrics.jsonl"
