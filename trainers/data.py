@@ -63,14 +63,9 @@ def epoch_order(rows: np.ndarray, seed: int, epoch: int) -> np.ndarray:
 
 def digits() -> Split:
     """scikit-learn's handwritten digits: 1,500 + 297 images of 8 x 8 pixels in 0..1."""
-    from sklearn.datasets import load_digits
+    from trainers.digits import SPLIT
 
-    images, labels = load_digits(return_X_y=True)
-    # The file is ordered by writer: mixed, training and test set come from the same ones.
-    order = np.random.default_rng(0).permutation(len(images))
-    x = (images[order] / 16).astype(np.float32).reshape(-1, 8, 8)
-    y = labels[order].astype(np.int32)
-    return (x[:1500], y[:1500]), (x[1500:], y[1500:])
+    return SPLIT
 
 
 def npz(path: str) -> Split:

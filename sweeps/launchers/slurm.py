@@ -74,7 +74,9 @@ class SlurmTrials:
     def submit(self, job: TrialJob) -> bool:
         if not self.has_room() or time.monotonic() < self._not_before or not self._surely_absent(job):
             return False
-        self._not_before = time.monotonic() + 60 / self._settings.max_submissions_per_min
+        # What was not used of the last second's allowance may be: the loop comes round a few times a second.
+        earliest = max(self._not_before, time.monotonic() - 1)
+        self._not_before = earliest + 60 / self._settings.max_submissions_per_min
         try:
             ticket = slurm_job.submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))
         except slurm_job.RefusedError as error:

@@ -11,6 +11,7 @@ _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State"]
 _TIMEOUT_S = 20  # with the controller away they would try for minutes
 _SACCT_PAUSE_S = 10.0
 _ABSENT_S = 30.0
+_CANCEL_AT_ONCE = 500
 
 GONE = "GONE"
 """Not SLURM's word: it has no record of the job any more."""
@@ -144,7 +145,14 @@ def cancel(ids: Sequence[str], pending_only: bool = False) -> str:
 
     A job that is already over is no mistake.
     """
-    command = ["scancel", *(["--state=PENDING"] if pending_only else []), *ids]
+    command = ["scancel", *(["--state=PENDING"] if pending_only else [])]
+    problems = (
+        _cancel([*command, *ids[i : i + _CANCEL_AT_ONCE]]) for i in range(0, len(ids), _CANCEL_AT_ONCE)
+    )
+    return "; ".join(problem for problem in problems if problem)
+
+
+def _cancel(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
