@@ -17,7 +17,7 @@ from sweeps.errors import UserError
 from sweeps.launchers.slurm_states import JobInfo
 from sweeps.launchers.slurm_study import living_jobs, take_back
 from sweeps.locks import holder, is_held
-from sweeps.summary import Summary
+from sweeps.summary import Summary, with_results
 from sweeps.trial_folder import State, TrialFolder
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
@@ -57,7 +57,7 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
     show_status(summary, driver=holder(lock) if running else None, jobs=jobs)
     if not running and summary.over() < (summary.total or 0):
         _console.print(
-            f"not finished; go on with: {definition.resume_line(definition_, name)}",
+            f"not finished; go on with: {definition.resume_line(definition_)}",
             soft_wrap=True,
             markup=False,
         )
@@ -67,7 +67,6 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
 def report(name: Name, root: Root = _MULTIRUN) -> None:
     """Write report.html and trials.csv again."""
     from sweeps import report as writer
-    from sweeps.study import with_results
 
     summary, _ = _read(name, root)
     writer.write(with_results(summary))
@@ -79,7 +78,7 @@ def report(name: Name, root: Root = _MULTIRUN) -> None:
 def resume(name: Name, root: Root = _MULTIRUN) -> None:
     """Go on with a study, with the command that started it."""
     _, definition_ = _read(name, root)
-    line = definition.resume_line(definition_, name)
+    line = definition.resume_line(definition_)
     _console.print(line, soft_wrap=True, markup=False)
     os.chdir(definition_.working_folder)
     words = shlex.split(line)
@@ -98,7 +97,7 @@ def stop(name: Name, root: Root = _MULTIRUN) -> None:
     _console.print(f"asked {holder(lock)} to stop; waiting for its trials to end their epoch")
     while is_held(lock):
         time.sleep(0.1)
-    _console.print(f"stopped; go on with: python -m sweeps resume {name}")
+    _console.print(f"stopped; go on with: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
 
 
 def _jobs(summary: Summary) -> list[JobInfo] | str:
@@ -144,7 +143,7 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
 
 
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
-    from sweeps.study import read_summary
+    from sweeps.study_storage import read_summary
 
     folder = _folder(name, root)
     definition_ = definition.read(folder)

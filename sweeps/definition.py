@@ -16,6 +16,7 @@ from sweeps.search_space import Choice, Parameter, SearchSpace, text_of
 from sweeps.settings import SweeperConf
 
 _FILE = "study.json"
+_NAME = "hydra.sweeper.study_name="
 _SHOWN = 5
 _SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
 
@@ -24,6 +25,7 @@ _SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it g
 class Definition:
     """All values are text, as a person would type them."""
 
+    name: str
     command: list[str]
     """The command line, without the name of the study."""
     working_folder: str
@@ -48,22 +50,22 @@ class Definition:
 
     def differences(self, other: "Definition", extending: bool) -> list[str]:
         """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
-        found = []
+        found = _changes({_NAME[:-1]: self.name}, {_NAME[:-1]: other.name})
         if not (extending and _extends(self.parameters, other.parameters, self._takes_more_choices)):
-            found += _changes("", self.parameters, other.parameters)
+            found += _changes(self.parameters, other.parameters)
         if not extending:
-            found += _changes("", {"n_trials": self.n_trials}, {"n_trials": other.n_trials})
-        found += _changes("", self.search, other.search)
-        return found + _changes("", self.config, other.config)
+            found += _changes({"n_trials": self.n_trials}, {"n_trials": other.n_trials})
+        found += _changes(self.search, other.search)
+        return found + _changes(self.config, other.config)
 
 
-def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
+def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
     task = OmegaConf.to_container(
         OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     )
-    name = "hydra.sweeper.study_name="
     return Definition(
-        command=[text for text in sys.orig_argv if not text.startswith(name)],
+        name,
+        command=[text for text in sys.orig_argv if not text.startswith(_NAME)],
         working_folder=str(Path.cwd()),
         objective=list(settings.objectives),
         directions=list(settings.directions),
@@ -83,7 +85,7 @@ def define(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Def
     )
 
 
-def agree(folder: Path, new: Definition, name: str, extend: bool) -> None:
+def agree(folder: Path, new: Definition, extend: bool) -> None:
     """Write down what the study is, or check that it is what an earlier command started.
 
     Raises:
@@ -98,9 +100,9 @@ def agree(folder: Path, new: Definition, name: str, extend: bool) -> None:
     if differences:
         shown = "; ".join(differences[:_SHOWN]) + (" ..." if len(differences) > _SHOWN else "")
         raise UserError(
-            f"study {name} was started with something else: {shown}\n"
+            f"study {new.name} was started with something else: {shown}\n"
             "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "
-            f"{resume_line(old, name)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
+            f"{resume_line(old)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
         )
     if extend:
         _write(folder, new)
@@ -115,10 +117,16 @@ def read(folder: Path) -> Definition:
     return Definition(**json.loads((folder / _FILE).read_text()))
 
 
-def resume_line(definition: Definition, name: str) -> str:
+def resume_line(definition: Definition) -> str:
     """What to type to go on with the study."""
-    words = [*definition.command, f"hydra.sweeper.study_name={name}"]
+    words = [*definition.command, f"{_NAME}{definition.name}"]
     return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
+
+
+def sweeps_line(command: str, folder: Path) -> str:
+    """What to type to have `python -m sweeps` do something with the study in `folder`."""
+    root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
+    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
 
 
 def _write(folder: Path, definition: Definition) -> None:
@@ -144,10 +152,10 @@ def _extends(old: Mapping[str, str], new: Mapping[str, str], more_choices: bool)
     )
 
 
-def _changes(prefix: str, old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     keys = dict.fromkeys([*old, *new])
     return [
-        f"{prefix}{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
+        f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
         for key in keys
         if old.get(key) != new.get(key)
     ]

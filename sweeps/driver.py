@@ -16,7 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from sweeps.compose import Composer, check, explain
-from sweeps.definition import agree, define, exists, resume_line
+from sweeps.definition import agree, define, exists, resume_line, sweeps_line
 from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialJob, TrialLauncher, pack_app
 from sweeps.locks import hold_study
@@ -24,8 +24,8 @@ from sweeps.loop import Loop
 from sweeps.preview import Request, cost, request, table
 from sweeps.search_space import Condition, SearchSpace, parse, parse_condition, text_of
 from sweeps.settings import SweeperConf, read
-from sweeps.study import Proposal, Study, check_search, is_grid, with_results
-from sweeps.summary import Summary
+from sweeps.study import Proposal, Study, check_search, is_grid
+from sweeps.summary import Summary, with_results
 from sweeps.terminal import View
 from sweeps.trial_folder import State, TrialFolder
 
@@ -86,9 +86,9 @@ class Driver:
         """Make the study's folder, or take it up if it is the same study. Returns the lock that the driver holds."""
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = hold_study(self._folder)
-        definition = define(self._settings, space, self._config)
-        agree(self._folder, definition, self._name, self._settings.extend)
-        self._resume_line = resume_line(definition, self._name)
+        definition = define(self._name, self._settings, space, self._config)
+        agree(self._folder, definition, self._settings.extend)
+        self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
         (self._folder / "stop").unlink(missing_ok=True)
         return lock
@@ -128,9 +128,8 @@ class Driver:
                 tracker.complete(summary)
         view.closing(summary, tracker)
         if running := summary.count(State.RUNNING):
-            view.say(
-                f"{running} trials go on without this command. Look at them: python -m sweeps status {self._name}"
-            )
+            look = sweeps_line("status", self._folder)
+            view.say(f"{running} trials go on without this command. Look at them: {look}")
         if loop.stopped or running:
             view.say(
                 f"study {self._name} is not finished: {loop.stopped or 'it was detached'}.\n"

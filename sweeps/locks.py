@@ -7,6 +7,7 @@ import socket
 import time
 from pathlib import Path
 
+from sweeps.definition import sweeps_line
 from sweeps.errors import UserError
 
 
@@ -40,7 +41,7 @@ def hold_study(folder: Path) -> int:
     except BlockingIOError:
         raise UserError(
             f"study {folder.name} is being run by {holder(folder / 'driver.lock')}.\n"
-            f"Watch it with: python -m sweeps status {folder.name}, or end it with: python -m sweeps stop {folder.name}"
+            f"Watch it with: {sweeps_line('status', folder)}, or end it with: {sweeps_line('stop', folder)}"
         ) from None
 
 

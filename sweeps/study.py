@@ -20,45 +20,18 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from sweeps import study_storage
-from sweeps.definition import Definition
 from sweeps.errors import UserError
 from sweeps.search_space import Choice, Parameter, Point, SearchSpace, Value, canonical, text_of
 from sweeps.settings import SweeperConf
-from sweeps.summary import Row, Summary
-from sweeps.trial_folder import AttemptEnd, State, TrialFolder
+from sweeps.summary import Row
+from sweeps.trial_folder import State
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _GRID = "optuna.samplers.GridSampler"
-
-
-def read_summary(folder: Path, definition: Definition) -> Summary:
-    """A study that exists, as far as its driver has recorded it."""
-    study = optuna.load_study(
-        study_name=folder.name, storage=study_storage.open_storage(definition.storage, folder, writes=False)
-    )
-    trials = study.get_trials(deepcopy=False)
-    rows = [_row(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
-    for row in rows:  # what ended since the last driver left, or ends right now
-        result = TrialFolder(row.folder).read_result() if row.state is State.RUNNING else None
-        if result is not None:
-            row.take(result)
-    objective, directions = tuple(definition.objective), tuple(definition.directions)
-    return Summary(folder.name, folder, objective, directions, rows, definition.total)
-
-
-def with_results(summary: Summary) -> Summary:
-    """The summary with what only the folders hold of trials that ended under an earlier driver."""
-    for row in summary.rows:
-        folder = TrialFolder(row.folder)
-        result = folder.read_result() if row.state.is_over and not row.metrics else None
-        if result is not None:
-            row.metrics = result.metrics
-        row.tracking_s = row.tracking_s or folder.read_tracking().get("seconds", 0.0)
-    return summary
 
 
 def check_search(settings: SweeperConf) -> None:
@@ -157,7 +130,10 @@ class Study:
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
         over = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        return [_row(trial, self._folder) for trial in self._study.get_trials(deepcopy=False, states=over)]
+        return [
+            study_storage.row_of(trial, self._folder)
+            for trial in self._study.get_trials(deepcopy=False, states=over)
+        ]
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Record an intermediate value of the objective. True if the pruner wants this trial to end."""
@@ -266,27 +242,6 @@ def _suggest_range(trial: optuna.Trial, name: str, parameter: Choice) -> Value:
         return trial.suggest_int(name, low, high, step=step)  # type: ignore[arg-type]
     found = trial.suggest_float(name, low, high, step=step)  # type: ignore[arg-type]
     return min(parameter.values, key=lambda value: abs(value - found))  # type: ignore[operator]
-
-
-def _row(trial: FrozenTrial, study: Path) -> Row:
-    end = trial.user_attrs.get("end")
-    if end is None:
-        params, path = _params(trial), study / str(trial.number)
-        return Row(trial.number, params, State.RUNNING if path.exists() else State.QUEUED, path)
-    return Row(
-        trial.number,
-        _params(trial),
-        State(end["state"]),
-        study / end["folder"],
-        objective=list(trial.values or []),
-        error=end["error"],
-        attempts=[AttemptEnd.of(attempt) for attempt in end["attempts"]],
-    )
-
-
-def _params(trial: FrozenTrial) -> Point:
-    """Under the keys that a user knows, without the conditions that tell equal ones apart."""
-    return {name.partition(" under ")[0]: value for name, value in trial.params.items()}
 
 
 def _build(kind: str, conf: Any) -> Any:

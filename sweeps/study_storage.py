@@ -1,4 +1,4 @@
-"""Where Optuna keeps a study: a journal in the study's folder, or what the user names."""
+"""Where Optuna keeps a study, a journal in the study's folder or what the user names, and reading it from there."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +8,12 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+
+from sweeps.definition import Definition
+from sweeps.search_space import Point
+from sweeps.summary import Row, Summary
+from sweeps.trial_folder import AttemptEnd, State, TrialFolder
 
 _JOURNAL = "study.journal"
 
@@ -30,6 +36,43 @@ def open_storage(url: str | None, folder: Path, writes: bool = True) -> Any:
     if writes and journal.exists():
         _drop_cut_line(journal)
     return _open(journal)
+
+
+def read_summary(folder: Path, definition: Definition) -> Summary:
+    """A study that exists, as far as its driver has recorded it."""
+    study = optuna.load_study(
+        study_name=definition.name, storage=open_storage(definition.storage, folder, writes=False)
+    )
+    trials = study.get_trials(deepcopy=False)
+    rows = [row_of(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
+    for row in rows:  # what ended since the last driver left, or ends right now
+        result = TrialFolder(row.folder).read_result() if row.state is State.RUNNING else None
+        if result is not None:
+            row.take(result)
+    objective, directions = tuple(definition.objective), tuple(definition.directions)
+    return Summary(folder.name, folder, objective, directions, rows, definition.total)
+
+
+def row_of(trial: FrozenTrial, study: Path) -> Row:
+    """A trial as Optuna has it; `study` is the folder."""
+    end = trial.user_attrs.get("end")
+    if end is None:
+        params, path = _params(trial), study / str(trial.number)
+        return Row(trial.number, params, State.RUNNING if path.exists() else State.QUEUED, path)
+    return Row(
+        trial.number,
+        _params(trial),
+        State(end["state"]),
+        study / end["folder"],
+        objective=list(trial.values or []),
+        error=end["error"],
+        attempts=[AttemptEnd.of(attempt) for attempt in end["attempts"]],
+    )
+
+
+def _params(trial: FrozenTrial) -> Point:
+    """Under the keys that a user knows, without the conditions that tell equal ones apart."""
+    return {name.partition(" under ")[0]: value for name, value in trial.params.items()}
 
 
 def widen(name: str, folder: Path, known: Mapping[str, BaseDistribution]) -> None:

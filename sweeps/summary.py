@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.search_space import Point
-from sweeps.trial_folder import AttemptEnd, Result, State
+from sweeps.trial_folder import AttemptEnd, Result, State, TrialFolder
 
 
 @dataclass
@@ -71,6 +71,17 @@ class Summary:
     def over(self) -> int:
         """How many trials have ended for good."""
         return sum(row.state.is_over for row in self.rows)
+
+
+def with_results(summary: Summary) -> Summary:
+    """The summary with what only the folders hold of trials that ended under an earlier driver."""
+    for row in summary.rows:
+        folder = TrialFolder(row.folder)
+        result = folder.read_result() if row.state.is_over and not row.metrics else None
+        if result is not None:
+            row.metrics = result.metrics
+        row.tracking_s = row.tracking_s or folder.read_tracking().get("seconds", 0.0)
+    return summary
 
 
 def _short(value: object) -> str:

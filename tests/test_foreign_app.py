@@ -312,21 +312,26 @@ def test_a_budget_of_gpu_hours(tmp_path: Path) -> None:
     assert len(trials(tmp_path)) == 1
 
 
-def test_the_commands_for_what_exists(tmp_path: Path) -> None:
-    assert run(tmp_path, *GRID, "+x=1,2")[0] == 0
+@pytest.mark.parametrize(
+    "where, folder", [([], "multirun/s"), (["hydra.sweep.dir=theirs/t"], "theirs/t")], ids=["here", "theirs"]
+)
+def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: str) -> None:
+    assert run(tmp_path, *GRID, *where, "+x=1,2")[0] == 0
+    study, root = tmp_path / folder, ["--root", str(Path(folder).parent)]
 
     def sweeps(*words: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "sweeps", *words], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-m", "sweeps", *words, *root], cwd=tmp_path, capture_output=True, text=True
         )
         return done.stdout + done.stderr
 
     assert "2 of 2" in sweeps("list")
-    assert "2 of 2 trials have ended (2 completed)" in sweeps("status", "s")
-    assert "trials.csv" in sweeps("report", "s")
-    assert "is not running" in sweeps("stop", "s")
-    assert "There is: s" in sweeps("status", "t")
-    (tmp_path / "multirun" / "s" / "report.html").unlink()
-    sweeps("report", "s")
-    assert (tmp_path / "multirun" / "s" / "report.html").exists()
-    assert json.loads((tmp_path / "multirun" / "s" / "study.json").read_text())["total"] == 2
+    assert "2 of 2 trials have ended (2 completed)" in sweeps("status", study.name)
+    assert "trials.csv" in sweeps("report", study.name)
+    assert "is not running" in sweeps("stop", study.name)
+    assert f"There is: {study.name}" in sweeps("status", "other")
+    (study / "report.html").unlink()
+    sweeps("report", study.name)
+    assert (study / "report.html").exists()
+    assert json.loads((study / "study.json").read_text())["total"] == 2
+    assert "study_name=s" in sweeps("resume", study.name)
