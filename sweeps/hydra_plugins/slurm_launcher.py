@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from hydra.core.config_store import ConfigStore
 
+from sweeps.errors import UserError
 from sweeps.launchers.plugin import TrialsPlugin
 from sweeps.settings import SlurmLauncherConf, read
 
@@ -20,6 +21,11 @@ class SlurmLauncher(TrialsPlugin):
     """Each trial as a SLURM job."""
 
     def trials(self, study_folder: Path) -> "TrialLauncher":
+        if "%" in str(study_folder):
+            raise UserError(
+                f"hydra/launcher=slurm: SLURM reads the % in {study_folder} as a pattern. Choose another "
+                "hydra.sweeper.study_name, or start in another folder"
+            )
         from sweeps.launchers.slurm import SlurmTrials
         from sweeps.launchers.slurm_workers import SlurmWorkers
 

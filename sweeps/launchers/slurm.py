@@ -20,6 +20,7 @@ from sweeps.trial_folder import State, TrialFolder
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.2
+_CATCH_UP_S = 0.3  # the loop asks a few times a second: what it may submit in between is not lost
 BUSY_PAUSE_S = 10.0
 _CANCEL_AGAIN_S = 20.0
 _FILES_LATE_S = 5.0  # how long a file of another node may take to show on a shared folder
@@ -74,8 +75,7 @@ class SlurmTrials:
     def submit(self, job: TrialJob) -> bool:
         if not self.has_room() or time.monotonic() < self._not_before or not self._surely_absent(job):
             return False
-        # What was not used of the last second's allowance may be: the loop comes round a few times a second.
-        earliest = max(self._not_before, time.monotonic() - 1)
+        earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
         self._not_before = earliest + 60 / self._settings.max_submissions_per_min
         try:
             ticket = slurm_job.submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))

@@ -247,7 +247,7 @@ class SlurmWorkers:
         pool, settings, job = of_pool[0].pool, of_pool[0].settings, of_pool[0].job
         folder = pool / f"{time.time_ns()}"
         folder.mkdir(parents=True)
-        name = f"{slurm_job.name_of(job).partition('-')[0]}-worker-{pool.name}-{folder.name[-9:]}"
+        name = f"{slurm_job.name_of(job).rsplit('-', 2)[0]}-worker-{pool.name}-{folder.name[-9:]}"
         Ticket(name).write(folder)
         plan = Plan(
             settings.trials_per_job,
