@@ -117,6 +117,7 @@ class Driver:
                 detach=launcher.get("detach", False),
                 keep_on_interrupt=launcher.get("keep_on_interrupt", False),
             )
+            gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
             if loop.detach:
                 trials.close(keep=True)
@@ -234,7 +235,6 @@ class Driver:
         try:
             tracker.open()
         finally:
-            gc.freeze()  # nor does the interpreter then look through all of them, most of a second, before it ends
             gc.enable()
         return tracker
 

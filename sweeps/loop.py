@@ -143,7 +143,7 @@ class Loop:
                 return True
             if self._next is None and not self._choose():
                 return False
-            if self._next is None or not self._launcher.has_room():
+            if self._next is None or not self._has_room():
                 return True
             if self._spent():
                 return False
@@ -160,14 +160,17 @@ class Loop:
         return self._settings.n_jobs is not None and len(self._running) >= self._settings.n_jobs
 
     def _is_full(self) -> bool:
-        return self._has_enough() or not self._launcher.has_room()
+        return self._has_enough() or not self._has_room()
+
+    def _has_room(self) -> bool:
+        return self._launcher.has_room(ahead=self._study.is_grid)
 
     def _choose(self) -> bool:
         """Get the next trial ready. False when there is none any more.
 
         A grid's next trial is known while all slots are busy; a search chooses only when there is room for it.
         """
-        if not self._study.is_grid and not self._launcher.has_room():
+        if not self._study.is_grid and not self._has_room():
             return bool(self._again) or not self._asked_all
         self._next = self._again.popleft() if self._again else self._ask()
         if self._next is None:

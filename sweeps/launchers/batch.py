@@ -91,7 +91,7 @@ class BatchTrials:
     def open(self) -> None:
         """Nothing to prepare."""
 
-    def has_room(self) -> bool:
+    def has_room(self, ahead: bool = False) -> bool:
         return len(self._batch) < self._size
 
     def submit(self, job: TrialJob) -> bool:

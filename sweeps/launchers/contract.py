@@ -54,8 +54,11 @@ class TrialLauncher(Protocol):
     def open(self) -> None:
         """Get ready to run trials; may go on in the background."""
 
-    def has_room(self) -> bool:
-        """Whether a small trial could be started now. The next trial is chosen only then, when most is known."""
+    def has_room(self, ahead: bool = False) -> bool:
+        """Whether a small trial could be started now; or, `ahead`, may at least wait where those run that are started.
+
+        The next trial of a search is chosen only when it can start, for then most is known.
+        """
 
     def submit(self, job: TrialJob) -> bool:
         """Start the attempt, or return False if there is no room for it yet."""

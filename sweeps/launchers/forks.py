@@ -19,6 +19,7 @@ from sweeps.trial_folder import State, last_lines
 _SERVER = (
     "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module name
 )
+_THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 _DEATHS = 3
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
@@ -64,7 +65,7 @@ class Forks:
         environment: Mapping[str, str] = {
             **job.environment,
             "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-            "OMP_NUM_THREADS": str(threads),
+            **dict.fromkeys(_THREADS, str(threads)),
         }
         payload = cloudpickle.dumps((job, time.time()))
         self._running[job.number] = job

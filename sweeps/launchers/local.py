@@ -51,7 +51,7 @@ class LocalTrials:
     def open(self) -> None:
         self._forks.open()
 
-    def has_room(self) -> bool:
+    def has_room(self, ahead: bool = False) -> bool:
         return self._forks.ready and len(self._cores) >= self._least_cores
 
     def submit(self, job: TrialJob) -> bool:

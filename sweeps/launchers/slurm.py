@@ -69,7 +69,7 @@ class SlurmTrials:
     def open(self) -> None:
         check_commands()
 
-    def has_room(self) -> bool:
+    def has_room(self, ahead: bool = False) -> bool:
         return len(self._attempts) < self._settings.array_parallelism
 
     def submit(self, job: TrialJob) -> bool:

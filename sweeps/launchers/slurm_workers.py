@@ -26,6 +26,7 @@ from sweeps.trial_folder import State
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.05
+_AHEAD = 4  # trials a worker that wait in the queue, so that a worker never waits for the driver
 _FILES_LATE_S = 5.0
 
 
@@ -79,15 +80,16 @@ class SlurmWorkers:
             if ticket:
                 self._follow(_Worker(note.parent, ticket))
 
-    def has_room(self) -> bool:
-        return len(self._waiting) < self._settings.array_parallelism * self._settings.trials_at_once
+    def has_room(self, ahead: bool = False) -> bool:
+        of_each = self._settings.trials_at_once + (_AHEAD if ahead else 0)
+        return len(self._waiting) < self._settings.array_parallelism * of_each
 
     def submit(self, job: TrialJob) -> bool:
-        if not self.has_room():
+        if not self.has_room(ahead=True):
             return False
         waiting = self._place(job)
         (waiting.pool / "queue").mkdir(parents=True, exist_ok=True)
-        aside = waiting.pool / "queue" / f".{waiting.token}"
+        aside = waiting.pool / waiting.token  # not in the queue, where a worker would take it half-written
         aside.write_bytes(cloudpickle.dumps(job))
         Ticket(waiting.token).write(job.attempt)
         aside.rename(waiting.pool / "queue" / waiting.token)

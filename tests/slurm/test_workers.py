@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -134,3 +135,21 @@ def test_a_worker_that_cannot_start_is_a_trial_that_failed(start, make_job):
     found = submit(launcher, jobs, 2)
     assert "a setup line failed" in found[1].error
     assert "SLURM refused the job: invalid partition" in found[2].error
+
+
+def test_a_queued_trial_is_whole_when_a_worker_can_see_it(start, make_job, tmp_path):
+    launcher, queued = start(array_parallelism=300), threading.Event()
+    seen = set()
+
+    def look():
+        while not queued.is_set():
+            seen.update(file.name for file in tmp_path.glob("study/workers/*/queue/*.job"))
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    for job in [make_job(number, where) for number in range(100)]:
+        assert launcher.submit(job)
+    queued.set()
+    watching.join()
+    assert seen
+    assert not [name for name in seen if name.startswith(".")]
