@@ -1,50 +1,45 @@
 """Warm workers against a job a trial, on the cluster that SLURM_CONF points to, side by side in one run.
 
-    docker/slurm/cluster.sh run python benchmarks/slurm_workers.py [trials] [slots]
+    docker/slurm/cluster.sh run python benchmarks/slurm_workers.py [trials] [slots] [rounds]
 
-Prints the seconds of each study of one-epoch trials of the digits mlp, from the command line to its end, and the
-CPU seconds of the driver.
+Prints the seconds of each study of one-epoch trials of the digits mlp, from the command line to its end.
 """
 
-import os
-import resource
-import subprocess
+import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-WAYS = {"a job a trial": "1", "warm workers": "null"}
+from side_by_side import SWEEP, machine, run, seconds, spread
 
 
-def run(name: str, trials: int, slots: int, per_job: str, folder: Path) -> tuple[float, float]:
-    """Wall and CPU seconds of the driver of one study."""
-    seeds = ",".join(map(str, range(trials)))
-    settings = [f"array_parallelism={slots}", f"trials_per_job={per_job}", "cpus_per_task=1", "mem_gb=1.9"]
-    command = [sys.executable, ROOT / "sweep.py", "-m", "hydra/launcher=slurm", f"seed={seeds}", "epochs=1"]
-    command += [f"hydra.launcher.{setting}" for setting in settings]
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run(
-        [*command, f"hydra.sweeper.study_name={name}", "tracking=none"],
-        check=True,
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.monotonic() - started, cpu
+def study(name: str, trials: int, settings: dict[str, object], folder: Path) -> None:
+    command = [sys.executable, SWEEP, "-m", "hydra/launcher=slurm", f"seed=range({trials})", "epochs=1"]
+    each = {"cpus_per_task": 1, "mem_gb": 1.9, **settings}
+    launcher = [f"hydra.launcher.{key}={value}" for key, value in each.items()]
+    run([*command, *launcher, "tracking=none", f"hydra.sweeper.study_name={name}"], folder)
 
 
 def main() -> None:
-    trials, slots = int((sys.argv[1:] or ["24"])[0]), int((sys.argv[2:] or ["2"])[0])
-    print(f"{trials} trials, {slots} slots, {os.cpu_count()} cores")
-    wall = {}
+    given = [int(word) for word in sys.argv[1:]]
+    trials, slots, rounds = (given + [24, 2, 2][len(given) :])[:3]
+    warm = {"trials_per_job": "null"}
+    ways: dict[str, dict[str, object]] = {
+        "a job a trial": {"array_parallelism": slots},
+        "warm workers, one a slot": {**warm, "array_parallelism": slots},
+        "one warm worker for all": {**warm, "array_parallelism": 1, "trials_at_once": slots},
+    }
+    taken: dict[str, list[float]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # a folder that the nodes see too
-        for way, per_job in WAYS.items():
-            wall[way], cpu = run(way.replace(" ", "-"), trials, slots, per_job, Path(folder))
-            print(f"{way:14} {wall[way]:7.1f} s   driver {cpu:5.1f} s of CPU", flush=True)
-    print(f"ratio {wall['a job a trial'] / wall['warm workers']:.1f}")
+        for i in range(rounds):
+            for n, (name, settings) in enumerate(ways.items()):
+                taken[name].append(
+                    seconds(lambda: study(f"{i}-{n}", trials, settings, Path(folder)))  # noqa: B023
+                )
+    print(f"{trials} trials of one epoch on {slots} slots, {rounds} rounds; {machine()}")
+    for name, values in taken.items():
+        ratios = [other / own for other, own in zip(taken["a job a trial"], values, strict=True)]
+        print(f"  {name:26} {spread(values):26} {statistics.median(ratios):.1f} times faster")
 
 
 if __name__ == "__main__":
