@@ -1,10 +1,10 @@
-"""What the driver does on the cluster that SLURM_CONF points to, with trials that return at once.
+"""What the driver does on the cluster that SLURM_CONF points to.
 
     docker/slurm/cluster.sh run python benchmarks/slurm_driver.py [jobs] [in flight] [trials] [slots]
 
-- jobs: each trial a job; the seconds from the end of one to the submission that takes its place, read from the times of
-  the files that both leave.
-- trials: on warm workers; trials a second, and the CPU seconds of the driver.
+- jobs: each trial a job of 5 s; the seconds from the end of one to the submission that takes its place, read from the
+  times of the files that both leave.
+- trials: that return at once, on warm workers; trials a second, and the CPU seconds of the driver.
 """
 
 import os
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,21 @@ from side_by_side import SWEEP, machine, spread
 
 
 def train(cfg: Any, trial: Any) -> dict[str, float]:
+    time.sleep(cfg.trainer.sleep_s)
     return {"val_accuracy": 0.5}
 
 
-def study(folder: Path, name: str, trials: int, *settings: str) -> tuple[float, float]:
+def study(folder: Path, name: str, trials: int, sleep_s: float, *settings: str) -> tuple[float, float]:
     """Run it; the wall seconds of all, and the CPU seconds of the driver."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, SWEEP, "-m", "hydra/launcher=slurm", "trainer._target_=slurm_driver.train"]
+    command = [
+        sys.executable,
+        SWEEP,
+        "-m",
+        "hydra/launcher=slurm",
+        "trainer._target_=slurm_driver.train",
+        f"+trainer.sleep_s={sleep_s}",
+    ]
     command += ["hydra.launcher.preload=[]", "hydra.launcher.mem_gb=0.2", "hydra.launcher.cpus_per_task=1"]
     command += [f"hydra.launcher.{setting}" for setting in settings]
     command += [f"seed=range({trials})", f"hydra.sweeper.study_name={name}"]
@@ -37,25 +46,30 @@ def study(folder: Path, name: str, trials: int, *settings: str) -> tuple[float, 
 
 
 def gaps(folder: Path, in_flight: int) -> list[float]:
-    """Seconds between the k-th end and the submission that followed it."""
-    ends = sorted(file.stat().st_mtime for file in folder.glob("*/attempts/1/exit.json"))
-    submissions = sorted(file.stat().st_mtime for file in folder.glob("*/attempts/1/job.json"))
-    return [submitted - ended for submitted, ended in zip(submissions[in_flight:], ends, strict=False)]
+    """Seconds from each end that made room, while as many were in flight as may be, to the submission that took it."""
+    ends = [(file.stat().st_mtime, False) for file in folder.glob("*/attempts/1/exit.json")]
+    submissions = [(file.stat().st_mtime, True) for file in folder.glob("*/attempts/1/job.json")]
+    found, free, count = [], deque[float](), 0
+    for at, submitted in sorted(ends + submissions):
+        count += 1 if submitted else -1
+        if submitted and free:
+            found.append(at - free.popleft())
+        elif not submitted and count + 1 + len(free) == in_flight:
+            free.append(at)
+    return found
 
 
 def main() -> None:
     given = [int(word) for word in sys.argv[1:]]
-    jobs, in_flight, trials, slots = (given + [140, 100, 1000, 16][len(given) :])[:4]
+    jobs, in_flight, trials, slots = (given + [180, 100, 1000, 16][len(given) :])[:4]
     print(machine())
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:  # a folder that the nodes see too
         folder = Path(name)
-        study(folder, "jobs", jobs, f"array_parallelism={in_flight}")
+        study(folder, "jobs", jobs, 5, f"array_parallelism={in_flight}")
         waited = gaps(folder / "multirun" / "jobs", in_flight)
-        print(
-            f"{jobs} jobs, {in_flight} in flight: from an end to the next submission {spread(waited)}",
-            flush=True,
-        )
-        wall, cpu = study(folder, "warm", trials, f"array_parallelism={slots}", "trials_per_job=null")
+        print(f"{jobs} jobs, {in_flight} in flight: from one's end to the next one's submission", flush=True)
+        print(f"  {spread(waited)}, {len(waited)} times", flush=True)
+        wall, cpu = study(folder, "warm", trials, 0, f"array_parallelism={slots}", "trials_per_job=null")
         print(
             f"{trials} trials on {slots} warm workers: {trials / wall:.1f} a second, driver {cpu:.1f} s of CPU"
         )
