@@ -114,16 +114,19 @@ def _obey(driver: Connection, running: dict[int, int]) -> bool:
 
 def _reap(running: dict[int, int], driver: Connection) -> None:
     while running:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
             return
-        if pid in running:
-            number = running.pop(pid)
-            _kill_group(pid)  # what the trial started ends with it
-            try:
-                driver.send(Ended(number, os.waitstatus_to_exitcode(status)))
-            except (BrokenPipeError, ConnectionResetError):
-                continue  # the driver is gone: the pipe's end, read next, kills what still runs
+        number = running.pop(ended.si_pid, None)
+        if number is not None:
+            _kill_group(ended.si_pid)  # what the trial started; not later, when its number may be another's
+        _, status = os.waitpid(ended.si_pid, 0)
+        if number is None:
+            continue
+        try:
+            driver.send(Ended(number, os.waitstatus_to_exitcode(status)))
+        except (BrokenPipeError, ConnectionResetError):
+            continue  # the driver is gone: the pipe's end, read next, kills what still runs
 
 
 def _kill_group(pid: int) -> None:

@@ -81,6 +81,8 @@ class SlurmWorkers:
                 self._follow(_Worker(note.parent, ticket))
 
     def has_room(self, ahead: bool = False) -> bool:
+        if ahead and self._settings.detach:  # nobody will be there to queue the others
+            return True
         of_each = self._settings.trials_at_once + (_AHEAD if ahead else 0)
         return len(self._waiting) < self._settings.array_parallelism * of_each
 

@@ -105,23 +105,25 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "left, settings",
+    "count, left, settings",
     [
-        (2, []),
-        (3, ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=5"]),  # one is queued
+        (3, 2, []),
+        (12, 12, ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=5"]),  # queued
     ],
     ids=["jobs", "warm"],
 )
-def test_detached_jobs_go_on_and_are_taken_up(tmp_path: Path, left: int, settings: list[str]) -> None:
-    study = ["+x=1,2,3", "+epochs=20", "hydra.launcher.array_parallelism=2", *settings]
+def test_detached_jobs_go_on_and_are_taken_up(
+    tmp_path: Path, count: int, left: int, settings: list[str]
+) -> None:
+    study = [f"+x=range({count})", "+epochs=20", "hydra.launcher.array_parallelism=2", *settings]
     out = finish(tmp_path, *study, "hydra.launcher.detach=true")
     assert f"{left} trials go on without this command" in out
     assert "SLURM jobs:" in sweeps(tmp_path, "status", "s")
     wait_for(lambda: states(tmp_path) == dict.fromkeys(range(left), "completed"))
-    assert f"{left} of 3 trials have ended" in sweeps(tmp_path, "status", "s")
+    assert f"{left} of {count} trials have ended" in sweeps(tmp_path, "status", "s")
     finish(tmp_path, *study)
-    assert_done_once(tmp_path, 3, 20)
-    assert attempts(tmp_path) == [1, 1, 1]
+    assert_done_once(tmp_path, count, 20)
+    assert attempts(tmp_path) == [1] * count
     wait_for(lambda: jobs(tmp_path) == [])
 
 
