@@ -193,7 +193,7 @@ class SlurmLauncherConf:
     max_num_timeout: int | None = None
     """Times that a trial may reach its time limit and go on. Null: within hydra.sweeper.max_attempts, as when lost."""
     detach: bool = False
-    """Submit what there is room for, say how to come back, and end: the jobs go on. Warm workers are left a whole grid."""
+    """Submit what there is room for (for warm workers: a whole grid), say how to come back, and end: the jobs go on."""
     keep_on_interrupt: bool = False
     """Whether Ctrl-C leaves the jobs alone, as detach does. Else those that run end after their epoch, those that wait
     are cancelled, and a second Ctrl-C cancels all."""
