@@ -116,7 +116,7 @@ def _stop_jobs(name: str, root: Path) -> None:
     for row in summary.rows:
         if row.state is State.RUNNING:
             TrialFolder(row.folder).request_stop(State.CANCELLED)
-    if problem := take_back(jobs):
+    if problem := take_back(summary.folder, jobs):
         raise UserError(f"the jobs that wait could not be cancelled: {problem}")
     running = sum(job.state != "PENDING" for job in jobs)
     _console.print(

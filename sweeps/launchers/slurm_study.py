@@ -20,7 +20,12 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo] | str:
     return [info for name, info in listed.items() if name in names and info.state not in ENDED]
 
 
-def take_back(jobs: list[JobInfo]) -> str:
-    """Cancel those of the jobs that are still pending. Returns what went wrong, or an empty text."""
+def take_back(study: Path, jobs: list[JobInfo]) -> str:
+    """Cancel those of the study's jobs that are still pending, and empty the queues of its workers.
+
+    Returns what went wrong, or an empty text.
+    """
+    for queued in study.glob("workers/*/queue/*.job"):
+        queued.unlink(missing_ok=True)  # a worker may be quicker
     pending = [job.id for job in jobs if job.state == "PENDING"]
     return cancel(pending, pending_only=True) if pending else ""

@@ -127,6 +127,18 @@ def test_detached_jobs_go_on_and_are_taken_up(
     wait_for(lambda: jobs(tmp_path) == [])
 
 
+def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
+    warm = ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=1"]
+    study = ["+x=range(6)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
+    finish(tmp_path, *study, "hydra.launcher.detach=true")
+    wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
+    assert "1 end after their trials' epoch" in sweeps(tmp_path, "stop", "s")
+    wait_for(lambda: jobs(tmp_path) == [])
+    assert states(tmp_path) == {0: "cancelled"}
+    finish(tmp_path, *study)
+    assert_done_once(tmp_path, 6, 20)
+
+
 def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> None:
     study = ["+x=1,2,3", "+epochs=50", ONE_AT_A_TIME]
     driver = start(tmp_path, *study)
