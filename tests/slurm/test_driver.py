@@ -115,28 +115,28 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
 def test_detached_jobs_go_on_and_are_taken_up(
     tmp_path: Path, count: int, left: int, settings: list[str]
 ) -> None:
-    study = [f"+x=range({count})", "+epochs=20", "hydra.launcher.array_parallelism=2", *settings]
+    study = [f"+x=range({count})", "+epochs=10", "hydra.launcher.array_parallelism=2", *settings]
     out = finish(tmp_path, *study, "hydra.launcher.detach=true")
     assert f"{left} trials go on without this command" in out
     assert "SLURM jobs:" in sweeps(tmp_path, "status", "s")
     wait_for(lambda: states(tmp_path) == dict.fromkeys(range(left), "completed"))
     assert f"{left} of {count} trials have ended" in sweeps(tmp_path, "status", "s")
     finish(tmp_path, *study)
-    assert_done_once(tmp_path, count, 20)
+    assert_done_once(tmp_path, count, 10)
     assert attempts(tmp_path) == [1] * count
     wait_for(lambda: jobs(tmp_path) == [])
 
 
 def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
     warm = ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=1"]
-    study = ["+x=range(6)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
+    study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
     finish(tmp_path, *study, "hydra.launcher.detach=true")
     wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
     assert "1 end after their trials' epoch" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
     assert states(tmp_path) == {0: "cancelled"}
     finish(tmp_path, *study)
-    assert_done_once(tmp_path, 6, 20)
+    assert_done_once(tmp_path, 3, 20)
 
 
 def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> None:
