@@ -131,9 +131,7 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
 
     summary, definition_ = _read(name, root)
     os.chdir(definition_.working_folder)
-    tracker = Tracker(
-        definition_.tracking_uri, "", summary.name, summary.folder, summary.objective, summary.directions
-    )
+    tracker = Tracker(definition_.tracking_uri, "", summary)
     command = tracker.command()
     if command is None:
         _console.print(f"its runs are at {tracker.uri}")

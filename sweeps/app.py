@@ -116,14 +116,7 @@ def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Seque
     from sweeps import report
     from sweeps.tracking import Tracker  # MLflow takes two seconds
 
-    tracker = Tracker(
-        settings.tracking_uri,
-        settings.experiment,
-        summary.name,
-        summary.folder,
-        summary.objective,
-        summary.directions,
-    )
+    tracker = Tracker(settings.tracking_uri, settings.experiment, summary)
     tracker.open()
     os.environ.update(tracker.start_trial(row, overrides))
     try:

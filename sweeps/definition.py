@@ -16,7 +16,7 @@ from sweeps.search_space import Choice, Parameter, SearchSpace, text_of
 from sweeps.settings import SweeperConf
 
 _FILE = "study.json"
-_NAME = "hydra.sweeper.study_name="
+_NAME = "hydra.sweeper.study_name"
 _SHOWN = 5
 _SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
 
@@ -50,7 +50,7 @@ class Definition:
 
     def differences(self, other: "Definition", extending: bool) -> list[str]:
         """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
-        found = _changes({_NAME[:-1]: self.name}, {_NAME[:-1]: other.name})
+        found = _changes({_NAME: self.name}, {_NAME: other.name})
         if not (extending and _extends(self.parameters, other.parameters, self._takes_more_choices)):
             found += _changes(self.parameters, other.parameters)
         if not extending:
@@ -65,7 +65,7 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
     )
     return Definition(
         name,
-        command=[text for text in sys.orig_argv if not text.startswith(_NAME)],
+        command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
         working_folder=str(Path.cwd()),
         objective=list(settings.objectives),
         directions=list(settings.directions),
@@ -119,7 +119,7 @@ def read(folder: Path) -> Definition:
 
 def resume_line(definition: Definition) -> str:
     """What to type to go on with the study."""
-    words = [*definition.command, f"{_NAME}{definition.name}"]
+    words = [*definition.command, f"{_NAME}={definition.name}"]
     return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
 
 

@@ -223,14 +223,7 @@ class Driver:
             return None
         from sweeps.tracking import Tracker
 
-        tracker = Tracker(
-            self._settings.tracking_uri,
-            self._settings.experiment,
-            summary.name,
-            summary.folder,
-            summary.objective,
-            summary.directions,
-        )
+        tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
         gc.disable()  # MLflow's modules leave next to no garbage
         try:
             tracker.open()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.attempt import GOES_ON, Attempt
 from sweeps.errors import UserError
-from sweeps.launchers.contract import LOOKS_PER_S, Exit, TrialJob, TrialLauncher
+from sweeps.launchers.contract import Exit, Rounds, TrialJob, TrialLauncher
 from sweeps.settings import SweeperConf
 from sweeps.study import Proposal, Study
 from sweeps.summary import Row, Summary
@@ -60,7 +60,7 @@ class Loop:
         self._free_since: deque[float] = deque()
         """When the slots that stand empty became so."""
         self._folder = TrialFolder(summary.folder)  # a study is stopped with the same file as a trial
-        self._hear_at = 0.0
+        self._rounds = Rounds()
         self._signalled = False
         self.interrupted = False
         self.stopped = ""
@@ -73,10 +73,9 @@ class Loop:
             while self._goes_on():
                 for over in self._launcher.poll(_TICK_S):
                     self._end(self._running.pop(over.number), over)
-                if time.monotonic() >= self._hear_at:
+                if self._rounds.due(len(self._running)):
                     for attempt in self._running.values():
                         self._hear(attempt)
-                    self._hear_at = time.monotonic() + len(self._running) / LOOKS_PER_S
                 if self._signalled:
                     self._interrupt("it was interrupted")
                 if self._folder.stop_requested():

@@ -61,18 +61,10 @@ class StudyRun:
     outages: tuple[type[Exception], ...] = (OSError, ImportError)
     """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first."""
 
-    def __init__(
-        self,
-        uri: str,
-        experiment: str,
-        study: str,
-        folder: Path,
-        *,
-        objective: Sequence[str],
-        directions: Sequence[str],
-    ) -> None:
-        self.uri, self.study, self.objective = uri, study, tuple(objective)
-        self._experiment, self._folder, self._directions = experiment, TrialFolder(folder), directions
+    def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
+        self.uri, self.study, self.objective = uri, summary.name, summary.objective
+        self._experiment, self._folder = experiment, TrialFolder(summary.folder)
+        self._directions = summary.directions
         self._left_open: dict[str, str] = {}
         self._swept: dict[str, None] = {}
         self._curves: dict[str, None] = {}

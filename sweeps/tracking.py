@@ -38,19 +38,9 @@ class Tracker:
     `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
     """
 
-    def __init__(
-        self,
-        uri: str | None,
-        experiment: str,
-        study: str,
-        study_folder: Path,
-        objective: tuple[str, ...],
-        directions: tuple[str, ...],
-    ) -> None:
+    def __init__(self, uri: str | None, experiment: str, summary: Summary) -> None:
         self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db")
-        self._study = StudyRun(
-            self.uri, experiment, study, study_folder, objective=objective, directions=directions
-        )
+        self._study = StudyRun(self.uri, experiment, summary)
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""

@@ -197,7 +197,7 @@ class TrialFolder:
 
     def last_written(self) -> float:
         """The last sign of life of the newest attempt, in seconds since 1970."""
-        files = [*self.attempts()[-1].iterdir(), *self.path.glob("[a-z]*.json*")]
+        files = [*self.attempts()[-1].iterdir(), *self.path.glob("*.json*")]
         return max(f.stat().st_mtime for f in files if f.name != "tracking.json" and f.name[0] != ".")
 
     def write_end(self, end: AttemptEnd) -> None:

@@ -1,5 +1,6 @@
 """What a launcher is to our loop. local.py and slurm.py are the two that exist; a third needs these methods."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,21 @@ from sweeps.trial_folder import State, TrialFolder
 
 LOOKS_PER_S = 1000.0
 """How many trials' files the driver looks at in a second, at most: a shared file system has other users."""
+
+
+class Rounds:
+    """When to look at the files of all trials once more, within LOOKS_PER_S."""
+
+    def __init__(self) -> None:
+        self._not_before = 0.0
+
+    def due(self, trials: int) -> bool:
+        """Whether a round of looks at so many trials may begin now. If so, it is taken to begin."""
+        now = time.monotonic()
+        if now < self._not_before:
+            return False
+        self._not_before = now + trials / LOOKS_PER_S
+        return True
 
 
 @dataclass

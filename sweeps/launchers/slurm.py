@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.launchers import slurm_job
-from sweeps.launchers.contract import LOOKS_PER_S, Exit, TrialJob
+from sweeps.launchers.contract import Exit, Rounds, TrialJob
 from sweeps.launchers.slurm_ends import end_of
 from sweeps.launchers.slurm_files import OwnEnd, Ticket
 from sweeps.launchers.slurm_states import ENDED, JobInfo, Watcher, cancel, squeue
@@ -60,7 +60,7 @@ class SlurmTrials:
         self._over: deque[Exit] = deque()
         self._unsure: set[str] = set()
         self._not_before = 0.0
-        self._look_again_at = 0.0
+        self._rounds = Rounds()
         self._busy = ""
 
     def check(self, config: DictConfig) -> None:
@@ -113,10 +113,9 @@ class SlurmTrials:
     def poll(self, timeout_s: float) -> list[Exit]:
         deadline = time.monotonic() + timeout_s
         while True:
-            if time.monotonic() >= self._look_again_at:
+            if self._rounds.due(len(self._attempts)):
                 for attempt in list(self._attempts.values()):
                     self._look_at(attempt)
-                self._look_again_at = time.monotonic() + len(self._attempts) / LOOKS_PER_S
             if self._over or time.monotonic() >= deadline:
                 break
             time.sleep(min(_TICK_S, timeout_s))

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.launchers import slurm_job
-from sweeps.launchers.contract import LOOKS_PER_S, Exit, TrialJob
+from sweeps.launchers.contract import Exit, Rounds, TrialJob
 from sweeps.launchers.slurm import BUSY_PAUSE_S, check_commands
 from sweeps.launchers.slurm_ends import end_of
 from sweeps.launchers.slurm_files import OwnEnd, Ticket
@@ -61,7 +61,7 @@ class SlurmWorkers:
         self._workers: dict[str, _Worker] = {}
         self._over: list[Exit] = []
         self._not_before = 0.0
-        self._look_again_at = 0.0
+        self._rounds = Rounds()
         self._busy = ""
 
     def check(self, config: DictConfig) -> None:
@@ -114,9 +114,8 @@ class SlurmWorkers:
     def poll(self, timeout_s: float) -> list[Exit]:
         deadline = time.monotonic() + timeout_s
         while True:
-            if time.monotonic() >= self._look_again_at:
+            if self._rounds.due(len(self._waiting)):
                 self._look_at_trials()
-                self._look_again_at = time.monotonic() + len(self._waiting) / LOOKS_PER_S
             for worker in list(self._workers.values()):
                 self._look_at(worker)
             self._staff()

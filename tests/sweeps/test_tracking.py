@@ -41,7 +41,7 @@ def store(migrated: Path, tmp_path: Path) -> str:
 
 
 def open_tracker(uri: str, folder: Path) -> Tracker:
-    tracker = Tracker(uri, "e", "s", folder, OBJECTIVE, DIRECTIONS)
+    tracker = Tracker(uri, "e", summary_of(folder))
     tracker.open()
     return tracker
 
@@ -379,7 +379,7 @@ def test_which_store(
 ) -> None:
     if variable:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
-    tracker = Tracker(uri, "e", "s", Path("s"), OBJECTIVE, DIRECTIONS)
+    tracker = Tracker(uri, "e", summary_of(Path("s")))
     assert tracker.uri == used.format(cwd=Path.cwd())
     typed = tracker.command()
     if command is None:
