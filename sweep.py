@@ -1,18 +1,14 @@
 """Train one configuration, or with -m a study of many. Try: python sweep.py -m optimizer=adam,sgd lr=0.001,0.01"""
 
-import sys
 from pathlib import Path
 
 import hydra
 from hydra.utils import get_method
 from omegaconf import DictConfig
 
-ROOT = Path(__file__).parent
-sys.path.append(str(ROOT / "sweeps"))  # where Hydra finds the namespace hydra_plugins
-
-import conf.schema  # noqa: E402, F401 - registers the schema that conf/config.yaml starts from
-from sweeps.app import answer_mistakes, run  # noqa: E402
-from sweeps.trial import Trial  # noqa: E402
+import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
+from sweeps.app import answer_mistakes, run
+from sweeps.trial import Trial
 
 
 def train(cfg: DictConfig, trial: Trial) -> float | dict[str, float]:
@@ -26,5 +22,5 @@ def main(cfg: DictConfig) -> float | dict[str, float]:
 
 
 if __name__ == "__main__":
-    with answer_mistakes(ROOT / "conf"):
+    with answer_mistakes(Path(__file__).parent / "conf"):
         main()

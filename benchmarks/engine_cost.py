@@ -22,16 +22,12 @@ def train(cfg: Any, trial: Any) -> dict[str, float]:
 
 def seconds_a_trial(trials: int) -> dict[int, float]:
     with tempfile.TemporaryDirectory() as folder:
-        arguments = [
-            "trainer._target_=engine_cost.train",
-            "hydra.launcher.preload=[]",
-            f"seed=range({trials + AROUND})",
-        ]
+        arguments = ["trainer=own", "trainer._target_=engine_cost.train", f"seed=range({trials + AROUND})"]
         environment = ["env", f"PYTHONPATH={Path(__file__).parent}"]
         name = "hydra.sweeper.study_name=cost"
         run([*environment, sys.executable, SWEEP, "-m", *arguments, name], Path(folder))
         study = Path(folder) / "multirun" / "cost"
-        ended = sorted(file.stat().st_mtime for file in study.glob("*/result.json"))
+        ended = sorted(file.stat().st_mtime for file in study.glob("*/attempts/1/end.json"))
     return {
         n: (ended[n + AROUND - 1] - ended[max(0, n - AROUND)]) / (n + AROUND - 1 - max(0, n - AROUND))
         for n in (10, 100, 1000)

@@ -31,7 +31,7 @@ def train(cfg: Any, trial: Any) -> dict[str, float]:
 
 def drive(folder: Path, until: str) -> tuple[float, int]:
     """Start the driver, stop it when the file `until` exists in the study. Seconds until then, and its peak MB."""
-    command = [sys.executable, SWEEP, "-m", "trainer._target_=many_trials.train", "hydra.launcher.preload=[]"]
+    command = [sys.executable, SWEEP, "-m", "trainer=own", "trainer._target_=many_trials.train"]
     command += [f"{name}=range({v.start},{v.stop})" for name, v in GRID.items()] + [
         "hydra.sweeper.study_name=many"
     ]
@@ -83,7 +83,7 @@ def main() -> None:
     status, resume, memory = [], [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        drive(folder, "2/result.json")
+        drive(folder, "2/attempts/1/end.json")
         fill(folder / "multirun" / "many")
         done = FINISHED
         for _ in range(rounds):

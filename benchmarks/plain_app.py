@@ -8,7 +8,7 @@ from hydra.utils import get_method
 from omegaconf import DictConfig
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "sweeps")]
+sys.path[:0] = [str(ROOT)]
 
 import conf.schema  # noqa: E402, F401 - registers the schema that conf/config.yaml starts from
 from sweeps.trial import current_trial  # noqa: E402

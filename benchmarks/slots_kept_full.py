@@ -36,7 +36,7 @@ def best_possible() -> float:
 
 def ours(folder: Path) -> None:
     # They only sleep: cores are not what bounds them, and TensorFlow need not be imported.
-    warm = ["hydra.launcher.preload=[conf.schema,sweeps.app]", "hydra.launcher.cpus_per_task=0"]
+    warm = ["trainer.preload=[conf.schema,sweeps.app]", "hydra.launcher.cpus_per_task=0"]
     sweep(folder, f"hydra.sweeper.n_jobs={SLOTS}", *warm)
 
 
@@ -47,7 +47,7 @@ def batches(folder: Path) -> None:
 
 def sweep(folder: Path, *settings: str) -> None:
     environment = ["env", f"PYTHONPATH={Path(__file__).parent}"]
-    trials = ["trainer._target_=slots_kept_full.train", f"seed=range({len(DURATIONS_S)})"]
+    trials = ["trainer=own", "trainer._target_=slots_kept_full.train", f"seed=range({len(DURATIONS_S)})"]
     run([*environment, sys.executable, SWEEP, "-m", *settings, *trials], folder)
 
 

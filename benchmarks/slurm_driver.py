@@ -33,10 +33,11 @@ def study(folder: Path, name: str, trials: int, sleep_s: float, *settings: str) 
         SWEEP,
         "-m",
         "hydra/launcher=slurm",
+        "trainer=own",
         "trainer._target_=slurm_driver.train",
         f"+trainer.sleep_s={sleep_s}",
     ]
-    command += ["hydra.launcher.preload=[]", "hydra.launcher.mem_gb=0.2", "hydra.launcher.cpus_per_task=1"]
+    command += ["hydra.launcher.mem_gb=0.2", "hydra.launcher.cpus_per_task=1"]
     command += [f"hydra.launcher.{setting}" for setting in settings]
     command += [f"seed=range({trials})", f"hydra.sweeper.study_name={name}"]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -47,7 +48,7 @@ def study(folder: Path, name: str, trials: int, sleep_s: float, *settings: str) 
 
 def gaps(folder: Path, in_flight: int) -> list[float]:
     """Seconds from each end that made room, while as many were in flight as may be, to the submission that took it."""
-    ends = [(file.stat().st_mtime, False) for file in folder.glob("*/attempts/1/exit.json")]
+    ends = [(file.stat().st_mtime, False) for file in folder.glob("*/attempts/1/end.json")]
     submissions = [(file.stat().st_mtime, True) for file in folder.glob("*/attempts/1/job.json")]
     found, free, count = [], deque[float](), 0
     for at, submitted in sorted(ends + submissions):

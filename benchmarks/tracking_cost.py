@@ -42,18 +42,18 @@ def products_in(seconds: float) -> int:
 
 
 def measure(products: int, *extra: str) -> float:
-    """Seconds that the trial's process took, from its start to its result."""
+    """Seconds that the trial's process took, from its start to its end."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [
-            "trainer._target_=tracking_cost.train",
+            *("trainer=own", "trainer._target_=tracking_cost.train", "trainer.preload=[numpy]"),
             f"+trainer.products={products}",
-            "hydra.launcher.preload=[numpy]",
         ]
         environment = ["env", f"PYTHONPATH={Path(__file__).parent}", "OPENBLAS_NUM_THREADS=1"]
         name = "hydra.sweeper.study_name=cost"
         run([*environment, sys.executable, SWEEP, "-m", "seed=1", *arguments, *extra, name], Path(folder))
-        result = json.loads((Path(folder) / "multirun" / "cost" / "0" / "result.json").read_text())
-        return float(result["seconds"]["training"])
+        trial = Path(folder) / "multirun" / "cost" / "0"
+        end = json.loads((trial / "attempts" / "1" / "end.json").read_text())
+        return float(end["seconds"]["training"])
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     python benchmarks/training_speed.py [path/to/mnist.npz]
 
 - fit: `model.fit(x, y)` on numpy arrays, with Keras' defaults.
-- trainer: `trainers.keras_trainer.train`, its own images_per_second.
+- trainer: `trainers.trainer.train`, its own images_per_second.
 - bound: the same steps, compiled, over resident tensors, with an Adam of its own and no metrics.
 
 Each measurement is a process of its own; the three of a round run one after the other with the same seed,
@@ -102,7 +102,7 @@ def fit(model_name: str, seed: str, path: str) -> dict[str, float]:
     """Keras' own loop over numpy arrays."""
     import keras
 
-    from trainers.keras_trainer import build
+    from trainers.trainer import build
 
     cfg, dataset = composed(model_name, seed, path)
     keras.utils.set_random_seed(cfg.seed)
@@ -127,7 +127,7 @@ def trainer(model_name: str, seed: str, path: str) -> dict[str, float]:
     """The product."""
     import tempfile
 
-    from trainers.keras_trainer import train
+    from trainers.trainer import train
 
     cfg, _ = composed(model_name, seed, path)
 
@@ -155,7 +155,7 @@ def bound(model_name: str, seed: str, path: str) -> dict[str, float]:
     import tensorflow as tf
 
     from trainers.data import epoch_order
-    from trainers.keras_trainer import build
+    from trainers.trainer import build
 
     cfg, dataset = composed(model_name, seed, path)
     keras.utils.set_random_seed(cfg.seed)

@@ -11,10 +11,10 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from conf import npz, ranges, targets
+from conf.checks import npz, ranges, targets
 
 VALIDATION_SPLIT = 1 / 6
-NPZ_LOADERS = ("trainers.data.keras_dataset", "trainers.data.npz")
+NPZ_LOADERS = ("trainers.data.sources.keras_dataset", "trainers.data.sources.npz")
 SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer")
 TASKS = ("classification", "regression")
 
@@ -45,7 +45,7 @@ class Config:
     epochs: int = 5  # passes over the training set, >= 1
     gpus: int = 0  # GPUs of this trial, >= 0; 0 = CPU
     seed: int = 0  # of weights, dropout, shuffling and the validation split, 0 <= seed < 2**32
-    # a keras optimizer; hyperparameters: conf/ranges.py
+    # a keras optimizer; hyperparameters: conf/checks/ranges.py
     optimizer: dict[str, Any] = field(default_factory=dict)
     # f(input_shape, outputs, **rest) -> keras.Model without a final softmax
     model: dict[str, Any] = field(default_factory=dict)
@@ -55,7 +55,8 @@ class Config:
     # f(**rest) -> ((x_train, y_train), (x_test, y_test)); not passed on: task (as for loss),
     # n_train (rows of x_train, None = unknown), validation_split (share of x_train, 0 < share < 1)
     dataset: dict[str, Any] = field(default_factory=_dataset_defaults)
-    # f(cfg, trial) -> float | dict[str, float]; the other keys are its options
+    # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a study;
+    # the other keys are its options
     trainer: dict[str, Any] = field(default_factory=dict)
     tracking: Tracking = field(default_factory=Tracking)
 

@@ -4,6 +4,7 @@ import gc
 import os
 import shlex
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sweeps import definition
-from sweeps.definition import Definition
 from sweeps.errors import UserError
-from sweeps.launchers.slurm_states import JobInfo
-from sweeps.launchers.slurm_study import living_jobs, take_back
-from sweeps.locks import holder, is_held
-from sweeps.summary import Summary, with_results
-from sweeps.trial_folder import State, TrialFolder
+from sweeps.files import Held, Lock, Unreadable, holder, write_whole
+from sweeps.launchers.slurm.leftovers import living_jobs, take_back
+from sweeps.launchers.slurm.queue import JobInfo
+from sweeps.results.summary import Summary
+from sweeps.study import definition
+from sweeps.study.definition import Definition
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 _console = Console(highlight=False)
@@ -26,6 +28,7 @@ _console = Console(highlight=False)
 Name = Annotated[str, typer.Argument(help="the study's name, as `list` shows it")]
 Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
 _MULTIRUN = Path("multirun")
+_RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost")
 
 
 @app.command("list")
@@ -33,14 +36,18 @@ def list_studies(root: Root = _MULTIRUN) -> None:
     """All studies, newest first."""
     shown = Table("study", "trials", "best", "driver")
     for folder in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
-        summary, _ = _read(folder.parent.name, root)
+        try:
+            summary, _ = _read(folder.parent.name, root)
+        except UserError as error:  # of this study alone
+            shown.add_row(folder.parent.name, "?", str(error).splitlines()[0], "")
+            continue
         best = summary.best()
-        lock = folder.parent / "driver.lock"
+        driver = holder(folder.parent / "driver.lock")
         shown.add_row(
             summary.name,
             f"{summary.over()} of {summary.total}",
             f"{summary.objective[0]}={best.objective[0]:.6g}  {best.name}" if best else "",
-            holder(lock) if is_held(lock) else "",
+            str(driver or ""),
         )
     _console.print(shown)
 
@@ -48,14 +55,12 @@ def list_studies(root: Root = _MULTIRUN) -> None:
 @app.command()
 def status(name: Name, root: Root = _MULTIRUN) -> None:
     """How a study stands: counts, the best trials, what runs, what went wrong."""
-    from sweeps.terminal import show_status
+    from sweeps.results.terminal import show_status
 
     summary, definition_ = _read(name, root)
-    lock = summary.folder / "driver.lock"
-    running = is_held(lock)
-    jobs = _jobs(summary)
-    show_status(summary, driver=holder(lock) if running else None, jobs=jobs)
-    if not running and summary.over() < (summary.total or 0):
+    driver = holder(summary.folder / "driver.lock")
+    show_status(summary, str(driver or "none"), _jobs_in_words(summary))
+    if not driver and summary.over() < (summary.total or 0):
         _console.print(
             f"not finished; go on with: {definition.resume_line(definition_)}",
             soft_wrap=True,
@@ -66,18 +71,25 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
 @app.command()
 def report(name: Name, root: Root = _MULTIRUN) -> None:
     """Write report.html and trials.csv again."""
-    from sweeps import report as writer
+    from sweeps.results import report as writer
 
     summary, _ = _read(name, root)
-    writer.write(with_results(summary))
+    writer.write(summary)
     for file in (writer.HTML, writer.CSV):
         _console.print(str(summary.folder / file), soft_wrap=True)
 
 
 @app.command()
-def resume(name: Name, root: Root = _MULTIRUN) -> None:
+def resume(
+    name: Name,
+    root: Root = _MULTIRUN,
+    retry: Annotated[str, typer.Option(help=f"also the trials that ended so: {', '.join(_RETRIED)}")] = "",
+    trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
+) -> None:
     """Go on with a study, with the command that started it."""
-    _, definition_ = _read(name, root)
+    summary, definition_ = _read(name, root)
+    if retry or trials:
+        _reopen(summary, definition_, retry.split(",") if retry else list(_RETRIED), trials)
     line = definition.resume_line(definition_)
     _console.print(line, soft_wrap=True, markup=False)
     os.chdir(definition_.working_folder)
@@ -85,23 +97,60 @@ def resume(name: Name, root: Root = _MULTIRUN) -> None:
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
 
 
+def _reopen(summary: Summary, definition_: Definition, states: list[str], trials: str) -> None:
+    from sweeps.study.storage import reopen
+
+    if wrong := [state for state in states if state not in _RETRIED]:
+        raise UserError(f"--retry {wrong[0]}: choose among {', '.join(_RETRIED)}, as in --retry failed,lost")
+    if not all(word.strip().isdecimal() for word in trials.split(",") if trials):
+        raise UserError(f"--trials {trials}: give the numbers of trials, as in --trials 3,7")
+    if definition_.storage:
+        raise UserError(
+            f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever"
+        )
+    wanted = {int(word) for word in trials.split(",")} if trials else None
+    found = [
+        row.number for row in summary.rows if row.state in states and (wanted is None or row.number in wanted)
+    ]
+    if not found:
+        counts = ", ".join(f"{summary.count(State(state))} {state}" for state in _RETRIED)
+        raise UserError(f"study {summary.name} has no such trial to retry. It has: {counts}")
+    try:
+        lock = Lock(summary.folder / "driver.lock")
+    except Held as error:
+        stop_line = definition.sweeps_line("stop", summary.folder)
+        raise UserError(f"study {summary.name} is being run by {error}. End it first: {stop_line}") from None
+    reopen(definition_.name, summary.folder, found)
+    lock.release()
+    _console.print(f"retries trials {', '.join(map(str, found))}")
+
+
 @app.command()
 def stop(name: Name, root: Root = _MULTIRUN) -> None:
     """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
     folder = _folder(name, root)
-    lock = folder / "driver.lock"
-    if not is_held(lock):
+    driver = holder(folder / "driver.lock")
+    if not driver:
         _stop_jobs(name, root)
         return
-    TrialFolder(folder).request_stop(State.CANCELLED)
-    _console.print(f"asked {holder(lock)} to stop; waiting for its trials to end their epoch")
-    while is_held(lock):
+    write_whole(folder / "stop", "")
+    _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
+    while holder(folder / "driver.lock"):
         time.sleep(0.1)
     _console.print(f"stopped; go on with: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
 
 
+def _jobs_in_words(summary: Summary) -> str:
+    """What SLURM still has of a study; empty if nothing."""
+    jobs = _jobs(summary)
+    if isinstance(jobs, str):
+        return f"SLURM does not tell of its jobs: {jobs}"
+    kinds = Counter(f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs)
+    return "SLURM jobs: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()) if jobs else ""
+
+
 def _jobs(summary: Summary) -> list[JobInfo] | str:
-    return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.attempts))
+    return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
 
 
 def _stop_jobs(name: str, root: Path) -> None:
@@ -114,8 +163,8 @@ def _stop_jobs(name: str, root: Path) -> None:
         _console.print(f"study {name} is not running")
         return
     for row in summary.rows:
-        if row.state is State.RUNNING:
-            TrialFolder(row.folder).request_stop(State.CANCELLED)
+        if row.state is State.RUNNING and (attempt := TrialFolder(row.folder).newest()):
+            attempt.request_stop(State.CANCELLED)
     if problem := take_back(summary.folder, jobs):
         raise UserError(f"the jobs that wait could not be cancelled: {problem}")
     running = sum(job.state != "PENDING" for job in jobs)
@@ -127,7 +176,7 @@ def _stop_jobs(name: str, root: Path) -> None:
 @app.command()
 def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
     """Open MLflow's pages on a study, at 127.0.0.1."""
-    from sweeps.tracking import Tracker
+    from sweeps.tracking.tracker import Tracker
 
     summary, definition_ = _read(name, root)
     os.chdir(definition_.working_folder)
@@ -141,10 +190,13 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
 
 
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
-    from sweeps.study_storage import read_summary
+    from sweeps.study.storage import read_summary
 
     folder = _folder(name, root)
-    definition_ = definition.read(folder)
+    try:
+        definition_ = definition.read(folder)
+    except Unreadable as error:
+        raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
     return read_summary(folder, definition_), definition_
 
 

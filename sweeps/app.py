@@ -1,7 +1,9 @@
 """Around a Hydra app's main function: answers to mistakes, and single runs that are checked and tracked like trials."""
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,14 +17,16 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from sweeps import outcome
-from sweeps.compose import check, explain
 from sweeps.errors import UserError
+from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import LocalLauncherConf, SweeperConf, read
-from sweeps.summary import Row, Summary
-from sweeps.system_metrics import sampling
-from sweeps.trial import Trial, current_trial
-from sweeps.trial_folder import State, TrialFolder
+from sweeps.study.compose import check, explain
+from sweeps.study.definition import refuse_secrets
+from sweeps.trial import Trial, current_trial, objective_of
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, Point, State
+from sweeps.trial.process import end_of_error, end_of_return
+from sweeps.trial.system_metrics import sampling
 
 Task = Callable[[DictConfig, Trial], Any]
 
@@ -34,8 +38,13 @@ def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[N
         yield
         return
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_ctrl_c)
     try:
         yield
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
     except HydraException as error:
         print(explain(error, _known(config_dir, config_name)), file=sys.stderr)
         raise SystemExit(2) from None
@@ -43,11 +52,16 @@ def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[N
         del os.environ["HYDRA_FULL_ERROR"]
 
 
+def _as_ctrl_c(number: int, _: Any) -> None:
+    raise KeyboardInterrupt(number)
+
+
 def run(cfg: DictConfig, task: Task) -> Any:
     """Run the task as a trial: of the study that this process belongs to, or else as a single run of its own."""
     if HydraConfig.get().mode is RunMode.MULTIRUN:
         return task(cfg, current_trial())
     try:
+        refuse_secrets(DictConfig({"hydra": HydraConfig.get(), **cfg}))
         check(cfg)
         _check_machine()
         return _run_alone(cfg, task)
@@ -58,8 +72,8 @@ def run(cfg: DictConfig, task: Task) -> Any:
 
 def _check_machine() -> None:
     """A single run is trained here, whatever the launcher; what it asks of the local one tells its GPUs."""
-    from sweeps.launchers.gpus import visible_gpus
     from sweeps.launchers.local import check_machine
+    from sweeps.launchers.resources import visible_gpus
 
     wanted = read(HydraConfig.get().launcher, object)
     if isinstance(wanted, LocalLauncherConf):
@@ -83,28 +97,33 @@ def _run_alone(cfg: DictConfig, task: Task) -> Any:
         ],
     )
     row = next(row for row in summary.rows if row.folder == folder)
+    attempt = TrialFolder(folder).new_attempt()
+    attempt.begin(attempt_began := time.time())
+    returned, end = None, End(State.FAILED)
     with _tracked(settings, summary, row, hydra.overrides.task), sampling(TrialFolder(folder)):
         try:
             returned = task(cfg, current_trial())
-            result = outcome.of_return(returned, settings.objectives)
-        except Exception as error:
-            result = outcome.of_error(error)
+            end = end_of_return(returned, objective_of(hydra), attempt.heard())
+        except BaseException as error:
+            end = end_of_error(error)
             raise
         finally:
-            TrialFolder(folder).write_result(result)
-            row.take(result)
+            end.seconds["training"] = time.time() - attempt_began
+            row.take(attempt.close(end))
     return returned
 
 
 def _single_runs(day: Path) -> list[Row]:
-    """The runs in Hydra's folder of a day, in order. One without a result was refused or killed, or still runs."""
+    """The runs in Hydra's folder of a day, in order. One without an end was refused or killed, or still runs."""
     rows = []
     for number, overrides in enumerate(sorted(day.glob("*/.hydra/overrides.yaml"))):
-        params = dict(text.split("=", 1) for text in yaml.safe_load(overrides.read_text()) if "=" in text)
-        row = Row(number, params, State.RUNNING, overrides.parents[1])
-        if result := TrialFolder(row.folder).read_result():
-            row.take(result)
-        rows.append(row)
+        try:
+            words = yaml.safe_load(overrides.read_text()) or []
+        except (yaml.YAMLError, UnicodeDecodeError):
+            words = []  # another run's file: it is shown without its values
+        pairs = (str(word).partition("=") for word in words)
+        params: Point = {name: value for name, sign, value in pairs if sign}
+        rows.append(look(Row(number, params, State.RUNNING, overrides.parents[1])))
     return rows
 
 
@@ -113,8 +132,8 @@ def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Seque
     if not settings.tracking:
         yield
         return
-    from sweeps import report
-    from sweeps.tracking import Tracker  # MLflow takes two seconds
+    from sweeps.results import report
+    from sweeps.tracking.tracker import Tracker  # MLflow takes two seconds
 
     tracker = Tracker(settings.tracking_uri, settings.experiment, summary)
     tracker.open()

@@ -3,8 +3,9 @@
 Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a config written for them works here.
 """
 
+import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,12 +16,35 @@ from sweeps.errors import UserError
 Settings = TypeVar("Settings")
 
 
+MEANT = {
+    "time": "timeout_min",
+    "timeout": "timeout_min",
+    "time_min": "timeout_min",
+    "mem": "mem_gb",
+    "memory": "mem_gb",
+    "gpus": "gpus_per_node",
+    "cpus": "cpus_per_task",
+    "name": "study_name",
+    "n_workers": "n_jobs",
+}
+"""What other tools call our settings."""
+
+
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
     """The settings in a config's node, as the dataclass that ConfigStore has for it.
 
     Raises:
-        UserError: a value is out of its range.
+        UserError: a value is out of its range, or the dataclass has no such setting.
     """
+    known = OmegaConf.get_type(node)
+    names = [one.name for one in fields(known)] if is_dataclass(known) else []
+    for name in (str(key) for key in node if names and str(key) not in names):
+        group = "sweeper" if known is SweeperConf else "launcher"
+        near = [MEANT.get(name, ""), *difflib.get_close_matches(name, names, 1)]
+        meant = next((f". Did you mean hydra.{group}.{one}?" for one in near if one in names), "")
+        option = f"+hydra.launcher.additional_parameters.{name}={node[name]}"
+        hint = f"\nFor an option of sbatch: {option}" if "additional_parameters" in names else ""
+        raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}{meant}{hint}")
     try:
         settings = OmegaConf.to_object(node)
     except (ValueError, OmegaConfBaseException) as error:
@@ -63,7 +87,8 @@ class SweeperConf:
     """The share of all trials (0 to 1) that may fail without the command failing; beyond it no further one starts.
     Null runs every trial, whatever fails, and then exits with 1 if any did."""
     max_attempts: int = 3
-    """Attempts that may be lost or timed out before a trial is given up; each goes on from the last checkpoint."""
+    """Attempts that may be lost before a trial is given up, or reach a time limit without having advanced; each goes on
+    from the last checkpoint."""
     max_gpu_hours: float | None = None
     """A budget: when it is spent, no further trial starts."""
     extend: bool = False
@@ -125,8 +150,9 @@ class LocalLauncherConf:
     cpus_per_task: int | None = None
     """CPU cores that a trial owns. Null: one, or with GPUs the share of the cores that belongs to them.
     0: none of its own, for trials that mostly wait; hydra.sweeper.n_jobs then says how many run at a time."""
-    mem_gb: float = 1.0
-    """Memory to set aside for a trial, in GB: no more trials run at once than this allows."""
+    mem_gb: float | None = None
+    """The limit of a trial's resident memory, in GB, what it starts included; no more trials run at once than fit in.
+    Null sets none: 1 GB a trial is then a mere estimate of how many fit in."""
     timeout_min: float | None = None
     """Minutes an attempt may take."""
     preload: list[str] = field(default_factory=list)
@@ -153,7 +179,7 @@ class SlurmLauncherConf:
     nodes: int = 1
     """Nodes of a job."""
     tasks_per_node: int = 1
-    """Tasks (ranks) on each node. All of them run the trial; rank 0 writes its results."""
+    """Tasks (ranks) on each node. All of them run the trial; rank 0, the chief, reports and writes its end."""
     cpus_per_task: int | None = None
     """CPU cores of a task."""
     cpus_per_gpu: int | None = None
@@ -163,7 +189,7 @@ class SlurmLauncherConf:
     gres: str | None = None
     """Generic resources, as --gres, for sites that count GPUs so: gpu:2."""
     mem_gb: float | None = None
-    """Memory on each node, in GB."""
+    """Memory on each node, in GB. Null asks for 4, or with mem_per_cpu or mem_per_gpu for what those make."""
     mem_per_cpu: str | None = None
     mem_per_gpu: str | None = None
     """As SLURM writes it: 16G."""
@@ -191,7 +217,7 @@ class SlurmLauncherConf:
     preload: list[str] = field(default_factory=list)
     """Modules that a worker imports once, before its trials are forked."""
     max_num_timeout: int | None = None
-    """Times that a trial may reach its time limit and go on. Null: within hydra.sweeper.max_attempts, as when lost."""
+    """Times that a trial may reach its time limit and go on. Null: as often as each attempt advances."""
     detach: bool = False
     """Submit what there is room for (for warm workers: a whole grid), say how to come back, and end: the jobs go on."""
     keep_on_interrupt: bool = False

@@ -1,15 +1,29 @@
 """Runs command lines as a person does: in a process and a folder of their own."""
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+from sweeps.results.summary import Row
+from sweeps.study import definition
+from sweeps.study.storage import read_summary
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End
+
 ROOT = Path(__file__).parents[1]
 SWEEP = str(ROOT / "sweep.py")
+APPS = ROOT / "tests" / "apps"
+THEIRS = str(APPS / "their_app.py")
+GRID = ["hydra/sweeper=grid", "hydra/launcher=local"]
+SEARCH = ["hydra/sweeper=optuna", "hydra/launcher=local"]
 _NOT_OURS = ("HYDRA_FULL_ERROR", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
 
@@ -21,6 +35,10 @@ class Done:
     out: str
     err: str
     folder: Path
+
+    @property
+    def said(self) -> str:
+        return self.out + self.err
 
     def study(self) -> Path:
         """The folder of the only study that was run there."""
@@ -34,20 +52,48 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "MLFLOW_DISABLE_TELEMETRY": "true", **(extra or {})}
 
 
-def run(
-    arguments: Iterable[str], folder: Path, extra: Mapping[str, str] | None = None, timeout_s: float = 120
-) -> Done:
-    """`python ARGUMENTS` in `folder`, which is made if it is not there."""
+def start(
+    arguments: Iterable[str],
+    folder: Path,
+    extra: Mapping[str, str] | None = None,
+    largest_file: int | None = None,
+) -> "subprocess.Popen[str]":
+    """`python ARGUMENTS` in `folder`, which is made if it is not there.
+
+    Past `largest_file` bytes the kernel refuses to write, as it does on a full disk.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, *arguments],
+    limit = [] if largest_file is None else ["prlimit", f"--fsize={largest_file}"]
+    return subprocess.Popen(
+        [*limit, sys.executable, *arguments],
         cwd=folder,
         env=environment(extra),
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout_s,
+        start_new_session=True,
     )
-    return Done(done.returncode, done.stdout, done.stderr, folder)
+
+
+def finish(process: "subprocess.Popen[str]", folder: Path, timeout_s: float = 120) -> Done:
+    """Wait for a command line to end."""
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(process.communicate()) from None
+    return Done(process.returncode, out, err, folder)
+
+
+def run(
+    arguments: Iterable[str],
+    folder: Path,
+    extra: Mapping[str, str] | None = None,
+    timeout_s: float = 120,
+    largest_file: int | None = None,
+) -> Done:
+    """`python ARGUMENTS` in `folder`, to its end."""
+    return finish(start(arguments, folder, extra, largest_file), folder, timeout_s)
 
 
 def run_all(
@@ -60,3 +106,51 @@ def run_all(
             for i, (name, line) in enumerate(lines.items())
         }
         return {name: future.result() for name, future in running.items()}
+
+
+def theirs(*arguments: str, name: str = "s") -> list[str]:
+    """A study of somebody else's app, without tracking, which other tests look at."""
+    return [THEIRS, "-m", *arguments, "hydra.sweeper.tracking=false", f"hydra.sweeper.study_name={name}"]
+
+
+def sweeps(folder: Path, *arguments: str, timeout_s: float = 120) -> Done:
+    """`python -m sweeps ARGUMENTS` in `folder`."""
+    return run(["-m", "sweeps", *arguments], folder, {"PYTHONPATH": str(ROOT)}, timeout_s)
+
+
+def rows(study: Path) -> list[Row]:
+    """The trials of a study, by their numbers."""
+    return sorted(read_summary(study, definition.read(study)).rows, key=lambda row: row.number)
+
+
+def end(trial: Path, attempt: int | None = None) -> End:
+    """How a trial's attempt ended, by default its newest."""
+    folder = TrialFolder(trial)
+    found = folder.attempt(attempt) if attempt else folder.newest()
+    assert found is not None
+    said = found.end()
+    assert said is not None, f"{found.path} has no end"
+    return said
+
+
+def steps(trial: Path) -> list[int]:
+    """The steps that a trial reported, in order."""
+    file = trial / "metrics.jsonl"
+    return [json.loads(line)["step"] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def processes(folder: Path) -> list[psutil.Process]:
+    """Every process that works in `folder`."""
+    found = []
+    for process in psutil.process_iter(["cwd", "status"]):
+        cwd, status = process.info["cwd"], process.info["status"]
+        if cwd and status != psutil.STATUS_ZOMBIE and Path(cwd).is_relative_to(folder):
+            found.append(process)
+    return found
+
+
+def wait_until(holds: Callable[[], object], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)

@@ -1,9 +1,8 @@
-"""Puts the repository on sys.path as sweep.py does, and Hydra's plugin namespace with it."""
+"""Puts the repository on sys.path, as `python sweep.py` does: conf and trainers are not installed."""
 
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-for folder in (ROOT, ROOT / "sweeps"):
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+ROOT = str(Path(__file__).parents[1])
+if ROOT not in sys.path:
+    sys.path.append(ROOT)

@@ -1,6 +1,7 @@
 """Who may import what: read from the files, and seen in a driver that really ran."""
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.command_lines import ROOT, SWEEP, run
+
 ROOMS = ("sweep.py", "conf", "sweeps", "trainers")
 
 
@@ -37,12 +39,13 @@ def importers(module: str) -> set[str]:
     [
         ("tensorflow", ("trainers/",)),
         ("keras", ("trainers/",)),
-        ("optuna", ("sweeps/study.py", "sweeps/study_storage.py")),
-        ("submitit", ("sweeps/launchers/slurm",)),
-        ("mlflow", ("sweeps/mlflow_study.py", "sweeps/mlflow_trial.py")),
+        ("optuna", ("sweeps/study/search.py", "sweeps/study/storage.py")),
+        ("submitit", ("sweeps/launchers/slurm/",)),
+        ("mlflow", ("sweeps/tracking/",)),
+        ("fcntl", ("sweeps/files.py", "trainers/")),
         ("trainers", ("trainers/",)),
         ("conf", ("conf/", "trainers/", "sweep.py")),
-        ("sweeps.driver", ("sweeps/hydra_plugins/",)),
+        ("sweeps.study", ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/__main__.py", "sweeps/app.py")),
     ],
 )
 def test_who_imports_it(module: str, allowed: tuple[str, ...]) -> None:
@@ -51,14 +54,37 @@ def test_who_imports_it(module: str, allowed: tuple[str, ...]) -> None:
     assert all(file.startswith(allowed) for file in found), found
 
 
-def test_trainers_know_the_trial_alone() -> None:
-    of_sweeps = {
-        name
-        for file in (ROOT / "trainers").glob("*.py")
+@pytest.mark.parametrize(
+    "room, allowed",
+    [
+        ("hydra_plugins", {"study", "launchers", "settings", "errors"}),
+        ("study", {"launchers", "tracking", "results", "trial", "files", "settings", "errors"}),
+        ("launchers", {"trial", "files", "settings", "errors"}),
+        ("tracking", {"results", "trial", "files", "settings", "errors"}),
+        ("results", {"trial", "files", "settings", "errors"}),
+        ("trial", {"files", "errors"}),
+        ("files", {"errors"}),
+    ],
+)
+def test_arrows_run_one_way(room: str, allowed: set[str]) -> None:
+    path = ROOT / "sweeps" / room
+    wrong = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in (path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")])
         for name in imports(file)
-        if name.partition(".")[0] == "sweeps"
+        if name.startswith("sweeps.") and name.split(".")[1] not in {room, *allowed}
     }
-    assert all(name.startswith("sweeps.trial") for name in of_sweeps)
+    assert not wrong
+
+
+def test_trainers_know_the_trial_alone() -> None:
+    statements = [
+        node
+        for file in (ROOT / "trainers").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom) and "sweeps" in ast.unparse(node)
+    ]
+    assert {ast.unparse(node).split(" import ")[0] for node in statements} == {"from sweeps.trial"}
 
 
 SHOWN = """
@@ -84,3 +110,17 @@ def test_the_driver_never_loads_tensorflow(tmp_path: Path, arguments: list[str],
     )
     assert done.returncode == 0, done.stderr
     assert f"LOADED {loaded}" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("trainer, loaded", [("own", 0.0), ("keras", 1.0)])
+def test_a_trainer_of_ones_own_runs_without_tensorflow(tmp_path: Path, trainer: str, loaded: float) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import sys\n"
+        "def train(cfg, trial):\n"
+        "    return {'val_accuracy': 0.5, 'loaded': float('tensorflow' in sys.modules)}\n"
+    )
+    mine = [f"trainer={trainer}", "trainer._target_=mine.train", "seed=1,2", "tracking=none"]
+    done = run([SWEEP, "-m", *mine], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.err
+    ends = [json.loads(file.read_text()) for file in done.study().glob("*/attempts/1/end.json")]
+    assert [end["metrics"]["loaded"] for end in ends] == [loaded, loaded]

@@ -87,7 +87,7 @@ SEARCH = ["hydra/sweeper=optuna", "hydra/launcher=local"]
 
 
 def trials(folder: Path) -> list[optuna.trial.FrozenTrial]:
-    from sweeps.study_storage import open_storage
+    from sweeps.study.storage import open_storage
 
     return optuna.load_study(
         study_name="s", storage=open_storage(None, folder / "multirun" / "s", writes=False)

@@ -2,6 +2,5 @@
 
 import os
 
-os.environ.setdefault(
-    "TF_CPP_MIN_LOG_LEVEL", "1"
-)  # what TensorFlow finds notable about this CPU, nobody can act on
+# What TensorFlow finds notable about this CPU, nobody can act on.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

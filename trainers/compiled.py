@@ -48,11 +48,11 @@ def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: i
 
         start = tf.zeros((), tf.int64)
         tf.while_loop(lambda index: index < steps, body, (start,), parallel_iterations=1)
-        return model.get_metrics_result()
+        return dict(model.get_metrics_result())
 
     def test_batch(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         _run_step(model, model.test_step, (x, y), rows)
-        return model.get_metrics_result()
+        return dict(model.get_metrics_result())
 
     signature = (
         tf.TensorSpec((None, *x.shape[1:]), x.dtype),
@@ -61,8 +61,9 @@ def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: i
     )
     with model.distribute_strategy.scope():
         # Traced here, where nothing is timed yet. The loop is written out by hand: no autograph.
-        compiled = [tf.function(f, signature, autograph=False) for f in (train_epoch, test_batch)]
-        train_graph, test_graph = (function.get_concrete_function() for function in compiled)
+        functions = [tf.function(f, signature, autograph=False) for f in (train_epoch, test_batch)]
+        compiled: list[Pass] = [function.get_concrete_function() for function in functions]
+    train_graph, test_graph = compiled
 
     # Metrics are reset outside of the graphs: while those are traced, Keras does not know all of its metrics yet.
     def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:

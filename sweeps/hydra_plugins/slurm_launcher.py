@@ -26,8 +26,8 @@ class SlurmLauncher(TrialsPlugin):
                 f"hydra/launcher=slurm: SLURM reads the % in {study_folder} as a pattern. Choose another "
                 "hydra.sweeper.study_name, or start in another folder"
             )
-        from sweeps.launchers.slurm import SlurmTrials
-        from sweeps.launchers.slurm_workers import SlurmWorkers
+        from sweeps.launchers.slurm.jobs import SlurmTrials
+        from sweeps.launchers.slurm.workers import SlurmWorkers
 
         settings = read(self.config.hydra.launcher, SlurmLauncherConf)
         if settings.trials_per_job == 1:

@@ -20,7 +20,7 @@ ConfigStore.instance().store(
 
 
 class StudySweeper(Sweeper):
-    """Runs a study (`sweeps.driver`)."""
+    """Runs a study (`sweeps.study.driver`)."""
 
     def __init__(self, **settings: Any) -> None:
         """Hydra passes the settings; they are read from the config, typed, in `setup`."""
@@ -41,8 +41,8 @@ class StudySweeper(Sweeper):
         task_function: TaskFunction,
         arguments: list[str],
     ) -> Any:
-        from sweeps.driver import Driver  # Hydra imports every plugin, also for --help
         from sweeps.errors import UserError
+        from sweeps.study.driver import Driver  # Hydra imports every plugin, also for --help
 
         try:
             driver = Driver(config, hydra_context, task_function)

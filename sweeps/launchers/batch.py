@@ -4,6 +4,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus, configure_log
@@ -11,9 +12,11 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from sweeps.launchers.contract import Exit, TrialJob, TrialLauncher, pack_app
-from sweeps.trial_folder import State, TrialFolder, note_beginning
-from sweeps.trial_process import result_of
+from sweeps.files import read_own
+from sweeps.launchers.contract import TrialLauncher, pack_app
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, Job, Request
+from sweeps.trial.process import end_of, end_of_error
 
 
 def launch(
@@ -28,103 +31,90 @@ def launch(
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
     trials.open()
-    waiting: list[TrialJob] = []
+    jobs: dict[int, Job] = {}
     returns: dict[int, JobReturn] = {}
     sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
     sweep_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=".returns", dir=sweep_dir
-    ) as private:  # where other nodes see it too
+    # Where other nodes see it too; a folder of ours alone (0700).
+    with tempfile.TemporaryDirectory(prefix=".returns", dir=sweep_dir) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
             with open_dict(composed):
                 composed.hydra.job.id = f"{composed.hydra.job.name}_{number}"
                 composed.hydra.job.num = number
-            folder = TrialFolder(
-                Path(str(composed.hydra.sweep.dir)).absolute() / str(composed.hydra.sweep.subdir)
-            )
-            returned = Path(private) / str(number)
-            job = TrialJob(
-                number,
-                folder.path.parent.name,
-                composed,
-                app,
-                folder,
-                folder.new_attempt(),
-                job_return=returned,
-            )
-            waiting.append(job)
-        jobs = {job.number: job for job in waiting}
+            study = Path(str(composed.hydra.sweep.dir)).absolute()
+            folder, wanted = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
+            attempt, left = folder.new_attempt().number, Path(private, str(number))
+            jobs[number] = Job(study.name, number, attempt, composed, wanted, folder, app, job_return=left)
+        waiting = list(jobs.values())
         while len(returns) < len(jobs):
             while waiting and trials.submit(waiting[0]):
                 waiting.pop(0)
-            for over in trials.poll(timeout_s=1.0):
-                returns[over.number] = _read_return(jobs[over.number], over)
+            for number, said in trials.poll(timeout_s=1.0):
+                end = jobs[number].attempt_folder.close(said)
+                returns[number] = _read_return(jobs[number], end)
     return [returns[number] for number in sorted(returns)]
 
 
-def _read_return(job: TrialJob, over: Exit) -> JobReturn:
+def _read_return(job: Job, end: End) -> JobReturn:
     """What the trial left for us in our own private folder, or a failure in Hydra's words."""
     assert job.job_return is not None
     if job.job_return.exists():
-        returned: JobReturn = pickle.loads(job.job_return.read_bytes())  # noqa: S301 - only our processes write there
+        returned: JobReturn = pickle.loads(read_own(job.job_return))  # noqa: S301
         return returned
     failed = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
-    failed.return_value = RuntimeError(
-        f"trial {job.number} {over.state}: {over.error}. Its log: {job.attempt / 'log'}"
-    )
+    said = f"trial {job.number} {end.state}: {end.error}. Its log: {job.attempt_folder.log}"
+    failed.return_value = RuntimeError(said)
     return failed
 
 
-class BatchTrials:
-    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest."""
+class BatchTrials(TrialLauncher):
+    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest.
 
-    def __init__(self, launcher: Launcher, size: int, objective: tuple[str, ...]) -> None:
+    It needs no opening and no closing: a batch cannot be interrupted, and nothing outlives it.
+    """
+
+    detach = keep_on_interrupt = survives = False
+    max_timeouts: int | None = None
+
+    def __init__(self, launcher: Launcher, size: int) -> None:
         self._launcher = launcher
         self._size = size
-        self._objective = objective
-        self._batch: list[TrialJob] = []
+        self._batch: list[Job] = []
 
-    def check(self, config: DictConfig) -> None:
-        """Only the launcher itself could tell."""
-
-    def open(self) -> None:
-        """Nothing to prepare."""
+    def request(self, config: DictConfig) -> Request:
+        """By the names of hydra-submitit-launcher; only the launcher itself could refuse it."""
+        wanted = config.hydra.launcher
+        nodes, gpus = int(wanted.get("nodes") or 1), int(wanted.get("gpus_per_node") or 0)
+        return Request(gpus=nodes * gpus, timeout_min=wanted.get("timeout_min"), nodes=nodes)
 
     def has_room(self, ahead: bool = False) -> bool:
         return len(self._batch) < self._size
 
-    def submit(self, job: TrialJob) -> bool:
+    def submit(self, job: Job) -> bool:
         if not self.has_room():
             return False
         self._batch.append(job)
         return True
 
-    def adopt(self, job: TrialJob) -> bool:
+    def adopt(self, job: Job) -> bool:
         """A batch ends with its driver."""
         return False
 
-    def poll(self, timeout_s: float) -> list[Exit]:
+    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
         batch, self._batch = self._batch, []
         for job in batch:
-            note_beginning(job.attempt, time.time())
+            with suppress(OSError):  # a disk that is full is told of by the trial itself
+                job.attempt_folder.begin(time.time())
         overrides = [list(job.config.hydra.overrides.task) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number) if batch else []
         except Exception as error:  # some launchers raise what a trial raised, and lose the batch
-            return [Exit(job.number, State.FAILED, f"{type(error).__name__}: {error}") for job in batch]
-        for job, returned in zip(batch, returns, strict=True):
-            job.folder.write_result(result_of(returned, self._objective))
-        return [Exit(job.number) for job in batch]
+            return [(job.number, end_of_error(error)) for job in batch]
+        return [
+            (job.number, end_of(returned, job.objective, job.attempt_folder.heard()))
+            for job, returned in zip(batch, returns, strict=True)
+        ]
 
     def notes(self) -> list[str]:
         return []
-
-    def cancel(self, number: int) -> None:
-        """A batch cannot be interrupted."""
-
-    def withdraw(self) -> None:
-        """A batch is launched as a whole."""
-
-    def close(self, keep: bool = False) -> None:
-        """Nothing outlives launch()."""

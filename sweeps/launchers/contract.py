@@ -1,9 +1,5 @@
-"""What a launcher is to our loop. local.py and slurm.py are the two that exist; a third needs these methods."""
+"""What a launcher is to our loop. local.py, slurm/ and batch.py are those that exist; another needs these methods."""
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import cloudpickle
@@ -12,60 +8,23 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
-from sweeps.trial_folder import State, TrialFolder
-
-LOOKS_PER_S = 1000.0
-"""How many trials' files the driver looks at in a second, at most: a shared file system has other users."""
-
-
-class Rounds:
-    """When to look at the files of all trials once more, within LOOKS_PER_S."""
-
-    def __init__(self) -> None:
-        self._not_before = 0.0
-
-    def due(self, trials: int) -> bool:
-        """Whether a round of looks at so many trials may begin now. If so, it is taken to begin."""
-        now = time.monotonic()
-        if now < self._not_before:
-            return False
-        self._not_before = now + trials / LOOKS_PER_S
-        return True
-
-
-@dataclass
-class TrialJob:
-    """One attempt at a trial, ready to be sent to where it runs."""
-
-    number: int
-    study: str
-    config: DictConfig
-    """The whole composed config, with its hydra node: hydra.launcher has this trial's own resources."""
-    app: bytes
-    """The Hydra app, as `pack_app` makes it: the same for every trial."""
-    folder: TrialFolder
-    attempt: Path
-    """This attempt's own folder, which exists when the job is submitted; its `log` takes what the trial prints."""
-    objective: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    job_return: Path | None = None
-    """Where to leave Hydra's pickled JobReturn, for a sweeper that is not ours."""
-
-
-@dataclass(frozen=True)
-class Exit:
-    """An attempt is over. If the trial left no result.json, `state` and `error` say what became of it."""
-
-    number: int
-    state: State = State.LOST
-    error: str = ""
+from sweeps.trial.job import End, Job, Request
 
 
 class TrialLauncher(Protocol):
-    """Runs trials somewhere, without ever blocking on one."""
+    """Runs attempts at trials somewhere, without ever blocking on one."""
 
-    def check(self, config: DictConfig) -> None:
-        """Raise UserError if this composed trial could never start here."""
+    detach: bool
+    """Whether the driver leaves once there is room for no further trial: what it started goes on without it."""
+    keep_on_interrupt: bool
+    """Whether the driver leaves at the first Ctrl-C, instead of letting its trials end after their epoch."""
+    survives: bool
+    """Whether what is started goes on when the driver dies, as SLURM's jobs do."""
+    max_timeouts: int | None
+    """How often a trial may reach its time limit and go on; None: as long as each attempt advances."""
+
+    def request(self, config: DictConfig) -> Request:
+        """What this composed trial asks for. Raises UserError if it could never start here."""
 
     def open(self) -> None:
         """Get ready to run trials; may go on in the background."""
@@ -76,23 +35,25 @@ class TrialLauncher(Protocol):
         The next trial of a search is chosen only when it can start, for then most is known.
         """
 
-    def submit(self, job: TrialJob) -> bool:
+    def submit(self, job: Job) -> bool:
         """Start the attempt, or return False if there is no room for it yet."""
 
-    def adopt(self, job: TrialJob) -> bool:
-        """Take over the trial's newest attempt, which an earlier driver submitted, if it still lives.
+    def adopt(self, job: Job) -> bool:
+        """Take over an attempt that an earlier driver submitted, if it still lives, or may.
 
         False only when it is certain that it does not: the trial then goes on in a new attempt.
         """
 
-    def poll(self, timeout_s: float) -> list[Exit]:
-        """The attempts that are over since the last call; wait up to `timeout_s` for one if there are none."""
+    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
+        """The attempts that are over since the last call, by the numbers of their trials; waits up to `timeout_s` for
+        one if there are none. What is said of an end counts only where the attempt left no end.json of its own.
+        """
 
     def notes(self) -> list[str]:
         """What a person should know while trials wait: why they are pending, what is stuck."""
 
     def cancel(self, number: int) -> None:
-        """End this trial's attempt now. Its Exit is still reported by `poll`."""
+        """End this trial's attempt now. `poll` still reports it."""
 
     def withdraw(self) -> None:
         """Take back every attempt that was submitted and has not begun; `poll` reports it as cancelled."""

@@ -1,10 +1,13 @@
 """A warm process that imports the heavy libraries once and forks a fresh process for each trial.
 
-Started by local.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes
-milliseconds. Only imports may happen here: a TensorFlow runtime that has started does not survive a fork.
+Started by forks.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes milliseconds. Only
+imports may happen here: a TensorFlow runtime that has started does not survive a fork.
 
 The driver sends `Preload`, `Start` or `Kill` over the pipe; this process answers with `Ready` and `Ended`. When the
 pipe closes, the driver is gone: every trial is killed and the server ends, so that no trial outlives its driver unseen.
+
+What a trial starts ends with it, in whatever session it is: as subreapers (prctl(2)) each trial inherits the processes
+whose parents died within it, and this process inherits those that a trial leaves.
 """
 
 import ctypes
@@ -14,17 +17,29 @@ import os
 import selectors
 import signal
 import sys
+import time
 import traceback
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NoReturn
 
 import cloudpickle
+import psutil
 from hydra.core.plugins import Plugins
 
-from sweeps.locks import hold
+from sweeps.files import Lock
+from sweeps.trial.job import End, State
 
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
+_PR_SET_CHILD_SUBREAPER = 36
+_prctl = ctypes.CDLL(None).prctl
+_MEMORY_LOOK_S = 0.5
+_PATIENCE_S = 10.0
+"""How long killed processes are waited for: one that hangs in its kernel must not hang us."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +57,14 @@ class Ready:
 
 @dataclass(frozen=True)
 class Start:
-    """Fork a trial. `job` is a cloudpickled TrialJob, which only the fork unpacks."""
+    """Fork a trial. `job` is a cloudpickled Job and when it had its slot, which only the fork unpacks."""
 
     number: int
     job: bytes
     log: str
     cores: list[int]
+    mem_gb: float | None = None
+    """The most that it may have in memory, what it starts included."""
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -63,127 +80,228 @@ class Ended:
     """A trial's process ended: `code` is its exit code, or minus the signal that killed it."""
 
     number: int
-    code: int
+    code: int = 0
+    end: End | None = None
+    """How, if it was not the trial that wrote it down."""
 
 
-def serve(driver: Connection) -> None:
-    """Fork trials until the driver closes the pipe."""
-    running: dict[int, int] = {}  # process id -> trial number
-    wakeup, alarm = os.pipe()
-    os.set_blocking(alarm, False)
-    signal.set_wakeup_fd(alarm)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    selector = selectors.DefaultSelector()
-    selector.register(driver, selectors.EVENT_READ)
-    selector.register(wakeup, selectors.EVENT_READ)
-    while True:
-        for key, _ in selector.select():
-            if key.fileobj == wakeup:
-                os.read(wakeup, 4096)
-                _reap(running, driver)
-            elif not _obey(driver, running):
-                return
+@dataclass
+class _Fork:
+    number: int
+    last_words: Connection
+    mem_gb: float | None
+    end: End | None = None
 
 
-def _obey(driver: Connection, running: dict[int, int]) -> bool:
-    """Carry out one message. False when the driver is gone."""
-    try:
-        message = driver.recv()
-    except (EOFError, ConnectionResetError):
-        for pid in running:
-            _kill_group(pid)
-        return False
-    if isinstance(message, Preload):
-        sys.path[:] = message.path
+class Server:
+    """Forks trials for the driver at the other end of a pipe."""
+
+    def __init__(self, driver: Connection) -> None:
+        self._driver = driver
+        self._running: dict[int, _Fork] = {}
+        """By process id."""
+        self._helpers: set[int] = set()
+        """Processes that the preloaded modules have started."""
+        self._look_at = 0.0
+        """When to look at the trials' memory."""
+
+    def serve(self) -> None:
+        """Fork trials until the driver closes the pipe."""
+        wakeup, alarm = os.pipe()
+        os.set_blocking(alarm, False)
+        signal.set_wakeup_fd(alarm)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        selector = selectors.DefaultSelector()
+        selector.register(self._driver, selectors.EVENT_READ)
+        selector.register(wakeup, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select(_MEMORY_LOOK_S):
+                if key.fileobj == wakeup:
+                    os.read(wakeup, 4096)
+                    self._reap()
+                elif not self._obey():
+                    self._running.clear()
+                    return end_all(self._orphans)
+            if time.monotonic() > self._look_at:
+                self._look_at_memory()
+                self._look_at = time.monotonic() + _MEMORY_LOOK_S
+
+    def _obey(self) -> bool:
+        """Carry out one message. False when the driver is gone."""
+        try:
+            message = self._driver.recv()
+        except (EOFError, ConnectionResetError):
+            return False
+        if isinstance(message, Preload):
+            self._preload(message)
+        elif isinstance(message, Start):
+            self._fork(message)
+        elif isinstance(message, Kill):
+            for pid, fork in self._running.items():
+                if fork.number == message.number:
+                    kill_tree(pid)
+        return True
+
+    def _preload(self, wanted: Preload) -> None:
+        sys.path[:] = wanted.path
         gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
-        for module in message.modules:
+        for module in wanted.modules:
             importlib.import_module(module)
         Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
         gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
         gc.enable()
+        self._helpers = set(children(os.getpid()))
         _die_with_parent(0)
-        driver.send(Ready())
-    elif isinstance(message, Start):
-        running[_fork(message, driver)] = message.number
-    elif isinstance(message, Kill):
-        for pid, number in running.items():
-            if number == message.number:
-                _kill_group(pid)
-    return True
+        self._tell(Ready())
 
+    def _tell(self, message: Ready | Ended) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # the pipe's end, read next, will end all
+            self._driver.send(message)
 
-def _reap(running: dict[int, int], driver: Connection) -> None:
-    while running:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
-            return
-        number = running.pop(ended.si_pid, None)
-        if number is not None:
-            _kill_group(ended.si_pid)  # what the trial started; not later, when its number may be another's
-        _, status = os.waitpid(ended.si_pid, 0)
-        if number is None:
-            continue
+    def _fork(self, start: Start) -> None:
         try:
-            driver.send(Ended(number, os.waitstatus_to_exitcode(status)))
-        except (BrokenPipeError, ConnectionResetError):
-            continue  # the driver is gone: the pipe's end, read next, kills what still runs
+            theirs, own = Pipe(duplex=False)
+            pid = os.fork()
+        except OSError as error:  # too many processes or open files, no memory: later there may be room
+            self._tell(Ended(start.number, end=End(State.LOST, f"its process could not be started: {error}")))
+            return
+        if pid == 0:
+            self._driver.close()
+            _run(start, own)
+        self._running[pid] = _Fork(start.number, theirs, start.mem_gb)
+
+    def _reap(self) -> None:
+        """Tell of the trials that ended, once what they left is killed: its own death brings us here again."""
+        over = []
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                over.append(ended)
+        forks = [(self._running.pop(pid), status) for pid, status in over if pid in self._running]
+        for pid in self._orphans():
+            kill_tree(pid)
+        for fork, status in forks:
+            with suppress(EOFError):  # it had nothing to say
+                if fork.end is None and fork.last_words.poll():
+                    fork.end = fork.last_words.recv()
+            self._tell(Ended(fork.number, os.waitstatus_to_exitcode(status), fork.end))
+
+    def _orphans(self) -> set[int]:
+        return set(children(os.getpid())) - self._helpers - self._running.keys()
+
+    def _look_at_memory(self) -> None:
+        for pid, fork in self._running.items():
+            if fork.mem_gb is None or _memory_gb(pid, "rss") <= fork.mem_gb:
+                continue
+            used = _memory_gb(pid, "pss")  # pages that forks share count once; slower
+            if used > fork.mem_gb:
+                why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={fork.mem_gb:g}"
+                fork.end = End(State.OUT_OF_MEMORY, why)
+                kill_tree(pid)
 
 
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _fork(start: Start, driver: Connection) -> int:
-    pid = os.fork()
-    if pid:
-        os.setpgid(pid, pid)  # here too: a Kill may come before the fork has run its first line
-        return pid
+def _run(start: Start, server: Connection) -> NoReturn:
+    """The life of a fork. What it cannot write down itself it says to the server before it dies."""
     code = 1
     try:
-        _become_trial(start, driver)
+        _become_trial(start)
+        from sweeps.trial.process import run_trial
+
+        run_trial(*cloudpickle.loads(start.job))
         code = 0
-    except BaseException:
+    except BaseException as error:
+        from sweeps.trial.process import end_of_error
+
+        end = end_of_error(error)
+        if not Path(start.log).with_name("began").exists():
+            end = End(State.REFUSED, f"it could not be started: {end.error}")
+        server.send(replace(end, error=end.error[:1000]))  # fits in the pipe: nobody reads it yet
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # the server's own clean-up is not the trial's
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)  # the server's own clean-up is not the trial's
 
 
-def _die_with_parent(how: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, how)
-
-
-def _become_trial(start: Start, driver: Connection) -> None:
+def _become_trial(start: Start) -> None:
     _die_with_parent(signal.SIGKILL)
-    os.setpgid(0, 0)
+    become_reaper()
+    os.setpgid(0, 0)  # what it sends to its whole group must not reach the server
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    driver.close()
     log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    hold(Path(start.log).with_name("alive"))
+    Lock(Path(start.log).with_name("alive"))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(start.environment)
     if start.cores:
         os.sched_setaffinity(0, start.cores)
-    from sweeps.trial_process import run_trial
 
-    job, began = cloudpickle.loads(start.job)
-    run_trial(job, began)
+
+def _die_with_parent(how: int) -> None:
+    _prctl(_PR_SET_PDEATHSIG, how)
+
+
+def become_reaper() -> None:
+    """Inherit the processes whose parents die somewhere below this one."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started or inherited, until they are reaped. None if it is gone."""
+    found: list[int] = []
+    with suppress(FileNotFoundError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all below it, itself first."""
+    found = [pid]
+    for one in found:  # it grows meanwhile
+        found += children(one)
+    return found
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all below it; it goes first, for it must not see its children die, and say so."""
+    for one in tree(pid):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(one, signal.SIGKILL)
+
+
+def end_all(find: Callable[[], Collection[int]]) -> None:
+    """Kill these children of this process, and those that it inherits from them, until there are none."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while (left := find()) and time.monotonic() < deadline:
+        for pid in left:
+            kill_tree(pid)
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)
+
+
+def _memory_gb(pid: int, kind: str) -> float:
+    total = 0
+    for one in tree(pid):
+        with suppress(psutil.Error):
+            process = psutil.Process(one)
+            total += process.memory_info().rss if kind == "rss" else process.memory_full_info().pss
+    return total / 1e9
 
 
 def main() -> None:
-    # Ctrl-C reaches the whole terminal; the driver alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and a hang-up reach the whole terminal; the driver alone decides what they mean.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     pipe, driver = int(sys.argv[1]), int(sys.argv[2])
     _die_with_parent(signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
     if os.getppid() != driver:
         return  # the driver died before the line above could notice
-    import sweeps.trial_process  # noqa: F401 - imported once here, not in every fork
+    become_reaper()
+    import sweeps.trial.process  # noqa: F401 - imported once here, not in every fork
 
-    serve(Connection(pipe))
+    Server(Connection(pipe)).serve()
     os._exit(0)  # taking TensorFlow apart first would keep the driver waiting

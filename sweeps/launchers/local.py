@@ -11,12 +11,15 @@ import psutil
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
-from sweeps.launchers.contract import Exit, TrialJob
+from sweeps.files import holder
 from sweeps.launchers.forks import Forks
-from sweeps.launchers.gpus import visible_gpus
-from sweeps.locks import wait_until_gone
+from sweeps.launchers.resources import visible_gpus
 from sweeps.settings import LocalLauncherConf, read
-from sweeps.trial_folder import State
+from sweeps.trial.job import End, Job, Request, State
+
+_USUAL_GB = 1.0
+"""What a trial without a limit is taken to use, to say how many fit in."""
+_PATIENCE_S = 30.0
 
 
 @dataclass
@@ -26,27 +29,33 @@ class _Slot:
     cores: list[int]
     gpus: list[str]
     mem_gb: float
-    timeout_min: float | None
     deadline: float | None
 
 
 class LocalTrials:
     """The local launcher, as our loop sees it (`sweeps.launchers.contract.TrialLauncher`)."""
 
+    detach = keep_on_interrupt = survives = False
+    max_timeouts: int | None = None
+
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._forks = Forks(preload, log)
         self._cores = sorted(os.sched_getaffinity(0))
         self._gpus = visible_gpus()
-        self._mem_gb = psutil.virtual_memory().total / 1e9
+        self._free_gb = psutil.virtual_memory().total / 1e9
         self._all_cores, self._all_gpus = len(self._cores), len(self._gpus)
         self._least_cores, self._wants_gpus = 1, False
         self._slots: dict[int, _Slot] = {}
 
-    def check(self, config: DictConfig) -> None:
+    def request(self, config: DictConfig) -> Request:
         wanted = read(config.hydra.launcher, LocalLauncherConf)
         check_machine(wanted, self._all_gpus)
-        self._least_cores = min(self._least_cores, self._share(wanted))
-        self._wants_gpus = self._wants_gpus or wanted.gpus_per_node > 0
+        cores, gpus = wanted.cpus_per_task, wanted.gpus_per_node
+        if cores is None:
+            cores = max(1, self._all_cores * gpus // self._all_gpus) if gpus else 1
+        self._least_cores = min(self._least_cores, cores)
+        self._wants_gpus = self._wants_gpus or gpus > 0
+        return Request(gpus, cores, wanted.mem_gb, wanted.timeout_min)
 
     def open(self) -> None:
         self._forks.open()
@@ -54,50 +63,50 @@ class LocalTrials:
     def has_room(self, ahead: bool = False) -> bool:
         return self._forks.ready and len(self._cores) >= self._least_cores
 
-    def submit(self, job: TrialJob) -> bool:
-        wanted = read(job.config.hydra.launcher, LocalLauncherConf)
-        cores = self._share(wanted)
-        if (
-            not self._forks.ready
-            or cores > len(self._cores)
-            or wanted.gpus_per_node > len(self._gpus)
-            or wanted.mem_gb > self._mem_gb
-        ):
+    def submit(self, job: Job) -> bool:
+        wanted = job.request
+        cores, mem_gb = wanted.cores or 0, wanted.mem_gb or _USUAL_GB
+        fits = cores <= len(self._cores) and wanted.gpus <= len(self._gpus) and mem_gb <= self._free_gb
+        if not (self._forks.ready and fits):
             return False
-        timeout_s = math.inf if wanted.timeout_min is None else wanted.timeout_min * 60
-        slot = _Slot(
+        slot = self._slots[job.number] = _Slot(
             [self._cores.pop(0) for _ in range(cores)],
-            [self._gpus.pop(0) for _ in range(wanted.gpus_per_node)],
-            wanted.mem_gb,
-            wanted.timeout_min,
-            time.monotonic() + timeout_s,
+            [self._gpus.pop(0) for _ in range(wanted.gpus)],
+            mem_gb,
+            time.monotonic() + (wanted.timeout_min or math.inf) * 60,
         )
-        self._mem_gb -= wanted.mem_gb
-        self._slots[job.number] = slot
-        self._forks.start(job, slot.cores, slot.gpus, threads=cores or 1)
+        self._free_gb -= mem_gb
+        self._forks.start(job, slot.cores, slot.gpus, cores or 1, wanted.mem_gb or None)
         return True
 
-    def adopt(self, job: TrialJob) -> bool:
-        """Local trials are killed when their driver goes; wait until the last one is."""
-        wait_until_gone(job.folder.attempts()[-1] / "alive")
+    def adopt(self, job: Job) -> bool:
+        """Local trials are killed when their driver goes; wait until the last one is.
+
+        Raises:
+            UserError: it still lives after 30 s.
+        """
+        deadline = time.monotonic() + _PATIENCE_S
+        while by := holder(job.attempt_folder.alive):
+            if time.monotonic() > deadline:
+                path = job.attempt_folder.path
+                raise UserError(f"{path} still runs in {by}; end that process, then start again")
+            time.sleep(0.05)
         return False
 
-    def poll(self, timeout_s: float) -> list[Exit]:
+    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
         self._kill_overdue()
         over = self._forks.poll(timeout_s)
-        for one in over:
-            slot = self._slots.pop(one.number)
+        for number, _ in over:
+            slot = self._slots.pop(number)
             self._cores += slot.cores
             self._gpus += slot.gpus
-            self._mem_gb += slot.mem_gb
+            self._free_gb += slot.mem_gb
         return over
 
     def notes(self) -> list[str]:
-        if self._all_gpus and not self._wants_gpus:
-            return [
-                f"this machine has {self._all_gpus} GPUs, and no trial asks for one; add gpus=1 to use them"
-            ]
-        return []
+        unused = self._all_gpus if not self._wants_gpus else 0
+        note = f"this machine has {unused} GPUs, and no trial asks for one; add gpus=1 to use them"
+        return [note] if unused else []
 
     def cancel(self, number: int) -> None:
         self._kill(number, State.CANCELLED, "it was cancelled")
@@ -108,18 +117,10 @@ class LocalTrials:
     def close(self, keep: bool = False) -> None:
         self._forks.close()
 
-    def _share(self, wanted: LocalLauncherConf) -> int:
-        """How many cores a trial owns."""
-        if wanted.cpus_per_task is not None:
-            return wanted.cpus_per_task
-        gpus = wanted.gpus_per_node
-        return max(1, self._all_cores * gpus // self._all_gpus) if gpus else 1
-
     def _kill_overdue(self) -> None:
         for number, slot in self._slots.items():
             if slot.deadline is not None and time.monotonic() > slot.deadline:
-                why = f"it ran longer than timeout_min={slot.timeout_min}"
-                self._kill(number, State.TIMED_OUT, why)
+                self._kill(number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min allows")
 
     def _kill(self, number: int, state: State, why: str) -> None:
         self._slots[number].deadline = None
@@ -132,7 +133,7 @@ def check_machine(wanted: LocalLauncherConf, gpus: int) -> None:
     for name, need, has, unit in (
         ("gpus", wanted.gpus_per_node, gpus, "GPUs"),
         ("cpus_per_task", wanted.cpus_per_task or 1, cores, "CPU cores"),
-        ("mem_gb", wanted.mem_gb, memory_gb, "GB of memory"),
+        ("mem_gb", wanted.mem_gb or 0, memory_gb, "GB of memory"),
     ):
         if need > has:
             raise UserError(

@@ -46,10 +46,14 @@ def test_every_loss_fits_a_dataset(loss: str) -> None:
         (("optimizer=nesterov", "lr=2"), {"optimizer.nesterov": True, "optimizer.learning_rate": 2.0}),
         (("optimizer.beta_2=0.5",), {"optimizer.beta_2": 0.5}),
         (("dataset=line",), {"loss._target_": "keras.losses.MeanSquaredError", "loss.task": "regression"}),
-        (("dataset=line",), {"model._target_": "trainers.models.linear", "dataset.n_train": 1200}),
+        (("dataset=line",), {"model._target_": "trainers.networks.linear", "dataset.n_train": 1200}),
         (("dataset=line", "loss=huber"), {"loss._target_": "keras.losses.Huber"}),
-        (("loss=huber", "dataset=line", "model=mlp"), {"model._target_": "trainers.models.mlp"}),
+        (("loss=huber", "dataset=line", "model=mlp"), {"model._target_": "trainers.networks.mlp"}),
         (("+trainer.mine=3", "trainer._target_=json.dumps"), {"trainer.mine": 3}),
+        (
+            ("trainer=own", "trainer._target_=json.dumps"),
+            {"trainer._target_": "json.dumps", "trainer.preload": []},
+        ),
         (("dataset=mnist",), {"dataset.validation_split": 1 / 6}),
         (("model.hidden=[]",), {"model.hidden": []}),
     ],
@@ -118,6 +122,11 @@ BAD_VALUES = [
         "trainer.early_stopping_patience=0: must be a whole number >= 1 or null",
     ),
     ("trainer.checkpoint_interval_s=-1", "trainer.checkpoint_interval_s=-1: must be a number >= 0"),
+    ("trainer.preload=torch", "trainer.preload=torch: must be a list of names, such as [torch,numpy]"),
+    (
+        "trainer=own",
+        "trainer._target_ is missing; it must be the dotted name of a callable, such as my_module.f",
+    ),
     ("dataset=npz", "dataset.path is null: name a .npz file, as in dataset.path=my.npz"),
 ]
 

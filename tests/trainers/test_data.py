@@ -6,7 +6,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from tests.trainers.recorder import Recorder, compose
 from trainers import data
-from trainers.keras_trainer import train
+from trainers.data import sources
+from trainers.trainer import train
 
 
 def section(**values: object) -> DictConfig:
@@ -55,7 +56,7 @@ def test_labels_of_a_local_file(shape: tuple[int, ...], dtype: type, tmp_path: P
 )
 def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
     write_npz(tmp_path / "mine.npz", labels)
-    mine = section(_target_="trainers.data.npz", path=str(tmp_path / "mine.npz"))
+    mine = section(_target_="trainers.data.sources.npz", path=str(tmp_path / "mine.npz"))
     with pytest.raises(ValueError, match=r"one whole number >= 0 an example.*dataset.task=regression"):
         data.load(mine, "classification", seed=0)
     assert data.load(mine, "regression", seed=0).y.shape == labels.reshape(12, -1).shape
@@ -64,16 +65,16 @@ def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
 def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
     write_npz(tmp_path / "mine.npz", np.array([{}] * 12, dtype=object))
     with pytest.raises(ValueError, match="allow_pickle"):
-        data.npz(str(tmp_path / "mine.npz"))
+        sources.npz(str(tmp_path / "mine.npz"))
 
 
 def test_the_line_is_the_same_at_every_call() -> None:
-    (x, y), (x_test, y_test) = data.line(points=50, test_points=10, inputs=2, noise=0.0)
+    (x, y), (x_test, y_test) = sources.line(points=50, test_points=10, inputs=2, noise=0.0)
     assert (x.shape, y.shape, x_test.shape, y_test.shape) == ((50, 2), (50, 1), (10, 2), (10, 1))
     with_ones = np.column_stack([x, np.ones(50)])
     solution, *_ = np.linalg.lstsq(with_ones, y, rcond=None)
     np.testing.assert_allclose(np.column_stack([x_test, np.ones(10)]) @ solution, y_test, atol=1e-12)
-    np.testing.assert_array_equal(y, data.line(points=50, test_points=10, inputs=2, noise=0.0)[0][1])
+    np.testing.assert_array_equal(y, sources.line(points=50, test_points=10, inputs=2, noise=0.0)[0][1])
 
 
 def test_a_users_dataset_is_a_target_alone(tmp_path: Path) -> None:
@@ -92,14 +93,14 @@ def stripes() -> data.Split:
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (5, 7)])
 def test_the_cnn_takes_images_with_and_without_channels(shape: tuple[int, ...]) -> None:
-    from trainers.models import cnn
+    from trainers.networks import cnn
 
     model = cnn(shape, 10, filters=[2, 3], kernel_size=3, hidden=[4], activation="relu", dropout=0.1)
     assert model.output_shape == (None, 10)
 
 
 def test_the_cnn_refuses_what_is_no_image() -> None:
-    from trainers.models import cnn
+    from trainers.networks import cnn
 
     with pytest.raises(ValueError, match=r"model=cnn needs images.*model=mlp"):
         cnn((1,), 1, filters=[2], kernel_size=3, hidden=[], activation="relu", dropout=0.0)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import distribution
-from trainers.keras_trainer import train
+from trainers.trainer import train
 
 # 1,280 training examples: 40 batches without a rest.
 SETTINGS = ("epochs=2", "dataset.validation_split=0.14666")

@@ -7,7 +7,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tests.trainers.recorder import Recorder, compose
-from trainers import distribution, keras_trainer
+from trainers import distribution, trainer
 
 
 def claim_two_cpus(gpus: int) -> list[str]:
@@ -19,5 +19,5 @@ def claim_two_cpus(gpus: int) -> list[str]:
 # The one thing that differs from two GPUs: which devices there are.
 distribution.claim_gpus = claim_two_cpus
 recorder = Recorder(Path(sys.argv[1]))
-result = keras_trainer.train(compose("gpus=2", *sys.argv[2:]), recorder)
+result = trainer.train(compose("gpus=2", *sys.argv[2:]), recorder)
 print(json.dumps({"reported": recorder.reported, "result": result}))

@@ -1,0 +1,298 @@
+"""Files as several processes see them, on shared disks, some of them killed: the only module that locks, writes whole,
+appends, or reads what may be cut.
+
+What cannot be read raises `Unreadable`, which concerns one file. An OSError (a full disk, ESTALE) passes as it is.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LOOKS_PER_S = 1000.0
+"""How many trials' files the driver looks at in a second, at most: a shared file system has other users."""
+
+_BEAT_S = 10.0
+_DEAD_S = 60.0
+_FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+class Unreadable(Exception):
+    """A file is there and does not hold what it should. The text names it."""
+
+    def __init__(self, path: Path, why: object) -> None:
+        super().__init__(f"{path} cannot be read: {why}")
+
+
+class Rounds:
+    """When to look at the files of all trials once more, within LOOKS_PER_S."""
+
+    def __init__(self) -> None:
+        self._not_before = 0.0
+
+    def due(self, trials: int) -> bool:
+        """Whether a round of looks at so many trials may begin now. If so, it is taken to begin."""
+        now = time.monotonic()
+        if now < self._not_before:
+            return False
+        self._not_before = now + trials / LOOKS_PER_S
+        return True
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part."""
+    aside = _write_aside(path, content)
+    aside.replace(path)
+
+
+def write_once(path: Path, content: str | bytes) -> bool:
+    """Make `path`, whole. False, and nothing is changed, if it is there already: the first writer's word stands."""
+    aside = _write_aside(path, content)
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink()
+    return True
+
+
+def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
+    """Append values as JSON, a line each: all of them, or an OSError and the file as it was. One writer at a time."""
+    data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            data = b"\n" + data  # half a line, of a writer that was killed, stays a line of its own
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError:
+            os.ftruncate(file, size)
+            raise
+        if sync:
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What a file of JSON lines holds from an offset on."""
+
+    values: list[Any]
+    offset: int
+    """From where to read on, in bytes: a last line without its end waits."""
+    damaged: int = 0
+    """Lines that hold no JSON."""
+
+
+def read_lines(path: Path, offset: int = 0) -> Lines:
+    """The whole lines from byte `offset` on, or all of them where the file was cut before it. None without a file."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < offset:
+                offset = 0
+            file.seek(offset)
+            data = file.read()
+    except FileNotFoundError:
+        return Lines([], 0)
+    whole = data[: data.rfind(b"\n") + 1]
+    values, damaged = [], 0
+    for line in whole.splitlines():
+        try:
+            values.append(json.loads(line))
+        except ValueError:
+            damaged += 1
+    return Lines(values, offset + len(whole), damaged)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object that the file holds; None if there is no file.
+
+    Raises:
+        Unreadable: it holds something else.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise Unreadable(path, error) from error
+    if not isinstance(content, dict):
+        raise Unreadable(path, "it holds no JSON object")
+    return content
+
+
+def read_own(path: Path) -> bytes:
+    """A file that may be unpickled: whoever could have written it is the user of this process.
+
+    Raises:
+        Unreadable: it belongs to somebody else.
+    """
+    with path.open("rb") as file:
+        owner = os.fstat(file.fileno()).st_uid
+        if owner != os.getuid():
+            raise Unreadable(path, f"it belongs to user {owner}")
+        return file.read()
+
+
+def last_lines(log: Path, count: int) -> list[str]:
+    """The end of a log, which need not exist and may hold anything."""
+    try:
+        return log.read_text(errors="replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, so that its content is kept and its name is free."""
+    kept = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+    path.rename(kept)
+    return kept
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock, as it noted itself."""
+
+    host: str = "?"
+    pid: int = 0
+    since: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return "another process"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} on {self.host} since {since}"
+
+
+class Held(Exception):
+    """Another process holds the lock."""
+
+    def __init__(self, holder: Holder, silent_s: float = 0.0) -> None:
+        super().__init__(str(holder))
+        self.silent_s = silent_s
+        """How long ago it last gave a sign of life; a lock is free again after a minute of silence."""
+
+
+class Lock:
+    """A lock that this process holds until it ends, however it ends.
+
+    The kernel keeps it among the processes that it reaches: those of this node, and on most shared disks those of the
+    others (https://lwn.net/Articles/586904/: open file description locks). For those that it does not reach, the
+    holder notes itself in the file and, if it `beats`, touches it every few seconds.
+
+    Raises:
+        Held: another process holds it.
+    """
+
+    def __init__(self, path: Path, beats: bool = False) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._own = Holder(socket.gethostname(), os.getpid())
+        self._released = threading.Event()
+        try:
+            held = _held_elsewhere(path, _take(self._file))
+        except BlockingIOError:
+            held = Held(_note(path))
+        if held:
+            os.close(self._file)
+            raise held
+        os.truncate(self._file, 0)
+        os.pwrite(self._file, json.dumps(vars(self._own)).encode(), 0)
+        if beats:
+            threading.Thread(target=self._beat, name="lock", daemon=True).start()
+
+    def taken_over_by(self) -> Holder | None:
+        """Who holds it by now, if two processes that no kernel tells apart took it in the same moment."""
+        holder = _note(self.path)
+        return holder if holder.pid and holder != self._own else None
+
+    def release(self) -> None:
+        self._released.set()
+        if not self.taken_over_by():
+            os.truncate(self._file, 0)
+        os.close(self._file)
+
+    def _beat(self) -> None:
+        while not self._released.wait(_BEAT_S):
+            try:
+                os.utime(self.path)
+            except OSError:  # a disk that is away for a moment: the next beat tells again
+                continue
+
+
+def holder(path: Path) -> Holder | None:
+    """Who holds the lock, or None. Looking never takes it."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        answer = (fcntl.F_UNLCK,)
+    finally:
+        os.close(file)
+    if answer[0] != fcntl.F_UNLCK:
+        return _note(path)
+    return _note(path) if _held_elsewhere(path, reached=True) else None
+
+
+def _take(file: int) -> bool:
+    """Lock the open file. False where the file system has no locks. Raises BlockingIOError if it is locked."""
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
+
+
+def _held_elsewhere(path: Path, reached: bool) -> Held | None:
+    """Whether a process that the kernel did not tell us of gave a sign of life within a minute."""
+    note = _note(path)
+    here = note.host == socket.gethostname()
+    if (
+        not note.pid
+        or note.pid == os.getpid()
+        or (here and (reached or not Path(f"/proc/{note.pid}").exists()))
+    ):
+        return None
+    with tempfile.TemporaryFile(dir=path.parent) as file:  # by the clock of the file system, not of this node
+        silent_s = os.fstat(file.fileno()).st_mtime - path.stat().st_mtime
+    return Held(note, silent_s) if silent_s < _DEAD_S else None
+
+
+def _note(path: Path) -> Holder:
+    try:
+        content = read_json(path)
+        return Holder(**content) if content else Holder()
+    except (Unreadable, TypeError):
+        return Holder()
+
+
+def _write_aside(path: Path, content: str | bytes) -> Path:
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
+    with aside.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+    return aside

@@ -1,0 +1,108 @@
+"""A study as a table: what reports, the terminal and the dashboard are made from."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, Point, State
+
+
+@dataclass
+class Row:
+    """One trial."""
+
+    number: int
+    params: Point
+    state: State
+    folder: Path
+    attempts: list[End] = field(default_factory=list)
+    """Those that are over."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What it reported last, or returned."""
+    tracking_s: float = 0.0
+    """What the driver spent on showing the trial in MLflow, in seconds."""
+    forgiven: int = 0
+    """The attempts that no longer count: a person had the trial retried after them."""
+
+    def take(self, end: End) -> None:
+        """Hold how the newest attempt ended, and the trial with it."""
+        self.state = end.state
+        self.metrics = end.metrics or self.metrics
+        if end not in self.attempts:
+            self.attempts.append(end)
+
+    @property
+    def error(self) -> str:
+        """Why the trial ended so; empty while it goes on."""
+        going_on = not self.attempts or self.state in (State.QUEUED, State.RUNNING)
+        return "" if going_on else self.attempts[-1].error
+
+    @property
+    def objective(self) -> list[float]:
+        """One value for each objective of the study; empty unless the trial returned them."""
+        return self.attempts[-1].objective if self.attempts and self.state.is_over else []
+
+    @property
+    def name(self) -> str:
+        """The swept values alone, which is what tells one trial from another: `optimizer=adam lr=0.001`."""
+        shown = (f"{key.lstrip('+')}={_short(value)}" for key, value in self.params.items())
+        return " ".join(shown) or f"trial {self.number}"
+
+
+@dataclass
+class Summary:
+    """A study and all its trials."""
+
+    name: str
+    folder: Path
+    objective: tuple[str, ...]
+    """The name of each objective, such as val_accuracy."""
+    directions: tuple[str, ...]
+    """minimize or maximize, for each objective."""
+    rows: list[Row]
+    total: int | None = None
+    """How many trials the study will have; None if nobody knows."""
+    importance: dict[str, float] = field(default_factory=dict)
+    """The share of each parameter in the variance of the first objective, where there was a search."""
+
+    def top(self, count: int = 10) -> list[Row]:
+        """The best completed trials by the first objective, best first."""
+        sign = -1 if self.directions[0] == "maximize" else 1
+        done = [row for row in self.rows if row.state is State.COMPLETED and row.objective]
+        return sorted(done, key=lambda row: (sign * row.objective[0], row.number))[:count]
+
+    def best(self) -> Row | None:
+        return next(iter(self.top(1)), None)
+
+    def count(self, *states: State) -> int:
+        return sum(row.state in states for row in self.rows)
+
+    def bad(self) -> list[Row]:
+        """The trials that ended without a result that counts."""
+        return [row for row in self.rows if row.state.is_bad]
+
+    def over(self) -> int:
+        """How many trials have ended for good."""
+        return sum(row.state.is_over for row in self.rows)
+
+
+def look(row: Row) -> Row:
+    """The trial as its folder shows it, where no driver has recorded its end."""
+    folder = TrialFolder(row.folder)
+    row.attempts = folder.ends()
+    newest = folder.newest()
+    if newest is None:
+        return row
+    row.state = State.QUEUED if newest.began() is None else State.RUNNING
+    if newest.is_over and row.attempts:
+        row.take(row.attempts[-1])
+        if row.state in (State.LOST, State.TIMED_OUT):
+            row.state = State.QUEUED  # it goes on
+    return row
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.4g}"
+    return str(value)

@@ -1,0 +1,178 @@
+"""What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.files import last_lines
+from sweeps.results.summary import Row, Summary
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
+
+if TYPE_CHECKING:
+    from sweeps.tracking.tracker import Tracker
+
+_RUNNING_SHOWN = 12
+
+
+class View:
+    """The driver's view of its study, on stdout."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False)
+        self._live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._started = time.monotonic()
+        self._said: set[str] = set()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        try:
+            self.console.print(text, markup=False, soft_wrap=True)
+        except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
+            self.console.quiet = True
+
+    def opening(self, summary: Summary, tracker: "Tracker | None") -> None:
+        self.say(f"study {summary.name}: {summary.total} trials in {_near(summary.folder)}")
+        if tracker:
+            self.say(tracker.how_to_look())
+
+    def closing(self, summary: Summary, tracker: "Tracker | None") -> None:
+        """The best trials, what went wrong, and where everything is."""
+        self.results(summary)
+        if tracker:
+            self.say(tracker.how_to_look())
+
+    def results(self, summary: Summary) -> None:
+        if summary.best():
+            self.console.print(table(summary), width=None if self.console.is_terminal else 160)
+        for row in summary.bad():
+            log = _log(row)
+            self.say(
+                f"trial {row.number} {row.state}: {row.error}" + (f"   log: {_near(log)}" if log else "")
+            )
+        self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
+
+    def started(self, row: Row) -> None:
+        if not self.console.is_terminal:
+            self.say(f"trial {row.number} started   {row.name}")
+
+    def ended(self, row: Row, summary: Summary) -> None:
+        """A line for a trial that ended; with the end of its log if it went wrong."""
+        if row.state.is_bad:
+            self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){_log_end(row)}")
+        elif not self.console.is_terminal:
+            values = " ".join(f"{n}={v:.6g}" for n, v in zip(summary.objective, row.objective, strict=False))
+            self.say(f"trial {row.number} {row.state}   {row.name}   {values}")
+
+    def tick(self, summary: Summary, notes: list[str]) -> None:
+        """Show how the study stands; `notes` are said once each where there is no live view."""
+        if self.console.is_terminal:
+            self._live.update(self._picture(summary, notes), refresh=True)
+            return
+        for note in notes:
+            if note not in self._said:
+                self._said.add(note)
+                self.say(note)
+
+    def _picture(self, summary: Summary, notes: list[str]) -> Group:
+        ended = summary.over()
+        counts = Text.assemble(
+            (f"{summary.name}  ", "bold"),
+            (f"{summary.count(State.COMPLETED)} done", "green"),
+            f"  {summary.count(State.RUNNING)} running  ",
+            (f"{summary.count(State.PRUNED)} pruned  ", "cyan") if summary.count(State.PRUNED) else "",
+            (f"{len(summary.bad())} failed", "red" if summary.bad() else "dim"),
+            f"  of {summary.total}  {self._time_left(ended, summary.total)}",
+        )
+        bar = Table.grid()  # a bar alone does not end its line
+        bar.add_row(ProgressBar(summary.total or 1, ended, width=60))
+        parts: list[Text | Table] = [counts, bar]
+        if best := summary.best():
+            parts.append(Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
+        running = [row for row in summary.rows if row.state is State.RUNNING]
+        parts += [
+            Text(f"  {row.number}  {row.name}  {_newest(row, summary)}", "dim")
+            for row in running[:_RUNNING_SHOWN]
+        ]
+        if not summary.rows or (not running and not ended):
+            parts.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
+        parts += [Text(note, "yellow") for note in notes]
+        return Group(*parts)
+
+    def _time_left(self, ended: int, total: int | None) -> str:
+        if not ended or not total or ended >= total:
+            return ""
+        left = (time.monotonic() - self._started) / ended * (total - ended)
+        return f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left"
+
+
+def _near(path: Path) -> str:
+    """The path as one would type it here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _newest(row: Row, summary: Summary) -> str:
+    """What the trial reported last, its objectives first."""
+    names = [name for name in dict.fromkeys([*summary.objective, *row.metrics]) if name in row.metrics]
+    return "  ".join(f"{name}={row.metrics[name]:.4g}" for name in names[:3])
+
+
+def _log(row: Row) -> Path | None:
+    """The log of the newest attempt, if there is one."""
+    attempt = TrialFolder(row.folder).newest()
+    return attempt.log if attempt and attempt.log.exists() else None
+
+
+def _log_end(row: Row, lines: int = 5) -> str:
+    log = _log(row)
+    if log is None:
+        return ""
+    return "\n".join(["", *(f"    {line}" for line in last_lines(log, lines)), f"    whole log: {log}"])
+
+
+def show_status(summary: Summary, driver: str, jobs: str) -> None:
+    """How a study stands, for somebody who is not its driver; `jobs` says what a cluster still has of it."""
+    view = View()
+    counts = {state: summary.count(state) for state in State}
+    if driver == "none" and not jobs:  # what it left running is no longer
+        counts[State.QUEUED] += counts.pop(State.RUNNING)
+    shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({shown})")
+    view.say(f"driver: {driver}")
+    if jobs:
+        view.say(jobs)
+    view.results(summary)
+
+
+def table(summary: Summary, count: int = 10) -> Table:
+    """The best trials, best first."""
+    rows = summary.top(count)
+    shown = Table(title=f"best of {summary.count(State.COMPLETED)} completed trials", title_justify="left")
+    shown.add_column("trial", justify="right")
+    keys = list(dict.fromkeys(key for row in rows for key in row.params))
+    for name in [*keys, *summary.objective]:
+        shown.add_column(name, overflow="fold")
+    for row in rows:
+        params = [_cell(row.params.get(key, "")) for key in keys]
+        shown.add_row(str(row.number), *params, *(f"{value:.6g}" for value in row.objective))
+    return shown
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

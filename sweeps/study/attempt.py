@@ -1,0 +1,74 @@
+"""One attempt at a trial, from its driver's side: what it reported, how it ended, and whether another one follows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sweeps.results.summary import Row
+from sweeps.trial.folder import MetricsLine
+from sweeps.trial.job import End, Job, State
+
+GOES_ON = {State.LOST, State.TIMED_OUT}
+"""The ends after which a trial gets another attempt, which goes on from its checkpoint."""
+
+
+@dataclass
+class Attempt:
+    """A trial that waits for room, or runs. Before it has a folder of its own, `job.attempt` is 0."""
+
+    job: Job
+    row: Row
+    asked: float
+    said: End | None = None
+    """What the launcher said of its end, until that is settled."""
+    trouble: str = ""
+    """What cannot be read of it; it is looked at again."""
+    trouble_since: float = 0.0
+    read_to: int = 0
+    damaged: int = 0
+
+    def make_folder(self, idle_slot_s: float) -> None:
+        """Raises OSError where the disk takes no folder."""
+        if not self.job.attempt:
+            made = self.job.folder.new_attempt(self.asked, self.job.request.gpus, idle_slot_s)
+            self.job = replace(self.job, attempt=made.number)
+
+    def news(self) -> list[MetricsLine]:
+        """What the trial reported since the last call."""
+        found = self.job.folder.read_metrics(self.read_to)
+        self.read_to = found.offset
+        self.damaged += found.damaged
+        return found.values
+
+
+def may_go_on(ends: Sequence[End], max_attempts: int, max_timeouts: int | None) -> bool:
+    """Whether a trial whose last attempt was lost or timed out gets another one.
+
+    A time limit counts as a loss only if the attempt did not advance, unless `max_timeouts` says how many may time out.
+    """
+    timeouts = [end for end in ends if end.state is State.TIMED_OUT]
+    losses = sum(end.state is State.LOST for end in ends)
+    if max_timeouts is not None:
+        return len(timeouts) <= max_timeouts and losses < max_attempts
+    return losses + sum(not end.advanced for end in timeouts) < max_attempts
+
+
+def given_up(ends: Sequence[End]) -> str:
+    """Why a trial that was lost or timed out gets no further attempt."""
+    last = ends[-1]
+    if last.state is State.TIMED_OUT:
+        more = "give it more time (hydra.launcher.timeout_min), or attempts (hydra.sweeper.max_attempts)"
+    else:
+        more = "allow more with hydra.sweeper.max_attempts"
+    count = sum(end.state in GOES_ON for end in ends)
+    return f"{last.error}; given up after {count} attempt{'s' * (count > 1)}: {more}"
+
+
+def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:
+    """Whether a trial that was given up goes on under the settings of now: more attempts, or a longer time limit."""
+    ends = row.attempts[row.forgiven :]
+    if row.state not in GOES_ON or not ends:
+        return False
+    last = ends[-1]
+    took_min = (last.ended - (last.began or last.ended)) / 60
+    longer = row.state is State.TIMED_OUT and (timeout_min is None or timeout_min > 1.1 * took_min)
+    return longer or may_go_on(ends, max_attempts, max_timeouts)

@@ -1,0 +1,207 @@
+"""What a study was started with: whether a later command means the same study, and how to type it again."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.files import Unreadable, read_json, set_aside, write_whole
+from sweeps.settings import SweeperConf
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, text_of
+
+_FILE = "study.json"
+_NAME = "hydra.sweeper.study_name"
+_SHOWN = 5
+_SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
+_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """All values are text, as a person would type them."""
+
+    name: str
+    command: list[str]
+    """The command line, without the name of the study."""
+    working_folder: str
+    objective: list[str]
+    directions: list[str]
+    parameters: dict[str, str]
+    """What is swept, and over which values."""
+    n_trials: str
+    search: dict[str, str]
+    """How: sampler, pruner and what else decides the choice of trials."""
+    config: dict[str, str]
+    """The values that all trials share, by their dotted names."""
+    total: int
+    """How many trials that makes."""
+    storage: str | None = None
+    tracking_uri: str | None = None
+    """Both as they were typed: what they take from the environment, `${oc.env:NAME}`, is in no file."""
+
+    @property
+    def _takes_more_choices(self) -> bool:
+        """Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten."""
+        return "GridSampler" in self.search["sampler"] and self.storage is None
+
+    def differences(self, other: "Definition", extending: bool) -> list[str]:
+        """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
+        found = _changes({_NAME: self.name}, {_NAME: other.name})
+        if not (extending and _extends(self.parameters, other.parameters, self._takes_more_choices)):
+            found += _changes(self.parameters, other.parameters)
+        if not extending:
+            found += _changes({"n_trials": self.n_trials}, {"n_trials": other.n_trials})
+        found += _changes(self.search, other.search)
+        return found + _changes(self.config, other.config)
+
+
+def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
+    task = OmegaConf.to_container(
+        OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    )
+    return Definition(
+        name,
+        command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
+        working_folder=str(Path.cwd()),
+        objective=list(settings.objectives),
+        directions=list(settings.directions),
+        parameters={space.name(p): _values(p) for p in space.parameters},
+        n_trials=str(settings.n_trials),
+        search={
+            "sampler": json.dumps(settings.sampler, sort_keys=True),
+            "pruner": json.dumps(settings.pruner, sort_keys=True),
+            "objective": str(settings.objective),
+            "direction": str(settings.direction),
+            "custom_search_space": str(settings.custom_search_space),
+        },
+        config={key: value for key, value in _flat(task) if not key.startswith(_SHOWN_ELSEWHERE)},
+        total=settings.n_trials or sum(1 for _ in space.points()),
+        storage=_as_typed(config, "hydra.sweeper.storage"),
+        tracking_uri=_as_typed(config, "hydra.sweeper.tracking_uri"),
+    )
+
+
+def refuse_secrets(config: DictConfig) -> None:
+    """Raises UserError if an address that would be written down holds a password."""
+    for key in ("hydra.sweeper.tracking_uri", "hydra.sweeper.storage"):
+        if _PASSWORD.search(_as_typed(config, key) or ""):
+            name = "hydra.sweeper.storage" if key.endswith("storage") else "tracking.uri"
+            raise UserError(
+                f"{name} holds a password, which would stand in the study's files and in every list of processes.\n"
+                f"Put the address into an environment variable, and type '{name}=${{oc.env:MY_ADDRESS}}'"
+            )
+
+
+def _as_typed(config: DictConfig, key: str) -> str | None:
+    """A setting before its interpolations are resolved, but for those that stand for another setting."""
+    section, _, name = key.rpartition(".")
+    node = OmegaConf.select(config, section)
+    raw = node._get_node(name)._value() if node is not None and name in node else None
+    stands_for = re.fullmatch(r"\$\{oc\.select:([\w.]+),\w*\}", raw) if isinstance(raw, str) else None
+    if stands_for and "." in stands_for[1]:
+        return _as_typed(config, stands_for[1])
+    return None if raw is None else str(raw)
+
+
+def agree(folder: Path, new: Definition, extend: bool) -> str:
+    """Write down what the study is, or check that it is what an earlier command started.
+
+    Returns what had to be mended, in words.
+
+    Raises:
+        UserError: it is another one; shows the first differences.
+    """
+    try:
+        old = read(folder)
+    except FileNotFoundError:
+        _write(folder, new)
+        return ""
+    except Unreadable as error:
+        kept = set_aside(folder / _FILE)
+        _write(folder, new)
+        return f"{error}. The study is taken for what this command says ({kept.name} is kept)"
+    differences = old.differences(new, extend)
+    if differences:
+        shown = "; ".join(differences[:_SHOWN]) + (" ..." if len(differences) > _SHOWN else "")
+        raise UserError(
+            f"study {new.name} was started with something else: {shown}\n"
+            "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "
+            f"{resume_line(old)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
+        )
+    if extend:
+        _write(folder, new)
+    return ""
+
+
+def exists(folder: Path) -> bool:
+    return (folder / _FILE).exists()
+
+
+def read(folder: Path) -> Definition:
+    """Raises FileNotFoundError if there is no study in `folder`, and Unreadable if its definition is damaged."""
+    content = read_json(folder / _FILE)
+    if content is None:
+        raise FileNotFoundError(folder / _FILE)
+    try:
+        return Definition(**content)
+    except TypeError as error:
+        raise Unreadable(folder / _FILE, error) from error
+
+
+def resume_line(definition: Definition) -> str:
+    """What to type to go on with the study."""
+    words = [*definition.command, f"{_NAME}={definition.name}"]
+    return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
+
+
+def sweeps_line(command: str, folder: Path) -> str:
+    """What to type to have `python -m sweeps` do something with the study in `folder`."""
+    root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
+    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
+
+
+def _write(folder: Path, definition: Definition) -> None:
+    write_whole(folder / _FILE, json.dumps(asdict(definition), indent=1))
+
+
+def _values(parameter: Parameter) -> str:
+    if isinstance(parameter, Choice):
+        return ",".join(parameter.texts)
+    scale = "log " if parameter.log else ""
+    return f"{scale}interval({parameter.low}, {parameter.high})"
+
+
+def _extends(old: Mapping[str, str], new: Mapping[str, str], more_choices: bool) -> bool:
+    """Whether each parameter keeps all of its values."""
+    return old.keys() == new.keys() and all(
+        "interval" in old[key]
+        or old[key] == new[key]
+        or (more_choices and set(old[key].split(",")) <= set(new[key].split(",")))
+        for key in old
+    )
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    keys = dict.fromkeys([*old, *new])
+    return [
+        f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
+        for key in keys
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:
+    if isinstance(node, dict) and node:
+        return [
+            pair
+            for key, value in node.items()
+            for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
+    return [(prefix, text_of(node) if not isinstance(node, str) else node)]

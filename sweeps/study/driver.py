@@ -1,0 +1,310 @@
+"""The driver: from a command line to a finished study."""
+
+import ast
+import gc
+import inspect
+import os
+import signal
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from sweeps.errors import UserError
+from sweeps.files import Held, Lock
+from sweeps.launchers.contract import TrialLauncher, pack_app
+from sweeps.launchers.resources import cost, table
+from sweeps.results.summary import Summary
+from sweeps.results.terminal import View
+from sweeps.settings import SweeperConf, read
+from sweeps.study.compose import Composer, check, explain
+from sweeps.study.definition import agree, define, exists, refuse_secrets, resume_line, sweeps_line
+from sweeps.study.loop import SIGNALS, Loop
+from sweeps.study.search import Proposal, Search, check_search, is_grid
+from sweeps.study.search_space import Condition, SearchSpace, parse, parse_condition, text_of
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import Job, Request, State
+from sweeps.trial.process import WANTED
+
+if TYPE_CHECKING:
+    from sweeps.tracking.tracker import Tracker
+
+_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+"""Hydra's own default: whoever set another one means it."""
+
+
+class Driver:
+    """Runs one study, from its command line to its report."""
+
+    def __init__(self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction) -> None:
+        HydraConfig.instance().set_config(config)
+        self._config = config
+        self._context = hydra_context
+        self._task_function = task_function
+        self._settings = read(config.hydra.sweeper, SweeperConf)
+        self._name, self._folder = self._place()
+        self._composer = Composer(hydra_context.config_loader, config)
+
+    def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
+        """Check every trial, then run them.
+
+        Raises:
+            UserError: something in the command line or the config is wrong; nothing has started.
+        """
+        refuse_secrets(self._config)
+        check_search(self._settings)
+        space = self._read_space(arguments)
+        self._trials = trials = self._open_launcher(launcher)
+        requests = self._check_trials(space)
+        if self._settings.preview:
+            return self._preview(requests)
+        self._app = pack_app(self._task_function, self._context)
+        try:
+            self._claim(space)
+        except OSError as error:
+            raise UserError(
+                f"the study's folder {self._folder} cannot be written: {error}\n"
+                "Start in another folder, or name one: hydra.sweep.dir=/where/there/is/room"
+            ) from error
+        keep = True  # whatever the driver did not expect does not end what runs well elsewhere
+        try:
+            with _signals_interrupt():
+                trials.open()
+                summary = self._run(space)
+            keep = False
+            if self._interrupted:
+                raise SystemExit(130)
+            return summary
+        except KeyboardInterrupt as error:
+            keep = error.args not in ((), (signal.SIGINT,))
+            print(f"{'ended' if keep else 'killed'}. Go on with: {self._resume_line}")
+            raise SystemExit(130) from None
+        except OSError as error:  # a full disk, a folder that became read-only
+            raise UserError(
+                f"the study had to stop: {error}\nWhat has ended is kept. Then go on with: {self._resume_line}"
+            ) from error
+        finally:
+            trials.close(keep)
+            self._lock.release()
+
+    def _claim(self, space: SearchSpace) -> None:
+        """Make the study's folder, or take it up if it is the same study, as its only driver."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock = Lock(self._folder / "driver.lock", beats=True)
+        except Held as error:
+            hint = ""
+            if error.silent_s:
+                hint = (
+                    f"\nIt was last heard of {error.silent_s:.0f} s ago; if it is gone, try again in a minute"
+                )
+            raise UserError(
+                f"study {self._folder.name} is being run by {error}.\n"
+                f"Watch it with: {sweeps_line('status', self._folder)}, or end it with: "
+                f"{sweeps_line('stop', self._folder)}{hint}"
+            ) from None
+        definition = define(self._name, self._settings, space, self._config)
+        if mended := agree(self._folder, definition, self._settings.extend):
+            print(mended)
+        self._resume_line = resume_line(definition)
+        OmegaConf.save(self._config, self._folder / "multirun.yaml")
+        (self._folder / "stop").unlink(missing_ok=True)
+
+    def failed(self, summary: Summary) -> bool:
+        """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""
+        return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
+
+    def _run(self, space: SearchSpace) -> Summary:
+        from sweeps.results import report  # here, where the launcher is still busy importing TensorFlow
+
+        search = Search(self._name, self._folder, self._settings, space, self._config)
+        self._objective = search.objective
+        summary = Summary(
+            self._name, self._folder, search.objective.names, search.directions, [], search.total
+        )
+        with View() as view:
+            tracker = self._open_tracker(summary)
+            view.opening(summary, tracker)
+            loop = Loop(
+                search,
+                self._trials,
+                self._make_job,
+                summary,
+                self._settings,
+                view,
+                tracker,
+                self._told_to_stop,
+            )
+            gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
+            loop.run()
+            if loop.detach:
+                self._trials.close(keep=True)
+            summary.importance = search.importance()
+            if tracker:
+                tracker.drain(summary)
+            report.write(summary)
+            if tracker:
+                tracker.complete(summary)
+        view.closing(summary, tracker)
+        if running := summary.count(State.RUNNING, State.QUEUED) if loop.detach else 0:
+            look = sweeps_line("status", self._folder)
+            view.say(f"{running} trials go on without this command. Look at them: {look}")
+        open_ones = summary.count(State.CANCELLED, State.REFUSED)
+        if loop.stopped or running or open_ones:
+            why = loop.stopped or (
+                "it was detached" if running else f"{open_ones} trials were cancelled or refused"
+            )
+            view.say(f"study {self._name} is not finished: {why}.\nGo on with: {self._resume_line}")
+        self._interrupted = loop.interrupted
+        return summary
+
+    def _told_to_stop(self) -> str:
+        if other := self._lock.taken_over_by():
+            return f"it is being run by {other} too, where this node's locks do not reach"
+        return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else ""
+
+    def _place(self) -> tuple[str, Path]:
+        """The study's name and folder. A name alone decides the folder, so that the same name finds it again."""
+        name = self._settings.study_name
+        sweep = OmegaConf.to_container(self._config.hydra.sweep, resolve=False)
+        assert isinstance(sweep, dict)
+        if sweep["dir"] != _HYDRA_SWEEP_DIR:
+            folder = Path(self._config.hydra.sweep.dir)
+            name = name or folder.name
+        else:
+            name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"  # two may start in one second
+            folder = Path("multirun", name)
+        if Path(name).name != name or name.startswith("."):
+            raise UserError(
+                f"hydra.sweeper.study_name={name}: the name is a folder's name; leave out / and a first dot"
+            )
+        # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
+        with read_write(self._config.hydra), open_dict(self._config.hydra):
+            self._config.hydra.sweep.dir = str(folder)
+            self._config.hydra.overrides.hydra.append(f"hydra.sweep.dir={text_of(str(folder))}")
+        return name, folder.absolute()
+
+    def _read_space(self, arguments: Sequence[str]) -> SearchSpace:
+        parser = OverridesParser.create(config_loader=self._context.config_loader)
+
+        def read(lines: Iterable[str]) -> list[Override]:
+            try:
+                return parser.parse_overrides(list(lines))
+            except HydraException as error:
+                raise UserError(explain(error, self._config)) from error
+
+        conditional: dict[Condition, list[Override]] = {
+            parse_condition(text): read(_lines(under))
+            for text, under in self._settings.conditional_params.items()
+        }
+        constants = {condition.key: self._constant(condition.key) for condition in conditional}
+        space = parse(read([*_lines(self._settings.params), *arguments]), conditional, constants)
+        if not is_grid(self._settings) and not space.parameters and not self._settings.custom_search_space:
+            raise UserError(
+                "a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'"
+            )
+        if not is_grid(self._settings) and _returns_nothing(self._task_function):
+            name = getattr(self._task_function, "__name__", "the task function")
+            raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
+        return space
+
+    def _constant(self, key: str) -> str:
+        choices = self._config.hydra.runtime.choices
+        return str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
+
+    def _open_launcher(self, launcher: Launcher) -> TrialLauncher:
+        if hasattr(launcher, "trials"):
+            trials: TrialLauncher = launcher.trials(self._folder)
+            return trials
+        from sweeps.launchers.batch import BatchTrials
+
+        return BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if is_grid(self._settings) else 1))
+
+    def _check_trials(self, space: SearchSpace) -> list[Request]:
+        """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
+        requests = []
+        # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
+        every_point = is_grid(self._settings) and (self._settings.preview or not exists(self._folder))
+        for point in space.points() if every_point else space.corners():
+            config = self._composer.compose(space.overrides(point), 0)
+            check(config)
+            requests.append(self._trials.request(config))
+        if is_grid(self._settings):
+            return requests[: self._settings.n_trials]
+        # Nobody knows yet what a search will choose: count its dearest trial.
+        dearest = max(requests, key=lambda one: (one.gpus, one.timeout_min or 0))
+        return [dearest] * (self._settings.n_trials or 0)
+
+    def _preview(self, requests: list[Request]) -> Summary:
+        view = View()
+        view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+        view.console.print(table(requests))
+        view.say(cost(requests))
+        return Summary(self._name, self._folder, self._settings.objectives, self._settings.directions, [])
+
+    def _open_tracker(self, summary: Summary) -> "Tracker | None":
+        if not self._settings.tracking:
+            return None
+        from sweeps.tracking.tracker import Tracker
+
+        tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
+        gc.disable()  # MLflow's modules leave next to no garbage
+        try:
+            tracker.open()
+        finally:
+            gc.enable()
+        return tracker
+
+    def _make_job(self, proposal: Proposal) -> Job:
+        config = self._composer.compose(proposal.overrides, proposal.number)
+        check(config)
+        folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
+        request = self._trials.request(config)
+        return Job(self._name, proposal.number, 0, config, request, folder, self._app, self._objective)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP as Ctrl-C, with the signal's number as argument."""
+
+    def interrupt(number: int, _: Any) -> None:
+        raise KeyboardInterrupt(number)
+
+    previous = {number: signal.signal(number, interrupt) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _returns_nothing(function: Any) -> bool:
+    """Whether the source of a function, where it can be read, has no `return` with a value."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
+        return False
+    body: list[ast.AST] = list(tree.body[0].body)
+    while body:
+        node = body.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            return False
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            body += ast.iter_child_nodes(node)
+    return True
+
+
+def _lines(params: dict[str, Any]) -> list[str]:
+    return [f"{key}={value if isinstance(value, str) else text_of(value)}" for key, value in params.items()]

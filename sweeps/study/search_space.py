@@ -1,0 +1,235 @@
+"""From the text of Hydra's overrides to the points of a grid, or to what a sampler may choose from.
+
+The grammar is Hydra's (https://hydra.cc/docs/advanced/override_grammar/extended/): lists of choices, range() and glob()
+are finite; interval(), with tag(log, ...) for a logarithmic scale, is what only a search can handle.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from hydra.core.override_parser.types import IntervalSweep, Override, QuotedString, RangeSweep, Transformer
+
+from sweeps.errors import UserError
+from sweeps.trial.job import Point, Value
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Under which choice a parameter exists: `key` has one of `values`, compared as text."""
+
+    key: str
+    values: tuple[str, ...]
+
+    def holds(self, point: Point, otherwise: Mapping[str, str]) -> bool:
+        """Whether it holds at `point`, or, where the point does not say, among the values that are not swept."""
+        value = text_of(point[self.key]) if self.key in point else otherwise.get(self.key)
+        return value in self.values
+
+    def __str__(self) -> str:
+        return f"{self.key}={','.join(self.values)}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A parameter with finitely many values. `texts` has each value as it stands in an override."""
+
+    key: str
+    values: tuple[Value, ...]
+    texts: tuple[str, ...]
+    condition: Condition | None = None
+    numbers: bool = False
+    """Whether it came from range(), so that a sampler may use the order of its values."""
+
+    def override(self, value: Value) -> str:
+        return f"{self.key}={self._text[canonical({'': value})]}"
+
+    @cached_property
+    def _text(self) -> dict[str, str]:  # True == 1 in Python, but not in a configuration
+        pairs = [*zip(self.values, self.texts, strict=True)]
+        return {
+            canonical({"": value}): text for value, text in reversed(pairs)
+        }  # of equal ones the first stands
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A parameter with any value from `low` to `high`, both included; whole numbers only if both are."""
+
+    key: str
+    low: float
+    high: float
+    log: bool = False
+    condition: Condition | None = None
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def override(self, value: Value) -> str:
+        return f"{self.key}={value!r}"
+
+
+Parameter = Choice | Interval
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """What is swept (`parameters`), and the overrides that all trials share (`fixed`)."""
+
+    parameters: tuple[Parameter, ...]
+    fixed: tuple[str, ...]
+    constants: Mapping[str, str]
+    """The values, as text, that conditions see of what is not swept."""
+
+    def exists(self, parameter: Parameter, point: Point) -> bool:
+        return parameter.condition is None or parameter.condition.holds(point, self.constants)
+
+    def overrides(self, point: Point) -> list[str]:
+        """What to give Hydra to compose this point."""
+        exist = (p for p in self.parameters if p.key in point and self.exists(p, point))
+        return [*self.fixed, *(p.override(point[p.key]) for p in exist)]
+
+    def name(self, parameter: Parameter) -> str:
+        """The parameter's key, with its condition where the same key stands under several."""
+        alone = sum(other.key == parameter.key for other in self.parameters) == 1
+        return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
+
+    def points(self) -> Iterator[Point]:
+        """Every point of the grid once, the last parameter changing fastest, as Hydra orders them."""
+        seen = set()
+        for point in self._expand({}, self.parameters):
+            if (key := canonical(point)) not in seen:
+                seen.add(key)
+                yield point
+
+    def _expand(self, point: Point, parameters: Sequence[Parameter]) -> Iterator[Point]:
+        if not parameters:
+            yield point
+            return
+        first, *rest = parameters
+        if not self.exists(first, point):
+            yield from self._expand(point, rest)
+            return
+        if isinstance(first, Interval):
+            raise UserError(
+                f"{first.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
+                f"Search instead: add hydra/sweeper=optuna, or list values: {first.key}={first.low},{first.high}"
+            )
+        for value in first.values:
+            yield from self._expand({**point, first.key: value}, rest)
+
+    def corners(self, limit: int = 500) -> list[Point]:
+        """Points to check before a search: the grid of all choices and interval ends.
+
+        Where that grid has more than `limit` points, a few that together hold each value at least once.
+        """
+        ends = [
+            Choice(p.key, (p.low, p.high), ("", ""), p.condition) if isinstance(p, Interval) else p
+            for p in self.parameters
+        ]
+        grid = list(islice(SearchSpace(tuple(ends), self.fixed, self.constants).points(), limit + 1))
+        if len(grid) <= limit:
+            return grid
+        diagonal = []
+        for i in range(max(len(p.values) for p in ends)):
+            point: Point = {}
+            for parameter in ends:
+                if self.exists(parameter, point):
+                    point[parameter.key] = parameter.values[i % len(parameter.values)]
+            diagonal.append(point)
+        return diagonal
+
+
+def canonical(point: Mapping[str, Value]) -> str:
+    """The same text for the same point: 1 and 1.0 are one value, 1 and True are not."""
+    same = {
+        key: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        for key, value in point.items()
+    }
+    return json.dumps(same, sort_keys=True)
+
+
+def text_of(value: Any) -> str:
+    """A value as Hydra's grammar writes it."""
+    return str(Transformer.str(value))
+
+
+def parse(
+    overrides: Sequence[Override],
+    conditional: Mapping[Condition, Sequence[Override]],
+    constants: Mapping[str, str],
+) -> SearchSpace:
+    """Build the search space. A later override of the same key replaces an earlier one.
+
+    Raises:
+        UserError: a parameter has no end, no values, or makes no sense on its scale.
+    """
+    last = {override.get_key_element(): override for override in overrides}
+    fixed = {key: override for key, override in last.items() if not override.is_sweep_override()}
+    parameters = [_parameter(o, None) for o in last.values() if o.is_sweep_override()]
+    for condition, under in conditional.items():
+        parameters += [
+            _parameter(override, condition) for override in under if override.get_key_element() not in last
+        ]
+    known = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
+    return SearchSpace(tuple(parameters), tuple(_input_line(o) for o in fixed.values()), known)
+
+
+def parse_condition(text: str) -> Condition:
+    """`optimizer=adam,nadam` as a condition."""
+    key, _, values = text.partition("=")
+    if not values:
+        raise UserError(
+            f"conditional_params: '{text}' is no condition; write it as optimizer=adam or optimizer=adam,nadam"
+        )
+    return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
+
+
+def _input_line(override: Override) -> str:
+    assert override.input_line is not None  # set by Hydra's parser
+    return override.input_line
+
+
+def _parameter(override: Override, condition: Condition | None) -> Parameter:
+    key, sweep = override.get_key_element(), override.value()
+    if isinstance(sweep, IntervalSweep):
+        return _interval(key, sweep, condition)
+    if isinstance(sweep, RangeSweep):
+        _check_range(key, sweep)
+    elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
+    if not elements:
+        raise UserError(f"{_input_line(override)} has no values: nothing would run")
+    texts = tuple(text_of(element) for element in elements)
+    values = tuple(_plain(element, text) for element, text in zip(elements, texts, strict=True))
+    return Choice(key, values, texts, condition, numbers=isinstance(sweep, RangeSweep) and not sweep.shuffle)
+
+
+def _plain(element: Any, text: str) -> Value:
+    if isinstance(element, QuotedString):
+        return element.text
+    return element if element is None or isinstance(element, bool | int | float | str) else text
+
+
+def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
+    low, high, log = sweep.start, sweep.end, "log" in sweep.tags
+    if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
+        raise UserError(f"{key}=interval({low}, {high}) has no end; give both: {key}=interval(0.1, 1.0)")
+    if low >= high:
+        raise UserError(f"{key}=interval({low}, {high}) is empty: the first number must be the smaller one")
+    if log and low <= 0:
+        raise UserError(f"{key}: a logarithmic interval must start above 0, not at {low}")
+    return Interval(key, low, high, log, condition)
+
+
+def _check_range(key: str, sweep: RangeSweep) -> None:
+    start, stop, step = sweep.start, sweep.stop, sweep.step
+    if start is None or stop is None or not all(math.isfinite(n) for n in (start, stop, step)) or step == 0:
+        shown = ", ".join(str(n) for n in (start, stop, step))
+        raise UserError(
+            f"{key}=range({shown}) has no end; give a start, a stop and a step: {key}=range(1, 10, 2)"
+        )

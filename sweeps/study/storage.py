@@ -1,0 +1,193 @@
+"""Where Optuna keeps a study, a journal in the study's folder or what the user names, and reading it from there."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from optuna.distributions import BaseDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import BaseJournalBackend
+from optuna.trial import FrozenTrial, TrialState
+
+from sweeps.errors import UserError
+from sweeps.files import Unreadable, append_lines, read_json, set_aside
+from sweeps.results.summary import Row, Summary, look
+from sweeps.study.definition import Definition
+from sweeps.trial.job import End, Point, State
+
+_JOURNAL = "study.journal"
+_NOT_TRIALS = {"attempts", "checkpoint", ".hydra", "workers"}
+
+
+class _Journal(BaseJournalBackend):
+    """One writer, the study's driver. Each line carries its number, so that one lost, cut or repeated is noticed.
+
+    Raises:
+        Unreadable: from the line at `whole` bytes on the file is damaged. Half a last line only waits, or is dropped
+            by the next one that is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+        self.whole = 0
+
+    def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
+        if log_number_from < self._count:
+            self._count = self.whole = 0
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self.whole)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        for line in data.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                log = json.loads(line)
+                numbered = log.get("line", self._count) == self._count and "op_code" in log
+            except (ValueError, AttributeError):
+                numbered = False
+            if not numbered:
+                raise Unreadable(self._path, f"line {self._count + 1} is damaged")
+            self._count += 1
+            self.whole += len(line)
+            if self._count > log_number_from:
+                yield log
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        if self._path.exists() and self._path.stat().st_size > self.whole:
+            os.truncate(self._path, self.whole)  # half a line, of a driver that was killed
+        append_lines(self._path, [{**log, "line": self._count + i} for i, log in enumerate(logs)], sync=True)
+
+
+def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tuple[optuna.Study, str]:
+    """The Optuna study, made if there is none, for its driver; and what had to be mended in its journal, in words."""
+    if url is not None:
+        return optuna.create_study(
+            study_name=name, storage=resolved(url), load_if_exists=True, **settings
+        ), ""
+    journal, mended = folder / _JOURNAL, ""
+    backend = _Journal(journal)
+    try:
+        study = optuna.create_study(
+            study_name=name, storage=JournalStorage(backend), load_if_exists=True, **settings
+        )
+    except (Unreadable, KeyError, ValueError, IndexError) as error:
+        kept = set_aside(journal)
+        journal.write_bytes(kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
+        mended = f"{error}. What came after it is read from the trials' folders ({kept.name} is kept)"
+        study = optuna.create_study(study_name=name, storage=_open(journal), load_if_exists=True, **settings)
+    return study, mended
+
+
+def missing_trials(study: optuna.Study, folder: Path) -> list[tuple[int, Point | None]]:
+    """The trials that have folders but, since it was damaged, no place in the journal; with their points if known."""
+    known = len(study.get_trials(deepcopy=False))
+    points: dict[int, Point] = {}
+    for where, folders, files in os.walk(folder):
+        if "trial.json" in files:
+            try:
+                note = read_json(Path(where) / "trial.json") or {}
+                points[int(note["number"])] = dict(note["point"])
+            except (Unreadable, KeyError, TypeError, ValueError):
+                continue  # its folder is left alone, and its point is tried anew
+        folders[:] = [name for name in folders if name not in _NOT_TRIALS and "trial.json" not in files]
+    return [(number, points.get(number)) for number in range(known, max(points, default=-1) + 1)]
+
+
+def read_summary(folder: Path, definition: Definition) -> Summary:
+    """A study that exists, as far as its driver has recorded it.
+
+    Raises:
+        UserError: its journal is damaged; the next driver mends it.
+    """
+    storage = resolved(definition.storage) if definition.storage else _open(folder / _JOURNAL)
+    try:
+        trials = optuna.load_study(study_name=definition.name, storage=storage).get_trials(deepcopy=False)
+    except (Unreadable, KeyError) as error:
+        raise UserError(
+            f"study {definition.name} has no record that can be read: {error}\nTo mend it, go on with the study"
+        ) from error
+    rows = [row_of(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
+    for row in rows:  # what began or ended since the last driver looked
+        if row.state is State.QUEUED:
+            look(row)
+    objective, directions = tuple(definition.objective), tuple(definition.directions)
+    return Summary(folder.name, folder, objective, directions, rows, definition.total)
+
+
+def row_of(trial: FrozenTrial, study: Path) -> Row:
+    """A trial as Optuna has it; `study` is the folder."""
+    params = {
+        name.partition(" under ")[0]: value for name, value in trial.params.items()
+    }  # as a user knows them
+    forgiven = trial.user_attrs.get("forgiven", 0)
+    end = trial.user_attrs.get("end")
+    if end is None:
+        folder = study / str(trial.user_attrs.get("folder", trial.number))
+        return Row(trial.number, params, State.QUEUED, folder, forgiven=forgiven)
+    attempts = [End.from_json(attempt) for attempt in end["attempts"]]
+    metrics = attempts[-1].metrics if attempts else {}
+    return Row(
+        trial.number, params, State(end["state"]), study / end["folder"], attempts, metrics, 0.0, forgiven
+    )
+
+
+def widen(name: str, folder: Path, known: Mapping[str, BaseDistribution]) -> None:
+    """Give all trials of a grid the choices of now: Optuna wants the same ones throughout a study."""
+
+    def widened(trial: FrozenTrial) -> None:
+        trial.distributions = {key: known[key] for key in trial.params}
+
+    if (folder / _JOURNAL).exists():
+        _rewrite(name, folder, widened)
+
+
+def reopen(name: str, folder: Path, numbers: Iterable[int]) -> None:
+    """Let these trials, which have ended, run again."""
+    again = set(numbers)
+
+    def reopened(trial: FrozenTrial) -> None:
+        if trial.number in again:
+            end = trial.user_attrs.pop("end")
+            trial.user_attrs |= {"forgiven": len(end["attempts"]), "folder": end["folder"]}
+            trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
+
+    _rewrite(name, folder, reopened)
+
+
+def resolved(url: str) -> str:
+    """An URL as it was typed, with what it takes from the environment: `${oc.env:NAME}`."""
+    try:
+        return str(OmegaConf.create({"url": url}).url)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error
+
+
+def folder_attr(row_folder: Path, study: Path) -> str:
+    """A trial's folder, as its record in Optuna names it."""
+    return str(row_folder.relative_to(study)) if row_folder.is_relative_to(study) else str(row_folder)
+
+
+def _rewrite(name: str, folder: Path, change: Callable[[FrozenTrial], None]) -> None:
+    """Write the journal anew, aside, with each trial changed; a trial that has ended cannot be changed in Optuna."""
+    journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
+    aside.unlink(missing_ok=True)
+    old = optuna.load_study(study_name=name, storage=_open(journal))
+    trials = old.get_trials()
+    for trial in trials:
+        change(trial)
+    new = optuna.create_study(study_name=name, storage=_open(aside), directions=old.directions)
+    new.add_trials(trials)
+    aside.replace(journal)
+
+
+def _open(journal: Path) -> JournalStorage:
+    return JournalStorage(_Journal(journal))

@@ -1,0 +1,313 @@
+"""A study's place in MLflow: its experiment, its own run (parent of the trials' runs), and writing to runs.
+
+Calls run in the caller's thread, may take seconds, and raise one of `outages` when MLflow gives no answer
+or refuses.
+"""
+
+import logging
+import os
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import UserError
+from sweeps.files import Unreadable, write_once
+from sweeps.results import ledger, report
+from sweeps.results.summary import Summary
+from sweeps.tracking import comparison_view
+from sweeps.tracking.secrets import without_password
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
+
+MetricRow = tuple[str, float, int, int]
+"""Name, value, milliseconds since 1970, step. MLflow keeps equal rows once, so sending again is harmless."""
+
+_UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
+_REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
+_BATCH = 800
+"""Metrics in one call: MLflow takes 1000 entities, and params and tags count."""
+_ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+def key(name: str) -> str:
+    """A name in the letters that MLflow allows: Hydra's `+db@src` is `db_src` there."""
+    return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether MLflow answered, and will answer the same the next time."""
+    return getattr(error, "error_code", "") in _REFUSALS
+
+
+def first_line(error: Exception) -> str:
+    return without_password(str(error).strip().partition("\n")[0]) or type(error).__name__
+
+
+class StudyRun:
+    """The study's run, which `connect` creates or reopens, and the client that writes to all runs."""
+
+    outages: tuple[type[Exception], ...] = (OSError, ImportError)
+    """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first."""
+
+    def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
+        self.uri, self.study, self.objective = uri, summary.name, summary.objective
+        self._experiment, self._folder = experiment, TrialFolder(summary.folder)
+        self._directions = summary.directions
+        self._is_new = False
+        self._left_open: dict[str, str] = {}
+        self._swept: dict[str, None] = {}
+        self._curves: dict[str, None] = {}
+
+    def connect(self) -> None:
+        """Create or migrate the store; create or reopen the experiment and the study's run.
+
+        Raises:
+            UserError: the experiment was deleted.
+        """
+        for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
+            os.environ.setdefault(name, value)
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+        from requests import RequestException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        self.outages = (*self.outages, MlflowException, RequestException, SQLAlchemyError)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
+        _make_database(self.uri)
+        self.client = MlflowClient(self.uri)
+        self.experiment_id = self._open_experiment()
+        self.run_id = self._reopen() or self._create()
+
+    def child(self, number: int, name: str, overrides: Sequence[str], known: str | None, began: bool) -> str:
+        """The id of a trial's run: the `known` one if it is that, or else one that an earlier driver left, or a new one.
+
+        `began` is whether there may be one although nobody noted it, or the note is lost.
+        """
+        mine = {"mlflow.parentRunId": self.run_id, "trial": str(number)}
+        if known and self._is(known, mine):
+            return known
+        if left_open := self._left_open.pop(str(number), None):
+            return left_open
+        if began and not self._is_new and (found := self._find(f"tags.trial = '{number}'", mine)):
+            return found
+        tags = {**mine, "role": "trial", "study": self.study, **self._source}
+        if overrides:
+            tags["overrides"] = without_password(" ".join(overrides))
+        return str(self.client.create_run(self.experiment_id, tags=tags, run_name=name).info.run_id)
+
+    def send(
+        self,
+        run_id: str,
+        metrics: Sequence[MetricRow],
+        params: Mapping[str, str] = {},
+        tags: Mapping[str, str] = {},
+    ) -> str:
+        """Send all that MLflow takes. Returns why it refused the rest; empty if it took everything.
+
+        Raises:
+            One of `outages`: it gave no answer, or took nothing.
+        """
+        from mlflow.entities import Metric, Param, RunTag
+
+        batch: list[Any] = [Param(name, without_password(value)) for name, value in params.items()]
+        batch += [RunTag(name, without_password(value)) for name, value in tags.items()]
+        refused = ""
+        for start in range(0, len(metrics) or 1, _BATCH):
+            batch += [Metric(*row) for row in metrics[start : start + _BATCH]]
+            refusals = self._log(run_id, batch) if batch else []
+            if refusals and len(refusals) == len({entity.key for entity in batch}):
+                raise refusals[0]
+            refused = refused or next(map(first_line, refusals), "")
+            batch = []
+        return refused
+
+    def _log(self, run_id: str, batch: Sequence[Any]) -> list[Exception]:
+        """Log metrics, params and tags: together, or by halves, so that a name which MLflow refuses costs no other.
+
+        Returns the refusal of each such name.
+        """
+        from mlflow.entities import Metric, Param, RunTag
+        from mlflow.exceptions import MlflowException
+
+        kinds = ([entity for entity in batch if isinstance(entity, kind)] for kind in (Metric, Param, RunTag))
+        try:
+            self.client.log_batch(run_id, *kinds, synchronous=True)
+        except MlflowException as error:
+            names = sorted({entity.key for entity in batch})
+            if error.error_code not in _UNWANTED:
+                raise
+            if len(names) == 1:
+                return [error]
+            half = names[: len(names) // 2]
+            parts = ([one for one in batch if (one.key in half) is first] for first in (True, False))
+            return [refusal for part in parts for refusal in self._log(run_id, part)]
+        return []
+
+    def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
+        """Let the comparison view know these parameters and metrics, as MLflow names them."""
+        known = len(self._swept), len(self._curves)
+        self._swept |= dict.fromkeys(swept)
+        self._curves |= dict.fromkeys(name for name in curves if not name.startswith("system/"))
+        if known != (len(self._swept), len(self._curves)):
+            objective = [key(name) for name in self.objective]
+            now_ms = int(time.time() * 1000)
+            tag = comparison_view.tag(
+                self.study,
+                params=[*self._swept],
+                objective=objective,
+                directions=self._directions,
+                curves=self._curves,
+                now_ms=now_ms,
+            )
+            self.client.set_experiment_tag(self.experiment_id, *tag)
+
+    def complete(self, summary: Summary) -> None:
+        """Write what stands for the whole study, with the files of report.write, and end its run."""
+        now_ms = int(time.time() * 1000)
+        done, bad = summary.count(State.COMPLETED), len(summary.bad())
+        figures: dict[str, float] = {"trials": len(summary.rows), "completed": done, "failed": bad}
+        figures["pruned"] = summary.count(State.PRUNED)
+        for kind, cost in ledger.of_study(summary.rows).items():
+            figures |= {f"{kind}/seconds_{phase}": value for phase, value in cost.seconds.items()}
+            figures[f"{kind}/gpu_hours"] = cost.gpu_hours
+            if cost.energy_kwh is not None:
+                figures[f"{kind}/energy_kwh"] = cost.energy_kwh
+        figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
+        tags = {"mlflow.note.content": report.markdown(summary)}
+        if best := summary.best():
+            figures |= {
+                f"best_{key(name)}": value for name, value in zip(self.objective, best.objective, strict=True)
+            }
+            tags["best_trial"] = f"{best.number}: {best.name}"
+        # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
+        self.send(
+            self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags
+        )
+        for file in (summary.folder / report.HTML, summary.folder / report.CSV):
+            if file.exists():
+                self.client.log_artifact(self.run_id, str(file))
+        if summary.count(State.RUNNING):
+            return  # its trials go on without this driver
+        over = summary.count(State.QUEUED, State.CANCELLED) == 0
+        status = "KILLED" if not over else "FAILED" if bad and not done else "FINISHED"
+        self.client.set_terminated(self.run_id, status, now_ms)
+
+    def _open_experiment(self) -> str:
+        found = self.client.get_experiment_by_name(self._experiment)
+        if found is None:
+            database = self.uri.removeprefix("sqlite:///")
+            beside = None if database == self.uri else str(Path(database).parent / "mlartifacts")
+            kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
+            return str(self.client.create_experiment(self._experiment, artifact_location=beside, tags=kind))
+        if found.lifecycle_stage == "deleted":
+            restore = f"mlflow experiments restore -x {found.experiment_id}"
+            raise UserError(
+                f"The MLflow experiment '{self._experiment}' was deleted. Choose another name with "
+                f"hydra.sweeper.experiment=..., or restore it:\n"
+                f"MLFLOW_TRACKING_URI={shlex.quote(without_password(self.uri))} {restore}"
+            )
+        return str(found.experiment_id)
+
+    def _reopen(self) -> str | None:
+        """The run that an earlier driver noted; where the note is damaged or of another store, the one with its tags."""
+        mine = {"role": "study", "study": self.study}
+        try:
+            note = self._folder.read_tracking()
+        except (Unreadable, OSError):
+            note = {"run_id": None}
+        if not note:
+            return None
+        run_id: str | None = note.get("run_id")
+        if not (run_id and self._is(run_id, mine)):
+            run_id = self._find("tags.role = 'study'", {**mine, **self._place})
+        if run_id is None:
+            return None
+        self._folder.write_tracking({"run_id": run_id})
+        self.client.update_run(run_id, status="RUNNING")
+        # A driver that died between creating a trial's run and noting it left one: still the trial's.
+        running = f"tags.`mlflow.parentRunId` = '{run_id}' AND attributes.status = 'RUNNING'"
+        self._left_open = {run.data.tags.get("trial", ""): run.info.run_id for run in self._search(running)}
+        return run_id
+
+    def _create(self) -> str:
+        self._is_new = True
+        self._folder.path.mkdir(parents=True, exist_ok=True)
+        self._folder.write_tracking({"run_id": None})  # a driver that dies now leaves a run to look for
+        command = without_password(shlex.join([Path(sys.executable).name, *sys.argv]))
+        tags = {"role": "study", "study": self.study, "command": command, **self._place, **self._source}
+        run_id = str(self.client.create_run(self.experiment_id, tags=tags, run_name=self.study).info.run_id)
+        self._folder.write_tracking({"run_id": run_id})
+        return run_id
+
+    def _is(self, run_id: str, tags: Mapping[str, str]) -> bool:
+        """Whether it is a run of the experiment, with these tags, that nobody deleted."""
+        try:
+            run = self.client.get_run(run_id)
+        except self.outages as error:
+            if is_refusal(error):
+                return False
+            raise
+        here = run.info.experiment_id == self.experiment_id and run.info.lifecycle_stage == "active"
+        return here and bool(run.data.tags.items() >= tags.items())
+
+    def _find(self, where: str, tags: Mapping[str, str]) -> str | None:
+        """The newest run with these tags, among those `where` MLflow has them."""
+        return next((r.info.run_id for r in self._search(where) if r.data.tags.items() >= tags.items()), None)
+
+    def _search(self, where: str) -> list[Any]:
+        found = page = self.client.search_runs([self.experiment_id], where)
+        while page.token:
+            page = self.client.search_runs([self.experiment_id], where, page_token=page.token)
+            found += page
+        return list(found)
+
+    @cached_property
+    def _place(self) -> dict[str, str]:
+        """What tells this study from others of its name."""
+        return {"folder": str(self._folder.path.absolute())}
+
+    @cached_property
+    def _source(self) -> dict[str, str]:
+        """Where the code is from."""
+        tags = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
+        try:
+            git = subprocess.run(
+                ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+            )
+        except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+            logging.getLogger(__name__).info("no git commit noted: %s", error)
+            return tags
+        return {**tags, "mlflow.source.git.commit": git.stdout.strip()} if git.returncode == 0 else tags
+
+
+def _make_database(uri: str) -> None:
+    """Migrate a new SQLite store before it has its name: half a migration would be refused by MLflow for ever."""
+    from mlflow.store.db.utils import _initialize_tables
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import StaticPool
+
+    path = Path(uri.removeprefix("sqlite:///"))
+    if not uri.startswith("sqlite:////") or path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine("sqlite://", poolclass=StaticPool)  # in memory
+    _initialize_tables(engine)
+    with tempfile.NamedTemporaryFile() as file, closing(sqlite3.connect(file.name)) as copy:
+        engine.raw_connection().driver_connection.backup(copy)
+        write_once(path, Path(file.name).read_bytes())  # if another driver was faster, its store stands

@@ -1,0 +1,205 @@
+"""Shows a study in MLflow while it runs, without ever standing in its way.
+
+The driver is the only writer. Trials write into their folders, and one thread here brings MLflow up to what
+the folders say, again and again. So an outage or a dead driver leaves no gap, and never touches training.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from sweeps.errors import UserError
+from sweeps.launchers.contract import LOOKS_PER_S
+from sweeps.results.summary import Row, Summary
+from sweeps.tracking.study_run import StudyRun, first_line, is_refusal
+from sweeps.tracking.tracker import comparison_view
+from sweeps.tracking.trial_run import TrialRun
+from sweeps.trial.folder import State
+
+_EVERY_S = 1.0
+_PATIENCE_S = 3.0
+_SOON_S = 0.01  # when nothing more comes
+
+
+class Tracker:
+    """Shows one study. Call `open` first, `drain` and `complete` last; only `open` raises.
+
+    `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
+    """
+
+    def __init__(self, uri: str | None, experiment: str, summary: Summary) -> None:
+        self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db")
+        self._study = StudyRun(self.uri, experiment, summary)
+        self._trials: dict[int, TrialRun] = {}
+        self._creating = ThreadPoolExecutor(1, "creating runs")
+        self._outage = ""
+        self._refused = ""
+        self._draining, self._finished = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
+
+    @property
+    def problem(self) -> str | None:
+        """What MLflow lacks and why, in words; None when all is well."""
+        if self._outage:
+            where = f"MLflow at {_without_password(self.uri)} does not answer: {self._outage}"
+            return f"{where}; training goes on, metrics are kept in the trial folders"
+        return self._refused or None
+
+    def open(self) -> None:
+        """Connect, and create or reopen the study's run.
+
+        Raises:
+            UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
+        """
+        try:
+            self._study.connect()
+        except self._study.outages as error:
+            raise UserError(
+                f"MLflow at {_without_password(self.uri)} cannot be used: {first_line(error)}\n"
+                "Choose another with hydra.sweeper.tracking_uri=..., or none: hydra.sweeper.tracking=false"
+            ) from error
+        self._thread.start()
+
+    def start_trial(
+        self, row: Row, overrides: Sequence[str], config: DictConfig | None = None
+    ) -> dict[str, str]:
+        """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
+
+        During an outage that is nothing, and the run is created later. The composed `config`, hydra node included,
+        is read from the trial's folder where it is not given.
+        """
+        trial = TrialRun(self._study, row, overrides, config)
+        if trial.run_id is None and not self._outage:
+            creation = self._creating.submit(
+                trial.create
+            )  # MLflow itself would wait 20 s for a locked database
+            try:
+                creation.result(_PATIENCE_S)
+            except TimeoutError:
+                self._outage = f"no answer within {_PATIENCE_S:g} s"
+            except self._study.outages as error:
+                self._outage = first_line(error)
+        self._trials[row.number] = trial
+        return {"MLFLOW_TRACKING_URI": self.uri, "MLFLOW_RUN_ID": trial.run_id} if trial.run_id else {}
+
+    def end_trial(self, row: Row) -> None:
+        """Hand over a trial that is over; what remains is sent in the background."""
+        trial = self._trials.get(row.number) or TrialRun(self._study, row)
+        trial.row, trial.ended = row, True
+        self._trials[row.number] = trial
+
+    def drain(self, summary: Summary, timeout_s: float = 30.0) -> None:
+        """Wait until everything is sent.
+
+        Gives up after `timeout_s` without progress. Then `problem` says what is missing, and the next start
+        of the same study sends it.
+        """
+        for row in summary.rows:
+            if row.state is State.RUNNING:  # it goes on without this driver; the next one sends the rest
+                self._trials.pop(row.number, None)
+                continue
+            started = row.number in self._trials or row.state is not State.QUEUED
+            if started and not TrialRun(self._study, row).was_closed:
+                self.end_trial(row)
+        self._draining.set()
+        left, deadline = len(self._trials), time.monotonic() + timeout_s
+        while self._trials and time.monotonic() < deadline:
+            time.sleep(_SOON_S)
+            if len(self._trials) < left:
+                left, deadline = len(self._trials), time.monotonic() + timeout_s
+        self._finished.set()
+        self._thread.join(min(timeout_s, 5.0))
+        if self._trials:
+            self._outage = f"{self._outage or 'too slow'} ({left} trials are not complete there)"
+
+    def complete(self, summary: Summary) -> None:
+        """Complete the study's run with the files that report.write left, if all its trials are complete there."""
+        if self._trials:
+            return
+        try:
+            self._study.complete(summary)
+        except self._study.outages as error:
+            self._outage = first_line(error)
+
+    def link(self) -> str:
+        """The address of the study's ready-made view, below that of the MLflow server."""
+        return comparison_view.path(self._study.experiment_id, self._study.study)
+
+    def command(self) -> str | None:
+        """The line that opens the dashboard; None where the store is a server, which is one already."""
+        if self.uri.startswith(("http://", "https://")):
+            return None
+        # Its job execution, which nothing here uses, would cost a dozen processes and 2 GB.
+        light = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
+        return f"{light} {_mlflow()} ui --backend-store-uri {shlex.quote(_without_password(self.uri))} --port 5000"
+
+    def how_to_look(self) -> str:
+        """What to type and open to see the study."""
+        command = self.command()
+        if command is None:
+            return f"dashboard: {self.uri.rstrip('/')}{self.link()}"
+        return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{self.link()}"
+
+    def _keep_in_step(self) -> None:
+        while not self._finished.is_set():
+            answered = True
+            for number, trial in list(self._trials.items()):
+                answered = self._sync(trial)
+                if not answered:
+                    break
+                if trial.closed and self._trials.get(number) is trial:
+                    self._trials.pop(number, None)
+            if not answered:
+                self._finished.wait(_EVERY_S)
+            elif self._draining.wait(max(_EVERY_S, len(self._trials) / LOOKS_PER_S)):
+                self._finished.wait(_SOON_S)
+
+    def _sync(self, trial: TrialRun) -> bool:
+        """Whether MLflow answered."""
+        try:
+            trial.sync()
+        except self._study.outages as error:
+            if not is_refusal(error):
+                self._outage = first_line(error)
+                return False
+            trial.refusal, trial.closed = (
+                first_line(error),
+                True,
+            )  # what comes would be refused too, until its end
+        except (ValueError, KeyError, TypeError, AttributeError, YAMLError, OmegaConfBaseException) as error:
+            trial.refusal, trial.closed = f"its files cannot be read ({first_line(error)})", True
+        self._outage = ""
+        if trial.refusal:
+            self._refused = (
+                f"MLflow lacks some of trial {trial.row.number} ({trial.row.name}): {trial.refusal}"
+            )
+        return True
+
+
+def _mlflow() -> str:
+    """The command as it can be typed here, also where the virtual environment is not activated."""
+    beside = Path(sys.executable).with_name("mlflow")
+    if shutil.which("mlflow") == str(beside) or not beside.exists():
+        return "mlflow"
+    return shlex.quote(str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside))
+
+
+def _absolute(uri: str) -> str:
+    """SQLite paths are relative to the working folder, which a trial's process need not share."""
+    database = uri.removeprefix("sqlite:///")
+    return uri if database == uri else f"sqlite:///{Path(database).absolute()}"
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1***@", uri)

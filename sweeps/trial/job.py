@@ -1,0 +1,158 @@
+"""The values that a trial's life is told in: what is to run (`Job`), how it ended (`End`), and its ranks (`World`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+if TYPE_CHECKING:
+    from sweeps.trial.folder import AttemptFolder, TrialFolder
+
+Value = bool | int | float | str | None
+Point = dict[str, Value]
+"""One configuration: the value of each swept parameter that exists in it."""
+
+
+class State(StrEnum):
+    """How a trial stands, or how it or one of its attempts ended."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PRUNED = "pruned"
+    FAILED = "failed"
+    """By its own error."""
+    DIVERGED = "diverged"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMED_OUT = "timed_out"
+    REFUSED = "refused"
+    """It never started: SLURM, a line of its setup or its disk said no."""
+    LOST = "lost"
+    """Its node failed, it was preempted, or killed from outside."""
+    CANCELLED = "cancelled"
+    """By a person."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the trial has ended for good. One that was refused or cancelled goes on when its study does."""
+        return self not in {State.QUEUED, State.RUNNING, State.REFUSED, State.CANCELLED}
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the trial ended without a result that counts."""
+        return self is State.REFUSED or (self.is_over and self not in {State.COMPLETED, State.PRUNED})
+
+
+_NOTHING: tuple[Any, ...] = ("", [], {}, None, False)
+
+
+@dataclass(frozen=True)
+class End:
+    """How an attempt ended: one type and one file for it, written once, by whoever saw it first.
+
+    Times are seconds since 1970. `AttemptFolder.close` fills in what the folder knows: all from `seconds` on.
+    """
+
+    state: State
+    error: str = ""
+    objective: list[float] = field(default_factory=list)
+    """One value for each objective, in their order; empty unless the task function returned them."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the task function returned."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By phase, see `results.ledger`."""
+    asked: float = 0.0
+    """When it began to wait for room."""
+    began: float | None = None
+    """When it had it; None if it never did."""
+    ended: float = 0.0
+    gpus: int = 0
+    energy_kwh: float | None = None
+    """What its GPUs used; None if they don't tell."""
+    advanced: bool = False
+    """Whether it reported a step, or saved a state, that no earlier attempt had."""
+    misfit: bool = False
+    """Whether it lacks what the study asks of every trial, so that no other can do better."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value not in _NOTHING}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "End":
+        """From what `as_json` made. Raises ValueError, KeyError or TypeError for anything else."""
+        end = cls(**{**content, "state": State(content["state"])})
+        float(end.asked), float(end.ended), dict(end.metrics), dict(end.seconds), list(end.objective)
+        return end
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.gpus * (self.ended - self.began) / 3600 if self.began else 0.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one trial asks its launcher for, over all its nodes. None where it sets no bound."""
+
+    gpus: int = 0
+    cores: int | None = None
+    mem_gb: float | None = None
+    timeout_min: float | None = None
+    nodes: int = 1
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a study is judged by."""
+
+    names: tuple[str, ...] = ("objective",)
+    named: bool = False
+    """Whether they are keys of what is reported and returned, not merely names for numbers."""
+    needed: bool = True
+    """Whether a trial without them has failed; a grid that names none does without."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes (ranks) of one attempt, seen by one of them. The chief, rank 0, alone writes and reports."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    """The rank among those of the same node."""
+    nodes: int = 1
+    addresses: tuple[str, ...] = ("127.0.0.1",)
+    """The host of each rank."""
+
+    @property
+    def is_chief(self) -> bool:
+        return self.rank == 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attempt at a trial, ready to be sent to where it runs."""
+
+    study: str
+    number: int
+    attempt: int
+    """Counts from 1."""
+    config: DictConfig
+    """The whole composed config, with its hydra node: hydra.launcher has this trial's own settings."""
+    request: Request
+    folder: "TrialFolder"
+    app: bytes
+    """The Hydra app, as `contract.pack_app` makes it: the same for every trial."""
+    objective: Objective | None = None
+    """None if a sweeper that is not ours judges what the trial returns."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    job_return: Path | None = None
+    """Where to leave Hydra's pickled JobReturn, for a sweeper that is not ours."""
+
+    @cached_property
+    def attempt_folder(self) -> "AttemptFolder":
+        """The attempt's own folder."""
+        return self.folder.attempt(self.attempt)

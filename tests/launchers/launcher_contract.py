@@ -1,0 +1,216 @@
+"""What every TrialLauncher must do, as a suite to inherit from, like Hydra's own for its launchers.
+
+A subclass gives the fixture `trials`, an open launcher, and says in `LAUNCHER` which config group it is.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cloudpickle
+import psutil
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import HydraContext
+from omegaconf import open_dict
+
+from sweeps.launchers.contract import TrialLauncher, pack_app
+from sweeps.trial import current_trial
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, Job, Objective, State
+
+MakeJob = Callable[..., Job]
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a trial's process need not find the tests
+
+
+def completes(cfg: Any) -> float:
+    print("hello from the trial", os.environ.get("FROM_DRIVER"), flush=True)
+    trial = current_trial()
+    for step in range(3):
+        trial.report({"objective": 1.0 / (step + 1)}, step)
+    return 0.25
+
+
+def raises(cfg: Any) -> float:
+    raise RuntimeError("too large")
+
+
+def exits_with_3(cfg: Any) -> float:
+    sys.exit(3)
+
+
+def is_gone_with_4(cfg: Any) -> float:
+    os._exit(4)
+
+
+def is_killed(cfg: Any) -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0.0
+
+
+def segfaults(cfg: Any) -> float:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return 0.0
+
+
+def never_returns(cfg: Any) -> float:
+    """Leaves its process id, and that of a process it started, in its folder."""
+    child = subprocess.Popen(["sleep", "600"])
+    folder = current_trial().checkpoint_folder.parent
+    (folder / ".pids").write_text(f"{os.getpid()} {child.pid}")
+    (folder / ".pids").rename(folder / "pids")
+    time.sleep(600)
+    return 0.0
+
+
+def asks_whether_to_stop(cfg: Any) -> float:
+    trial = current_trial()
+    for step in range(1000):
+        trial.report({"objective": 1.0}, step)
+        if trial.should_stop():
+            return 1.0
+        time.sleep(0.05)
+    return 2.0
+
+
+def submit(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> None:
+    """As the loop does: again and again until there is room."""
+    deadline = time.monotonic() + timeout_s
+    while not trials.submit(job):
+        assert time.monotonic() < deadline, "there was never room"
+        trials.poll(0.1)
+
+
+def exits(trials: TrialLauncher, count: int, timeout_s: float = 60) -> dict[int, End]:
+    """What is said of the next `count` ends, by number."""
+    found: dict[int, End] = {}
+    deadline = time.monotonic() + timeout_s
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"only {sorted(found)} ended"
+        found |= dict(trials.poll(0.2))
+    return found
+
+
+def end_of(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> End:
+    """How the only job that runs ended, once it has: as the loop does, the first word stands."""
+    return job.attempt_folder.close(exits(trials, 1, timeout_s)[job.number])
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def process_ids(trials: TrialLauncher, job: Job) -> list[int]:
+    """Of a trial that never returns, once it runs: its own and its child's."""
+    file = job.folder.path / "pids"
+    wait_until(file.exists)
+    return [int(word) for word in file.read_text().split()]
+
+
+def are_gone(pids: list[int]) -> bool:
+    """Whether none of them runs any more. A zombie is gone: it only waits for its parent to notice."""
+    return all(
+        not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in pids
+    )
+
+
+class LauncherContract:
+    """Inherit, and give the fixture `trials`."""
+
+    LAUNCHER: str
+    SETTINGS: ClassVar[Mapping[str, Any]] = {}
+    BAD_ENDS: ClassVar[Mapping[Callable[[Any], Any], tuple[State, str]]] = {
+        raises: (State.FAILED, "RuntimeError: too large"),
+        exits_with_3: (State.FAILED, "sys.exit(3)"),
+        is_gone_with_4: (State.FAILED, "exit code 4"),
+        is_killed: (State.LOST, "killed"),
+        segfaults: (State.FAILED, "Segmentation fault"),
+    }
+
+    @pytest.fixture
+    def make_job(self, trials: TrialLauncher, tmp_path: Path) -> Iterator[MakeJob]:
+        """(number, task function, **launcher settings) -> an attempt at a trial as the driver makes them."""
+        (tmp_path / "config.yaml").write_text("x: 1\n")
+        study = tmp_path / f"study-{tmp_path.name}"
+        with initialize_config_dir(str(tmp_path), job_name="app", version_base="1.3"):
+
+            def make(number: int, task: Callable[[Any], Any], **settings: Any) -> Job:
+                where = [f"hydra.sweep.dir={study}", f"hydra.sweep.subdir={number}", "hydra.mode=MULTIRUN"]
+                config = compose(
+                    "config", [*where, f"hydra/launcher={self.LAUNCHER}"], return_hydra_config=True
+                )
+                with open_dict(config):
+                    config.hydra.job.id, config.hydra.job.num = f"app_{number}", number
+                    config.hydra.launcher.update({**self.SETTINGS, **settings})
+                context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
+                folder, wanted = TrialFolder(study / str(number)), trials.request(config)
+                attempt, app = folder.new_attempt().number, pack_app(task, context)
+                return Job(study.name, number, attempt, config, wanted, folder, app, Objective())
+
+            yield make
+
+    def test_a_trial_completes(self, trials: TrialLauncher, make_job: MakeJob) -> None:
+        job = replace(make_job(0, completes), environment={"FROM_DRIVER": "and its driver"})
+        submit(trials, job)
+        end = end_of(trials, job)
+        assert (end.state, end.error, end.objective) == (State.COMPLETED, "", [0.25])
+        assert end.began is not None
+        assert [line.step for line in job.folder.read_metrics().values] == [0, 1, 2]
+        assert "hello from the trial and its driver" in job.attempt_folder.log.read_text()
+
+    def test_a_bad_end_has_a_name_and_takes_nobody_with_it(
+        self, trials: TrialLauncher, make_job: MakeJob
+    ) -> None:
+        tasks = [*self.BAD_ENDS, completes]
+        jobs = [make_job(number, task) for number, task in enumerate(tasks)]
+        found: dict[int, End] = {}
+        for job in jobs:
+            while not trials.submit(job):
+                found |= dict(trials.poll(0.1))
+        found |= exits(trials, len(jobs) - len(found))
+        ends = {
+            task: job.attempt_folder.close(found[job.number]) for job, task in zip(jobs, tasks, strict=True)
+        }
+        completed = ends.pop(completes)
+        assert (completed.state, completed.error) == (State.COMPLETED, "")
+        for task, (state, words) in self.BAD_ENDS.items():
+            assert ends[task].state is state
+            assert words.lower() in ends[task].error.lower()
+
+    def test_a_trial_is_cancelled_with_what_it_started(
+        self, trials: TrialLauncher, make_job: MakeJob
+    ) -> None:
+        job = make_job(0, never_returns)
+        submit(trials, job)
+        pids = process_ids(trials, job)
+        trials.cancel(0)
+        end = end_of(trials, job)
+        assert (end.state, "cancelled" in end.error) == (State.CANCELLED, True)
+        wait_until(lambda: are_gone(pids))
+
+    def test_a_trial_hears_that_it_should_stop(self, trials: TrialLauncher, make_job: MakeJob) -> None:
+        job = make_job(0, asks_whether_to_stop)
+        submit(trials, job)
+        wait_until(lambda: bool(job.folder.read_metrics().values))
+        job.attempt_folder.request_stop(State.PRUNED)
+        end = end_of(trials, job)
+        assert (end.state, end.objective) == (State.PRUNED, [1.0])
+
+    def test_nothing_is_left_after_close(self, trials: TrialLauncher, make_job: MakeJob) -> None:
+        job = make_job(0, never_returns)
+        submit(trials, job)
+        pids = process_ids(trials, job)
+        trials.close()
+        wait_until(lambda: are_gone(pids))

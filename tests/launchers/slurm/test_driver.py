@@ -1,0 +1,196 @@
+"""Whole studies on the cluster: the driver leaves, is interrupted, comes back, and nothing is orphaned or doubled."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab import cluster_sh
+
+from sweeps.launchers.slurm.queue import JobInfo
+from sweeps.launchers.slurm.leftovers import living_jobs
+
+APP = """
+import os, signal, time
+import hydra
+from sweeps.trial import current_trial
+
+@hydra.main(version_base="1.3", config_path=None)
+def main(cfg):
+    if cfg.get("how") is not None and cfg.x == 1:
+        os._exit(3)
+    if cfg.get("how") is not None and cfg.x == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    trial = current_trial()
+    epoch_file = trial.checkpoint_folder / "epoch"
+    done = int(epoch_file.read_text()) if epoch_file.exists() else 0
+    for epoch in range(done + 1, cfg.epochs + 1):
+        time.sleep(0.1)
+        trial.report({"objective": cfg.x}, step=epoch)
+        epoch_file.parent.mkdir(exist_ok=True)
+        epoch_file.write_text(str(epoch))
+        if trial.should_stop():
+            break
+    return cfg.x
+
+if __name__ == "__main__":
+    main()
+"""
+SLURM = [
+    "hydra/sweeper=grid",
+    "hydra/launcher=slurm",
+    "hydra.launcher.poll_s=0.5",
+    "hydra.launcher.mem_gb=0.5",
+]
+ONE_AT_A_TIME = "+hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    (folder / "their_app.py").write_text(APP)
+    settings = ["hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s", *SLURM]
+    return subprocess.Popen(
+        [sys.executable, "their_app.py", "-m", *settings, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(folder: Path, *arguments: str) -> str:
+    driver = start(folder, *arguments)
+    out, _ = driver.communicate(timeout=120)
+    assert driver.returncode == 0, out
+    return out
+
+
+def sweeps(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "sweeps", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120).stdout
+
+
+def wait_for(condition, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.2)
+
+
+def jobs(folder: Path) -> list[JobInfo]:
+    study = folder / "multirun" / "s"
+    found = living_jobs(study, study.glob("[0-9]*"))
+    assert isinstance(found, list), found
+    return found
+
+
+def states(folder: Path) -> dict[int, str]:
+    files = (folder / "multirun" / "s").glob("[0-9]*/result.json")
+    return {int(file.parent.name): json.loads(file.read_text())["state"] for file in files}
+
+
+def attempts(folder: Path) -> list[int]:
+    trials = sorted((folder / "multirun" / "s").glob("[0-9]*"), key=lambda path: int(path.name))
+    return [len(list((trial / "attempts").iterdir())) for trial in trials]
+
+
+def assert_done_once(folder: Path, count: int, epochs: int) -> None:
+    assert states(folder) == dict.fromkeys(range(count), "completed")
+    for trial in range(count):
+        lines = (folder / "multirun" / "s" / str(trial) / "metrics.jsonl").read_text().splitlines()
+        assert [json.loads(line)["step"] for line in lines] == list(range(1, epochs + 1))
+
+
+@pytest.mark.parametrize(
+    "count, left, settings",
+    [
+        (3, 2, []),
+        (12, 12, ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=5"]),  # queued
+    ],
+    ids=["jobs", "warm"],
+)
+def test_detached_jobs_go_on_and_are_taken_up(
+    tmp_path: Path, count: int, left: int, settings: list[str]
+) -> None:
+    study = [f"+x=range({count})", "+epochs=10", "hydra.launcher.array_parallelism=2", *settings]
+    out = finish(tmp_path, *study, "hydra.launcher.detach=true")
+    assert f"{left} trials go on without this command" in out
+    assert "SLURM jobs:" in sweeps(tmp_path, "status", "s")
+    wait_for(lambda: states(tmp_path) == dict.fromkeys(range(left), "completed"))
+    assert f"{left} of {count} trials have ended" in sweeps(tmp_path, "status", "s")
+    finish(tmp_path, *study)
+    assert_done_once(tmp_path, count, 10)
+    assert attempts(tmp_path) == [1] * count
+    wait_for(lambda: jobs(tmp_path) == [])
+
+
+def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
+    warm = ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=1"]
+    study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
+    finish(tmp_path, *study, "hydra.launcher.detach=true")
+    wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
+    assert "1 end after their trials' epoch" in sweeps(tmp_path, "stop", "s")
+    wait_for(lambda: jobs(tmp_path) == [])
+    assert states(tmp_path) == {0: "cancelled"}
+    finish(tmp_path, *study)
+    assert_done_once(tmp_path, 3, 20)
+
+
+def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> None:
+    study = ["+x=1,2,3", "+epochs=50", ONE_AT_A_TIME]
+    driver = start(tmp_path, *study)
+    metrics = tmp_path / "multirun" / "s" / "0" / "metrics.jsonl"
+    wait_for(metrics.exists)
+    wait_for(lambda: len(jobs(tmp_path)) == 3)
+    driver.send_signal(signal.SIGINT)
+    out, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 130, out
+    assert jobs(tmp_path) == []
+    assert states(tmp_path) == {0: "cancelled"}
+    assert "Go on with: " in out
+    finish(tmp_path, *study)
+    assert_done_once(tmp_path, 3, 50)
+    assert attempts(tmp_path) == [2, 2, 2]
+
+
+def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
+    study = ["+x=1,2,3", "+epochs=300", ONE_AT_A_TIME, "hydra.launcher.keep_on_interrupt=true"]
+    driver = start(tmp_path, *study)
+    wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
+    wait_for(lambda: len(jobs(tmp_path)) == 3)
+    driver.send_signal(signal.SIGINT)
+    out, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 130, out
+    assert "3 trials go on without this command" in out
+    assert len(jobs(tmp_path)) == 3
+    assert "cancelled 2 jobs that waited; 1 end" in sweeps(tmp_path, "stop", "s")
+    wait_for(lambda: jobs(tmp_path) == [])
+    assert states(tmp_path) == {0: "cancelled"}
+    assert "is not running" in sweeps(tmp_path, "stop", "s")
+
+
+@pytest.fixture
+def without_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A second cluster, which keeps no account of its jobs."""
+    monkeypatch.setenv("SLURM_LAB", str(tmp_path / "lab"))
+    monkeypatch.setenv("SLURM_LAB_PORT", "29000")
+    monkeypatch.setenv("SLURM_LAB_ACCOUNTING", "0")
+    monkeypatch.setenv("SLURM_CONF", cluster_sh("env").strip().removeprefix("export SLURM_CONF="))
+    try:
+        cluster_sh("start")
+        yield
+    finally:
+        cluster_sh("stop")
+
+
+def test_without_accounting(without_accounting: None, tmp_path: Path) -> None:
+    assert "disabled" in subprocess.run(["sacct"], capture_output=True, text=True).stderr
+    driver = start(tmp_path, "+x=0,1,2", "+epochs=3", "+how=0", "hydra.sweeper.max_attempts=1")
+    out, _ = driver.communicate(timeout=120)
+    assert driver.returncode == 1, out
+    assert "trial 1 failed: its process ended without a result" in out
+    assert "trial 2 lost: its process was killed from outside" in out
+    assert states(tmp_path) == {0: "completed"}

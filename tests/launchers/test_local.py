@@ -1,0 +1,399 @@
+"""The local launcher: the contract of all launchers, and what only forks of a warm process can do or suffer."""
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import psutil
+import pytest
+from omegaconf import OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.files import Lock, holder
+from sweeps.launchers.fork_server import Server, Start
+from sweeps.launchers.local import LocalTrials
+from sweeps.settings import LocalLauncherConf
+from sweeps.trial import current_trial
+from sweeps.trial.job import Objective, State
+from tests.launchers.launcher_contract import (
+    LauncherContract,
+    MakeJob,
+    are_gone,
+    completes,
+    end_of,
+    exits,
+    never_returns,
+    process_ids,
+    submit,
+    wait_until,
+)
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+ROOT = Path(__file__).parents[2]
+CORES = sorted(os.sched_getaffinity(0))
+two_cores = pytest.mark.skipif(len(CORES) < 2, reason="two trials side by side need two cores")
+
+
+def shows_what_it_owns(cfg: Any) -> float:
+    """Its cores, threads and GPUs; it ends when the trial beside it runs too."""
+    own = current_trial().checkpoint_folder.parent
+    cores, threads = sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"]
+    (own / "owns").write_text(f"{cores};{threads};{os.environ['CUDA_VISIBLE_DEVICES']}")
+    deadline = time.monotonic() + 20
+    while len(list(own.parent.glob("*/owns"))) < 2:
+        assert time.monotonic() < deadline, "the other one never ran"
+        time.sleep(0.02)
+    return 0.0
+
+
+def leaves_others_behind(cfg: Any) -> float:
+    """A child of a thread, one in a session of its own, and a daemon that has cut every tie; then it ends, or waits."""
+    threading.Thread(target=_spawn, args=["thread"]).start()
+    _spawn("session")
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(3, 256)
+            _spawn("daemon")
+            time.sleep(600)
+        os._exit(0)
+    while len(list(current_trial().checkpoint_folder.parent.glob("*.left"))) < 3:
+        time.sleep(0.01)
+    return 0.0
+
+
+def leaves_others_and_waits(cfg: Any) -> float:
+    leaves_others_behind(cfg)
+    time.sleep(600)
+    return 0.0
+
+
+def _spawn(name: str) -> None:
+    """Start a shell in its own session, which starts a further process."""
+    folder = current_trial().checkpoint_folder.parent
+    script = (
+        f"sleep 600 & echo $$ $! > {folder}/.{name} && mv {folder}/.{name} {folder}/{name}.left; sleep 600"
+    )
+    subprocess.Popen(["setsid", "sh", "-c", script])
+
+
+def left_behind(trial: Path) -> list[int]:
+    """The processes that a trial which `leaves_others_behind` has started."""
+    wait_until(lambda: len(list(trial.glob("*.left"))) == 3)
+    return [int(pid) for file in trial.glob("*.left") for pid in file.read_text().split()]
+
+
+def exits_with_nothing(cfg: Any) -> None:
+    sys.exit()
+
+
+def fills_memory(cfg: Any) -> float:
+    """300 MB of its own, and 300 MB in a child."""
+    mine = np.ones(300_000_000, np.uint8)
+    subprocess.Popen([sys.executable, "-c", "import time; held = b'1' * 300_000_000; time.sleep(600)"])
+    time.sleep(600)
+    return float(mine[0])
+
+
+def shares_memory(cfg: Any) -> float:
+    """300 MB that three forks share: 1.2 GB, if each counted it as its own."""
+    shared = np.ones(300_000_000, np.uint8)
+    forks = []
+    for _ in range(3):
+        forks.append(os.fork())
+        if not forks[-1]:
+            time.sleep(shared[0] * 600)
+    time.sleep(2)
+    return 0.0
+
+
+def servers() -> list[psutil.Process]:
+    """The fork servers that this process has started and that live."""
+    children = psutil.Process().children()
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if "fork_server" in " ".join(child.cmdline())]
+
+
+@pytest.fixture(autouse=True)
+def no_server_is_left() -> Iterator[None]:
+    yield
+    assert not servers()
+
+
+class TestLocalTrials(LauncherContract):
+    LAUNCHER = "local"
+
+    @pytest.fixture
+    def trials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTrials]:
+        monkeypatch.setattr("sweeps.launchers.local.visible_gpus", lambda: ["4", "GPU-b"])
+        launcher = LocalTrials([], tmp_path / "fork_server.log")
+        launcher.open()
+        yield launcher
+        if servers():  # a test may have closed it
+            launcher.close()
+
+    def test_no_room_is_no_error(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        whole = {"cpus_per_task": len(CORES)}
+        first, second = make_job(0, never_returns, **whole), make_job(1, completes, **whole)
+        assert not trials.submit(first)  # the server has not said yet that it is ready
+        assert not trials.has_room()
+        submit(trials, first)
+        assert not trials.has_room()
+        assert not trials.submit(second)
+        trials.cancel(0)
+        exits(trials, 1)
+        assert trials.has_room()
+        assert trials.submit(second)
+        assert set(exits(trials, 1)) == {1}
+
+    def test_memory_is_room_too(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        most = psutil.virtual_memory().total / 1e9 * 0.9
+        submit(trials, make_job(0, never_returns, mem_gb=most))
+        assert not trials.submit(make_job(1, completes, mem_gb=most))
+
+    @two_cores
+    def test_side_by_side_each_has_its_own(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        jobs = [make_job(number, shows_what_it_owns, gpus_per_node=1) for number in (0, 1)]
+        for job in jobs:
+            submit(trials, job)
+        exits(trials, 2)
+        owned = [(job.folder.path / "owns").read_text().split(";") for job in jobs]
+        share = len(CORES) // 2
+        assert [cores for cores, _, _ in owned] == [str(CORES[:share]), str(CORES[share : 2 * share])]
+        assert [threads for _, threads, _ in owned] == [str(share)] * 2
+        assert [gpus for _, _, gpus in owned] == ["4", "GPU-b"]
+
+    def test_a_time_limit(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        job = make_job(0, never_returns, timeout_min=1 / 60)
+        submit(trials, job)
+        over = end_of(trials, job)
+        assert (over.state, "timeout_min" in over.error) == (State.TIMED_OUT, True)
+        assert are_gone(process_ids(trials, job)[:1])
+
+    @pytest.mark.parametrize(
+        "how", ["ended", "cancelled", "closed", "server killed", "server killed, closed"]
+    )
+    def test_what_a_trial_started_ends_with_it(
+        self, trials: LocalTrials, make_job: MakeJob, how: str
+    ) -> None:
+        bystander = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
+        job = make_job(0, leaves_others_behind if how == "ended" else leaves_others_and_waits)
+        submit(trials, job)
+        pids = left_behind(job.folder.path)
+        assert how == "ended" or not are_gone(pids)
+        if "server" in how:
+            servers()[0].send_signal(signal.SIGKILL)
+        if how == "cancelled":
+            trials.cancel(0)
+        if "closed" in how:
+            trials.close()
+            assert are_gone(pids)
+        else:
+            end = end_of(trials, job)
+            expected = {"ended": State.COMPLETED, "cancelled": State.CANCELLED}.get(how, State.LOST)
+            assert (end.state, bool(end.error)) == (expected, expected is not State.COMPLETED)
+            wait_until(lambda: are_gone(pids))
+        assert bystander.poll() is None
+        bystander.kill()
+        bystander.wait()
+
+    def test_a_killed_server_loses_attempts_alone(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        job = make_job(0, never_returns)
+        submit(trials, job)
+        pids = process_ids(trials, job)
+        (server,) = servers()
+        server.send_signal(signal.SIGKILL)
+        over = exits(trials, 1)[0]
+        assert (over.state, "killed from outside" in over.error) == (State.LOST, True)
+        assert are_gone(pids)
+        submit(trials, make_job(0, completes))
+        assert set(exits(trials, 1)) == {0}
+
+    def test_a_server_killed_just_before_it_is_needed(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        submit(trials, make_job(0, completes))
+        exits(trials, 1)
+        (server,) = servers()
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        submit(trials, make_job(1, completes))
+        over = exits(trials, 1)[1]
+        if over.state is State.LOST:
+            submit(trials, make_job(1, completes))
+            exits(trials, 1)
+
+    def test_a_server_killed_just_before_a_trial_is_cancelled(
+        self, trials: LocalTrials, make_job: MakeJob
+    ) -> None:
+        job = make_job(0, never_returns)
+        submit(trials, job)
+        pids = process_ids(trials, job)
+        (server,) = servers()
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        trials.cancel(0)
+        assert exits(trials, 1)[0].state is State.CANCELLED
+        assert are_gone(pids)
+
+    @pytest.mark.parametrize(
+        "objective, state, words",
+        [
+            (Objective(needed=False), State.COMPLETED, ""),
+            (Objective(), State.FAILED, "a trial returns its objective"),
+        ],
+    )
+    def test_sys_exit_without_a_code_is_a_return(
+        self, trials: LocalTrials, make_job: MakeJob, objective: Objective, state: State, words: str
+    ) -> None:
+        job = replace(make_job(0, exits_with_nothing), objective=objective)
+        submit(trials, job)
+        end = end_of(trials, job)
+        assert (end.state, words in end.error) == (state, True)
+
+    def test_a_limit_of_memory_counts_what_a_trial_starts(
+        self, trials: LocalTrials, make_job: MakeJob
+    ) -> None:
+        job, free = make_job(0, fills_memory, mem_gb=0.5), make_job(1, completes)
+        submit(trials, job)
+        end = end_of(trials, job)
+        assert end.state is State.OUT_OF_MEMORY
+        assert re.fullmatch(r"it used 0\.[5-8]\d* GB, more than hydra.launcher.mem_gb=0.5", end.error), (
+            end.error
+        )
+        submit(trials, free)
+        assert end_of(trials, free).state is State.COMPLETED
+
+    @pytest.mark.parametrize("task, limit", [(shares_memory, 0.9), (completes, None)])
+    def test_memory_within_the_limit(
+        self, trials: LocalTrials, make_job: MakeJob, task: Any, limit: float | None
+    ) -> None:
+        job = make_job(0, task, mem_gb=limit)
+        submit(trials, job)
+        assert end_of(trials, job).state is State.COMPLETED
+
+    @pytest.mark.parametrize("in_the_way", ["log", "alive", "began"])
+    def test_a_folder_that_cannot_be_written_refuses_its_trial_alone(
+        self, trials: LocalTrials, make_job: MakeJob, in_the_way: str
+    ) -> None:
+        refused, fine = make_job(0, completes), make_job(1, completes)
+        (refused.attempt_folder.path / in_the_way).mkdir()
+        (server,) = servers()
+        submit(trials, refused)
+        end = exits(trials, 1)[0]
+        assert (end.state, "Is a directory" in end.error) == (State.REFUSED, True), end
+        assert str(refused.attempt_folder.path / in_the_way) in end.error
+        submit(trials, fine)
+        assert end_of(trials, fine).state is State.COMPLETED
+        assert servers() == [server]
+
+    def test_an_earlier_drivers_trial_is_waited_for(
+        self, trials: LocalTrials, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = make_job(0, completes)
+        assert not trials.adopt(job)
+        lock = Lock(job.attempt_folder.alive)
+        monkeypatch.setattr("sweeps.launchers.local._PATIENCE_S", 0.1)
+        with pytest.raises(UserError, match=rf"still runs in process {os.getpid()} on .*; end that process"):
+            trials.adopt(job)
+        lock.release()
+        assert not trials.adopt(job)
+
+
+def test_no_process_for_a_trial_is_no_end_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("os.fork", refuse)
+    ours, theirs = Pipe()
+    ours.send(Start(7, b"", "log", []))
+    assert Server(theirs)._obey()
+    said = ours.recv()
+    assert (said.number, said.end.state) == (7, State.LOST)
+    assert said.end.error == "its process could not be started: [Errno 11] Resource temporarily unavailable"
+
+
+DRIVER = """
+import time
+from pathlib import Path
+from sweeps.launchers.local import LocalTrials
+from tests.launchers.launcher_contract import LauncherContract, submit
+from tests.launchers.test_local import TestLocalTrials, leaves_others_and_waits
+
+trials = LocalTrials([], Path("fork_server.log"))
+trials.open()
+make_job = next(LauncherContract.make_job.__wrapped__(TestLocalTrials(), trials, Path.cwd()))
+submit(trials, make_job(0, leaves_others_and_waits))
+time.sleep(600)
+"""
+
+
+def test_a_killed_driver_leaves_nothing(tmp_path: Path) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    trial = tmp_path / f"study-{tmp_path.name}" / "0"
+    pids = left_behind(trial)
+    driver.kill()
+    driver.wait()
+    wait_until(lambda: are_gone(pids))
+    wait_until(lambda: holder(trial / "attempts" / "1" / "alive") is None)
+
+
+def test_what_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
+    trials = LocalTrials(["no_such_module"], tmp_path / "fork_server.log")
+    trials.open()
+    with pytest.raises(UserError, match=r"preload.*no_such_module.*\n.*fork_server.log"):
+        exits(trials, 1)
+    trials.close()
+
+
+@pytest.mark.parametrize("kills", [1, 3])
+def test_a_server_killed_while_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(2)")
+    monkeypatch.syspath_prepend(tmp_path)
+    trials = LocalTrials(["slow_to_import"], tmp_path / "fork_server.log")
+    trials.open()
+    for _ in range(kills - 1):
+        _kill_server()
+        trials.poll(0.1)
+    _kill_server()
+    if kills == 1:
+        wait_until(lambda: trials.poll(0.1) or trials.has_room())
+    else:
+        with pytest.raises(UserError, match=r"slow_to_import.*was killed 3 times"):
+            exits(trials, 1)
+    trials.close()
+
+
+def _kill_server() -> None:
+    (server,) = servers()
+    server.send_signal(signal.SIGKILL)
+    wait_until(lambda: server not in servers())  # its exit code is for the launcher to read
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gpus_per_node": 64}, "gpus=64: this machine has .* GPUs. Ask for .* at most, .*launcher=slurm"),
+        ({"cpus_per_task": 4096}, "cpus_per_task=4096: this machine has .* CPU cores"),
+        ({"mem_gb": 1e6}, "mem_gb=1000000.0: this machine has .* GB of memory"),
+    ],
+)
+def test_more_than_the_machine_has(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    config = OmegaConf.create({"hydra": {"launcher": OmegaConf.structured(LocalLauncherConf(**settings))}})
+    with pytest.raises(UserError, match=message):
+        LocalTrials([], tmp_path / "log").request(config)

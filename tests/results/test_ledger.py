@@ -1,0 +1,87 @@
+"""What trials cost, from how their attempts ended."""
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.results import ledger
+from sweeps.results.ledger import Cost
+from sweeps.results.summary import Row
+from sweeps.trial.system_metrics import FILE, energy_kwh
+from sweeps.trial.folder import AttemptEnd, MetricsLine, State, TrialFolder
+
+KILLED = AttemptEnd(State.LOST, asked=0.0, began=10.0, ended=30.0, gpus=2, energy_kwh=0.5)
+NEVER_BEGAN = AttemptEnd(State.CANCELLED, asked=0.0, began=None, ended=7.0, gpus=2)
+WHOLE = AttemptEnd(
+    State.COMPLETED, 30.0, 31.0, 40.0, {"starting": 1.0, "training": 8.0}, 1, None, idle_slot_s=0.5
+)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "seconds", "gpu_seconds", "energy_kwh"),
+    [
+        ([], {}, 0, None),
+        ([NEVER_BEGAN], {"queued": 7}, 0, None),
+        ([KILLED], {"queued": 10, "training": 20}, 40, 0.5),
+        ([WHOLE], {"queued": 1, "starting": 1, "training": 8, "idle_slot": 0.5}, 9, None),
+        (
+            [NEVER_BEGAN, KILLED, WHOLE],
+            {"queued": 18, "starting": 1, "training": 28, "idle_slot": 0.5},
+            49,
+            0.5,
+        ),
+    ],
+)
+def test_a_trial_costs_what_its_attempts_did(
+    attempts: list[AttemptEnd], seconds: dict[str, float], gpu_seconds: float, energy_kwh: float | None
+) -> None:
+    row = Row(0, {}, State.COMPLETED, Path("0"), attempts=attempts, tracking_s=0.25)
+    cost = ledger.of_trial(row)
+    assert cost.trials == 1
+    assert {name: value for name, value in cost.seconds.items() if value} == {**seconds, "tracking": 0.25}
+    assert cost.gpu_hours == pytest.approx(gpu_seconds / 3600)
+    assert cost.energy_kwh == energy_kwh
+
+
+def test_a_study_tells_what_came_to_nothing() -> None:
+    states = [State.COMPLETED, State.PRUNED, State.DIVERGED, State.LOST, State.CANCELLED]
+    rows = [Row(i, {}, state, Path(str(i)), attempts=[KILLED]) for i, state in enumerate(states)]
+    costs = ledger.of_study(rows)
+    assert {kind: cost.trials for kind, cost in costs.items()} == {
+        "completed": 1,
+        "pruned": 1,
+        "failed": 2,
+        "unfinished": 1,
+        "all": 5,
+    }
+    assert costs["failed"].gpu_hours == pytest.approx(80 / 3600)
+    assert costs["all"].energy_kwh == 2.5
+
+
+def test_nothing_ran_and_nothing_was_spent() -> None:
+    assert ledger.of_study([]) == {"all": Cost()}
+    assert ledger.tail_s([]) == 0.0
+
+
+def test_slots_that_stand_empty_at_the_end() -> None:
+    spans = [(0.0, 10.0), (0.0, 4.0), (4.0, 6.0), (6.0, 7.0)]  # two slots; one has nothing to do from 7 to 10
+    ends = [AttemptEnd(State.COMPLETED, 0.0, began, ended) for began, ended in spans]
+    rows = [Row(i, {}, State.COMPLETED, Path(str(i)), attempts=[end]) for i, end in enumerate(ends)]
+    assert ledger.tail_s(rows) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("watts", "expected"),
+    [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)],
+)
+def test_energy_is_power_by_time(
+    tmp_path: Path, watts: list[dict[int, float]], expected: float | None
+) -> None:
+    folder = TrialFolder(tmp_path)
+    folder.append_metrics(MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), FILE)  # before
+    for step, sample in enumerate(watts):  # each speaks for the ten seconds before it
+        named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
+        metrics = {"system/memory_usage_megabytes": 5.0, **named}
+        folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), FILE)
+    joules = energy_kwh(folder, since=100.0)
+    assert joules == (None if expected is None else pytest.approx(expected / 3.6e6))

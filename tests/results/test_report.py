@@ -1,0 +1,203 @@
+"""Tables, and figures as the data they draw."""
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps import figures, report
+from sweeps.study.search_space import Point
+from sweeps.results.summary import Row, Summary
+from sweeps.trial.folder import AttemptEnd, MetricsLine, State, TrialFolder
+
+
+def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> Summary:
+    """Completed trials at these points; trial i has the objective i / 10."""
+    rows = []
+    for number, point in enumerate(points):
+        row = Row(
+            number,
+            point,
+            State.COMPLETED,
+            folder / str(number),
+            [number / 10],
+            {"acc": number / 10, "loss": 1.0},
+        )
+        row.folder.mkdir(parents=True)
+        rows.append(row)
+    return Summary("demo", folder, ("acc",), (direction,), rows, **changes)
+
+
+GRID: list[Point] = [{"optimizer": name, "lr": lr} for name in ("adam", "sgd") for lr in (0.001, 0.1)]
+
+
+def test_markdown(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    summary.rows[3].state, summary.rows[3].objective = State.OUT_OF_MEMORY, []
+    assert report.markdown(summary).splitlines() == [
+        "**4 trials**: 3 completed, 1 out of memory.",
+        "**Best: trial 2**, optimizer=sgd lr=0.001: acc 0.2 (maximized).",
+        "",
+        "| # | optimizer | lr | acc | state |",
+        "| --- | --- | --- | --- | --- |",
+        "| 2 | sgd | 0.001 | 0.2 | completed |",
+        "| 1 | adam | 0.1 | 0.1 | completed |",
+        "| 0 | adam | 0.001 | 0 | completed |",
+        "| 3 | sgd | 0.1 |  | out of memory |",
+        "",
+        "**What it cost**",
+        "",
+        "| trials | number | tracking (s) | GPU-hours | energy (kWh) |",
+        "| --- | --- | --- | --- | --- |",
+        "| completed | 3 | 0.0 | 0 |  |",
+        "| failed | 1 | 0.0 | 0 |  |",
+        "| all | 4 | 0.0 | 0 |  |",
+        "",
+        "Slots that stood empty while the last trials ran: 0.0 s.",
+    ]
+
+
+@pytest.mark.parametrize(("direction", "order"), [("maximize", [3, 2, 1, 0]), ("minimize", [0, 1, 2, 3])])
+def test_the_best_come_first(tmp_path: Path, direction: str, order: list[int]) -> None:
+    assert [row.number for row in report.ranked(study(tmp_path, *GRID, direction=direction))] == order
+
+
+def test_markdown_of_many_trials_fits_an_mlflow_note(tmp_path: Path) -> None:
+    summary = study(tmp_path, *({"x": i, "a.rather.long.name": i} for i in range(500)))
+    text = report.markdown(summary)
+    assert "The first 25 of 500 trials; all of them are in trials.csv." in text
+    assert len(text) < 5000
+
+
+def test_csv_has_everything(tmp_path: Path) -> None:
+    summary = study(tmp_path, {"optimizer": "adam", "optimizer.beta_2": 0.9}, {"optimizer": 'a,"b'})
+    summary.rows[0].attempts = [
+        AttemptEnd(State.LOST, 0.0, 1.0, 4.0, {}, 2, 0.5),
+        AttemptEnd(
+            State.COMPLETED, 4.0, 6.0, 9.0, {"starting": 0.5, "training": 1.5}, 2, 0.25, idle_slot_s=0.1
+        ),
+    ]
+    summary.rows[0].tracking_s = 0.02
+    summary.rows[1].error = "two\nlines"
+    report.write(summary)
+    with (tmp_path / report.CSV).open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert first == {
+        "trial": "0",
+        "state": "completed",
+        "optimizer": "adam",
+        "optimizer.beta_2": "0.9",
+        "acc": "0.0",
+        "loss": "1.0",
+        "seconds_queued": "3.0",
+        "seconds_starting": "0.5",
+        "seconds_training": "4.5",
+        "seconds_idle_slot": "0.1",
+        "seconds_tracking": "0.02",
+        "gpu_hours": str(2 * 3 / 3600 + 2 * 3 / 3600),
+        "energy_kwh": "0.75",
+        "attempts": "2",
+        "error": "",
+        "folder": str(tmp_path / "0"),
+    }
+    assert (second["optimizer"], second["optimizer.beta_2"], second["error"]) == ('a,"b', "", "two\nlines")
+
+
+def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID, importance={"lr": 0.8, "optimizer": 0.2})
+    summary.rows[0].error = "<script>alert(1)</script>"
+    for row in summary.rows:
+        for step in range(3):
+            TrialFolder(row.folder).append_metrics(MetricsLine(step, 0.0, {"acc": step / 10}))
+    page = report.write(summary).read_text()
+    titles = ["Learning curves", "Parameters and objective", "Importance", "Trials", "What it cost"]
+    assert re.findall("<h2>(.*?)</h2>", page) == titles
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
+    assert "&lt;script&gt;alert" in page and "<script>alert" not in page
+    assert page.count("plotly.js v") == 1
+
+
+@pytest.mark.parametrize("points", [[], [{}], [{"x": 1}]])
+def test_small_studies_have_a_report_too(tmp_path: Path, points: list[Point]) -> None:
+    assert "<h2>Trials</h2>" in report.write(study(tmp_path / "s", *points)).read_text()
+
+
+def test_a_study_without_results_has_a_report(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        row.state, row.objective = State.FAILED, []
+    assert "4 failed" in report.write(summary).read_text()
+
+
+def test_curves_show_the_best_fifty_and_say_so(tmp_path: Path) -> None:
+    summary = study(tmp_path, *({"x": i} for i in range(60)))
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0, "loss": 0.5}))
+    figure = figures.curves(summary)
+    assert figure is not None
+    assert [trace.name for trace in figure.data] == [f"{i}: x={i}" for i in range(59, 9, -1)]
+    assert figure.layout.title.text.startswith("acc of the best 50 of 60 trials")
+
+
+def axes(summary: Summary) -> dict[str, tuple[list[float], list[str] | None]]:
+    figure = figures.parallel_coordinates(summary)
+    assert figure is not None
+    return {
+        axis.label: (list(axis["values"]), axis.ticktext and list(axis.ticktext))
+        for axis in figure.data[0].dimensions
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "places", "ticks"),
+    [
+        (["sgd", "adam"], [1, 0], ["adam", "sgd"]),
+        ([True, False], [1, 0], ["False", "True"]),
+        ([32, 64], [32, 64], ["32", "64"]),
+        ([0.001, 0.1], [-3, -1], ["0.001", "0.1"]),
+        ([0, 100], [0, 100], ["0", "100"]),
+        ([1, "auto"], [0, 1], ["1", "auto"]),
+        ([8, None], [8, 7.875], ["none", "8"]),
+    ],
+)
+def test_axes_of_parallel_coordinates(
+    tmp_path: Path, values: list[Any], places: list[float], ticks: list[str]
+) -> None:
+    points = [{"x": value} if value is not None else {} for value in values]
+    summary = study(tmp_path, *points, direction="minimize")  # the first is the best, so the order stays
+    assert axes(summary) == {"x": (pytest.approx(places), ticks), "acc": ([0.0, 0.1], None)}
+
+
+def test_what_did_not_vary_has_no_axis(tmp_path: Path) -> None:
+    assert set(axes(study(tmp_path, {"x": 1, "same": 2}, {"x": 2, "same": 2}))) == {"x", "acc"}
+
+
+def test_heat_map_of_a_grid_shows_the_best_of_the_rest(tmp_path: Path) -> None:
+    points: list[Point] = [
+        {"lr": lr, "batch": b, "opt": o} for o in "ab" for lr in (0.1, 0.2) for b in (32, 64)
+    ]
+    figure = figures.heat_map(study(tmp_path, *points))
+    assert figure is not None
+    (cells,) = figure.data
+    assert (cells.type, list(cells.x), list(cells.y)) == ("heatmap", ["0.1", "0.2"], ["32", "64"])
+    assert [list(line) for line in cells.z] == [[0.4, 0.6], [0.5, 0.7]]
+
+
+def test_heat_map_of_a_search_shows_its_places(tmp_path: Path) -> None:
+    points: list[Point] = [{"lr": 10.0**-i, "batch": 2**i} for i in range(5)]
+    figure = figures.heat_map(study(tmp_path, *points))
+    assert figure is not None
+    assert (figure.data[0].type, figure.layout.xaxis.type, figure.layout.yaxis.type) == (
+        "scatter",
+        "log",
+        "linear",
+    )
+
+
+@pytest.mark.parametrize(
+    "points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]]
+)
+def test_no_heat_map_unless_two_numbers_were_swept(tmp_path: Path, points: list[Point]) -> None:
+    assert figures.heat_map(study(tmp_path, *points)) is None

@@ -1,0 +1,163 @@
+"""Trials are composed as Hydra composes them, only faster; mistakes are answered in two lines."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
+from sweeps.study.compose import Composer, check, explain
+from sweeps.errors import UserError
+
+CONF = Path(__file__).parents[2] / "conf"
+
+
+@pytest.fixture(scope="module")
+def loader() -> Iterator[ConfigLoader]:
+    with initialize_config_dir(str(CONF), job_name="sweep", version_base="1.3"):
+        yield GlobalHydra.instance().config_loader()
+
+
+@pytest.fixture(scope="module")
+def master(loader: ConfigLoader) -> DictConfig:
+    """As the driver has it, with an override that every trial shares."""
+    return compose("config", ["epochs=2", "hydra.mode=MULTIRUN"], return_hydra_config=True)
+
+
+@pytest.fixture(scope="module")
+def composer(loader: ConfigLoader, master: DictConfig) -> Composer:
+    return Composer(loader, master)
+
+
+OVERRIDES = [
+    [],
+    ["lr=0.5"],
+    ["lr=0.5", "batch_size=8"],
+    ["batch_size=8", "lr=0.5"],
+    ["epochs=9"],
+    ["optimizer=sgd"],
+    ["optimizer=sgd", "lr=0.5"],
+    ["lr=0.5", "optimizer=sgd"],
+    ["optimizer.beta_2=0.5"],
+    ["optimizer=nadam", "optimizer.beta_2=0.5", "model=cnn"],
+    ["optimizer.beta_2=0.5", "optimizer=nadam"],
+    ["model.hidden=[]"],
+    ["model.hidden=[64,32]"],
+    ["model.hidden=[256]", "dataset=mnist", "dataset.path=null"],
+    ["dataset=line"],
+    ["dataset=line", "dataset.points=100"],
+    ["dataset=line", "loss=huber", "loss.delta=2.0"],
+    ["loss=huber", "dataset=line"],
+    ["+trainer.new_option=3"],
+    ["+trainer.nested={a:1,b:[2,3]}"],
+    ["+brand_new=x", "lr=0.1"],
+    ["++lr=0.5"],
+    ["++trainer.other=1", "trainer.early_stopping_patience=4"],
+    ["~trainer.checkpoint_interval_s"],
+    ["~optimizer.amsgrad", "optimizer.beta_1=0.5"],
+    ["tracking=none", "tracking.experiment=mine"],
+    ["dataset.path='a b/c=d,e.npz'", "dataset=mnist"],
+    ["lr=1e-4"],
+    ["gpus=2", "seed=7"],
+    ["batch_size=${epochs}"],
+    ["+model@trainer.second=linear", "lr=0.5"],
+]
+
+
+@pytest.mark.parametrize("overrides", OVERRIDES, ids=" ".join)
+def test_it_is_what_hydra_composes(
+    overrides: list[str], composer: Composer, loader: ConfigLoader, master: DictConfig
+) -> None:
+    hydras = loader.load_sweep_config(master, overrides)
+    hydras.hydra.job.id, hydras.hydra.job.num = "sweep_4", 4
+    for _ in range(2):  # the second time from what was kept
+        ours = composer.compose(overrides, 4)
+        assert OmegaConf.to_container(ours) == OmegaConf.to_container(hydras)
+        assert OmegaConf.is_struct(ours) == OmegaConf.is_struct(hydras)
+
+
+def test_one_trial_never_changes_the_next(composer: Composer, master: DictConfig) -> None:
+    before = OmegaConf.to_container(master)
+    first = composer.compose(["lr=0.5"], 0)
+    first.optimizer.beta_2 = 0.1
+    first.hydra.launcher.mem_gb = 99
+    second = composer.compose(["lr=0.25"], 1)
+    assert (first.lr, second.lr) == (0.5, 0.25)
+    assert second.optimizer.beta_2 == 0.999
+    assert second.hydra.launcher.mem_gb != 99
+    assert second.hydra.job.num == 1
+    assert OmegaConf.to_container(master) == before
+
+
+def test_resources_follow_the_trial(composer: Composer) -> None:
+    assert [composer.compose([f"gpus={n}"], n).hydra.launcher.gpus_per_node for n in (0, 1, 4)] == [0, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["lr=abc"], ["lr=abc", "'abc'", "Float"]),
+        (["batch_size=[1]"], ["batch_size"]),
+        (["optimizer=adm"], ["optimizer=adm does not exist", "optimizer=adam?", "adadelta, adagrad, adam"]),
+        (["optimizer.beta2=1"], ["'optimizer.beta2'", "'optimizer.beta_2'?", "+optimizer.beta2=1"]),
+        (
+            ["optimizer.zzz=1"],
+            ["'optimizer.zzz'", "Known here: optimizer.learning_rate", "optimizer.epsilon"],
+        ),
+        (["epohcs=1"], ["'epohcs'", "'epochs'?", "+epohcs=1"]),
+        (["quite_unknown_words=1"], ["'quite_unknown_words' is not in the configuration"]),
+        (["~nothing_there"], ["nothing_there"]),
+        (["lr="], ["lr", "Float"]),
+        (["lr=[1"], ["'lr=[1' cannot be read", "Write key=value"]),
+        (
+            ["batch_size=${no_such_key}", "lr=0.1"],
+            ["batch_size: ", "'no_such_key' not found"],
+        ),
+        (["batch_size=${oc.env:NO_SUCH_VARIABLE}"], ["batch_size: ", "'NO_SUCH_VARIABLE' not found"]),
+        (["batch_size=${no_such_resolver:1}"], ["batch_size: ", "no_such_resolver"]),
+        (["batch_size=???"], ["batch_size: ", "missing"]),
+        (["epochs=${epochs}"], ["epochs: Recursive interpolation"]),
+        (["optimizer.epsilon=${..lrr}"], ["optimizer.epsilon: ", "lrr"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_cannot_be_composed_is_explained(
+    overrides: list[str], expected: list[str], composer: Composer
+) -> None:
+    with pytest.raises(UserError) as caught:
+        check(composer.compose(overrides, 0))
+    text = str(caught.value)
+    assert 1 <= len(text.splitlines()) <= 2, text
+    for fragment in expected:
+        assert fragment in text
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("one line"), "one line"),
+        (ValueError("first\n\n  second  "), "first\nsecond"),
+    ],
+)
+def test_other_errors_keep_their_words(error: Exception, expected: str, master: DictConfig) -> None:
+    assert explain(error, master) == expected
+
+
+@pytest.mark.parametrize(
+    ("overrides", "valid"),
+    [(["lr=0.1"], True), (["lr=0"], False), (["batch_size=4000"], False), (["dataset=line"], True)],
+)
+def test_a_config_is_checked_by_its_own_dataclasses(
+    overrides: list[str], valid: bool, composer: Composer
+) -> None:
+    config = composer.compose(overrides, 0)
+    if valid:
+        check(config)
+    else:
+        with pytest.raises(UserError):
+            check(config)
+    assert "hydra" in config

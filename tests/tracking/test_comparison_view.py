@@ -1,0 +1,86 @@
+"""The view's content; that MLflow's page takes it is for tests/test_dashboard.py to show."""
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from sweeps.tracking.tracker import comparison_view
+
+
+def view(**changes: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "study": "s",
+        "params": ["optimizer", "lr"],
+        "objective": ["val_accuracy"],
+        "directions": ["maximize"],
+        "curves": ["loss", "val_loss", "val_accuracy", "epoch_time"],
+    }
+    given |= changes
+    key, value = comparison_view.tag(given.pop("study"), **given, now_ms=1)
+    assert key.startswith("mlflow.sharedViewState.")
+    packed = json.loads(value)["state"].removeprefix("deflate;")
+    content: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    return content
+
+
+def test_it_shows_this_studys_trials_best_first() -> None:
+    content = view()
+    assert content["searchFilter"] == "tags.study = 's' AND tags.role = 'trial'"
+    assert (content["orderByKey"], content["orderByAsc"]) == ("metrics.`best/val_accuracy`", False)
+    assert content["selectedColumns"] == ["metrics.`best/val_accuracy`", "params.`optimizer`", "params.`lr`"]
+    parallel = content["compareRunCharts"][0]
+    assert (parallel["type"], parallel["selectedParams"]) == ("PARALLEL", ["optimizer", "lr"])
+    assert parallel["selectedMetrics"] == ["best/val_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "curves", "shown"),
+    [
+        (
+            ["val_accuracy"],
+            ["loss", "val_loss", "epoch_time", "val_accuracy"],
+            ["val_accuracy", "val_loss", "loss"],
+        ),
+        (["f1"], ["val_loss", "f1"], ["f1", "val_loss"]),
+        (["score"], ["b", "a"], ["a", "b"]),
+        (["score"], [], []),
+    ],
+)
+def test_which_curves_have_a_chart(objective: list[str], curves: list[str], shown: list[str]) -> None:
+    charts = view(objective=objective, curves=curves)["compareRunCharts"]
+    assert [chart["metricKey"] for chart in charts if chart["type"] == "LINE"] == shown
+
+
+def test_several_objectives_are_all_shown() -> None:
+    content = view(objective=["loss", "seconds"], directions=["minimize", "minimize"])
+    assert content["compareRunCharts"][0]["selectedMetrics"] == ["best/loss", "best/seconds"]
+    assert (content["orderByKey"], content["orderByAsc"]) == ("metrics.`best/loss`", True)
+
+
+def test_every_chart_stands_in_a_section() -> None:
+    content = view()
+    sections = {section["uuid"] for section in content["compareRunSections"]}
+    assert {chart["metricSectionId"] for chart in content["compareRunCharts"]} == sections
+    assert len({chart["uuid"] for chart in content["compareRunCharts"]}) == len(content["compareRunCharts"])
+
+
+def test_it_stays_within_what_mlflow_stores() -> None:
+    params = [f"model.layers.{i}.a_rather_long_name" for i in range(100)]
+    _, value = comparison_view.tag(
+        "s" * 200, params=params, objective=["o"], directions=["minimize"], curves=params, now_ms=1
+    )
+    assert len(value) < 20_000
+
+
+def test_a_study_keeps_its_address() -> None:
+    key, _ = comparison_view.tag(
+        "s", params=[], objective=["o"], directions=["minimize"], curves=[], now_ms=1
+    )
+    assert f"viewStateShareKey={key.rpartition('.')[2]}&compareRunsMode=CHART" in comparison_view.path(
+        "7", "s"
+    )
+    assert comparison_view.path("7", "s").startswith("/#/experiments/7/runs?")
+    assert comparison_view.key("s") != comparison_view.key("t")

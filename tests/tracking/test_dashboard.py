@@ -1,0 +1,145 @@
+"""The comparison that a study leaves in MLflow's web page, looked at in a real browser.
+
+The view's format is not documented, so this is what holds it to the pinned MLflow.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+EPOCHS = 5
+STARTED = [f"optimizer={optimizer} lr={lr}" for optimizer in ("adam", "sgd") for lr in (0.001, 0.01)]
+BEST_FIRST = [STARTED[1], STARTED[0], STARTED[3], STARTED[2]]
+PATIENCE_MS = 60_000
+BROWSER_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    if os.environ.get("CI"):
+        pytest.fail("there is no Chromium here to look at the dashboard with")
+    pytest.skip("there is no Chromium here to look at the dashboard with")
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The address of the dashboard after README's grid, opened as the sweep says, and its view's path."""
+    chromium()
+    folder = tmp_path_factory.mktemp("dashboard")
+    grid = ["-m", "optimizer=adam,sgd", "lr=0.001,0.01", "hydra.sweeper.study_name=grid"]
+    swept = subprocess.run(
+        [sys.executable, ROOT / "sweep.py", *grid], cwd=folder, capture_output=True, text=True, check=True
+    )
+    command, link = re.findall(
+        r"^dashboard: (.*) --port 5000\nthen open: http://127.0.0.1:5000(.*)$", swept.stdout, re.M
+    )[-1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    with (folder / "ui.log").open("w") as log:
+        server = subprocess.Popen(
+            ["env", *shlex.split(command), "--port", port, "--workers", "1"],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        wait_until_it_answers(f"http://127.0.0.1:{port}/health")
+        yield f"http://127.0.0.1:{port}", link
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
+def wait_until_it_answers(url: str) -> None:
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"{url} did not answer within a minute")
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
+        page = browser.new_page(viewport={"width": 1900, "height": 1700})
+        page.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        yield page
+        browser.close()
+
+
+def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -> None:
+    address, link = dashboard
+    page.goto(address + link)
+    expect(page.get_by_text("4 matching runs")).to_be_visible()
+    expect(run_names(page)).to_have_text(BEST_FIRST)  # the trials alone, the best first
+    for axis in ("optimizer", "lr", "best/val_accuracy"):
+        expect(
+            chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)
+        ).to_be_visible()
+    for metric in ("val_accuracy", "val_loss"):
+        expect(chart(page, metric).locator(".scatterlayer .points path")).to_have_count(len(STARTED) * EPOCHS)
+
+
+def test_its_list_has_the_swept_parameters_and_the_objective(dashboard: tuple[str, str], page: Page) -> None:
+    address, link = dashboard
+    page.goto(address + link.replace("compareRunsMode=CHART", "compareRunsMode=TABLE"))
+    expect(run_names(page)).to_have_text(BEST_FIRST)
+    for column in ("optimizer", "lr", "best/val_accuracy"):
+        expect(page.locator(".ag-header").get_by_text(column, exact=True)).to_be_visible()
+
+
+def test_the_experiment_has_the_study_with_its_trials(dashboard: tuple[str, str], page: Page) -> None:
+    address, link = dashboard
+    page.goto(address + link.partition("?")[0])
+    expect(page.get_by_text("5 matching runs")).to_be_visible()
+    expect(run_names(page)).to_have_text(["grid"])
+    page.locator(".ag-pinned-left-cols-container button").click()
+    expect(run_names(page)).to_have_text(["grid", *reversed(STARTED)])  # the newest first
+    run_names(page).first.click()
+    expect(page.get_by_text("Best: trial 1")).to_be_visible()
+    for name in STARTED:
+        expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()
+
+
+def run_names(page: Page) -> Locator:
+    return page.locator(".ag-pinned-left-cols-container a")
+
+
+def chart(page: Page, title: str) -> Locator:
+    return page.locator(".react-resizable", has=page.get_by_role("heading", name=title, exact=True))

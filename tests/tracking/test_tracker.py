@@ -1,0 +1,487 @@
+"""The tree of runs, read back from a real store: sqlite, and a real server that is really killed."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from sweeps.results import report
+from sweeps.errors import UserError
+from sweeps.results.summary import Row, Summary
+from sweeps.tracking.tracker import Tracker
+from sweeps.trial.folder import AttemptEnd, MetricsLine, Result, State, TrialFolder
+
+OBJECTIVE, DIRECTIONS = ("val_accuracy",), ("maximize",)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store of this MLflow: its migrations are most of a test's time."""
+    database = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(f"sqlite:///{database}").search_experiments()
+    return database
+
+
+@pytest.fixture
+def store(migrated: Path, tmp_path: Path) -> str:
+    return f"sqlite:///{shutil.copy(migrated, tmp_path / 'mlflow.db')}"
+
+
+def open_tracker(uri: str, folder: Path) -> Tracker:
+    tracker = Tracker(uri, "e", summary_of(folder))
+    tracker.open()
+    return tracker
+
+
+def finish(tracker: Tracker, summary: Summary, timeout_s: float = 30.0) -> None:
+    tracker.drain(summary, timeout_s)
+    tracker.complete(summary)
+
+
+def new_row(study: Path, number: int, **params: Any) -> Row:
+    row = Row(number, params or {"lr": 0.1 * (number + 1)}, State.RUNNING, study / str(number))
+    row.folder.mkdir(parents=True)
+    return row
+
+
+def train(row: Row, steps: range) -> None:
+    """What a trial does to its folder."""
+    for step in steps:
+        metrics = {"val_accuracy": step / 10, "loss": 1.0 / (step + 1)}
+        TrialFolder(row.folder).append_metrics(MetricsLine(step, 1e9 + step, metrics))
+
+
+def complete(row: Row) -> Row:
+    row.state, row.objective, row.metrics = State.COMPLETED, [0.9], {"val_accuracy": 0.9, "val_loss": 0.3}
+    TrialFolder(row.folder).write_result(Result(row.state, row.objective, row.metrics))
+    return row
+
+
+def summary_of(study: Path, *rows: Row) -> Summary:
+    return Summary("s", study, OBJECTIVE, DIRECTIONS, list(rows))
+
+
+def runs(uri: str) -> dict[str, Any]:
+    """All runs by name; a name that stands twice is a mistake of its own."""
+    client = MlflowClient(uri)
+    found = client.search_runs([client.get_experiment_by_name("e").experiment_id])
+    names = [run.info.run_name for run in found]
+    assert len(set(names)) == len(names)
+    return dict(zip(names, found, strict=True))
+
+
+def steps_of(uri: str, run: Any, metric: str = "val_accuracy") -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run.info.run_id, metric)]
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not come about within a minute")
+
+
+def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    row = new_row(study, 0, optimizer="adam", **{"+extra@x": 1})
+    write_hydra_files(row.folder)
+    environment = tracker.start_trial(row, ["optimizer=adam", "+extra@x=1"])
+    folder = TrialFolder(row.folder)
+    (folder.new_attempt() / "log").write_text("what it printed")
+    train(row, range(3))
+    folder.append_metrics(
+        MetricsLine(0, 1e9, {"system/cpu_utilization_percentage": 99.0}), "system_metrics.jsonl"
+    )
+    row.attempts = [AttemptEnd(State.COMPLETED, 10.0, 12.0, 14.0, {"training": 1.5}, gpus=2, energy_kwh=0.25)]
+    tracker.end_trial(complete(row))
+    summary = summary_of(study, row)
+    report.write(summary)
+    finish(tracker, summary)
+
+    assert tracker.problem is None
+    found = runs(store)
+    parent, child = found["s"], found["optimizer=adam extra@x=1"]
+    assert environment == {"MLFLOW_TRACKING_URI": store, "MLFLOW_RUN_ID": child.info.run_id}
+    assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
+    assert parent.data.tags.items() >= {"role": "study", "study": "s", "best_trial": f"0: {row.name}"}.items()
+    metrics = dict(parent.data.metrics)
+    assert metrics.pop("study/all/seconds_tracking") > 0
+    assert metrics.pop("study/completed/seconds_tracking") > 0
+    cost = {"gpu_hours": 2 * 2 / 3600, "energy_kwh": 0.25}
+    cost |= {"seconds_queued": 2, "seconds_training": 1.5, "seconds_idle_slot": 0}
+    assert metrics == {
+        "study/trials": 1,
+        "study/completed": 1,
+        "study/failed": 0,
+        "study/pruned": 0,
+        "study/best_val_accuracy": 0.9,
+        **{f"study/{kind}/{name}": value for kind in ("all", "completed") for name, value in cost.items()},
+        "study/idle_slot_seconds_at_the_end": 0,
+    }
+    assert "| 0 | adam | 1 | 0.9 | completed |" in parent.data.tags["mlflow.note.content"]
+    tags = {"mlflow.parentRunId": parent.info.run_id, "role": "trial", "study": "s", "trial": "0"}
+    tags |= {"overrides": "optimizer=adam +extra@x=1", "state": "completed"}
+    assert child.data.tags.items() >= tags.items()
+    usual = {"lr": "0.001", "batch_size": "32", "model": "mlp", "dataset": "digits"}
+    assert child.data.params == {"optimizer": "adam", "extra_x": "1", **usual}
+    assert (
+        child.data.metrics.items()
+        >= {
+            "best/val_accuracy": 0.9,
+            "best/val_loss": 0.3,
+            "seconds/training": 1.5,
+            "seconds/queued": 2.0,
+            "energy_kwh": 0.25,
+        }.items()
+    )
+    assert steps_of(store, child) == [(0, 0.0), (1, 0.1), (2, 0.2)]
+    assert steps_of(store, child, "system/cpu_utilization_percentage") == [(0, 99.0)]
+    artifacts = [[a.path for a in MlflowClient(store).list_artifacts(r.info.run_id)] for r in (parent, child)]
+    assert artifacts == [["report.html", "trials.csv"], ["config.yaml", "log"]]
+    assert parent.info.artifact_uri.startswith(str(tmp_path / "mlartifacts"))
+    assert json.loads((row.folder / "tracking.json").read_text())["closed"] is True
+
+
+def write_hydra_files(trial: Path) -> None:
+    """As Hydra leaves them; lr refers to another key, and seed to one that is missing."""
+    (trial / ".hydra").mkdir()
+    config = "lr: ${optimizer.lr}\nbatch_size: 32\nepochs: null\nseed: ${nothing}\noptimizer: {lr: 0.001}\n"
+    (trial / ".hydra" / "config.yaml").write_text(config)
+    choices = "{optimizer: sgd, model: mlp, dataset: digits, loss: mse}"
+    (trial / ".hydra" / "hydra.yaml").write_text(f"hydra:\n  runtime:\n    choices: {choices}\n")
+    (trial / ".hydra" / "overrides.yaml").write_text("[]")
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        (State.COMPLETED, "FINISHED"),
+        (State.PRUNED, "FINISHED"),
+        (State.FAILED, "FAILED"),
+        (State.DIVERGED, "FAILED"),
+        (State.OUT_OF_MEMORY, "FAILED"),
+        (State.TIMED_OUT, "FAILED"),
+        (State.LOST, "KILLED"),
+        (State.CANCELLED, "KILLED"),
+    ],
+)
+def test_how_a_trial_ended(store: str, tmp_path: Path, state: State, status: str) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    row.state, row.error = state, "boom" if status == "FAILED" else ""
+    tracker.end_trial(row)
+    finish(tracker, summary_of(tmp_path / "s", row))
+    child = runs(store)["lr=0.1"]
+    assert (child.info.status, child.data.tags["state"]) == (status, state)
+    assert child.data.tags.get("error", "") == row.error
+
+
+def test_a_config_that_was_refused_is_shown_as_failed(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = Row(0, {"lr": -1}, State.FAILED, tmp_path / "s" / "0", error="lr must be > 0")
+    tracker.end_trial(row)
+    finish(tracker, summary_of(tmp_path / "s", row))
+    assert runs(store)["lr=-1"].data.tags["error"] == "lr must be > 0"
+    assert runs(store)["s"].info.status == "FAILED"
+
+
+def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    for epoch in range(3):
+        train(row, range(epoch, epoch + 1))
+        wait_for(lambda: len(steps_of(store, runs(store)["lr=0.1"])) == epoch + 1)  # noqa: B023
+    assert runs(store)["lr=0.1"].info.status == "RUNNING"
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+
+
+def test_more_lines_than_one_call_takes(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    train(row, range(1100))
+    tracker.start_trial(row, [])
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    assert [step for step, _ in steps_of(store, runs(store)["lr=0.1"])] == list(range(1100))
+
+
+def test_the_next_driver_goes_on_in_the_same_runs(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    first = open_tracker(store, study)
+    rows = [new_row(study, number) for number in range(3)]
+    for row in rows:
+        first.start_trial(row, [])
+        train(row, range(2))
+    wait_for(
+        lambda: (
+            len(runs(store)) == 4
+            and all(steps_of(store, run) for name, run in runs(store).items() if name != "s")
+        )
+    )
+    (rows[1].folder / "tracking.json").unlink()  # this driver died just before it noted the run
+    before = {name: run.info.run_id for name, run in runs(store).items()}
+    first._finished.set()
+
+    second = open_tracker(store, study)
+    train(rows[0], range(2, 4))
+    for row in rows[:2]:
+        second.start_trial(row, [])
+        second.end_trial(complete(row))
+    finish(second, summary_of(study, *[complete(row) for row in rows]))  # the third ended without any driver
+
+    after = runs(store)
+    assert {name: run.info.run_id for name, run in after.items()} == before
+    assert {run.info.status for run in after.values()} == {"FINISHED"}
+    assert [step for step, _ in steps_of(store, after["lr=0.1"])] == [0, 1, 2, 3]
+    assert [step for step, _ in steps_of(store, after["lr=0.3"])] == [0, 1]
+    assert len(steps_of(store, after["lr=0.3"], "best/val_loss")) == 1
+
+
+def test_a_new_store_gets_everything(store: str, migrated: Path, tmp_path: Path) -> None:
+    study, other = tmp_path / "s", f"sqlite:///{shutil.copy(migrated, tmp_path / 'other.db')}"
+    row = new_row(study, 0)
+    train(row, range(2))
+    for uri in (store, other):
+        tracker = open_tracker(uri, study)
+        finish(tracker, summary_of(study, complete(row)))
+        assert [step for step, _ in steps_of(uri, runs(uri)["lr=0.1"])] == [0, 1]
+
+
+def test_what_mlflow_refuses_is_told_and_the_rest_is_sent(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    client = MlflowClient(store)
+    run_id = client.create_run(runs(store)["s"].info.experiment_id, run_name=row.name).info.run_id
+    client.log_param(run_id, "lr", "another")
+    parent = runs(store)["s"].info.run_id
+    TrialFolder(row.folder).write_tracking({"run_id": run_id, "parent": parent, "closed": False})
+    tracker.start_trial(row, [])
+    train(row, range(2))
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    assert (
+        tracker.problem is not None
+        and "trial 0 (lr=0.1): Changing param values is not allowed" in tracker.problem
+    )
+    assert len(steps_of(store, runs(store)["lr=0.1"])) == 2
+    assert runs(store)["lr=0.1"].info.status == "FINISHED"
+
+
+def test_a_run_deleted_by_hand_stops_nothing(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    rows = [new_row(tmp_path / "s", number) for number in range(2)]
+    for row in rows:
+        tracker.start_trial(row, [])
+    MlflowClient(store).delete_run(runs(store)["lr=0.1"].info.run_id)
+    train(rows[1], range(2))
+    finish(tracker, summary_of(tmp_path / "s", *[complete(row) for row in rows]))
+    assert tracker.problem is not None and "trial 0" in tracker.problem
+    assert runs(store)["lr=0.2"].info.status == runs(store)["s"].info.status == "FINISHED"
+
+
+def test_a_trainer_that_logs_itself_writes_into_its_own_run(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    environment = {**os.environ, **tracker.start_trial(row, [])}
+    trainer = "import mlflow; mlflow.log_metric('mine', 4.5, step=3); mlflow.log_param('layers', 2)"
+    subprocess.run([sys.executable, "-c", trainer], env=environment, cwd=row.folder, check=True)
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    found = runs(store)
+    assert set(found) == {"s", "lr=0.1"}
+    assert steps_of(store, found["lr=0.1"], "mine") == [(3, 4.5)]
+    assert found["lr=0.1"].data.params == {"layers": "2", "lr": "0.1"}
+
+
+def test_a_locked_database_is_waited_for(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    row = new_row(study, 0)
+    other = sqlite3.connect(store.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    started = time.monotonic()
+    assert tracker.start_trial(row, []) == {}
+    assert time.monotonic() - started < 5
+    assert "no answer within 3 s" in (tracker.problem or "")
+    train(row, range(3))
+    tracker.end_trial(complete(row))
+    other.execute("ROLLBACK")
+    finish(tracker, summary_of(study, row))
+    assert tracker.problem is None
+    assert [step for step, _ in steps_of(store, runs(store)["lr=0.1"])] == [0, 1, 2]
+
+
+def test_a_deleted_experiment_is_explained(store: str, tmp_path: Path) -> None:
+    client = MlflowClient(store)
+    client.delete_experiment(client.create_experiment("e"))
+    with pytest.raises(
+        UserError, match=r"'e' was deleted.*\nMLFLOW_TRACKING_URI=sqlite.* experiments restore -x 1"
+    ):
+        open_tracker(store, tmp_path / "s")
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "gopher://x"])
+def test_a_store_that_cannot_be_used_is_a_users_mistake(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UserError, match=r"cannot be used: .+\n.*hydra.sweeper.tracking=false"):
+        open_tracker(uri, tmp_path / "s")
+
+
+@pytest.fixture
+def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("uri", "variable", "used", "command"),
+    [
+        (
+            None,
+            None,
+            "sqlite:///{cwd}/mlflow.db",
+            "ui --backend-store-uri sqlite:///{cwd}/mlflow.db --port 5000",
+        ),
+        (None, "http://h:1", "http://h:1", None),
+        (
+            "sqlite:///a.db",
+            "http://h:1",
+            "sqlite:///{cwd}/a.db",
+            "ui --backend-store-uri sqlite:///{cwd}/a.db --port 5000",
+        ),
+        (
+            "postgresql://me:secret@h/d",
+            None,
+            "postgresql://me:secret@h/d",
+            "ui --backend-store-uri 'postgresql://me:***@h/d' --port 5000",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("in_its_folder")
+def test_which_store(
+    uri: str | None, variable: str | None, used: str, command: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
+    tracker = Tracker(uri, "e", summary_of(Path("s")))
+    assert tracker.uri == used.format(cwd=Path.cwd())
+    typed = tracker.command()
+    if command is None:
+        assert typed is None
+    else:
+        assert str(typed).startswith("MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false ")
+        assert str(typed).endswith(f"mlflow {command.format(cwd=Path.cwd())}")
+
+
+def test_importing_it_does_not_import_mlflow() -> None:
+    heavy = "import sys, sweeps.tracking.tracker; print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
+    assert (
+        subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout
+        == "set()\n"
+    )
+
+
+class Server:
+    """A real MLflow server that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
+        self.folder, self.uri = folder, f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(self.port)]
+        command += ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db"]
+        command += ["--artifacts-destination", str(self.folder / "artifacts")]
+        environment = {
+            **os.environ,
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        }
+        with (self.folder / "server.log").open("a") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, cwd=self.folder, start_new_session=True
+            )
+        wait_for(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            return bool(urllib.request.urlopen(f"{self.uri}/health", timeout=5).status == 200)  # noqa: S310
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+@pytest.fixture
+def server(migrated: Path, tmp_path: Path) -> Iterator[Server]:
+    shutil.copy(migrated, tmp_path / "mlflow.db")
+    server = Server(tmp_path)
+    yield server
+    server.kill()
+
+
+def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(server.uri, study)
+    rows = [new_row(study, number) for number in range(2)]
+    assert set(tracker.start_trial(rows[0], [])) == {"MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"}
+    train(rows[0], range(2))
+    wait_for(lambda: steps_of(server.uri, runs(server.uri)["lr=0.1"]))
+
+    server.kill()
+    train(rows[0], range(2, 4))
+    wait_for(lambda: tracker.problem is not None)
+    assert f"MLflow at {server.uri} does not answer" in str(tracker.problem)
+    assert tracker.start_trial(rows[1], []) == {}
+    train(rows[1], range(4))
+    tracker.end_trial(complete(rows[0]))
+
+    server.start()
+    wait_for(lambda: tracker.problem is None)
+    finish(tracker, summary_of(study, *[complete(row) for row in rows]))
+    assert tracker.problem is None
+    for name in ("lr=0.1", "lr=0.2"):
+        assert [step for step, _ in steps_of(server.uri, runs(server.uri)[name])] == [0, 1, 2, 3]
+        assert runs(server.uri)[name].info.status == "FINISHED"
+
+    (rows[0].folder / "tracking.json").write_text(  # sent once more from the first byte
+        json.dumps({**TrialFolder(rows[0].folder).read_tracking(), "closed": False})
+    )
+    again = open_tracker(server.uri, study)
+    finish(again, summary_of(study, *rows))
+    assert [step for step, _ in steps_of(server.uri, runs(server.uri)["lr=0.1"])] == [0, 1, 2, 3]
+
+
+def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(server.uri, study)
+    row = new_row(study, 0)
+    tracker.start_trial(row, [])
+    server.kill()
+    tracker.end_trial(complete(row))
+    finish(tracker, summary_of(study, row), timeout_s=1)
+    assert "1 trials are not complete there" in str(tracker.problem)
+    server.start()
+    finish(open_tracker(server.uri, study), summary_of(study, row))
+    assert runs(server.uri)["lr=0.1"].info.status == "FINISHED"

@@ -1,0 +1,127 @@
+"""Sampling in a real child process, with a stand-in for NVML where there is no GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps.trial.folder import MetricsLine, TrialFolder
+
+FAKES = Path(__file__).parents[1] / "fakes"
+FILE = "system_metrics.jsonl"
+CPU, MEMORY = "system/cpu_utilization_percentage", "system/memory_usage_megabytes"
+
+SAMPLE = """
+import subprocess, sys, time
+from pathlib import Path
+from sweeps.trial.system_metrics import sampling
+from sweeps.trial.folder import TrialFolder
+with sampling(TrialFolder(Path(sys.argv[1])), float(sys.argv[2])):
+    exec(sys.argv[3])
+"""
+
+
+def sample(
+    folder: Path, body: str, interval_s: float = 0.1, **environment: str
+) -> tuple[list[MetricsLine], str]:
+    """The samples of a process that runs `body`, and what it wrote to its log."""
+    command = [sys.executable, "-c", SAMPLE, str(folder), str(interval_s), body]
+    given = {"CUDA_VISIBLE_DEVICES": "", **environment}
+    path = os.pathsep.join([str(FAKES), os.getcwd(), *sys.path])  # noqa: PTH109
+    ran = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path, **given}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    return TrialFolder(folder).read_metrics(name=FILE)[0], ran.stderr
+
+
+BUSY = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+
+
+def test_a_busy_process(tmp_path: Path) -> None:
+    lines, _ = sample(tmp_path, BUSY, interval_s=0.3)
+    assert [line.step for line in lines] == list(range(len(lines)))
+    assert set(lines[0].metrics) == {CPU, MEMORY}
+    assert max(line.metrics[CPU] for line in lines) > 20
+    assert 5 < lines[0].metrics[MEMORY] < 500
+
+
+def test_an_idle_process_with_a_busy_child(tmp_path: Path) -> None:
+    lines, _ = sample(tmp_path, f"subprocess.run([sys.executable, '-c', {BUSY!r}])", interval_s=0.3)
+    assert max(line.metrics[CPU] for line in lines) > 20
+
+
+def test_the_default_interval_leaves_samples_of_a_short_run(tmp_path: Path) -> None:
+    lines, _ = sample(tmp_path, "time.sleep(2)", interval_s=5.0)
+    assert 1 <= len(lines) <= 2  # one after a second, one at the end
+
+
+def test_a_trial_that_ends_at_once_has_none(tmp_path: Path) -> None:
+    assert sample(tmp_path, "pass", interval_s=5.0) == ([], "")
+
+
+def test_a_second_attempt_goes_on_counting(tmp_path: Path) -> None:
+    first, _ = sample(tmp_path, "time.sleep(0.5)")
+    both, _ = sample(tmp_path, "time.sleep(0.5)")
+    assert len(both) > len(first) > 0
+    assert [line.step for line in both] == list(range(len(both)))
+
+
+@pytest.mark.parametrize(
+    ("visible", "utilization"),
+    [
+        ("", {}),
+        ("-1", {}),
+        ("NoDevFiles", {}),
+        ("0", {0: 10}),
+        ("2", {0: 30}),
+        ("3,1", {0: 40, 1: 20}),
+        ("GPU-2", {0: 30}),
+    ],
+)
+def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dict[int, float]) -> None:
+    lines, log = sample(tmp_path, "time.sleep(0.3)", CUDA_VISIBLE_DEVICES=visible)
+    gpus = {name: value for name, value in lines[-1].metrics.items() if "gpu" in name}
+    expected = {}
+    for i, busy in utilization.items():
+        expected[f"system/gpu_{i}_utilization_percentage"] = busy
+        expected[f"system/gpu_{i}_memory_usage_megabytes"] = busy / 10 * 8000
+        expected[f"system/gpu_{i}_power_usage_watts"] = busy / 10 * 100
+    assert gpus == expected
+    assert log == ""
+
+
+@pytest.mark.parametrize(
+    ("environment", "said", "names"),
+    [
+        (
+            {"CUDA_VISIBLE_DEVICES": "0", "FAKE_NVML": "none"},
+            "No GPU metrics: NVML Shared Library Not Found",
+            set(),
+        ),
+        ({"CUDA_VISIBLE_DEVICES": "9"}, "No GPU metrics: Invalid Argument (CUDA_VISIBLE_DEVICES=9)", set()),
+        (
+            {"CUDA_VISIBLE_DEVICES": "0", "FAKE_NVML": "no_power"},
+            "No system/gpu_0_power_usage_watts: Not Supported",
+            {"system/gpu_0_utilization_percentage", "system/gpu_0_memory_usage_megabytes"},
+        ),
+    ],
+)
+def test_what_a_gpu_does_not_tell_is_said_once(
+    tmp_path: Path, environment: dict[str, str], said: str, names: set[str]
+) -> None:
+    lines, log = sample(tmp_path, "time.sleep(0.5)", **environment)
+    assert len(lines) > 1
+    assert log.count(said) == 1
+    assert {name for name in lines[-1].metrics if "gpu" in name} == names
+
+
+def test_a_folder_that_vanishes_hurts_only_the_samples(tmp_path: Path) -> None:
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    body = f"import shutil; shutil.rmtree({str(folder)!r}); time.sleep(0.5)"
+    lines, log = sample(folder, body)
+    assert lines == []
+    assert "No further system metrics: [Errno 2]" in log

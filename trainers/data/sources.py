@@ -1,0 +1,50 @@
+"""Where datasets come from: each a callable that returns ((x_train, y_train), (x_test, y_test))."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import numpy as np
+
+from trainers.data import Split
+
+
+def digits() -> Split:
+    """scikit-learn's handwritten digits: 1,500 + 297 images of 8 x 8 pixels in 0..1."""
+    from trainers.data.digits import SPLIT
+
+    return SPLIT
+
+
+def npz(path: str) -> Split:
+    """The arrays x_train, y_train, x_test and y_test of a .npz file; pickled objects are never loaded."""
+    with np.load(path, allow_pickle=False) as file:
+        return (file["x_train"], file["y_train"]), (file["x_test"], file["y_test"])
+
+
+def keras_dataset(name: str, path: str | None = None) -> Split:
+    """The .npz file `path`, or else the dataset `name` of keras.datasets, which Keras downloads once."""
+    if path is not None:
+        return npz(path)
+    import keras
+
+    home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "sweepyard.lock").open("w") as lock:
+        # Keras writes a download straight to its final name: trials side by side would read half a file.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            split: Split = getattr(keras.datasets, name).load_data()
+        except Exception as error:
+            error.add_note(f"Without a network, give a local file: dataset={name} dataset.path=my.npz")
+            raise
+    return split
+
+
+def line(points: int, test_points: int, inputs: int, noise: float) -> Split:
+    """Points of y = Wx + b with x in -1..1 and normal noise, the same ones at every call."""
+    random = np.random.default_rng(0)
+    weights, bias = random.normal(size=(inputs, 1)), random.normal()
+    x = random.uniform(-1, 1, size=(points + test_points, inputs))
+    y = x @ weights + bias + random.normal(scale=noise, size=(len(x), 1))
+    return (x[:points], y[:points]), (x[points:], y[points:])
