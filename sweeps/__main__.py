@@ -87,9 +87,9 @@ def resume(
     trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
 ) -> None:
     """Go on with a study, with the command that started it."""
-    summary, definition_ = _read(name, root)
+    definition_ = _define(name, root)
     if retry or trials:
-        _reopen(summary, definition_, retry.split(",") if retry else list(_RETRIED), trials)
+        _reopen(*_read(name, root), retry.replace(" ", "").split(",") if retry else list(_RETRIED), trials)
     line = definition.resume_line(definition_)
     _console.print(line, soft_wrap=True, markup=False)
     os.chdir(definition_.working_folder)
@@ -112,9 +112,9 @@ def _reopen(summary: Summary, definition_: Definition, states: list[str], trials
     found = [
         row.number for row in summary.rows if row.state in states and (wanted is None or row.number in wanted)
     ]
-    if not found:
+    if not found or (wanted and wanted != set(found)):
         counts = ", ".join(f"{summary.count(State(state))} {state}" for state in _RETRIED)
-        raise UserError(f"study {summary.name} has no such trial to retry. It has: {counts}")
+        raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}")
     try:
         lock = Lock(summary.folder / "driver.lock")
     except Held as error:
@@ -192,12 +192,15 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
     from sweeps.study.storage import read_summary
 
-    folder = _folder(name, root)
+    definition_ = _define(name, root)
+    return read_summary(_folder(name, root), definition_), definition_
+
+
+def _define(name: str, root: Path) -> Definition:
     try:
-        definition_ = definition.read(folder)
+        return definition.read(_folder(name, root))
     except Unreadable as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
-    return read_summary(folder, definition_), definition_
 
 
 def _folder(name: str, root: Path) -> Path:
@@ -214,7 +217,7 @@ def main() -> None:
     gc.disable()  # to read a long study makes many objects and no garbage
     try:
         app()
-    except UserError as error:
+    except (UserError, OSError) as error:
         Console(stderr=True, highlight=False).print(str(error), soft_wrap=True, markup=False)
         raise SystemExit(2) from None
 

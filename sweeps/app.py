@@ -1,7 +1,6 @@
 """Around a Hydra app's main function: answers to mistakes, and single runs that are checked and tracked like trials."""
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +14,15 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import UserError
 from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import LocalLauncherConf, SweeperConf, read
+from sweeps.signals import as_ctrl_c, on_signals
 from sweeps.study.compose import check, explain
-from sweeps.study.definition import refuse_secrets
+from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial import Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, Point, State
@@ -38,22 +39,17 @@ def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[N
         yield
         return
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_ctrl_c)
     try:
-        yield
+        with on_signals(as_ctrl_c):
+            yield
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
-    except HydraException as error:
+    except (HydraException, InterpolationResolutionError) as error:
         print(explain(error, _known(config_dir, config_name)), file=sys.stderr)
         raise SystemExit(2) from None
     finally:
         del os.environ["HYDRA_FULL_ERROR"]
-
-
-def _as_ctrl_c(number: int, _: Any) -> None:
-    raise KeyboardInterrupt(number)
 
 
 def run(cfg: DictConfig, task: Task) -> Any:
@@ -61,11 +57,16 @@ def run(cfg: DictConfig, task: Task) -> Any:
     if HydraConfig.get().mode is RunMode.MULTIRUN:
         return task(cfg, current_trial())
     try:
-        refuse_secrets(DictConfig({"hydra": HydraConfig.get(), **cfg}))
+        both = (cfg, HydraConfig.instance().cfg)
+        refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in both))
         check(cfg)
         _check_machine()
         return _run_alone(cfg, task)
     except UserError as error:
+        hydra = HydraConfig.get()
+        if hydra.output_subdir:  # Hydra wrote down what was typed, before anybody could refuse it
+            for name in ("config", "hydra", "overrides"):
+                Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
 
@@ -96,11 +97,14 @@ def _run_alone(cfg: DictConfig, task: Task) -> Any:
             if row.folder == folder or row.state is not State.RUNNING
         ],
     )
-    row = next(row for row in summary.rows if row.folder == folder)
+    unlisted = Row(len(summary.rows), {}, State.RUNNING, folder)  # with hydra.output_subdir=null
+    row = next((row for row in summary.rows if row.folder == folder), unlisted)
+    summary.rows += [row] if row is unlisted else []
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(attempt_began := time.time())
     returned, end = None, End(State.FAILED)
-    with _tracked(settings, summary, row, hydra.overrides.task), sampling(TrialFolder(folder)):
+    overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
+    with _tracked(settings, summary, row, overrides), sampling(TrialFolder(folder)):
         try:
             returned = task(cfg, current_trial())
             end = end_of_return(returned, objective_of(hydra), attempt.heard())

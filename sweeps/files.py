@@ -153,7 +153,7 @@ def last_lines(log: Path, count: int) -> list[str]:
     """The end of a log, which need not exist and may hold anything."""
     try:
         return log.read_text(errors="replace").splitlines()[-count:]
-    except FileNotFoundError:
+    except OSError:
         return []
 
 
@@ -180,12 +180,7 @@ class Holder:
 
 
 class Held(Exception):
-    """Another process holds the lock."""
-
-    def __init__(self, holder: Holder, silent_s: float = 0.0) -> None:
-        super().__init__(str(holder))
-        self.silent_s = silent_s
-        """How long ago it last gave a sign of life; a lock is free again after a minute of silence."""
+    """Another process holds the lock: says who."""
 
 
 class Lock:
@@ -204,13 +199,9 @@ class Lock:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._own = Holder(socket.gethostname(), os.getpid())
         self._released = threading.Event()
-        try:
-            held = _held_elsewhere(path, _take(self._file))
-        except BlockingIOError:
-            held = Held(_note(path))
-        if held:
+        if (reached := _take(self._file)) is None or _held_elsewhere(path, reached):
             os.close(self._file)
-            raise held
+            raise Held(str(_note(path)))
         os.truncate(self._file, 0)
         os.pwrite(self._file, json.dumps(vars(self._own)).encode(), 0)
         if beats:
@@ -250,15 +241,15 @@ def holder(path: Path) -> Holder | None:
         answer = (fcntl.F_UNLCK,)
     finally:
         os.close(file)
-    if answer[0] != fcntl.F_UNLCK:
-        return _note(path)
-    return _note(path) if _held_elsewhere(path, reached=True) else None
+    return _note(path) if answer[0] != fcntl.F_UNLCK or _held_elsewhere(path, reached=True) else None
 
 
-def _take(file: int) -> bool:
-    """Lock the open file. False where the file system has no locks. Raises BlockingIOError if it is locked."""
+def _take(file: int) -> bool | None:
+    """Lock the open file. False where the file system has no locks; None if another process has locked it."""
     try:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except BlockingIOError:
+        return None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
@@ -266,26 +257,22 @@ def _take(file: int) -> bool:
     return True
 
 
-def _held_elsewhere(path: Path, reached: bool) -> Held | None:
-    """Whether a process that the kernel did not tell us of gave a sign of life within a minute."""
+def _held_elsewhere(path: Path, reached: bool) -> bool:
+    """Whether a holder that the kernel did not tell us of gave a sign of life within a minute."""
     note = _note(path)
     here = note.host == socket.gethostname()
-    if (
-        not note.pid
-        or note.pid == os.getpid()
-        or (here and (reached or not Path(f"/proc/{note.pid}").exists()))
-    ):
-        return None
+    gone = here and (reached or not Path(f"/proc/{note.pid}").exists())
+    if not note.pid or note.pid == os.getpid() or gone:
+        return False
     with tempfile.TemporaryFile(dir=path.parent) as file:  # by the clock of the file system, not of this node
-        silent_s = os.fstat(file.fileno()).st_mtime - path.stat().st_mtime
-    return Held(note, silent_s) if silent_s < _DEAD_S else None
+        return os.fstat(file.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S
 
 
 def _note(path: Path) -> Holder:
     try:
         content = read_json(path)
         return Holder(**content) if content else Holder()
-    except (Unreadable, TypeError):
+    except (Unreadable, OSError, TypeError):
         return Holder()
 
 

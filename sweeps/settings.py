@@ -109,7 +109,7 @@ class SweeperConf:
     """The MLflow experiment that holds the studies."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "sweeper", {"n_trials": 1, "n_jobs": 1, "max_attempts": 1})
+        _at_least(self, "sweeper", {"n_trials": 1, "n_jobs": 1, "max_attempts": 1, "max_gpu_hours": 0})
         if self.max_failure_rate is not None and not 0 <= self.max_failure_rate <= 1:
             raise ValueError(
                 f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1"
@@ -132,9 +132,9 @@ class SweeperConf:
     def objectives(self) -> tuple[str, ...]:
         """Their names; numbered where the task function returns numbers."""
         if isinstance(self.objective, list):
-            return tuple(self.objective)
+            return tuple(map(str, self.objective))
         if self.objective is not None:
-            return (self.objective,)
+            return (str(self.objective),)
         count = len(self.directions)
         return ("objective",) if count == 1 else tuple(f"objective_{i}" for i in range(count))
 
@@ -143,7 +143,7 @@ class SweeperConf:
 class LocalLauncherConf:
     """hydra/launcher=local: trials as forks of a warm process on this machine."""
 
-    _target_: str = "hydra_plugins.local_launcher.LocalLauncher"
+    _target_: str = "hydra_plugins.launchers.LocalLauncher"
 
     gpus_per_node: int = 0
     """GPUs that a trial owns."""
@@ -159,18 +159,17 @@ class LocalLauncherConf:
     """Modules to import once, before the trials are forked."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "launcher", {"gpus_per_node": 0, "cpus_per_task": 0, "mem_gb": 0})
-        if self.timeout_min is not None and self.timeout_min <= 0:
-            raise ValueError(
-                f"hydra.launcher.timeout_min={self.timeout_min}: it must be more than 0, or null"
-            )
+        _at_least(self, "launcher", {"gpus_per_node": 0, "cpus_per_task": 0})
+        for name in ("mem_gb", "timeout_min"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise ValueError(f"hydra.launcher.{name}={value}: it must be more than 0, or null")
 
 
 @dataclass
 class SlurmLauncherConf:
     """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
 
-    _target_: str = "hydra_plugins.slurm_launcher.SlurmLauncher"
+    _target_: str = "hydra_plugins.launchers.SlurmLauncher"
 
     timeout_min: int = 60
     """Time limit of a job, in minutes."""
@@ -183,6 +182,7 @@ class SlurmLauncherConf:
     cpus_per_task: int | None = None
     """CPU cores of a task."""
     cpus_per_gpu: int | None = None
+    """CPU cores for each GPU, instead of cpus_per_task; none without a GPU."""
     gpus_per_node: int | None = None
     """GPUs on each node, as --gpus-per-node."""
     gpus_per_task: int | None = None
@@ -201,7 +201,7 @@ class SlurmLauncherConf:
     """Nodes to stay away from, as node[3-5]."""
     comment: str | None = None
     setup: list[str] | None = None
-    """Shell lines run before the trial, such as module load cuda. A line that fails ends the trial."""
+    """Shell lines run before the trial, such as module load cuda. Where a line fails the trial is refused."""
     srun_args: list[str] | None = None
     """Further options of srun."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
@@ -229,10 +229,10 @@ class SlurmLauncherConf:
     """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:
-        at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task"], 1)
+        at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu"], 1)
         at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
-        at_least["max_submissions_per_min"] = 1
-        at_least |= {"gpus_per_node": 0, "signal_delay_s": 0, "max_num_timeout": 0}
+        at_least |= {"max_submissions_per_min": 1, "gpus_per_node": 0, "gpus_per_task": 0}
+        at_least |= {"signal_delay_s": 0, "max_num_timeout": 0}
         _at_least(self, "launcher", at_least)
         if self.trials_per_job == 1 and self.trials_at_once > 1:
             raise ValueError(

@@ -1,131 +1,74 @@
 """The engine under somebody else's Hydra app: whatever its task function does, the study ends well."""
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
+import yaml
+
+from sweeps.results.summary import Row
+from sweeps.trial.job import State
+from tests import command_lines as lines
+from tests.command_lines import APPS, GRID, SEARCH, Done, processes, rows, run_all, steps, theirs
 
 FAKES = Path(__file__).parent / "fakes"
-APP = """
-import ctypes, os, resource, signal, sys, time
-import hydra
-from omegaconf import DictConfig
-
-def space(cfg, trial):
-    trial.suggest_int("z", 1, 3)
-
-def end(how):
-    if how == "raises":
-        raise RuntimeError("too large")
-    if how == "exits":
-        os._exit(3)
-    if how == "segfaults":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if how == "is_killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if how == "eats":
-        resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
-        return len(bytearray(2**33))
-    if how == "hangs":
-        time.sleep(600)
-    return {"not_a_number": float("nan"), "text": "many", "none": None, "pair": (1.0, 2.0)}.get(how, 1.0)
-
-@hydra.main(version_base="1.3", config_path=None)
-def main(cfg: DictConfig):
-    if cfg.get("how"):
-        return end(cfg.how)
-    if cfg.get("epochs"):
-        from sweeps.trial import current_trial
-        trial = current_trial()
-        for epoch in range(cfg.epochs):
-            trial.report({"objective": cfg.x}, step=epoch)
-            time.sleep(0.05)
-            if trial.should_stop():
-                break
-        return cfg.x
-    if cfg.get("two"):
-        return cfg.x ** 2, (cfg.x - 2) ** 2
-    print("own", os.environ.get("CUDA_VISIBLE_DEVICES"), sorted(os.sched_getaffinity(0)), flush=True)
-    time.sleep(cfg.get("sleep", 0))
-    return cfg.get("x", 0) ** 2 + cfg.get("y", 0) + cfg.get("z", 0)
-
-if __name__ == "__main__":
-    main()
-"""
+SILENT = str(APPS / "silent_app.py")
 
 
-def run(
-    folder: Path, *arguments: str, environment: dict[str, str] | None = None, largest_file: int | None = None
-) -> tuple[int, str]:
-    """Its exit code, and all it printed. Without tracking, which other tests look at.
-
-    Past `largest_file` bytes the kernel refuses to write, as it does on a full disk.
-    """
-    (folder / "their_app.py").write_text(APP)
-    settings = ["hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s"]
-    ours = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    limit = [] if largest_file is None else ["prlimit", f"--fsize={largest_file}"]
-    done = subprocess.run(
-        [*limit, sys.executable, "their_app.py", "-m", *arguments, *settings],
-        cwd=folder,
-        env={**ours, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return done.returncode, done.stdout + done.stderr
+def run(folder: Path, *arguments: str, **how: Any) -> tuple[int, str]:
+    """Its exit code, and all it printed."""
+    done = lines.run(theirs(*arguments), folder, **how)
+    return done.code, done.said
 
 
-GRID = ["hydra/sweeper=grid", "hydra/launcher=local"]
-SEARCH = ["hydra/sweeper=optuna", "hydra/launcher=local"]
-
-
-def trials(folder: Path) -> list[optuna.trial.FrozenTrial]:
-    from sweeps.study.storage import open_storage
-
-    return optuna.load_study(
-        study_name="s", storage=open_storage(None, folder / "multirun" / "s", writes=False)
-    ).trials
+def trials(folder: Path) -> list[Row]:
+    return rows(folder / "multirun" / "s")
 
 
 def overrides(folder: Path) -> list[list[str]]:
-    import yaml
-
     files = (folder / "multirun" / "s").glob("*/.hydra/overrides.yaml")
     return [yaml.safe_load(f.read_text()) for f in sorted(files, key=lambda f: int(f.parents[1].name))]
 
 
+def logs(folder: Path) -> list[str]:
+    return [(row.folder / "attempts" / "1" / "log").read_text() for row in trials(folder)]
+
+
 ENDS = {
     "fine": ("completed", ""),
+    "exits_well": ("completed", ""),
     "raises": ("failed", "RuntimeError: too large"),
-    "exits": ("failed", "exit code 3"),
+    "exits": ("failed", "sys.exit(3)"),
+    "exits_at_once": ("failed", "exit code 3"),
     "segfaults": ("failed", "Segmentation fault"),
     "is_killed": ("lost", "killed from outside"),
     "eats": ("out_of_memory", "MemoryError"),
     "hangs": ("timed_out", "timeout_min"),
-    "not_a_number": ("diverged", "objective is nan"),
-    "text": ("failed", "a trial returns its objective"),
-    "none": ("failed", "a trial returns its objective"),
-    "pair": ("failed", "2 numbers for 1 objectives"),
+    "returns_nothing": ("completed", ""),
+    "returns_nan": ("diverged", "objective is nan"),
+    "returns_text": ("failed", "the metric 'objective' is a str ('many')"),
+    "returns_a_dict": ("failed", "the metric 'objective' is a dict ({'deep': 1.0})"),
+    "returns_an_array": ("failed", "the metric 'objective' is a ndarray of shape (2, 3)"),
+    "returns_metrics": ("completed", ""),
+    "reports_text": ("failed", "the metric 'accuracy' is a str ('high')"),
+    "reports_an_array": ("failed", "the metric 'accuracy' is a ndarray of shape (4,)"),
+    "reports_a_dict": ("failed", "the metric 'accuracy' is a dict"),
 }
 
 
 @pytest.fixture(scope="module")
 def all_ends(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
     folder = tmp_path_factory.mktemp("ends")
-    limits = ["hydra.launcher.timeout_min=0.1", "hydra.sweeper.max_attempts=1"]
+    limits = ["hydra.launcher.timeout_min=0.05", "hydra.sweeper.max_attempts=1"]
     return folder, *run(folder, *GRID, f"+how={','.join(ENDS)}", *limits)
 
 
 def test_one_bad_trial_never_ends_the_study(all_ends: tuple[Path, int, str]) -> None:
     folder, code, out = all_ends
     assert code == 1, out
+    assert "Traceback (most recent call last)" not in out.partition("trial 0")[0]
     assert len(trials(folder)) == len(ENDS)
     assert [o[0] for o in overrides(folder)] == [f"+how={how}" for how in ENDS]
 
@@ -133,10 +76,11 @@ def test_one_bad_trial_never_ends_the_study(all_ends: tuple[Path, int, str]) -> 
 @pytest.mark.parametrize("number, how", list(enumerate(ENDS)))
 def test_each_end_has_its_name(all_ends: tuple[Path, int, str], number: int, how: str) -> None:
     folder, _, out = all_ends
-    end = trials(folder)[number].user_attrs["end"]
+    row = trials(folder)[number]
     state, error = ENDS[how]
-    assert (end["state"], error in end["error"]) == (state, True), end
+    assert (row.state, error in row.error) == (state, True), row
     if state != "completed":
+        assert row.error
         assert f"trial {number} {state}" in out
         assert str(folder / "multirun" / "s" / str(number) / "attempts" / "1" / "log") in out
 
@@ -144,6 +88,67 @@ def test_each_end_has_its_name(all_ends: tuple[Path, int, str], number: int, how
 def test_a_lost_trial_gets_all_its_attempts(tmp_path: Path) -> None:
     assert run(tmp_path, *GRID, "+how=is_killed")[0] == 1
     assert len(list((tmp_path / "multirun" / "s" / "0" / "attempts").iterdir())) == 3
+
+
+@pytest.fixture(scope="module")
+def objectives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    """Studies whose trials lack what the study asks for, or ask for nothing, by what is run."""
+    named, one = "hydra.sweeper.objective=objectiv", "hydra.sweeper.n_jobs=1"
+    ends = {
+        "silent grid": [SILENT, "-m", *GRID, "+x=1,2,3", "hydra.sweeper.tracking=false"],
+        "silent search": [SILENT, "-m", *SEARCH, "+x=1,2,3", "hydra.sweeper.tracking=false"],
+        "search for nothing": theirs(*SEARCH, "+how=returns_nothing", "+x=interval(0,1)", one),
+        "search for another": theirs(*SEARCH, "+how=returns_metrics", "+x=interval(0,1)", one),
+        "grid of pairs": theirs(*GRID, "+how=returns_a_pair", "+x=1,2,3,4,5"),
+        "reported typo": theirs(*GRID, named, "+epochs=1000", "+x=1,2,3,4,5", one),
+        "returned typo": theirs(*GRID, "hydra.sweeper.objective=acuracy", "+how=returns_metrics", "+x=1,2,3,4"),
+    }  # fmt: skip
+    return run_all(ends, tmp_path_factory.mktemp("objectives"))
+
+
+def test_a_grid_needs_no_objective(objectives: dict[str, Done]) -> None:
+    done = objectives["silent grid"]
+    assert done.code == 0, done.said
+    assert [row.state for row in rows(done.study())] == [State.COMPLETED] * 3
+    assert "best" not in done.said
+    report = lines.sweeps(done.folder, "report", done.study().name)
+    assert report.code == 0, report.said
+    assert (
+        "x=1" in (done.study() / "report.html").read_text()
+        or "+x" in (done.study() / "trials.csv").read_text()
+    )
+    status = lines.sweeps(done.folder, "status", done.study().name)
+    assert "3 of 3 trials have ended (3 completed)" in status.out
+    assert "best" not in status.out
+
+
+def test_a_search_of_what_returns_nothing_is_refused_before_it_starts(objectives: dict[str, Done]) -> None:
+    done = objectives["silent search"]
+    assert done.code == 2, done.said
+    assert len(done.err.splitlines()) <= 2
+    assert "main() returns nothing" in done.err
+    assert not (done.folder / "multirun").exists()
+
+
+@pytest.mark.parametrize(
+    "how, said",
+    [
+        ("search for nothing", "the task returned nothing; a trial returns its objective"),
+        ("search for another", "hydra.sweeper.objective=accuracy"),
+        ("grid of pairs", "2 numbers for 1 objectives"),
+        ("reported typo", "the task reported no 'objectiv', which is the objective; it reported objective"),
+        ("returned typo", "hydra.sweeper.objective=accuracy"),
+    ],
+)
+def test_what_all_trials_will_lack_stops_the_study(objectives: dict[str, Done], how: str, said: str) -> None:
+    done = objectives[how]
+    assert done.code == 1, done.said
+    assert said in done.out
+    assert f"is not finished: {rows(done.study())[0].error}" in done.out
+    assert "Traceback" not in done.err
+    began = [row for row in rows(done.study()) if row.attempts]
+    assert len(began) <= (1 if "search" in how or "reported" in how else 2)
+    assert all(row.state is State.FAILED and len(steps(row.folder)) <= 1 for row in began)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,7 @@ def test_parameters_that_exist_under_a_choice(tmp_path: Path, how: list[str]) ->
     study.parent.mkdir(parents=True)
     conditions = ["conditional_params:", "  +x=1: {+y: '1,2'}", "  +x=2: {+y: '7,8'}"]
     study.write_text("\n".join(["# @package hydra.sweeper", *conditions, ""]))
-    code, out = run(tmp_path, "--config-dir=conf", *how, "+x=1,2,3", "+study=conditional")
+    code, out = run(tmp_path, f"--config-dir={tmp_path}/conf", *how, "+x=1,2,3", "+study=conditional")
     assert code == 0, out
     allowed = [["+x=1", "+y=1"], ["+x=1", "+y=2"], ["+x=2", "+y=7"], ["+x=2", "+y=8"], ["+x=3"]]
     found = [one[1:] for one in overrides(tmp_path)]  # without +study
@@ -192,8 +197,8 @@ def test_every_sampler_searches(tmp_path: Path, sampler: str) -> None:
     assert code == 0, out
     found = trials(tmp_path)
     assert len(found) == 12
-    assert all(0 <= t.params["+x"] <= 2 and 1 <= t.params["+y"] <= 3 for t in found)
-    assert len({t.params["+x"] for t in found}) > 1
+    assert all(0 <= row.params["+x"] <= 2 and 1 <= row.params["+y"] <= 3 for row in found)
+    assert len({row.params["+x"] for row in found}) > 1
 
 
 def test_several_objectives(tmp_path: Path) -> None:
@@ -203,17 +208,17 @@ def test_several_objectives(tmp_path: Path) -> None:
         "hydra.sweeper.n_trials=6",
     )  # fmt: skip
     assert code == 0, out
-    assert all(len(t.values) == 2 for t in trials(tmp_path))
+    assert all(len(row.objective) == 2 for row in trials(tmp_path))
 
 
 def test_a_search_space_in_code(tmp_path: Path) -> None:
     code, out = run(
         tmp_path, *SEARCH, "hydra.sweeper.custom_search_space=their_app.space", "hydra.sweeper.n_trials=4",
-        "+z=0", "+x=1,2", environment={"PYTHONPATH": str(tmp_path)},
+        "+z=0", "+x=1,2", extra={"PYTHONPATH": str(APPS)},
     )  # fmt: skip
     assert code == 0, out
-    assert all(1 <= t.params["z"] <= 3 for t in trials(tmp_path))
-    assert all(t.values == [t.params["+x"] ** 2 + t.params["z"]] for t in trials(tmp_path))
+    assert all(1 <= row.params["z"] <= 3 for row in trials(tmp_path))
+    assert all(row.objective == [row.params["+x"] ** 2 + row.params["z"]] for row in trials(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -229,15 +234,16 @@ def test_a_search_space_in_code(tmp_path: Path) -> None:
 )
 def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: list[str]) -> None:
     chosen = [f"hydra/sweeper/pruner={pruner}", *(f"hydra.sweeper.pruner.{one}" for one in settings)]
-    code, out = run(tmp_path, *GRID, *chosen, "+x=1,2,9,8,7", "+epochs=40", "hydra.sweeper.n_jobs=1")
+    code, out = run(
+        tmp_path, *GRID, *chosen, "+x=1,2,9,8,7", "+epochs=40", "+sleep=0.03", "hydra.sweeper.n_jobs=1"
+    )
     assert code == 0, out
-    states = [t.user_attrs["end"]["state"] for t in trials(tmp_path)]
+    found = trials(tmp_path)
+    states = [row.state for row in found]
     assert states[0] == "completed"
     assert set(states[1:]) <= {"completed", "pruned"}
     assert ("pruned" in states) == (pruner != "none")
-    for number, state in enumerate(states):
-        steps = (tmp_path / "multirun" / "s" / str(number) / "metrics.jsonl").read_text().splitlines()
-        assert (len(steps) < 40) == (state == "pruned")
+    assert all((len(steps(row.folder)) < 40) == (row.state == "pruned") for row in found)
 
 
 def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
@@ -246,11 +252,12 @@ def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
     assert code == 2, out
     assert "the study had to stop: [Errno 27] File too large" in out
     assert "hydra.sweeper.study_name=s" in out
+    assert "Traceback" not in out
     assert 0 < len(trials(tmp_path)) < 30
     code, out = run(tmp_path, *trials_of)
     assert code == 0, out
-    assert sorted(t.params["+x"] for t in trials(tmp_path)) == list(range(1, 31))
-    assert all(t.values == [t.params["+x"] ** 2] for t in trials(tmp_path))
+    assert sorted(row.params["+x"] for row in trials(tmp_path)) == list(range(1, 31))
+    assert all(row.objective == [row.params["+x"] ** 2] for row in trials(tmp_path))
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -261,6 +268,28 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert "Traceback" not in out
 
 
+def test_trials_whose_folders_cannot_be_made_are_refused_until_they_can(tmp_path: Path) -> None:
+    study = tmp_path / "multirun" / "s"
+    study.mkdir(parents=True)
+    for number in range(2, 30):
+        (study / str(number)).write_text("in the way")
+    line = [*GRID, "+x=range(1,31)"]
+    code, out = run(tmp_path, *line)
+    assert code == 1, out
+    assert out.count("3 trials in a row were refused") == 1, out
+    assert f"its folder cannot be made: [Errno 17] File exists: '{study}/2'" in out
+    assert "Traceback" not in out
+    states = [row.state for row in trials(tmp_path)]
+    assert states[:2] == [State.COMPLETED] * 2
+    assert len(states) < 8
+    for number in range(2, 30):
+        (study / str(number)).unlink()
+    code, out = run(tmp_path, *line)
+    assert code == 0, out
+    assert [row.state for row in trials(tmp_path)] == [State.COMPLETED] * 30
+    assert {row.params["+x"] for row in trials(tmp_path)} == set(range(1, 31))
+
+
 @pytest.mark.parametrize("rate, code, ended", [("0.5", 0, 6), ("0.1", 1, 1)])
 def test_failures_within_the_rate_are_fine_and_more_end_the_study(
     tmp_path: Path, rate: str, code: int, ended: int
@@ -268,7 +297,7 @@ def test_failures_within_the_rate_are_fine_and_more_end_the_study(
     hows = "+how=raises,exits,a,b,c,d"
     got, out = run(tmp_path, *GRID, hows, f"hydra.sweeper.max_failure_rate={rate}", "hydra.sweeper.n_jobs=1")
     assert got == code, out
-    assert len([t for t in trials(tmp_path) if t.state.is_finished()]) == ended
+    assert len([row for row in trials(tmp_path) if row.state.is_over]) == ended
     assert ("max_failure_rate" in out) == (code == 1)
 
 
@@ -276,17 +305,16 @@ def test_failures_within_the_rate_are_fine_and_more_end_the_study(
 def test_somebody_elses_launcher(tmp_path: Path, launcher: str) -> None:
     code, out = run(tmp_path, "hydra/sweeper=grid", f"hydra/launcher={launcher}", "+x=1,2,3")
     assert code == 0, out
-    assert [t.values for t in trials(tmp_path)] == [[1.0], [4.0], [9.0]]
+    assert [row.objective for row in trials(tmp_path)] == [[1.0], [4.0], [9.0]]
 
 
 def test_a_slot_owns_its_gpus_and_its_share_of_the_cores(tmp_path: Path) -> None:
     code, out = run(
-        tmp_path, *GRID, "+x=1,2", "+sleep=2", "hydra.launcher.gpus_per_node=1",
-        environment={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": "2"},
+        tmp_path, *GRID, "+x=1,2", "+sleep=1", "hydra.launcher.gpus_per_node=1",
+        extra={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": "2"},
     )  # fmt: skip
     assert code == 0, out
-    logs = [(tmp_path / "multirun" / "s" / str(n) / "attempts" / "1" / "log").read_text() for n in (0, 1)]
-    owned = [next(line for line in log.splitlines() if line.startswith("own")) for log in logs]
+    owned = [next(line for line in log.splitlines() if line.startswith("own")) for log in logs(tmp_path)]
     assert {line.split()[1] for line in owned} == {"0", "1"}
     assert owned[0].split("[")[1] != owned[1].split("[")[1] or len(os.sched_getaffinity(0)) == 1
 
@@ -294,7 +322,7 @@ def test_a_slot_owns_its_gpus_and_its_share_of_the_cores(tmp_path: Path) -> None
 def test_more_gpus_than_there_are(tmp_path: Path) -> None:
     code, out = run(
         tmp_path, *GRID, "+x=1,2", "hydra.launcher.gpus_per_node=3",
-        environment={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": "2"},
+        extra={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": "2"},
     )  # fmt: skip
     assert code == 2, out
     assert "this machine has 2 GPUs" in out
@@ -305,33 +333,62 @@ def test_a_budget_of_gpu_hours(tmp_path: Path) -> None:
     budget = ["hydra.sweeper.max_gpu_hours=0.0001", "hydra.sweeper.n_jobs=1"]
     code, out = run(
         tmp_path, *GRID, "+x=1,2,3", "+sleep=1", "hydra.launcher.gpus_per_node=1", *budget,
-        environment={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": "1"},
+        extra={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": "1"},
     )  # fmt: skip
     assert code == 0, out
     assert "max_gpu_hours=0.0001 is spent" in out
     assert len(trials(tmp_path)) == 1
 
 
+def test_memory_is_limited_where_a_user_says_so(tmp_path: Path) -> None:
+    limit = "hydra.launcher.mem_gb=0.5"
+    code, out = run(tmp_path, *GRID, limit, "+eats_gb=0.01,0.8")
+    assert code == 1, out
+    assert [row.state for row in trials(tmp_path)] == [State.COMPLETED, State.OUT_OF_MEMORY]
+    assert "GB, more than hydra.launcher.mem_gb=0.5" in out
+    code, out = run(tmp_path / "free", *GRID, "+eats_gb=1.2")  # more than the estimate
+    assert code == 0, out
+
+
+def test_what_a_trial_starts_ends_with_it(tmp_path: Path) -> None:
+    driver = lines.start(
+        theirs(*GRID, "+spawns=1", "+x=1,2", "+sleep=1.5", "hydra.sweeper.n_jobs=1"), tmp_path
+    )
+    study = tmp_path / "multirun" / "s"
+
+    def left() -> int:
+        return sum(process.name() == "sleep" for process in processes(tmp_path))
+
+    lines.wait_until(lambda: left() == 2)
+    lines.wait_until((study / "0" / "attempts" / "1" / "end.json").exists)
+    lines.wait_until((study / "1" / "attempts" / "1" / "began").exists)
+    lines.wait_until(lambda: left() == 2)  # of the second trial alone
+    done = lines.finish(driver, tmp_path)
+    assert done.code == 0, done.said
+    assert not processes(tmp_path)
+
+
+def test_two_nameless_studies_of_one_second_have_folders_of_their_own(tmp_path: Path) -> None:
+    line = [lines.THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
+    both = [lines.start(line, tmp_path) for _ in range(2)]
+    assert [lines.finish(one, tmp_path).code for one in both] == [0, 0]
+    studies = list((tmp_path / "multirun").iterdir())
+    assert [len(rows(study)) for study in studies] == [2, 2]
+
+
 @pytest.mark.parametrize(
-    "where, folder", [([], "multirun/s"), (["hydra.sweep.dir=theirs/t"], "theirs/t")], ids=["here", "theirs"]
+    "setting, said",
+    [
+        ("+hydra.launcher.time=10", ["hydra.launcher.time", "hydra.launcher.timeout_min?"]),
+        ("+hydra.launcher.exclusive=true", ["hydra.launcher.exclusive is no setting"]),
+        ("+hydra.sweeper.foo=1", ["hydra.sweeper.foo is no setting"]),
+        ("+hydra.sweeper.n_trails=1", ["hydra.sweeper.n_trials?"]),
+    ],
 )
-def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: str) -> None:
-    assert run(tmp_path, *GRID, *where, "+x=1,2")[0] == 0
-    study, root = tmp_path / folder, ["--root", str(Path(folder).parent)]
-
-    def sweeps(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "sweeps", *words, *root], cwd=tmp_path, capture_output=True, text=True
-        )
-        return done.stdout + done.stderr
-
-    assert "2 of 2" in sweeps("list")
-    assert "2 of 2 trials have ended (2 completed)" in sweeps("status", study.name)
-    assert "trials.csv" in sweeps("report", study.name)
-    assert "is not running" in sweeps("stop", study.name)
-    assert f"There is: {study.name}" in sweeps("status", "other")
-    (study / "report.html").unlink()
-    sweeps("report", study.name)
-    assert (study / "report.html").exists()
-    assert json.loads((study / "study.json").read_text())["total"] == 2
-    assert "study_name=s" in sweeps("resume", study.name)
+def test_unknown_settings_are_refused(tmp_path: Path, setting: str, said: list[str]) -> None:
+    done = lines.run(theirs(*GRID, "+x=1,2", setting), tmp_path)
+    assert done.code == 2, done.said
+    assert 1 <= len(done.err.splitlines()) <= 2, done.err
+    for words in said:
+        assert words in done.err
+    assert not (tmp_path / "multirun").exists()

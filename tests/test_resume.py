@@ -1,75 +1,61 @@
-"""What is killed goes on where it was: real drivers, really killed, on the product's own trainer."""
+"""What is killed, stopped or failed goes on where it was: real drivers, really killed."""
 
 import json
 import os
+import pty
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 
-SWEEP = Path(__file__).parents[1] / "sweep.py"
+from sweeps.trial.job import State
+from tests import command_lines as lines
+from tests.command_lines import (
+    GRID,
+    SWEEP,
+    THEIRS,
+    Done,
+    end,
+    environment,
+    processes,
+    rows,
+    steps,
+    sweeps,
+    theirs,
+    wait_until,
+)
+
 EPOCHS = 30
 # A checkpoint after every epoch, so that every kill falls between one and the next.
 TWELVE = ["optimizer=adam,sgd", "lr=0.001,0.01,0.1", "batch_size=32,64", f"epochs={EPOCHS}"]
 TWELVE += ["trainer.checkpoint_interval_s=0.0", "model.dropout=0.1"]
 
 
-def start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SWEEP), "-m", *arguments, f"hydra.sweeper.study_name={name}"]
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+def start(folder: Path, name: str, *arguments: str) -> "subprocess.Popen[str]":
+    return lines.start([SWEEP, "-m", *arguments, f"hydra.sweeper.study_name={name}"], folder)
 
 
 def finish(folder: Path, name: str, *arguments: str) -> tuple[int, str]:
-    driver = start(folder, name, *arguments)
-    out, _ = driver.communicate(timeout=200)
-    return driver.returncode, out
+    done = lines.finish(start(folder, name, *arguments), folder, 200)
+    return done.code, done.said
 
 
 def results(folder: Path, name: str) -> dict[int, dict[str, float]]:
     """What each trial returned, but for what depends on the clock."""
     found = {}
-    for result in (folder / "multirun" / name).glob("*/result.json"):
-        content = json.loads(result.read_text())
-        assert content["state"] == "completed", content
-        metrics = {
-            k: v for k, v in content["metrics"].items() if k not in {"epoch_time", "images_per_second"}
-        }
-        found[int(result.parent.name)] = metrics
+    for row in rows(folder / "multirun" / name):
+        said = end(row.folder)
+        assert said.state is State.COMPLETED, said
+        clocks = {"epoch_time", "images_per_second"}
+        found[row.number] = {k: v for k, v in said.metrics.items() if k not in clocks}
     return found
-
-
-def steps(trial: Path) -> list[int]:
-    return [json.loads(line)["step"] for line in (trial / "metrics.jsonl").read_text().splitlines()]
-
-
-def processes(folder: Path) -> list[psutil.Process]:
-    """Every process that works in `folder`."""
-    found = []
-    for process in psutil.process_iter(["cwd"]):
-        if process.info["cwd"] and Path(process.info["cwd"]).is_relative_to(folder):
-            found.append(process)
-    return found
-
-
-def wait_until(holds: object, timeout_s: float = 60) -> None:
-    assert callable(holds)
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -120,86 +106,240 @@ def assert_mlflow_has_each_epoch_once(folder: Path, trials: int) -> None:
         assert sorted(metric.step for metric in history) == list(range(1, EPOCHS + 1))
 
 
-SLOW = ["seed=1,2,3", "epochs=100000", "tracking=none"]
+def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
+    line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.study_name=s"]
+    for i in range(7):
+        driver = lines.start(line, tmp_path)
+        time.sleep(0.6 + 0.3 * i)
+        driver.kill()
+        driver.communicate()
+    done = lines.run(line, tmp_path)
+    assert done.code == 0, done.said
+    assert {file.name for file in tmp_path.iterdir()} <= {"mlflow.db", "mlartifacts", "multirun"}
 
 
-def wait_for_epochs(folder: Path, name: str) -> None:
-    trials = folder / "multirun" / name
-    wait_until(lambda: len([t for t in trials.glob("*/metrics.jsonl") if len(steps(t.parent)) > 2]) == 2)
+def epochs_of_two(study: Path) -> bool:
+    return sum(len(steps(file.parent)) > 2 for file in study.glob("*/metrics.jsonl")) == 2
 
 
 def test_ctrl_c_once_lets_trials_end_their_epoch_and_says_how_to_go_on(folder: Path) -> None:
-    driver = start(folder, "once", *SLOW)
-    wait_for_epochs(folder, "once")
+    driver = start(folder, "once", "seed=1,2,3", "epochs=100000", "tracking=none")
+    wait_until(lambda: epochs_of_two(folder / "multirun" / "once"))
     driver.send_signal(signal.SIGINT)
-    out, _ = driver.communicate(timeout=60)
-    assert driver.returncode == 130, out
-    assert "hydra.sweeper.study_name=once" in out.splitlines()[-1]
+    done = lines.finish(driver, folder, 60)
+    assert done.code == 130, done.said
+    assert "hydra.sweeper.study_name=once" in done.out.splitlines()[-1]
     for number in (0, 1):
         trial = folder / "multirun" / "once" / str(number)
-        assert json.loads((trial / "result.json").read_text())["state"] == "cancelled"
+        assert end(trial).state is State.CANCELLED
         assert (trial / "checkpoint").exists()
     assert not processes(folder)
 
 
-def test_ctrl_c_twice_kills(folder: Path) -> None:
-    stubborn = ["trainer._target_=stubborn.train", "seed=1,2", "tracking=none"]
-    (folder / "stubborn.py").write_text(
-        "import time\n\ndef train(cfg, trial):\n    trial.report({'x': 1}, 1)\n    time.sleep(600)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    command = [sys.executable, str(SWEEP), "-m", *stubborn, "hydra.sweeper.study_name=twice"]
+SLOW = [*GRID, "+x=1,2,3", "+epochs=100000"]
+
+
+@pytest.fixture(scope="module")
+def signalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    """Studies whose drivers were sent a signal while trials ran."""
+
+    def send(name: str) -> Done:
+        folder = tmp_path_factory.mktemp(name)
+        driver = lines.start(theirs(*SLOW, "+spawns=1", name=name), folder)
+        wait_until(lambda: epochs_of_two(folder / "multirun" / name))
+        driver.send_signal(getattr(signal, name))
+        return lines.finish(driver, folder, 30)
+
+    names = ["SIGINT", "SIGTERM", "SIGHUP"]
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip(names, pool.map(send, names), strict=True))
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_a_study_in_good_order(signalled: dict[str, Done], name: str) -> None:
+    done = signalled[name]
+    assert done.code == 130, done.said
+    assert f"is not finished: it was interrupted ({name})" in done.out
+    last = done.out.splitlines()[-1]
+    assert last.startswith("Go on with: ")
+    assert f"hydra.sweeper.study_name={name}" in last
+    assert "Traceback" not in done.said
+    for number in (0, 1):
+        said = end(done.study() / str(number))
+        assert said.state is State.CANCELLED
+        assert said.objective  # it ended after its epoch, by itself
+    assert not (done.study() / "2" / "attempts").exists()
+    assert not processes(done.folder)
+
+
+def test_a_terminal_that_is_closed_ends_a_study_in_good_order(tmp_path: Path) -> None:
+    terminal, theirs_ = pty.openpty()
     driver = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, *theirs(*SLOW)],
+        cwd=tmp_path,
+        env=environment({"TERM": "xterm"}),
+        stdin=theirs_,
+        stdout=theirs_,
+        stderr=theirs_,
+        start_new_session=True,
     )
-    wait_until(lambda: len(list((folder / "multirun" / "twice").glob("*/metrics.jsonl"))) == 2)
+    os.close(theirs_)
+    shown = b""
+    deadline = time.monotonic() + 30
+    while not epochs_of_two(tmp_path / "multirun" / "s") and time.monotonic() < deadline:
+        shown += os.read(terminal, 65536)
+    os.close(terminal)
+    driver.send_signal(signal.SIGHUP)
+    assert driver.wait(30) == 130
+    assert b"2 running" in shown
+    assert [end(tmp_path / "multirun" / "s" / n).state for n in "01"] == [State.CANCELLED] * 2
+    assert (tmp_path / "multirun" / "s" / "report.html").exists()
+    assert not processes(tmp_path)
+
+
+def test_ctrl_c_twice_kills(tmp_path: Path) -> None:
+    driver = lines.start(theirs(*GRID, "+how=hangs", "+x=1,2", name="twice"), tmp_path)
+    study = tmp_path / "multirun" / "twice"
+    wait_until(lambda: len(list(study.glob("*/attempts/1/began"))) == 2)
     driver.send_signal(signal.SIGINT)
     time.sleep(1)
     assert driver.poll() is None
     driver.send_signal(signal.SIGINT)
-    out, _ = driver.communicate(timeout=20)
-    assert driver.returncode == 130
-    assert "hydra.sweeper.study_name=twice" in out
-    wait_until(lambda: not processes(folder), timeout_s=5)
+    done = lines.finish(driver, tmp_path, 20)
+    assert done.code == 130
+    assert "hydra.sweeper.study_name=twice" in done.out.splitlines()[-1]
+    assert "Traceback" not in done.said
+    wait_until(lambda: not processes(tmp_path), timeout_s=5)
+
+
+def test_what_trials_started_ends_when_their_driver_is_killed(tmp_path: Path) -> None:
+    driver = lines.start(theirs(*SLOW, "+spawns=1"), tmp_path)
+    wait_until(lambda: sum(process.name() == "sleep" for process in processes(tmp_path)) == 4)
+    driver.kill()
+    driver.communicate()
+    wait_until(lambda: not processes(tmp_path), timeout_s=5)
 
 
 def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
     driver = start(
-        folder, "lost", "seed=1", "epochs=2000", "trainer.checkpoint_interval_s=0.0", "tracking=none"
+        folder, "lost", "seed=1", "epochs=200", "trainer.checkpoint_interval_s=0.0", "tracking=none"
     )
     trial = folder / "multirun" / "lost" / "0"
-    wait_until(lambda: (trial / "metrics.jsonl").exists() and len(steps(trial)) > 5)
+    wait_until(lambda: len(steps(trial)) > 5)
     holder = json.loads((trial / "attempts" / "1" / "alive").read_text())
     os.kill(holder["pid"], signal.SIGKILL)
-    out, _ = driver.communicate(timeout=100)
-    assert driver.returncode == 0, out
-    assert "it goes on in a new attempt" in out
-    assert steps(trial) == list(range(1, 2001))
-    assert json.loads((trial / "attempts" / "1" / "end.json").read_text())["state"] == "lost"
-    assert (trial / "attempts" / "2").exists()
+    done = lines.finish(driver, folder)
+    assert done.code == 0, done.said
+    assert "it goes on in a new attempt" in done.out
+    assert steps(trial) == list(range(1, 201))
+    assert end(trial, 1).state is State.LOST
+    assert end(trial, 1).error
+    assert end(trial, 2).state is State.COMPLETED
 
 
-def test_a_second_driver_is_told_who_holds_the_study(folder: Path) -> None:
-    first = start(folder, "held", *SLOW)
-    wait_for_epochs(folder, "held")
-    code, out = finish(folder, "held", *SLOW)
-    assert code == 2
-    assert f"process {first.pid} on" in out
+def test_a_second_driver_is_told_who_holds_the_study(tmp_path: Path) -> None:
+    first = lines.start(theirs(*SLOW), tmp_path)
+    wait_until(lambda: epochs_of_two(tmp_path / "multirun" / "s"))
+    done = lines.run(theirs(*SLOW), tmp_path)
+    assert done.code == 2
+    assert f"process {first.pid} on {socket.gethostname()}" in done.err
+    assert len(done.err.splitlines()) == 2
+    retried = sweeps(tmp_path, "resume", "s", "--retry", "failed")
+    assert retried.code == 2, retried.said
     first.kill()
     first.communicate()
-    wait_until(lambda: not processes(folder), timeout_s=5)
+    wait_until(lambda: not processes(tmp_path), timeout_s=5)
 
 
-def test_another_study_of_the_same_name_is_refused_unless_it_extends(folder: Path) -> None:
-    def run(*arguments: str) -> tuple[int, str]:
-        return finish(folder, "same", "epochs=1", "tracking=none", *arguments)
+def test_a_driver_that_locks_do_not_reach_is_told_apart(tmp_path: Path) -> None:
+    line = theirs(*GRID, "+x=1,2")
+    study = tmp_path / "multirun" / "s"
+    study.mkdir(parents=True)
+    note = {"host": "elsewhere", "pid": 17, "since": time.time()}
+    (study / "driver.lock").write_text(json.dumps(note))
+    done = lines.run(line, tmp_path)
+    assert done.code == 2, done.said
+    assert "is being run by process 17 on elsewhere" in done.err
+    assert "gone is forgotten after a minute" in done.err
+    assert len(done.err.splitlines()) == 2
+    os.utime(study / "driver.lock", (time.time() - 100,) * 2)  # no sign of life for long
+    done = lines.run(line, tmp_path)
+    assert done.code == 0, done.said
 
-    assert run("lr=0.1,0.2")[0] == 0
-    code, out = run("lr=0.1,0.3")
-    assert code == 2
-    assert "lr=0.1,0.3 was 0.1,0.2" in out
-    assert run("lr=0.1,0.2", "seed=5")[0] == 2
-    code, out = run("lr=0.1,0.2,0.3", "hydra.sweeper.extend=true")
-    assert code == 0, out
-    assert len(results(folder, "same")) == 3
-    assert run("lr=0.1,0.2,0.3")[0] == 0
+
+def test_a_driver_that_was_taken_over_from_elsewhere_stops(tmp_path: Path) -> None:
+    driver = lines.start(theirs(*SLOW), tmp_path)
+    study = tmp_path / "multirun" / "s"
+    wait_until(lambda: epochs_of_two(study))
+    note = {"host": "elsewhere", "pid": 17, "since": time.time()}
+    (study / "driver.lock").write_text(json.dumps(note))
+    done = lines.finish(driver, tmp_path, 30)
+    assert done.code == 2, done.said
+    assert "is left to process 17 on elsewhere" in done.err
+    assert json.loads((study / "driver.lock").read_text()) == note
+
+
+def test_another_study_of_the_same_name_is_refused_unless_it_extends(tmp_path: Path) -> None:
+    def run(*arguments: str) -> Done:
+        return lines.run(theirs(*GRID, *arguments, name="same"), tmp_path)
+
+    assert run("+x=1,2").code == 0
+    done = run("+x=1,3")
+    assert done.code == 2
+    assert "x=1,3 was 1,2" in done.err
+    assert run("+x=1,2", "+y=5").code == 2
+    done = run("+x=1,2,3", "hydra.sweeper.extend=true")
+    assert done.code == 0, done.said
+    assert len(results(tmp_path, "same")) == 3
+    assert run("+x=1,2,3").code == 0
+
+
+def test_failed_trials_are_retried_when_a_person_says_so(tmp_path: Path) -> None:
+    line = theirs(*GRID, "+x=1,2,3", f"+wants={tmp_path}/flag")
+    study = tmp_path / "multirun" / "s"
+    assert lines.run(line, tmp_path).code == 1
+    again = lines.run(line, tmp_path)  # nothing is left to do
+    assert (again.code, [len(row.attempts) for row in rows(study)]) == (1, [1, 1, 1])
+    (tmp_path / "flag").touch()
+    one = sweeps(tmp_path, "resume", "s", "--retry", "failed", "--trials", "1")
+    assert one.code == 1, one.said  # the others still count
+    assert "retries trials 1\n" in one.out
+    assert [row.state for row in rows(study)] == [State.FAILED, State.COMPLETED, State.FAILED]
+    done = sweeps(tmp_path, "resume", "s", "--retry", "failed,lost")
+    assert done.code == 0, done.said
+    assert "retries trials 0, 2\n" in done.out
+    for number, row in enumerate(rows(study)):
+        assert row.folder == study / str(number)
+        assert (row.state, row.objective) == (State.COMPLETED, [(number + 1) ** 2])
+        assert [attempt.state for attempt in row.attempts] == [State.FAILED, State.COMPLETED]
+        assert row.attempts[0].error.startswith("FileNotFoundError")
+        assert [one.number for one in lines.TrialFolder(row.folder).attempts()] == [1, 2]
+    assert sorted(int(path.name) for path in study.iterdir() if path.name.isdecimal()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "how, ended, more",
+    [
+        ("is_killed", State.LOST, "hydra.sweeper.max_attempts=2"),
+        ("hangs", State.TIMED_OUT, "hydra.launcher.timeout_min=0.02"),
+    ],
+)
+def test_a_trial_that_was_given_up_goes_on_with_more_attempts_or_time(
+    tmp_path: Path, how: str, ended: State, more: str
+) -> None:
+    less = ["hydra.sweeper.max_attempts=1", "hydra.launcher.timeout_min=0.01"]
+    line = [*GRID, f"+how={how},fine"]
+    done = lines.run(theirs(*line, *less), tmp_path)
+    assert done.code == 1, done.said
+    (row, fine) = rows(tmp_path / "multirun" / "s")
+    assert (row.state, len(row.attempts)) == (ended, 1)
+    assert more.partition("=")[0] in row.error
+    done = lines.run(theirs(*line, *less), tmp_path)  # the same again changes nothing
+    assert [len(row.attempts) for row in rows(tmp_path / "multirun" / "s")] == [1, 1]
+    done = lines.run(theirs(*line, *less, more), tmp_path)
+    assert done.code == 1, done.said
+    assert "trials 0 were given up and go on now" in done.out
+    (row, fine) = rows(tmp_path / "multirun" / "s")
+    assert row.state is ended
+    assert len(row.attempts) > 1
+    assert (fine.state, len(fine.attempts)) == (State.COMPLETED, 1)

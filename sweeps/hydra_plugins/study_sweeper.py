@@ -1,14 +1,15 @@
 """hydra/sweeper=grid and hydra/sweeper=optuna."""
 
 import sys
-from functools import partial
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.settings import SweeperConf
 
@@ -23,35 +24,27 @@ class StudySweeper(Sweeper):
     """Runs a study (`sweeps.study.driver`)."""
 
     def __init__(self, **settings: Any) -> None:
-        """Hydra passes the settings; they are read from the config, typed, in `setup`."""
+        """Hydra passes the settings; they are read from the config, typed, by the driver."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context = hydra_context
-        self.config = config
-        self._run = partial(self._run_study, config, hydra_context, task_function)
+        self.hydra_context, self.config = hydra_context, config
+        self._app: Any = {"hydra_context": hydra_context, "task_function": task_function, "config": config}
 
     def sweep(self, arguments: list[str]) -> Any:
         """Exits with 2 if something asked for cannot be, with 1 if more trials failed than may."""
-        return self._run(arguments)
-
-    def _run_study(
-        self,
-        config: DictConfig,
-        hydra_context: HydraContext,
-        task_function: TaskFunction,
-        arguments: list[str],
-    ) -> Any:
         from sweeps.errors import UserError
+        from sweeps.study.compose import explain
         from sweeps.study.driver import Driver  # Hydra imports every plugin, also for --help
 
         try:
-            driver = Driver(config, hydra_context, task_function)
-            self.launcher = Plugins.instance().instantiate_launcher(
-                hydra_context=hydra_context, task_function=task_function, config=config
-            )
+            driver = Driver(**self._app)
+            self.launcher = Plugins.instance().instantiate_launcher(**self._app)
             summary = driver.run(self.launcher, arguments)
         except UserError as error:
             print(error, file=sys.stderr)
+            raise SystemExit(2) from error
+        except (HydraException, OmegaConfBaseException) as error:
+            print(explain(error, self._app["config"]), file=sys.stderr)
             raise SystemExit(2) from error
         if driver.failed(summary):
             raise SystemExit(1)

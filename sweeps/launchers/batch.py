@@ -109,7 +109,10 @@ class BatchTrials(TrialLauncher):
         overrides = [list(job.config.hydra.overrides.task) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number) if batch else []
-        except Exception as error:  # some launchers raise what a trial raised, and lose the batch
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # some launchers raise what a trial raised, and lose the batch
             return [(job.number, end_of_error(error)) for job in batch]
         return [
             (job.number, end_of(returned, job.objective, job.attempt_folder.heard()))
@@ -118,3 +121,11 @@ class BatchTrials(TrialLauncher):
 
     def notes(self) -> list[str]:
         return []
+
+    def open(self) -> None: ...
+
+    def cancel(self, number: int) -> None: ...
+
+    def withdraw(self) -> None: ...
+
+    def close(self, keep: bool = False) -> None: ...

@@ -14,16 +14,15 @@ import ctypes
 import gc
 import importlib
 import os
-import selectors
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import NoReturn
 
@@ -103,7 +102,6 @@ class Server:
         self._helpers: set[int] = set()
         """Processes that the preloaded modules have started."""
         self._look_at = 0.0
-        """When to look at the trials' memory."""
 
     def serve(self) -> None:
         """Fork trials until the driver closes the pipe."""
@@ -111,12 +109,9 @@ class Server:
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        selector = selectors.DefaultSelector()
-        selector.register(self._driver, selectors.EVENT_READ)
-        selector.register(wakeup, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select(_MEMORY_LOOK_S):
-                if key.fileobj == wakeup:
+            for ready in wait([self._driver, wakeup], _MEMORY_LOOK_S):
+                if ready == wakeup:
                     os.read(wakeup, 4096)
                     self._reap()
                 elif not self._obey():
@@ -151,7 +146,7 @@ class Server:
         gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
         gc.enable()
         self._helpers = set(children(os.getpid()))
-        _die_with_parent(0)
+        _prctl(_PR_SET_PDEATHSIG, 0)
         self._tell(Ready())
 
     def _tell(self, message: Ready | Ended) -> None:
@@ -212,8 +207,10 @@ def _run(start: Start, server: Connection) -> NoReturn:
         from sweeps.trial.process import end_of_error
 
         end = end_of_error(error)
-        if not Path(start.log).with_name("began").exists():
+        if not Path(start.log).with_name("began").is_file():
             end = End(State.REFUSED, f"it could not be started: {end.error}")
+        elif isinstance(error, OSError):  # not the task function's, which run_trial keeps
+            end = End(State.LOST, end.error)
         server.send(replace(end, error=end.error[:1000]))  # fits in the pipe: nobody reads it yet
         traceback.print_exc()
     finally:
@@ -225,7 +222,7 @@ def _run(start: Start, server: Connection) -> NoReturn:
 
 
 def _become_trial(start: Start) -> None:
-    _die_with_parent(signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     become_reaper()
     os.setpgid(0, 0)  # what it sends to its whole group must not reach the server
     signal.set_wakeup_fd(-1)
@@ -237,10 +234,6 @@ def _become_trial(start: Start) -> None:
     os.environ.update(start.environment)
     if start.cores:
         os.sched_setaffinity(0, start.cores)
-
-
-def _die_with_parent(how: int) -> None:
-    _prctl(_PR_SET_PDEATHSIG, how)
 
 
 def become_reaper() -> None:
@@ -273,13 +266,17 @@ def kill_tree(pid: int) -> None:
             os.kill(one, signal.SIGKILL)
 
 
-def end_all(find: Callable[[], Collection[int]]) -> None:
+def end_all(find: Callable[[], Iterable[int]]) -> None:
     """Kill these children of this process, and those that it inherits from them, until there are none."""
     deadline = time.monotonic() + _PATIENCE_S
-    while (left := find()) and time.monotonic() < deadline:
-        for pid in left:
+    dying: set[int] = set()
+    while dying := dying.union(find()):
+        for pid in list(dying):
             kill_tree(pid)
-            os.waitpid(pid, os.WNOHANG)
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                dying.remove(pid)
+        if time.monotonic() > deadline:
+            return
         time.sleep(0.001)
 
 
@@ -297,7 +294,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     pipe, driver = int(sys.argv[1]), int(sys.argv[2])
-    _die_with_parent(signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
     if os.getppid() != driver:
         return  # the driver died before the line above could notice
     become_reaper()

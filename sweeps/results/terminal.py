@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,9 +15,6 @@ from sweeps.files import last_lines
 from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
-
-if TYPE_CHECKING:
-    from sweeps.tracking.tracker import Tracker
 
 _RUNNING_SHOWN = 12
 
@@ -47,25 +44,27 @@ class View:
         except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
             self.console.quiet = True
 
-    def opening(self, summary: Summary, tracker: "Tracker | None") -> None:
+    def opening(self, summary: Summary, how_to_look: str) -> None:
         self.say(f"study {summary.name}: {summary.total} trials in {_near(summary.folder)}")
-        if tracker:
-            self.say(tracker.how_to_look())
+        if how_to_look:
+            self.say(how_to_look)
 
-    def closing(self, summary: Summary, tracker: "Tracker | None") -> None:
+    def closing(self, summary: Summary, how_to_look: str) -> None:
         """The best trials, what went wrong, and where everything is."""
         self.results(summary)
-        if tracker:
-            self.say(tracker.how_to_look())
+        if how_to_look:
+            self.say(how_to_look)
 
     def results(self, summary: Summary) -> None:
         if summary.best():
             self.console.print(table(summary), width=None if self.console.is_terminal else 160)
+        alike: dict[tuple[str, str], list[Row]] = {}
         for row in summary.bad():
-            log = _log(row)
-            self.say(
-                f"trial {row.number} {row.state}: {row.error}" + (f"   log: {_near(log)}" if log else "")
-            )
+            alike.setdefault((row.state, row.error), []).append(row)
+        for (state, error), (row, *others) in alike.items():
+            log = f"   log: {_near(log)}" if (log := _log(row)) else ""
+            so_did = f" (and trials {', '.join(str(other.number) for other in others)})" if others else ""
+            self.say(f"trial {row.number}{so_did} {state}: {error}{log}")
         self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
 
     def started(self, row: Row) -> None:
@@ -75,7 +74,8 @@ class View:
     def ended(self, row: Row, summary: Summary) -> None:
         """A line for a trial that ended; with the end of its log if it went wrong."""
         if row.state.is_bad:
-            self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){_log_end(row)}")
+            log_end = "" if row.attempts[-1].misfit else _log_end(row)
+            self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")
         elif not self.console.is_terminal:
             values = " ".join(f"{n}={v:.6g}" for n, v in zip(summary.objective, row.objective, strict=False))
             self.say(f"trial {row.number} {row.state}   {row.name}   {values}")

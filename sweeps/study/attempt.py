@@ -18,6 +18,8 @@ class Attempt:
     job: Job
     row: Row
     asked: float
+    began: float | None = None
+    """When it did, once that was heard."""
     said: End | None = None
     """What the launcher said of its end, until that is settled."""
     trouble: str = ""
@@ -60,7 +62,8 @@ def given_up(ends: Sequence[End]) -> str:
     else:
         more = "allow more with hydra.sweeper.max_attempts"
     count = sum(end.state in GOES_ON for end in ends)
-    return f"{last.error}; given up after {count} attempt{'s' * (count > 1)}: {more}"
+    why = last.error or f"it was {last.state.replace('_', ' ')}"
+    return f"{why}; given up after {count} attempt{'s' * (count > 1)}: {more}"
 
 
 def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:

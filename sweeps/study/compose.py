@@ -99,8 +99,8 @@ def explain(error: Exception, config: DictConfig) -> str:
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         key = lines[0].split("'")[1]
-        ours = key.startswith(("hydra.launcher.", "hydra.sweeper."))  # which take no new keys
-        to_add = "" if ours else f"\nTo add a new key: {lines[1].split(' use ')[-1]}"
+        closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
+        to_add = "" if closed else f"\nTo add a new key: {lines[1].split(' use ')[-1]}"
         return f"'{key}' is not in the configuration.{_nearest(key, config)}{to_add}"
     if lines[0].startswith("Error merging override"):
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"

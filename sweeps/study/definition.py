@@ -20,7 +20,6 @@ _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
 _SHOWN = 5
 _SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
-_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 @dataclass(frozen=True)
@@ -88,26 +87,13 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
     )
 
 
-def refuse_secrets(config: DictConfig) -> None:
-    """Raises UserError if an address that would be written down holds a password."""
-    for key in ("hydra.sweeper.tracking_uri", "hydra.sweeper.storage"):
-        if _PASSWORD.search(_as_typed(config, key) or ""):
-            name = "hydra.sweeper.storage" if key.endswith("storage") else "tracking.uri"
-            raise UserError(
-                f"{name} holds a password, which would stand in the study's files and in every list of processes.\n"
-                f"Put the address into an environment variable, and type '{name}=${{oc.env:MY_ADDRESS}}'"
-            )
-
-
 def _as_typed(config: DictConfig, key: str) -> str | None:
     """A setting before its interpolations are resolved, but for those that stand for another setting."""
     section, _, name = key.rpartition(".")
     node = OmegaConf.select(config, section)
     raw = node._get_node(name)._value() if node is not None and name in node else None
-    stands_for = re.fullmatch(r"\$\{oc\.select:([\w.]+),\w*\}", raw) if isinstance(raw, str) else None
-    if stands_for and "." in stands_for[1]:
-        return _as_typed(config, stands_for[1])
-    return None if raw is None else str(raw)
+    stands_for = re.fullmatch(r"\$\{oc\.select:([\w.]+),\w*\}", str(raw))
+    return _as_typed(config, stands_for[1]) if stands_for else raw and str(raw)
 
 
 def agree(folder: Path, new: Definition, extend: bool) -> str:

@@ -6,8 +6,7 @@ import inspect
 import os
 import signal
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +26,13 @@ from sweeps.launchers.resources import cost, table
 from sweeps.results.summary import Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf, read
+from sweeps.signals import as_ctrl_c, on_signals
 from sweeps.study.compose import Composer, check, explain
-from sweeps.study.definition import agree, define, exists, refuse_secrets, resume_line, sweeps_line
-from sweeps.study.loop import SIGNALS, Loop
+from sweeps.study.definition import agree, define, exists, resume_line, sweeps_line
+from sweeps.study.loop import Loop
 from sweeps.study.search import Proposal, Search, check_search, is_grid
 from sweeps.study.search_space import Condition, SearchSpace, parse, parse_condition, text_of
+from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
 from sweeps.trial.process import WANTED
@@ -54,6 +55,8 @@ class Driver:
         self._settings = read(config.hydra.sweeper, SweeperConf)
         self._name, self._folder = self._place()
         self._composer = Composer(hydra_context.config_loader, config)
+        self._numbers: dict[Path, int] = {}
+        """The trials that have these folders."""
 
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them.
@@ -61,7 +64,7 @@ class Driver:
         Raises:
             UserError: something in the command line or the config is wrong; nothing has started.
         """
-        refuse_secrets(self._config)
+        refuse_typed(OmegaConf.to_container(self._config, resolve=False))
         check_search(self._settings)
         space = self._read_space(arguments)
         self._trials = trials = self._open_launcher(launcher)
@@ -78,7 +81,7 @@ class Driver:
             ) from error
         keep = True  # whatever the driver did not expect does not end what runs well elsewhere
         try:
-            with _signals_interrupt():
+            with on_signals(as_ctrl_c):
                 trials.open()
                 summary = self._run(space)
             keep = False
@@ -103,15 +106,10 @@ class Driver:
         try:
             self._lock = Lock(self._folder / "driver.lock", beats=True)
         except Held as error:
-            hint = ""
-            if error.silent_s:
-                hint = (
-                    f"\nIt was last heard of {error.silent_s:.0f} s ago; if it is gone, try again in a minute"
-                )
             raise UserError(
                 f"study {self._folder.name} is being run by {error}.\n"
                 f"Watch it with: {sweeps_line('status', self._folder)}, or end it with: "
-                f"{sweeps_line('stop', self._folder)}{hint}"
+                f"{sweeps_line('stop', self._folder)}. A node that is gone is forgotten after a minute"
             ) from None
         definition = define(self._name, self._settings, space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
@@ -134,7 +132,7 @@ class Driver:
         )
         with View() as view:
             tracker = self._open_tracker(summary)
-            view.opening(summary, tracker)
+            view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(
                 search,
                 self._trials,
@@ -155,7 +153,7 @@ class Driver:
             report.write(summary)
             if tracker:
                 tracker.complete(summary)
-        view.closing(summary, tracker)
+        view.closing(summary, tracker.how_to_look() if tracker else "")
         if running := summary.count(State.RUNNING, State.QUEUED) if loop.detach else 0:
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
@@ -170,7 +168,7 @@ class Driver:
 
     def _told_to_stop(self) -> str:
         if other := self._lock.taken_over_by():
-            return f"it is being run by {other} too, where this node's locks do not reach"
+            raise UserError(f"study {self._name} is left to {other}, which runs it too: locks do not reach there")
         return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else ""
 
     def _place(self) -> tuple[str, Path]:
@@ -184,7 +182,7 @@ class Driver:
         else:
             name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"  # two may start in one second
             folder = Path("multirun", name)
-        if Path(name).name != name or name.startswith("."):
+        if not name or Path(name).name != name or name.startswith("."):
             raise UserError(
                 f"hydra.sweeper.study_name={name}: the name is a folder's name; leave out / and a first dot"
             )
@@ -269,23 +267,10 @@ class Driver:
         config = self._composer.compose(proposal.overrides, proposal.number)
         check(config)
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
+        if (other := self._numbers.setdefault(folder.path, proposal.number)) != proposal.number:
+            raise UserError(f"hydra.sweep.subdir={folder.path.name} is the folder of trial {other} too")
         request = self._trials.request(config)
         return Job(self._name, proposal.number, 0, config, request, folder, self._app, self._objective)
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP as Ctrl-C, with the signal's number as argument."""
-
-    def interrupt(number: int, _: Any) -> None:
-        raise KeyboardInterrupt(number)
-
-    previous = {number: signal.signal(number, interrupt) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _returns_nothing(function: Any) -> bool:

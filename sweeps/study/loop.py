@@ -4,8 +4,7 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +14,15 @@ from sweeps.launchers.contract import TrialLauncher
 from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf
+from sweeps.signals import on_signals
 from sweeps.study.attempt import GOES_ON, Attempt, given_up, may_be_reopened, may_go_on
 from sweeps.study.search import Proposal, Search
+from sweeps.trial.folder import METRICS
 from sweeps.trial.job import End, Job, State
 
 if TYPE_CHECKING:
     from sweeps.tracking.tracker import Tracker
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.25
 _PATIENCE_S = 60.0
 _REFUSALS = 3
@@ -74,7 +74,7 @@ class Loop:
 
     def run(self) -> None:
         """Return when every trial has ended, or when what still ran after a reason to stop has."""
-        with self._interruptible():
+        with on_signals(self._on_signal):
             self._take_up()
             while self._goes_on():
                 for number, end in self._launcher.poll(_TICK_S):
@@ -82,7 +82,7 @@ class Loop:
                 for attempt in [one for one in self._running.values() if one.said]:
                     self._end(attempt)
                 if self._rounds.due(len(self._running)):
-                    for attempt in self._running.values():
+                    for attempt in [one for one in self._running.values() if not one.said]:
                         self._hear(attempt)
                 if self._signal:
                     self._interrupt(f"it was interrupted ({self._signal.name})")
@@ -90,21 +90,11 @@ class Loop:
                     self._interrupt(reason)
                 self._view.tick(self._summary, self._notes())
 
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
+    def _on_signal(self, number: int, _: Any) -> None:
         """The first signal is acted on when the loop comes round, a second Ctrl-C at once."""
-
-        def interrupt(number: int, _: Any) -> None:
-            if self._signal and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self._signal = self._signal or signal.Signals(number)
-
-        previous = {number: signal.signal(number, interrupt) for number in SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        if self._signal and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._signal = self._signal or signal.Signals(number)
 
     def _interrupt(self, reason: str) -> None:
         if self.interrupted:
@@ -116,7 +106,10 @@ class Loop:
             return
         self._view.say("stopping: running trials end after their epoch; press Ctrl-C again to kill them")
         for attempt in self._running.values():
-            attempt.job.attempt_folder.request_stop(State.CANCELLED)
+            try:
+                attempt.job.attempt_folder.request_stop(State.CANCELLED)
+            except OSError as error:
+                self._view.say(f"trial {attempt.row.number} cannot be told to stop: {error}")
         self._launcher.withdraw()
 
     def _notes(self) -> list[str]:
@@ -142,7 +135,10 @@ class Loop:
         self._summary.rows += finished
         for proposal in self._search.unfinished():
             if attempt := self._prepare(proposal):
-                self._take_up_one(attempt)
+                try:
+                    self._take_up_one(attempt)
+                except OSError as error:
+                    self._refuse(attempt, End(State.REFUSED, f"its files cannot be read: {error}"))
 
     def _may_be_reopened(self, row: Row) -> bool:
         if row.state not in GOES_ON:
@@ -163,7 +159,6 @@ class Loop:
         try:
             end = newest.end()
         except Unreadable as error:
-            self._view.say(f"trial {attempt.row.number}: {error}; it goes on in a new attempt")
             end = newest.close(End(State.LOST, str(error)), newest.last_written())
             attempt.row.attempts[-1:] = [end]
         if end is None:
@@ -273,9 +268,8 @@ class Loop:
 
     def _gpu_hours(self) -> float:
         ended = sum(end.gpu_hours for row in self._summary.rows for end in row.attempts)
-        return ended + sum(
-            attempt.job.attempt_folder.so_far().gpu_hours for attempt in self._running.values()
-        )
+        running = [(one.job.request.gpus, self._clock() - one.began) for one in self._running.values() if one.began]
+        return ended + sum(gpus * seconds for gpus, seconds in running) / 3600
 
     def _submitted(self, attempt: Attempt) -> None:
         attempt.row.state = State.QUEUED
@@ -284,18 +278,19 @@ class Loop:
     def _hear(self, attempt: Attempt) -> None:
         """Read what the trial reported since the last time, and let the pruner decide on it."""
         try:
-            if attempt.row.state is State.QUEUED and attempt.job.attempt_folder.began() is not None:
-                attempt.row.state = State.RUNNING
+            if attempt.began is None and (began := attempt.job.attempt_folder.began()) is not None:
+                attempt.began, attempt.row.state = began, State.RUNNING
                 self._refusals = 0
                 self._view.started(attempt.row)
+            before = attempt.damaged
             for line in attempt.news():
                 attempt.row.metrics = line.metrics
                 value = line.metrics.get(self._summary.objective[0])
                 if value is not None and self._search.report(attempt.row.number, value, line.step):
                     attempt.job.attempt_folder.request_stop(State.PRUNED)
-            attempt.trouble = (
-                f"{attempt.damaged} lines of metrics.jsonl are damaged" if attempt.damaged else ""
-            )
+            attempt.trouble = ""
+            if damaged := attempt.damaged - before:
+                self._view.say(f"{damaged} lines of {attempt.job.folder.path / METRICS} are damaged")
         except OSError as error:  # of this trial alone; a shared disk may be away for a moment
             attempt.trouble = f"{error}; it is looked at again"
 
@@ -306,10 +301,14 @@ class Loop:
         try:
             end = attempt.job.attempt_folder.close(attempt.said)
         except OSError as error:
+            attempt.trouble = f"{error}; it is looked at again"
             attempt.trouble_since = attempt.trouble_since or self._clock()
             if self._clock() - attempt.trouble_since < _PATIENCE_S:
                 return  # tried again with the next tick
-            end = replace(attempt.said, error=f"{attempt.said.error}; {error}", ended=self._clock())
+            # That it failed is what a launcher says of a trial of whose own word it does not know.
+            state = State.LOST if attempt.said.state is State.FAILED else attempt.said.state
+            words = f"{attempt.said.error}; {error}"
+            end = replace(attempt.said, state=state, error=words, ended=self._clock())
         del self._running[attempt.row.number]
         self._free_since.append(self._clock())
         attempt.row.take(end)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from hydra._internal.utils import _locate
 from hydra.errors import InstantiationException
 from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig
@@ -29,16 +30,20 @@ from sweeps.study import storage
 from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace, canonical, text_of
 from sweeps.trial.job import End, Objective, Point, State, Value
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-
 _GRID = "optuna.samplers.GridSampler"
 
 
 def check_search(settings: SweeperConf) -> None:
-    """Raises UserError if the sampler or the pruner cannot be built."""
+    """Raises UserError if the sampler or the pruner cannot be built, or the search space in code cannot be imported."""
     if not is_grid(settings):
         _build("sampler", settings.sampler)
     _build("pruner", settings.pruner)
+    if custom := settings.custom_search_space:
+        try:
+            _locate(custom)
+        except ImportError as error:
+            why = f"custom_search_space={custom} cannot be imported: {str(error).splitlines()[-1]}"
+            raise UserError(f"hydra.sweeper.{why}") from error
 
 
 @dataclass(frozen=True)
@@ -99,9 +104,7 @@ class Search:
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         earlier = self._study.get_trials(deepcopy=False)
-        # A driver that was killed may leave a point that it enqueued and never asked for.
-        self._enqueued = sum(trial.state is TrialState.WAITING for trial in earlier)
-        self._asked = len(earlier) - self._enqueued
+        self._asked = len(earlier)
         self._points = self._new_points({trial.user_attrs.get("point") for trial in earlier})
 
     @cached_property
@@ -115,9 +118,7 @@ class Search:
 
     def ask(self) -> Proposal | None:
         """A trial that was never asked for, or None when the study has all it should have."""
-        if self._enqueued:
-            self._enqueued -= 1
-        elif self.is_grid:
+        if self.is_grid:
             point = next(self._points, None)
             if point is None:
                 return None
@@ -133,13 +134,15 @@ class Search:
         return self._propose(self._study.ask())
 
     def unfinished(self) -> list[Proposal]:
-        """The trials that an earlier driver asked for and did not see end."""
+        """The trials that an earlier driver asked for, or enqueued and was killed, and did not see end."""
+        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         self._reported = {one.number: max(one.intermediate_values, default=-1) for one in running}
-        return [
+        begun = [
             self._propose(optuna.Trial(self._study, trial._trial_id), trial.user_attrs.get("forgiven", 0))
             for trial in running
         ]
+        return begun + [self._propose(self._study.ask()) for _ in waiting]
 
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
@@ -200,7 +203,10 @@ class Search:
     def _add_missing(self) -> None:
         """After damage to the journal: the trials that it lacks, which their folders still tell of."""
         known = {self.space.name(p): _distribution(p, self.is_grid) for p in self.space.parameters}
-        for number, point in storage.missing_trials(self._study, self._folder):
+        missing = storage.missing_trials(self._study, self._folder)
+        if missing and not self.mended:
+            self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
+        for number, point in missing:
             named = {
                 self.space.name(p): point[p.key]
                 for p in self.space.parameters
@@ -208,8 +214,8 @@ class Search:
             }
             attrs: dict[str, Any] = {"point": canonical(point)} if point else {}
             if not point:  # its number is taken all the same
-                lost = End(State.LOST, "which trial it was is not known: its trial.json cannot be read")
-                attrs["end"] = {"state": lost.state, "attempts": [lost.as_json()], "folder": str(number)}
+                end = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
+                attrs["end"] = {"state": end.state, "attempts": [end.as_json()], "folder": str(number)}
             trial = optuna.trial.create_trial(
                 state=TrialState.RUNNING if point else TrialState.FAIL,
                 params=named,

@@ -17,8 +17,10 @@ from optuna.trial import FrozenTrial, TrialState
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, read_json, set_aside
 from sweeps.results.summary import Row, Summary, look
-from sweeps.study.definition import Definition
+from sweeps.study.definition import Definition, resume_line
 from sweeps.trial.job import End, Point, State
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _JOURNAL = "study.journal"
 _NOT_TRIALS = {"attempts", "checkpoint", ".hydra", "workers"}
@@ -46,9 +48,7 @@ class _Journal(BaseJournalBackend):
                 data = file.read()
         except FileNotFoundError:
             return
-        for line in data.splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                return
+        for line in data.split(b"\n")[:-1]:
             try:
                 log = json.loads(line)
                 numbered = log.get("line", self._count) == self._count and "op_code" in log
@@ -57,7 +57,7 @@ class _Journal(BaseJournalBackend):
             if not numbered:
                 raise Unreadable(self._path, f"line {self._count + 1} is damaged")
             self._count += 1
-            self.whole += len(line)
+            self.whole += len(line) + 1
             if self._count > log_number_from:
                 yield log
 
@@ -70,9 +70,12 @@ class _Journal(BaseJournalBackend):
 def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tuple[optuna.Study, str]:
     """The Optuna study, made if there is none, for its driver; and what had to be mended in its journal, in words."""
     if url is not None:
-        return optuna.create_study(
-            study_name=name, storage=resolved(url), load_if_exists=True, **settings
-        ), ""
+        try:
+            return optuna.create_study(
+                study_name=name, storage=resolved(url), load_if_exists=True, **settings
+            ), ""
+        except Exception as error:  # whatever a database says
+            raise UserError(f"hydra.sweeper.storage cannot be used: {str(error).splitlines()[0]}") from error
     journal, mended = folder / _JOURNAL, ""
     backend = _Journal(journal)
     try:
@@ -90,13 +93,17 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
 def missing_trials(study: optuna.Study, folder: Path) -> list[tuple[int, Point | None]]:
     """The trials that have folders but, since it was damaged, no place in the journal; with their points if known."""
     known = len(study.get_trials(deepcopy=False))
-    points: dict[int, Point] = {}
+    points: dict[int, Point | None] = {}
     for where, folders, files in os.walk(folder):
-        if "trial.json" in files:
+        if "study.json" in files and Path(where) != folder:  # another study
+            folders.clear()
+        elif "trial.json" in files:
             try:
                 note = read_json(Path(where) / "trial.json") or {}
                 points[int(note["number"])] = dict(note["point"])
             except (Unreadable, KeyError, TypeError, ValueError):
+                if Path(where).name.isdecimal():
+                    points[int(Path(where).name)] = None
                 continue  # its folder is left alone, and its point is tried anew
         folders[:] = [name for name in folders if name not in _NOT_TRIALS and "trial.json" not in files]
     return [(number, points.get(number)) for number in range(known, max(points, default=-1) + 1)]
@@ -108,14 +115,16 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
     Raises:
         UserError: its journal is damaged; the next driver mends it.
     """
-    storage = resolved(definition.storage) if definition.storage else _open(folder / _JOURNAL)
+    url = definition.storage and resolved(definition.storage)
     try:
+        storage = url or _open(folder / _JOURNAL)
         trials = optuna.load_study(study_name=definition.name, storage=storage).get_trials(deepcopy=False)
-    except (Unreadable, KeyError) as error:
+        rows = [row_of(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
+    except Exception as error:  # whatever Optuna, or a database, says of a damaged record
+        said = error if url or isinstance(error, Unreadable) else Unreadable(folder / _JOURNAL, repr(error))
         raise UserError(
-            f"study {definition.name} has no record that can be read: {error}\nTo mend it, go on with the study"
+            f"study {definition.name}: {str(said).splitlines()[0]}\nTo mend it, go on with: {resume_line(definition)}"
         ) from error
-    rows = [row_of(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
     for row in rows:  # what began or ended since the last driver looked
         if row.state is State.QUEUED:
             look(row)
@@ -156,8 +165,9 @@ def reopen(name: str, folder: Path, numbers: Iterable[int]) -> None:
 
     def reopened(trial: FrozenTrial) -> None:
         if trial.number in again:
-            end = trial.user_attrs.pop("end")
-            trial.user_attrs |= {"forgiven": len(end["attempts"]), "folder": end["folder"]}
+            row = look(row_of(trial, folder))
+            trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
+            trial.user_attrs |= {"forgiven": len(row.attempts), "folder": folder_attr(row.folder, folder)}
             trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
 
     _rewrite(name, folder, reopened)

@@ -1,7 +1,7 @@
 """A ready-made comparison of a study's trials in MLflow's web page.
 
 MLflow keeps a shared view of an experiment's page in an experiment tag, as the page's own "Share" button
-writes it. The content is not documented: this is what MLflow 3.17 reads, and tests/test_dashboard.py checks.
+writes it. The content is not documented: this is what MLflow 3.17 reads, and tests/tracking/test_dashboard.py checks.
 """
 
 import base64
@@ -15,6 +15,15 @@ _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _RUNS_SHOWN = 100
 _MOST_COLUMNS = 12
 _MOST_CURVES = 4
+_OURS = {"deleted": False, "isGenerated": False}
+_BY_STEP: dict[str, Any] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
+_LINE: dict[str, Any] = {"xAxisScaleType": "linear", "scaleType": "linear", "range": {}, "yAxisKey": "metric"}
+_LINE |= {
+    "yAxisExpressions": [],
+    "ignoreOutliers": False,
+    "useGlobalXaxisKey": True,
+    "useGlobalLineSmoothing": True,
+}
 
 
 def tag(
@@ -37,6 +46,7 @@ def tag(
     best = [f"best/{name}" for name in objective]
     charts = [_parallel_coordinates(params, best), *_scatter(params, best[0])]
     charts += [_curve(name) for name in _main_curves(objective, curves)]
+    columns = [*(f"metrics.`{name}`" for name in best), *(f"params.`{p}`" for p in params[:_MOST_COLUMNS])]
     state = {
         "searchFilter": f"tags.study = '{_quoted(study)}' AND tags.role = 'trial'",
         "orderByKey": f"metrics.`{best[0]}`",
@@ -45,8 +55,7 @@ def tag(
         "lifecycleFilter": "Active",
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
-        "selectedColumns": [f"metrics.`{name}`" for name in best]
-        + [f"params.`{p}`" for p in params[:_MOST_COLUMNS]],
+        "selectedColumns": columns,
         "columnOrder": [],
         "columnWidths": {},
         "runsHiddenMode": "SHOWALL",
@@ -63,7 +72,7 @@ def tag(
         "hideEmptyCharts": True,
         "groupBy": None,
         "groupsExpanded": {},
-        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
+        "globalLineChartConfig": _BY_STEP,
     }
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     content = {"name": study, "createdAt": now_ms, "updatedAt": now_ms, "state": packed}
@@ -94,67 +103,35 @@ def _quoted(text: str) -> str:
 
 
 def _section(name: str, columns: int, height: int) -> dict[str, Any]:
-    return {
-        "uuid": f"section-{name}",
-        "name": name,
-        "display": True,
-        "isReordered": True,
-        "deleted": False,
-        "isGenerated": False,
-        "columns": columns,
-        "cardHeight": height,
-    }
+    place = {"uuid": f"section-{name}", "name": name, "columns": columns, "cardHeight": height}
+    return {**place, **_OURS, "display": True, "isReordered": True}
 
 
 def _chart(kind: str, section: str, title: str, **rest: Any) -> dict[str, Any]:
-    return {
+    place = {
         "uuid": f"{kind}-{title}",
-        "type": kind,
-        "runsCountToCompare": _RUNS_SHOWN,
-        "metricSectionId": f"section-{section}",
-        "deleted": False,
-        "isGenerated": False,
         "displayName": title,
-        **rest,
+        "type": kind,
+        "metricSectionId": f"section-{section}",
     }
+    return {**place, **_OURS, "runsCountToCompare": _RUNS_SHOWN, **rest}
 
 
 def _parallel_coordinates(params: Sequence[str], best: Sequence[str]) -> dict[str, Any]:
     title = f"{', '.join(params) or 'trials'} → {', '.join(best)}"
-    return _chart(
-        "PARALLEL", "Sweep", title, selectedParams=list(params), selectedMetrics=list(best), showAllRuns=True
-    )
+    shown = {"selectedParams": list(params), "selectedMetrics": list(best)}
+    return _chart("PARALLEL", "Sweep", title, **shown, showAllRuns=True)
 
 
 def _scatter(params: Sequence[str], best: str) -> list[dict[str, Any]]:
+    y = {"key": best, "type": "METRIC"}
     return [
-        _chart(
-            "SCATTER",
-            "Parameters",
-            f"{name} → {best}",
-            xaxis={"key": name, "type": "PARAM"},
-            yaxis={"key": best, "type": "METRIC"},
-        )
+        _chart("SCATTER", "Parameters", f"{name} → {best}", xaxis={"key": name, "type": "PARAM"}, yaxis=y)
         for name in params[:3]
     ]
 
 
 def _curve(metric: str) -> dict[str, Any]:
     return _chart(
-        "LINE",
-        "Curves",
-        metric,
-        metricKey=metric,
-        selectedMetricKeys=[metric],
-        lineSmoothness=0,
-        xAxisScaleType="linear",
-        scaleType="linear",
-        range={},
-        xAxisKey="step",
-        selectedXAxisMetricKey="",
-        yAxisKey="metric",
-        yAxisExpressions=[],
-        ignoreOutliers=False,
-        useGlobalXaxisKey=True,
-        useGlobalLineSmoothing=True,
+        "LINE", "Curves", metric, metricKey=metric, selectedMetricKeys=[metric], **_BY_STEP, **_LINE
     )

@@ -1,4 +1,4 @@
-"""Passwords in addresses such as postgresql://me:secret@host/db: they come from the environment, and are shown nowhere."""
+"""Passwords in addresses such as postgresql://me:secret@host/db: they stay in the environment, unshown."""
 
 import json
 import re
@@ -19,10 +19,12 @@ def has_password(text: str) -> bool:
 
 def without_password(text: str) -> str:
     """The text as it may be shown and written down."""
-    return _PASSWORD.sub(lambda found: f"{found['user']}***@" if found["user"] else f"{found['query']}***", text)
+    return _PASSWORD.sub(
+        lambda found: f"{found['user']}***@" if found["user"] else f"{found['query']}***", text
+    )
 
 
-def refuse_typed(typed: object) -> None:
+def refuse_typed(*typed: object) -> None:
     """Check a command line, or a config as it was written: OmegaConf.to_container(config, resolve=False).
 
     Raises:

@@ -35,6 +35,9 @@ _UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
 _BATCH = 800
 """Metrics in one call: MLflow takes 1000 entities, and params and tags count."""
+_MOST_RUNS = 50_000
+"""What MLflow gives in one answer, at most."""
+_LITTER_S = 3600.0
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -58,16 +61,23 @@ def first_line(error: Exception) -> str:
     return without_password(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
 class StudyRun:
     """The study's run, which `connect` creates or reopens, and the client that writes to all runs."""
 
-    outages: tuple[type[Exception], ...] = (OSError, ImportError)
-    """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first."""
+    outages: tuple[type[Exception], ...] = (ImportError,)
+    """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first.
+    A plain OSError is not among them: it tells of files, the trial's or the artifacts'."""
 
     def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
         self.uri, self.study, self.objective = uri, summary.name, summary.objective
         self._experiment, self._folder = experiment, TrialFolder(summary.folder)
         self._directions = summary.directions
+        self._place = {"folder": str(summary.folder.absolute())}
+        """What tells this study from others of its name."""
         self._is_new = False
         self._left_open: dict[str, str] = {}
         self._swept: dict[str, None] = {}
@@ -95,7 +105,7 @@ class StudyRun:
         self.run_id = self._reopen() or self._create()
 
     def child(self, number: int, name: str, overrides: Sequence[str], known: str | None, began: bool) -> str:
-        """The id of a trial's run: the `known` one if it is that, or else one that an earlier driver left, or a new one.
+        """The id of a trial's run: the `known` one if it is that, or one that an earlier driver left, or a new one.
 
         `began` is whether there may be one although nobody noted it, or the note is lost.
         """
@@ -108,56 +118,43 @@ class StudyRun:
             return found
         tags = {**mine, "role": "trial", "study": self.study, **self._source}
         if overrides:
-            tags["overrides"] = without_password(" ".join(overrides))
-        return str(self.client.create_run(self.experiment_id, tags=tags, run_name=name).info.run_id)
+            tags["overrides"] = " ".join(overrides)
+        return self._create_run(name, tags)
 
     def send(
-        self,
-        run_id: str,
-        metrics: Sequence[MetricRow],
-        params: Mapping[str, str] = {},
-        tags: Mapping[str, str] = {},
+        self, run_id: str, metrics: Sequence[MetricRow], params: Mapping[str, str], tags: Mapping[str, str]
     ) -> str:
-        """Send all that MLflow takes. Returns why it refused the rest; empty if it took everything.
-
-        Raises:
-            One of `outages`: it gave no answer, or took nothing.
-        """
+        """Send all that MLflow takes. Returns why it refused the rest; empty if it took everything."""
         from mlflow.entities import Metric, Param, RunTag
 
+        refused = ""
         batch: list[Any] = [Param(name, without_password(value)) for name, value in params.items()]
         batch += [RunTag(name, without_password(value)) for name, value in tags.items()]
-        refused = ""
         for start in range(0, len(metrics) or 1, _BATCH):
             batch += [Metric(*row) for row in metrics[start : start + _BATCH]]
-            refusals = self._log(run_id, batch) if batch else []
-            if refusals and len(refusals) == len({entity.key for entity in batch}):
-                raise refusals[0]
-            refused = refused or next(map(first_line, refusals), "")
+            refused = (batch and self._log(run_id, batch)) or refused
             batch = []
         return refused
 
-    def _log(self, run_id: str, batch: Sequence[Any]) -> list[Exception]:
-        """Log metrics, params and tags: together, or by halves, so that a name which MLflow refuses costs no other.
-
-        Returns the refusal of each such name.
-        """
+    def _log(self, run_id: str, batch: Sequence[Any]) -> str:
+        """Log metrics, params and tags, so that a name that is refused costs no other. Returns a refusal's words."""
         from mlflow.entities import Metric, Param, RunTag
         from mlflow.exceptions import MlflowException
 
-        kinds = ([entity for entity in batch if isinstance(entity, kind)] for kind in (Metric, Param, RunTag))
+        def those(kind: type) -> list[Any]:
+            return [entity for entity in batch if isinstance(entity, kind)]
+
         try:
-            self.client.log_batch(run_id, *kinds, synchronous=True)
+            self.client.log_batch(run_id, those(Metric), those(Param), those(RunTag), synchronous=True)
         except MlflowException as error:
-            names = sorted({entity.key for entity in batch})
+            names = {entity.key for entity in batch}
             if error.error_code not in _UNWANTED:
                 raise
             if len(names) == 1:
-                return [error]
-            half = names[: len(names) // 2]
-            parts = ([one for one in batch if (one.key in half) is first] for first in (True, False))
-            return [refusal for part in parts for refusal in self._log(run_id, part)]
-        return []
+                return first_line(error)
+            each = [self._log(run_id, [entity for entity in batch if entity.key == name]) for name in names]
+            return next(filter(None, each), "")
+        return ""
 
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
         """Let the comparison view know these parameters and metrics, as MLflow names them."""
@@ -165,21 +162,18 @@ class StudyRun:
         self._swept |= dict.fromkeys(swept)
         self._curves |= dict.fromkeys(name for name in curves if not name.startswith("system/"))
         if known != (len(self._swept), len(self._curves)):
-            objective = [key(name) for name in self.objective]
-            now_ms = int(time.time() * 1000)
-            tag = comparison_view.tag(
-                self.study,
-                params=[*self._swept],
-                objective=objective,
-                directions=self._directions,
-                curves=self._curves,
-                now_ms=now_ms,
+            shown = {"params": [*self._swept], "objective": [key(name) for name in self.objective]}
+            view = comparison_view.tag(
+                self.study, **shown, directions=self._directions, curves=self._curves, now_ms=_now_ms()
             )
-            self.client.set_experiment_tag(self.experiment_id, *tag)
+            self.client.set_experiment_tag(self.experiment_id, *view)
 
-    def complete(self, summary: Summary) -> None:
-        """Write what stands for the whole study, with the files of report.write, and end its run."""
-        now_ms = int(time.time() * 1000)
+    def complete(self, summary: Summary, goes_on: bool) -> None:
+        """Write what stands for the whole study, with the files of report.write, and end its run.
+
+        Unless it `goes_on`: some of its trials do, without this driver.
+        """
+        now_ms = _now_ms()
         done, bad = summary.count(State.COMPLETED), len(summary.bad())
         figures: dict[str, float] = {"trials": len(summary.rows), "completed": done, "failed": bad}
         figures["pruned"] = summary.count(State.PRUNED)
@@ -202,9 +196,9 @@ class StudyRun:
         for file in (summary.folder / report.HTML, summary.folder / report.CSV):
             if file.exists():
                 self.client.log_artifact(self.run_id, str(file))
-        if summary.count(State.RUNNING):
-            return  # its trials go on without this driver
-        over = summary.count(State.QUEUED, State.CANCELLED) == 0
+        if goes_on:
+            return
+        over = summary.over() == len(summary.rows)
         status = "KILLED" if not over else "FAILED" if bad and not done else "FINISHED"
         self.client.set_terminated(self.run_id, status, now_ms)
 
@@ -214,7 +208,12 @@ class StudyRun:
             database = self.uri.removeprefix("sqlite:///")
             beside = None if database == self.uri else str(Path(database).parent / "mlartifacts")
             kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
-            return str(self.client.create_experiment(self._experiment, artifact_location=beside, tags=kind))
+            try:
+                return str(self.client.create_experiment(self._experiment, beside, kind))
+            except self.outages:  # another driver was faster, or it raises once more
+                found = self.client.get_experiment_by_name(self._experiment)
+                if found is None:
+                    raise
         if found.lifecycle_stage == "deleted":
             restore = f"mlflow experiments restore -x {found.experiment_id}"
             raise UserError(
@@ -225,15 +224,14 @@ class StudyRun:
         return str(found.experiment_id)
 
     def _reopen(self) -> str | None:
-        """The run that an earlier driver noted; where the note is damaged or of another store, the one with its tags."""
+        """The run that an earlier driver noted; where the note is damaged or of another store, the one tagged so."""
+        if not (self._folder.path / "tracking.json").exists():
+            return None
         mine = {"role": "study", "study": self.study}
         try:
-            note = self._folder.read_tracking()
+            run_id: str | None = self._folder.read_tracking().get("run_id")
         except (Unreadable, OSError):
-            note = {"run_id": None}
-        if not note:
-            return None
-        run_id: str | None = note.get("run_id")
+            run_id = None
         if not (run_id and self._is(run_id, mine)):
             run_id = self._find("tags.role = 'study'", {**mine, **self._place})
         if run_id is None:
@@ -249,11 +247,16 @@ class StudyRun:
         self._is_new = True
         self._folder.path.mkdir(parents=True, exist_ok=True)
         self._folder.write_tracking({"run_id": None})  # a driver that dies now leaves a run to look for
-        command = without_password(shlex.join([Path(sys.executable).name, *sys.argv]))
+        command = shlex.join([Path(sys.executable).name, *sys.argv])
         tags = {"role": "study", "study": self.study, "command": command, **self._place, **self._source}
-        run_id = str(self.client.create_run(self.experiment_id, tags=tags, run_name=self.study).info.run_id)
+        run_id = self._create_run(self.study, tags)
         self._folder.write_tracking({"run_id": run_id})
         return run_id
+
+    def _create_run(self, name: str, tags: Mapping[str, str]) -> str:
+        shown = {tag: without_password(value) for tag, value in tags.items()}
+        made = self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name))
+        return str(made.info.run_id)
 
     def _is(self, run_id: str, tags: Mapping[str, str]) -> bool:
         """Whether it is a run of the experiment, with these tags, that nobody deleted."""
@@ -271,16 +274,7 @@ class StudyRun:
         return next((r.info.run_id for r in self._search(where) if r.data.tags.items() >= tags.items()), None)
 
     def _search(self, where: str) -> list[Any]:
-        found = page = self.client.search_runs([self.experiment_id], where)
-        while page.token:
-            page = self.client.search_runs([self.experiment_id], where, page_token=page.token)
-            found += page
-        return list(found)
-
-    @cached_property
-    def _place(self) -> dict[str, str]:
-        """What tells this study from others of its name."""
-        return {"folder": str(self._folder.path.absolute())}
+        return list(self.client.search_runs([self.experiment_id], where, max_results=_MOST_RUNS))
 
     @cached_property
     def _source(self) -> dict[str, str]:
@@ -297,17 +291,20 @@ class StudyRun:
 
 
 def _make_database(uri: str) -> None:
-    """Migrate a new SQLite store before it has its name: half a migration would be refused by MLflow for ever."""
-    from mlflow.store.db.utils import _initialize_tables
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import StaticPool
-
+    """Make a new SQLite store whole before it has its name: half a migration would be refused by MLflow for ever."""
     path = Path(uri.removeprefix("sqlite:///"))
     if not uri.startswith("sqlite:////") or path.exists():
         return
+    from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine("sqlite://", poolclass=StaticPool)  # in memory
-    _initialize_tables(engine)
+    for aside in path.parent.glob(f".{path.name}.*"):  # of a driver that was killed while it wrote it
+        if time.time() - aside.stat().st_mtime > _LITTER_S:
+            aside.unlink(missing_ok=True)
+    make: Any = SqlAlchemyStore
+    store = make("sqlite://", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)  # in memory
     with tempfile.NamedTemporaryFile() as file, closing(sqlite3.connect(file.name)) as copy:
-        engine.raw_connection().driver_connection.backup(copy)
+        store.engine.raw_connection().driver_connection.backup(copy)
         write_once(path, Path(file.name).read_bytes())  # if another driver was faster, its store stands
+    store.engine.dispose()

@@ -5,7 +5,6 @@ the folders say, again and again. So an outage or a dead driver leaves no gap, a
 """
 
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -16,20 +15,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from sweeps.errors import UserError
-from sweeps.launchers.contract import LOOKS_PER_S
+from sweeps.files import LOOKS_PER_S, Unreadable
 from sweeps.results.summary import Row, Summary
+from sweeps.tracking import comparison_view
+from sweeps.tracking.secrets import has_password, without_password
 from sweeps.tracking.study_run import StudyRun, first_line, is_refusal
-from sweeps.tracking.tracker import comparison_view
 from sweeps.tracking.trial_run import TrialRun
-from sweeps.trial.folder import State
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
 
 _EVERY_S = 1.0
 _PATIENCE_S = 3.0
 _SOON_S = 0.01  # when nothing more comes
+_LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""MLflow's job execution, which nothing here uses, would cost a dozen processes and 2 GB."""
 
 
 class Tracker:
@@ -44,7 +45,8 @@ class Tracker:
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
-        self._refused = ""
+        self._lacking: dict[int, str] = {}
+        self._goes_on = False
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
 
@@ -52,9 +54,11 @@ class Tracker:
     def problem(self) -> str | None:
         """What MLflow lacks and why, in words; None when all is well."""
         if self._outage:
-            where = f"MLflow at {_without_password(self.uri)} does not answer: {self._outage}"
+            where = f"MLflow at {without_password(self.uri)} does not answer: {self._outage}"
             return f"{where}; training goes on, metrics are kept in the trial folders"
-        return self._refused or None
+        lacking = [*self._lacking.values()]
+        more = f" (and of {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        return f"MLflow lacks some of {lacking[0]}{more}" if lacking else None
 
     def open(self) -> None:
         """Connect, and create or reopen the study's run.
@@ -64,9 +68,11 @@ class Tracker:
         """
         try:
             self._study.connect()
-        except self._study.outages as error:
+        except Exception as error:
+            if not isinstance(error, (OSError, *self._study.outages)):
+                raise
             raise UserError(
-                f"MLflow at {_without_password(self.uri)} cannot be used: {first_line(error)}\n"
+                f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
                 "Choose another with hydra.sweeper.tracking_uri=..., or none: hydra.sweeper.tracking=false"
             ) from error
         self._thread.start()
@@ -76,22 +82,25 @@ class Tracker:
     ) -> dict[str, str]:
         """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
 
-        During an outage that is nothing, and the run is created later. The composed `config`, hydra node included,
+        During an outage that is nothing, and the run is created later. An address with a password is not added: a
+        trial has it from the environment of its driver, or not at all. The composed `config`, hydra node included,
         is read from the trial's folder where it is not given.
         """
         trial = TrialRun(self._study, row, overrides, config)
-        if trial.run_id is None and not self._outage:
-            creation = self._creating.submit(
-                trial.create
-            )  # MLflow itself would wait 20 s for a locked database
+        if not self._outage:
+            opening = self._creating.submit(trial.open)  # MLflow itself would wait 20 s for a locked database
             try:
-                creation.result(_PATIENCE_S)
+                error = opening.exception(_PATIENCE_S)
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
-            except self._study.outages as error:
-                self._outage = first_line(error)
+            else:
+                if isinstance(error, self._study.outages):
+                    self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
         self._trials[row.number] = trial
-        return {"MLFLOW_TRACKING_URI": self.uri, "MLFLOW_RUN_ID": trial.run_id} if trial.run_id else {}
+        run = {"MLFLOW_RUN_ID": trial.run_id} if trial.is_open and trial.run_id else {}
+        if has_password(self.uri):
+            return run if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
+        return {"MLFLOW_TRACKING_URI": self.uri, **run} if run else {}
 
     def end_trial(self, row: Row) -> None:
         """Hand over a trial that is over; what remains is sent in the background."""
@@ -106,7 +115,8 @@ class Tracker:
         of the same study sends it.
         """
         for row in summary.rows:
-            if row.state is State.RUNNING:  # it goes on without this driver; the next one sends the rest
+            if _goes_on(row):  # the next driver sends the rest
+                self._goes_on = True
                 self._trials.pop(row.number, None)
                 continue
             started = row.number in self._trials or row.state is not State.QUEUED
@@ -128,33 +138,47 @@ class Tracker:
         if self._trials:
             return
         try:
-            self._study.complete(summary)
-        except self._study.outages as error:
-            self._outage = first_line(error)
+            self._study.complete(summary, self._goes_on)
+        except Exception as error:  # the study is over, and its report is written
+            self._lacking[-1] = f"the study: {first_line(error)}"
 
     def link(self) -> str:
         """The address of the study's ready-made view, below that of the MLflow server."""
         return comparison_view.path(self._study.experiment_id, self._study.study)
 
-    def command(self) -> str | None:
-        """The line that opens the dashboard; None where the store is a server, which is one already."""
+    def ui_command(self, port: int) -> list[str] | None:
+        """The dashboard, for `ui_environment`; None where the store is a server, which is one already."""
         if self.uri.startswith(("http://", "https://")):
             return None
-        # Its job execution, which nothing here uses, would cost a dozen processes and 2 GB.
-        light = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
-        return f"{light} {_mlflow()} ui --backend-store-uri {shlex.quote(_without_password(self.uri))} --port 5000"
+        return [sys.executable, "-m", "mlflow", "ui", "--port", str(port)]
+
+    def ui_environment(self) -> dict[str, str]:
+        """With the address, whose password no list of processes shows then."""
+        return {**os.environ, **_LIGHT, "MLFLOW_BACKEND_STORE_URI": self.uri}
+
+    def command(self) -> str | None:
+        """What to type to open the dashboard."""
+        if self.ui_command(0) is None:
+            return None
+        light = " ".join(f"{name}={value}" for name, value in _LIGHT.items())
+        if not has_password(self.uri):
+            return f"{light} {_mlflow()} ui --backend-store-uri {shlex.quote(self.uri)} --port 5000"
+        name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
+        address = f'"${{{name}:?must be {without_password(self.uri)}}}"'
+        return f"{light} MLFLOW_BACKEND_STORE_URI={address} {_mlflow()} ui --port 5000"
 
     def how_to_look(self) -> str:
         """What to type and open to see the study."""
         command = self.command()
         if command is None:
-            return f"dashboard: {self.uri.rstrip('/')}{self.link()}"
+            return f"dashboard: {without_password(self.uri).rstrip('/')}{self.link()}"
         return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{self.link()}"
 
     def _keep_in_step(self) -> None:
         while not self._finished.is_set():
             answered = True
-            for number, trial in list(self._trials.items()):
+            # One trial for which MLflow has no answer does not keep the others waiting.
+            for number, trial in sorted(self._trials.items(), key=lambda item: item[1].failures):
                 answered = self._sync(trial)
                 if not answered:
                     break
@@ -167,24 +191,37 @@ class Tracker:
 
     def _sync(self, trial: TrialRun) -> bool:
         """Whether MLflow answered."""
+        lacks = ""
         try:
             trial.sync()
+            lacks, trial.failures = trial.lacks, 0
         except self._study.outages as error:
             if not is_refusal(error):
                 self._outage = first_line(error)
+                trial.failures += 1
                 return False
-            trial.refusal, trial.closed = (
-                first_line(error),
-                True,
-            )  # what comes would be refused too, until its end
-        except (ValueError, KeyError, TypeError, AttributeError, YAMLError, OmegaConfBaseException) as error:
-            trial.refusal, trial.closed = f"its files cannot be read ({first_line(error)})", True
+            lacks, trial.closed = first_line(error), True  # what comes would be refused too, until its end
+        except (Unreadable, OSError) as error:
+            lacks, trial.closed = str(error), self._draining.is_set()  # a disk may be away for a moment
+        except Exception as error:  # whatever it is: the other trials are shown, and this one is told of
+            lacks, trial.closed = f"{type(error).__name__}: {first_line(error)}", True
         self._outage = ""
-        if trial.refusal:
-            self._refused = (
-                f"MLflow lacks some of trial {trial.row.number} ({trial.row.name}): {trial.refusal}"
-            )
+        if lacks:
+            self._lacking[trial.row.number] = f"trial {trial.row.number} ({trial.row.name}): {lacks}"
+        else:
+            self._lacking.pop(trial.row.number, None)
         return True
+
+
+def _goes_on(row: Row) -> bool:
+    """Whether it runs, or its job waits, without this driver."""
+    if row.state is not State.QUEUED:
+        return row.state is State.RUNNING
+    try:
+        newest = TrialFolder(row.folder).newest()
+        return newest is not None and newest.end() is None
+    except (Unreadable, OSError):
+        return False
 
 
 def _mlflow() -> str:
@@ -198,8 +235,4 @@ def _mlflow() -> str:
 def _absolute(uri: str) -> str:
     """SQLite paths are relative to the working folder, which a trial's process need not share."""
     database = uri.removeprefix("sqlite:///")
-    return uri if database == uri else f"sqlite:///{Path(database).absolute()}"
-
-
-def _without_password(uri: str) -> str:
-    return re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1***@", uri)
+    return uri if database == uri or "file:" in uri else f"sqlite:///{Path(database).absolute()}"

@@ -1,19 +1,21 @@
 """A trial's run in MLflow, brought up to what the trial's folder says."""
 
+import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.files import Unreadable
 from sweeps.results import ledger
 from sweeps.results.summary import Row
-from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, is_refusal, key
-from sweeps.trial.folder import State, TrialFolder
-from sweeps.trial.system_metrics import FILE as SYSTEM_METRICS
+from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
+from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
+from sweeps.trial.job import State
 
 _STATUS = {
     State.COMPLETED: "FINISHED",
@@ -22,11 +24,9 @@ _STATUS = {
     State.DIVERGED: "FAILED",
     State.OUT_OF_MEMORY: "FAILED",
     State.TIMED_OUT: "FAILED",
+    State.REFUSED: "FAILED",
 }
 """MLflow's word for a state; the states that are not here were ended from outside: KILLED."""
-
-_SCALARS = ("lr", "batch_size", "epochs", "gpus", "seed")
-_CHOICES = ("optimizer", "model", "dataset")
 
 
 class TrialRun:
@@ -41,40 +41,46 @@ class TrialRun:
         self._folder = TrialFolder(row.folder)
         self._overrides = overrides
         self._config = config
-        record = self._folder.read_tracking()
-        mine = (
-            record.get("parent") == study.run_id
-        )  # else it is in another store, or under a study that was deleted
-        self.run_id: str | None = record.get("run_id") if mine else None
-        self.was_closed = mine and bool(record.get("closed"))
+        self._is_noted = True
+        note = self._read_note()
+        self.run_id: str | None = note.get("run_id")
+        self.was_closed = note.get("closed") is True
         """Whether MLflow had all of it when this object was made."""
+        self.is_open = False
+        """Whether the run is there, and surely this trial's."""
         self.closed = False
-        self.refusal = ""
-        """Which params MLflow did not take, and why."""
+        self.lacks = ""
+        """What MLflow does not have of it, and why."""
+        self.failures = 0
+        """How often in a row MLflow gave no answer."""
         self._running = False
         self._described = False
-        self._creating = threading.Lock()
+        self._opening = threading.Lock()
         self._since = 0.0
-        self._offsets = {"metrics.jsonl": 0, SYSTEM_METRICS: 0}
+        self._offsets = {METRICS: 0, SYSTEM_METRICS: 0}
 
-    def create(self) -> str:
-        """Give the trial its run, if it has none yet, and return its id."""
-        with self._creating:
-            if self.run_id is None:
+    def open(self) -> str:
+        """Take up the trial's run, or create it if it has none yet, and return its id."""
+        with self._opening:
+            if self.run_id is None or not self.is_open:
                 self._since = time.monotonic()
-                self.run_id = self._study.create_child(self.row.number, self.row.name, self._overrides)
-                self._running = True
-                self._remember(closed=False)
+                began, row = self._is_noted or self._folder.newest() is not None, self.row
+                self.run_id = self._study.child(row.number, row.name, self._overrides, self.run_id, began)
+                self.is_open = True
+                self._write_note(closed=False)
         return self.run_id
 
     def sync(self) -> None:
-        """Send what is new in the folder; for a trial that has ended, also how, and close its run."""
-        run_id = self.run_id or self.create()
+        """Send what is new in the folder; for a trial that has ended, also how, and close its run.
+
+        Raises:
+            Unreadable, OSError: one of its files cannot be read or written now.
+        """
+        run_id = self.open()
         self._since = time.monotonic()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were
         if not self._running and not ended:
             self._study.client.update_run(run_id, status="RUNNING")
-            self._remember(closed=False)
             self._running = True
         metrics, offsets = self._new_metrics()
         curves = [name for name, *_ in metrics]
@@ -82,8 +88,10 @@ class TrialRun:
         tags: dict[str, str] = {}
         if ended:
             metrics += self._outcome()
-            tags = {"state": str(self.row.state), **({"error": self.row.error} if self.row.error else {})}
-        self._send(run_id, metrics, params, tags)
+            tags = {"state": str(self.row.state)}
+            if self.row.error or self.was_closed:  # a trial that is tried again had one
+                tags["error"] = self.row.error
+        self.lacks = self._study.send(run_id, metrics, params, tags) or self.lacks
         self._offsets = offsets
         self._described = True
         self._study.show([key(name) for name in self.row.params], curves)
@@ -91,33 +99,25 @@ class TrialRun:
             self._close(run_id)
         self._count()
 
-    def _send(
-        self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]
-    ) -> None:
-        try:
-            self._study.send(run_id, metrics, params, tags)
-        except self._study.outages as error:
-            if not params or not is_refusal(error):
-                raise
-            self._study.send(
-                run_id, metrics, {}, tags
-            )  # a trainer of its own may have logged another lr before us
-            self.refusal = first_line(error)
-
     def _new_metrics(self) -> tuple[list[MetricRow], dict[str, int]]:
         rows, offsets = [], {}
-        for file, offset in self._offsets.items():
-            lines, offsets[file] = self._folder.read_metrics(offset, file)
-            for line in lines:
-                rows += [
-                    (key(name), value, int(line.time * 1000), line.step)
-                    for name, value in line.metrics.items()
-                ]
+        for name, offset in self._offsets.items():
+            found = self._folder.read_metrics(offset, name)
+            if found.damaged:
+                self.lacks = f"{found.damaged} lines of {self._folder.path / name} are damaged"
+            offsets[name] = found.offset
+            for line in found.values:
+                when_ms = int(line.time * 1000)
+                rows += [(key(metric), value, when_ms, line.step) for metric, value in line.metrics.items()]
         return rows, offsets
 
     def _params(self) -> dict[str, str]:
-        usual = _usual_params(self._config or _written_config(self._folder.path / ".hydra"))
-        return {key(name): str(value) for name, value in {**usual, **self.row.params}.items()}
+        try:
+            described = _describe(self._config or _written_config(self._folder.path / ".hydra"))
+        except Exception as error:  # whatever a damaged file holds
+            self.lacks = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
+            described = {}
+        return {key(name): str(value) for name, value in {**described, **self.row.params}.items()}
 
     def _outcome(self) -> list[MetricRow]:
         """What stands for the whole trial: best/ what it returned, seconds/ of each phase, GPU-hours and energy."""
@@ -129,32 +129,41 @@ class TrialRun:
             named["gpu_hours"] = cost.gpu_hours
         if cost.energy_kwh is not None:
             named["energy_kwh"] = cost.energy_kwh
-        return [(name, value, self._end_ms(), 0) for name, value in named.items()]
+        when_ms = self._end_ms()
+        return [(name, value, when_ms, 0) for name, value in named.items()]
 
     def _end_ms(self) -> int:
         """As the files tell it, the same each time: else sending again would make second metric rows."""
-        files = (
-            self._folder.path / "result.json",
-            self._folder.log(),
-            self._folder.path / ".hydra",
-            self._folder.path,
-        )
-        return int(next(f for f in files if f is not None and f.exists()).stat().st_mtime * 1000)
+        ended = self.row.attempts[-1].ended if self.row.attempts else 0.0
+        newest = None if ended else self._folder.newest()
+        end = newest.end() if newest else None
+        return int(1000 * (ended or (end.ended if end else self._folder.path.stat().st_mtime)))
 
     def _close(self, run_id: str) -> None:
-        for file in (self._folder.path / ".hydra" / "config.yaml", self._folder.log()):
-            if file is not None and file.exists():
-                self._study.client.log_artifact(run_id, str(file))
         status = _STATUS.get(self.row.state, "KILLED")
         self._study.client.set_terminated(run_id, status, self._end_ms())
-        self._remember(closed=self.row.state not in (State.QUEUED, State.RUNNING))
+        newest = self._folder.newest()
+        for file in (self._folder.path / ".hydra" / "config.yaml", *([newest.log] if newest else [])):
+            if file.exists():
+                self._study.client.log_artifact(run_id, str(file))
+        self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
 
-    def _remember(self, closed: bool) -> None:
-        self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
+    def _read_note(self) -> dict[str, Any]:
+        """What an earlier driver noted; nothing if it is damaged, or of another trial, study or store."""
+        try:
+            note = self._folder.read_tracking()
+        except (Unreadable, OSError):  # the run is looked for, and the note written anew
+            return {}
+        self._is_noted = bool(note)
+        mine = (note.get("parent"), note.get("trial")) == (self._study.run_id, self.row.number)
+        return note if mine else {}
+
+    def _write_note(self, closed: bool) -> None:
         self._count()
-        record = {"run_id": self.run_id, "parent": self._study.run_id, "closed": closed}
-        self._folder.write_tracking({**record, "seconds": self.row.tracking_s})
+        note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number}
+        self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
+        self._folder.write_tracking({**note, "closed": closed, "seconds": self.row.tracking_s})
 
     def _count(self) -> None:
         """Add the time since the last call to what tracking cost."""
@@ -172,10 +181,23 @@ def _written_config(folder: Path) -> DictConfig:
     return OmegaConf.create(config)
 
 
-def _usual_params(config: DictConfig) -> dict[str, Any]:
-    """Hyperparameters by their usual names, where this trial's config has them."""
+def _describe(config: DictConfig) -> dict[str, Any]:
+    """What tells this configuration from another: the choice of each config group, and the values at its top."""
     choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
-    found = {name: choices.get(name) for name in _CHOICES}
-    for name in _SCALARS:
-        found[name] = OmegaConf.select(config, name, throw_on_resolution_failure=False)
-    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
+    found = [(name, choice) for name, choice in choices.items() if not name.startswith("hydra/")]
+    task = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
+    written = OmegaConf.to_container(task, enum_to_str=True)
+    assert isinstance(written, dict)
+    found += [(str(name), _value(written, str(name))) for name in written]
+    return {name: value for name, value in found if isinstance(value, bool | int | float | str)}
+
+
+def _value(config: Mapping[Any, Any], name: str) -> Any:
+    """The value as it is written, here or where it points to; None if a resolver makes it: oc.env's may be a secret."""
+    value: Any = config
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, str) or "${" not in value:
+        return None if value == "???" else value
+    link = re.fullmatch(r"\$\{([\w.]+)\}", value)
+    return _value(config, link[1]) if link else None

@@ -141,7 +141,7 @@ def objective_of(hydra: Any) -> Objective:
     names = OmegaConf.select(hydra, "sweeper.objective")
     if names is None:
         return Objective()
-    return Objective((names,) if isinstance(names, str) else tuple(names), named=True)
+    return Objective(tuple(map(str, names if OmegaConf.is_list(names) else [names])), named=True)
 
 
 def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

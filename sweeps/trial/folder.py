@@ -97,8 +97,7 @@ class TrialFolder:
     def write_point(self, number: int, point: Point) -> None:
         """Note which trial this is, should the study's journal be damaged."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if not (self.path / "trial.json").exists():
-            write_whole(self.path / "trial.json", json.dumps({"number": number, "point": point}))
+        write_whole(self.path / "trial.json", json.dumps({"number": number, "point": point}))
 
     def write_tracking(self, content: Mapping[str, Any]) -> None:
         write_whole(self.path / "tracking.json", json.dumps(content))
@@ -229,17 +228,14 @@ class AttemptFolder:
         try:
             if (known := self.end()) is not None:
                 return known
-        except Unreadable:
+        except Unreadable as error:
             set_aside(self.path / "end.json")
+            said = End(State.LOST, str(error))
         end = self._complete(said, ended or time.time())
         self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it
         if write_once(self.path / "end.json", json.dumps(end.as_json())):
             return end
         return self.end() or end
-
-    def so_far(self) -> End:
-        """What the attempt took until now."""
-        return self._complete(End(State.RUNNING), time.time())
 
     def last_written(self) -> float:
         """The last sign of life, in seconds since 1970."""

@@ -81,7 +81,7 @@ def end_of_return(returned: Any, objective: Objective | None, heard: State | Non
         return End(state)
     try:
         metrics, values = read_objective(returned, objective)
-        check_finite(dict(zip(objective.names, values, strict=True)))
+        check_finite(dict(zip(objective.names, values, strict=False)))
     except (Diverged, ValueError, TypeError) as error:
         return end_of_error(error)
     return End(state, objective=values, metrics=metrics)
@@ -120,8 +120,6 @@ def read_objective(returned: Any, objective: Objective) -> tuple[dict[str, float
     values = list(returned) if isinstance(returned, list | tuple) else [returned]
     if returned is None:
         raise MissingObjective(f"the task returned nothing; {WANTED}")
-    if any(isinstance(value, str) or not hasattr(value, "__float__") for value in values):
-        raise TypeError(f"the task returned {type(returned).__name__}; {WANTED}")
     if len(values) != len(names):
         raise MissingObjective(
             f"the task returned {len(values)} numbers for {len(names)} objectives ({', '.join(names)}); "

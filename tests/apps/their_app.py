@@ -33,11 +33,6 @@ def space(cfg: DictConfig, trial: Any) -> None:
     trial.suggest_int("z", 1, 3)
 
 
-def eat(gb: float) -> bytearray:
-    """So much memory, in use."""
-    return bytearray(b"x" * int(gb * 1e9))
-
-
 def end(how: str) -> Any:
     if how == "raises":
         raise RuntimeError("too large")
@@ -71,9 +66,9 @@ def main(cfg: DictConfig) -> Any:
         subprocess.Popen(["sleep", "600"], start_new_session=True)
         subprocess.run(["sh", "-c", "setsid sleep 600 & exit"], check=True)
     if cfg.get("eats_gb"):
-        eaten = eat(cfg.eats_gb)
-        time.sleep(1.5)
-        return len(eaten)
+        eaten = np.ones(int(cfg.eats_gb * 1e9 / 8))
+        time.sleep(1.2)
+        return float(eaten[0])
     if cfg.get("wants") and not Path(cfg.wants).exists():
         raise FileNotFoundError(cfg.wants)
     if cfg.get("epochs"):

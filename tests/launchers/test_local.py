@@ -26,7 +26,7 @@ from sweeps.launchers.fork_server import Server, Start
 from sweeps.launchers.local import LocalTrials
 from sweeps.settings import LocalLauncherConf
 from sweeps.trial import current_trial
-from sweeps.trial.job import Objective, State
+from sweeps.trial.job import Objective, Request, State
 from tests.launchers.launcher_contract import (
     LauncherContract,
     MakeJob,
@@ -115,7 +115,7 @@ def shares_memory(cfg: Any) -> float:
     for _ in range(3):
         forks.append(os.fork())
         if not forks[-1]:
-            time.sleep(shared[0] * 600)
+            time.sleep(600 * int(shared[0]))
     time.sleep(2)
     return 0.0
 
@@ -200,12 +200,11 @@ class TestLocalTrials(LauncherContract):
             trials.cancel(0)
         if "closed" in how:
             trials.close()
-            assert are_gone(pids)
         else:
             end = end_of(trials, job)
             expected = {"ended": State.COMPLETED, "cancelled": State.CANCELLED}.get(how, State.LOST)
             assert (end.state, bool(end.error)) == (expected, expected is not State.COMPLETED)
-            wait_until(lambda: are_gone(pids))
+        wait_until(lambda: are_gone(pids))
         assert bystander.poll() is None
         bystander.kill()
         bystander.wait()
@@ -218,7 +217,7 @@ class TestLocalTrials(LauncherContract):
         server.send_signal(signal.SIGKILL)
         over = exits(trials, 1)[0]
         assert (over.state, "killed from outside" in over.error) == (State.LOST, True)
-        assert are_gone(pids)
+        wait_until(lambda: are_gone(pids))
         submit(trials, make_job(0, completes))
         assert set(exits(trials, 1)) == {0}
 
@@ -245,7 +244,7 @@ class TestLocalTrials(LauncherContract):
         server.wait()
         trials.cancel(0)
         assert exits(trials, 1)[0].state is State.CANCELLED
-        assert are_gone(pids)
+        wait_until(lambda: are_gone(pids))
 
     @pytest.mark.parametrize(
         "objective, state, words",
@@ -333,8 +332,8 @@ from tests.launchers.test_local import TestLocalTrials, leaves_others_and_waits
 
 trials = LocalTrials([], Path("fork_server.log"))
 trials.open()
-make_job = next(LauncherContract.make_job.__wrapped__(TestLocalTrials(), trials, Path.cwd()))
-submit(trials, make_job(0, leaves_others_and_waits))
+jobs = LauncherContract.make_job.__wrapped__(TestLocalTrials(), trials, Path.cwd())
+submit(trials, next(jobs)(0, leaves_others_and_waits))
 time.sleep(600)
 """
 
@@ -397,3 +396,21 @@ def test_more_than_the_machine_has(tmp_path: Path, settings: dict[str, Any], mes
     config = OmegaConf.create({"hydra": {"launcher": OmegaConf.structured(LocalLauncherConf(**settings))}})
     with pytest.raises(UserError, match=message):
         LocalTrials([], tmp_path / "log").request(config)
+
+
+@pytest.mark.parametrize(
+    "settings, expected",
+    [
+        ({}, Request(0, 1)),
+        ({"gpus_per_node": 1, "timeout_min": 5}, Request(1, 4, None, 5)),
+        ({"gpus_per_node": 2, "cpus_per_task": 3, "mem_gb": 0.5}, Request(2, 3, 0.5)),
+        ({"cpus_per_task": 0}, Request(0, 0)),
+    ],
+)
+def test_what_a_trial_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], expected: Request
+) -> None:
+    monkeypatch.setattr("sweeps.launchers.local.visible_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    config = OmegaConf.create({"hydra": {"launcher": OmegaConf.structured(LocalLauncherConf(**settings))}})
+    assert LocalTrials([], tmp_path / "log").request(config) == expected

@@ -10,8 +10,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
-from sweeps.study.compose import Composer, check, explain
 from sweeps.errors import UserError
+from sweeps.study.compose import Composer, check, explain
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -1,4 +1,4 @@
-"""The view's content; that MLflow's page takes it is for tests/test_dashboard.py to show."""
+"""The view's content; that MLflow's page takes it is for test_dashboard.py to show."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.tracking.tracker import comparison_view
+from sweeps.tracking import comparison_view
 
 
 def view(**changes: Any) -> dict[str, Any]:

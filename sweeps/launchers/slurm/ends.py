@@ -1,10 +1,14 @@
-"""What became of an attempt, from SLURM's word for its job's state and the last lines of its log."""
+"""What became of an attempt that left no end of its own, by SLURM's word for its job and the last lines of its log."""
 
+import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.launchers.slurm.queue import GONE
-from sweeps.trial.folder import State, last_lines
+from sweeps.files import last_lines
+from sweeps.launchers.slurm.queue import GONE, JobInfo
+from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder
+from sweeps.trial.job import End, Job, State
 
 _MEMORY_WORDS = (
     "exceeded memory limit",  # jobacct_gather's OverMemoryKill
@@ -17,7 +21,6 @@ _MEMORY_WORDS = (
     "OOM when allocating",
 )
 _TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
-_STARTED = "Starting with JobEnvironment"  # submitit's first line
 _FROM_OUTSIDE = ("Killed", "Terminated")
 _SIMPLE = {
     "TIMEOUT": (State.TIMED_OUT, "it reached its time limit"),
@@ -27,37 +30,84 @@ _SIMPLE = {
     "BOOT_FAIL": (State.LOST, "its node failed to boot"),
     "PREEMPTED": (State.LOST, "it was preempted"),
     "REVOKED": (State.LOST, "SLURM revoked it"),
-    "CANCELLED": (State.LOST, "it was cancelled from outside"),
     GONE: (State.LOST, "SLURM no longer knows it"),
 }
+_USAGE = "system/memory_usage_megabytes"
 
 
-def end_of(slurm_state: str, job_id: str, log: Path) -> tuple[State, str]:
-    """The state and the error of an attempt that left no word of its own."""
-    job = f"SLURM job {job_id}"
-    if slurm_state in _SIMPLE:
-        state, error = _SIMPLE[slurm_state]
-        return state, f"{error} ({job}: {slurm_state})"
-    lines = last_lines(log, 20)
-    last = "\n".join(lines)
-    if any(word in last for word in _MEMORY_WORDS):
-        return State.OUT_OF_MEMORY, f"it used more memory than it had asked for ({job}: {slurm_state})"
+def end_of(info: JobInfo, folder: Path) -> End:
+    """The end of a job that is over, whose files lie in `folder`."""
+    job = f"SLURM job {info.id}"
+    if info.state == "CANCELLED":
+        return _cancelled(info.by, job)
+    if info.state in _SIMPLE:
+        state, words = _SIMPLE[info.state]
+        return End(state, f"{words} ({job}: {info.state})")
+    try:
+        lines, set_up = last_lines(folder / "log", 20), (folder / "slurm" / "set_up").exists()
+    except OSError as error:
+        return End(State.LOST, f"how it ended cannot be read: {error} ({job}: {info.state})")
     own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
     said = f": {own[-1]}" if own else ""
-    if slurm_state == "COMPLETED":
-        return State.FAILED, f"its process ended without a result ({job}){said}"
-    tasks = _TASK_ENDED.findall(last)
-    if tasks:
-        node, task, word = tasks[0]  # srun then kills the other tasks
-        return _end_of_task(word, f"task {task} on {node}: {word} ({job})", said)
-    if any(_STARTED in line for line in last_lines(log, 1_000_000)):  # the batch script and its srun died too
-        return State.LOST, f"its job was killed from outside ({job})"
-    return State.FAILED, f"it ended before its processes started; a setup line failed ({job}){said}"
+    if any(word in line for line in lines for word in _MEMORY_WORDS):
+        end = End(State.OUT_OF_MEMORY, f"it used more memory than it had asked for ({job}: {info.state})")
+    elif not set_up:
+        words = "it ended before its processes started; a setup line failed"
+        end = End(State.REFUSED, f"{words} ({job}){said}")
+    elif info.state == "COMPLETED":
+        end = End(State.FAILED, f"its process ended without a result ({job}){said}")
+    elif task := next(filter(None, map(_TASK_ENDED.match, lines)), None):  # srun then kills the other tasks
+        end = _end_of_task(task[3], f"task {task[2]} on {task[1]}: {task[3]} ({job})", said)
+    else:  # the batch script and its srun died too
+        end = End(State.LOST, f"its job was killed from outside ({job})")
+    return end
 
 
-def _end_of_task(word: str, where: str, said: str) -> tuple[State, str]:
+def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:
+    """The end of a job that ran one attempt."""
+    end = end_of(info, attempt.path)
+    if end.state is State.FAILED and attempt.heard() is State.LOST:
+        return End(State.LOST, f"it was told to end, and saved its state (SLURM job {info.id})")
+    if end.state is State.FAILED and attempt.began() is None:
+        return End(State.REFUSED, f"it ended before the trial began; {end.error}")
+    return end
+
+
+def ends_in_worker(info: JobInfo, end: End, jobs: Sequence[Job]) -> list[tuple[int, End]]:
+    """The ends of the trials that a worker was running when it ended so itself: what it failed of is not their fault.
+
+    Of a worker that was killed for its memory, one trial alone may have used too much: the one that used most.
+    """
+    if info.state == "COMPLETED":
+        end = End(State.LOST, f"its worker was told to end, and it saved its state (SLURM job {info.id})")
+    elif end.state in (State.FAILED, State.REFUSED):
+        end = End(State.LOST, f"its worker ended: {end.error}")
+    if end.state is not State.OUT_OF_MEMORY or len(jobs) == 1:
+        return [(job.number, end) for job in jobs]
+    usage = {job.number: _memory_gb(job) for job in jobs}
+    most = max(jobs, key=lambda job: usage[job.number] - (job.request.mem_gb or 0.0), default=None)
+    lost = End(State.LOST, f"its worker was killed for the memory of its trials (SLURM job {info.id})")
+    guilty = most.number if most and usage[most.number] > (most.request.mem_gb or 0.0) else None
+    return [(job.number, end if job.number == guilty else lost) for job in jobs]
+
+
+def _memory_gb(job: Job) -> float:
+    """What an attempt told last of its memory, in units of 2**30 bytes as SLURM counts."""
+    began = job.attempt_folder.began()
+    lines = job.folder.read_metrics(name=SYSTEM_METRICS).values
+    used = [line.metrics[_USAGE] for line in lines if _USAGE in line.metrics and began and line.time >= began]
+    return used[-1] * 1e6 / 2**30 if used else 0.0
+
+
+def _cancelled(by: str | None, job: str) -> End:
+    if by in (None, "", str(os.getuid())):
+        return End(State.CANCELLED, f"it was cancelled with scancel ({job}: CANCELLED)")
+    return End(State.LOST, f"it was cancelled by user {by} ({job}: CANCELLED)")
+
+
+def _end_of_task(word: str, where: str, said: str) -> End:
     if word.startswith("Exited with exit code"):
-        return State.FAILED, f"its process ended without a result, {where}{said}"
+        return End(State.FAILED, f"its process ended without a result, {where}{said}")
     if word.startswith(_FROM_OUTSIDE):
-        return State.LOST, f"its process was killed from outside, {where}"
-    return State.FAILED, f"its process crashed, {where}"
+        return End(State.LOST, f"its process was killed from outside, {where}")
+    return End(State.FAILED, f"its process crashed, {where}")

@@ -1,74 +1,97 @@
 """What runs inside a SLURM job: one attempt at a trial, in each of the job's tasks (ranks)."""
 
+import json
 import os
+import re
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import FrameType
 
 import cloudpickle
 
-from sweeps.launchers.contract import TrialJob
-from sweeps.launchers.slurm.ticket import OwnEnd
-from sweeps.trial.folder import State, TrialFolder
+from sweeps.files import read_own, write_whole
+from sweeps.launchers.slurm.request import WARNING
+from sweeps.trial.folder import AttemptFolder
+from sweeps.trial.job import Job, State, World
 from sweeps.trial.process import run_trial
-
-WARNING = signal.SIGUSR1
-"""Sent before the time limit. Not SIGUSR2, which submitit's own handler takes for a reason to requeue."""
 
 _FENCE_S = 5.0
 _EARLY_S = 65  # sbatch(1): the warning "may be sent up to 60 seconds earlier than specified"
 _WENT_WRONG = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
 
 
-def run_attempt(payload: bytes, path: Sequence[str]) -> None:
-    """Run the trial and write `exit.json`.
+def main() -> None:
+    """Carry out the call that `submit` left in the folder which the command line names.
 
-    Args:
-        payload: a cloudpickled TrialJob.
-        path: the driver's sys.path, along which the app's own modules are found.
+    Raises:
+        SystemExit: it cannot be read.
+    """
+    file = Path(sys.argv[1]) / "call.pkl"
+    try:
+        path, call = cloudpickle.loads(read_own(file))
+    except Exception as error:  # whatever unpickling half a file raises
+        raise SystemExit(f"{file} cannot be read: {error!r}") from error
+    sys.path[:] = path  # the driver's, along which the app's own modules are found
+    function, arguments = cloudpickle.loads(call)
+    function(*arguments)
+
+
+def run_attempt(job: Job) -> None:
+    """Run the trial, whose chief writes its end.
 
     Raises:
         SystemExit: with 1 if the trial went wrong, so that SLURM sees a failed job and ends its other ranks.
     """
-    sys.path[:] = path
-    job: TrialJob = cloudpickle.loads(payload)
     os.environ.update(job.environment)
-    attempt, rank = job.attempt, int(os.environ["SLURM_PROCID"])
-    if rank > 0:
-        _move_aside(job, rank)
+    attempt, world = job.attempt_folder, world_of(os.environ)
     threading.Thread(target=_fence, args=[attempt], daemon=True).start()
     settings = job.config.hydra.launcher
-    Notice([job.folder], settings.timeout_min * 60 - settings.signal_delay_s).listen()
-    run_trial(job, job_start())
-    result = job.folder.read_result()
-    assert result is not None
-    if rank == 0:
-        OwnEnd(result.state, result.error).write(attempt)
-    if result.state in _WENT_WRONG:
+    warned_after_s = settings.timeout_min * 60 - settings.signal_delay_s
+    Notice([attempt] if world.is_chief else [], warned_after_s).listen()
+    end = run_trial(job, job_start(), world)
+    if end.state in _WENT_WRONG:
+        if not world.is_chief:
+            write_whole(attempt.path / f"rank{world.rank}.json", json.dumps(end.as_json()))
         raise SystemExit(1)
 
 
-def _move_aside(job: TrialJob, rank: int) -> None:
-    """Give a rank above 0 a folder of its own: each file of a trial has one writer, and that is rank 0."""
-    hydra = job.config.hydra
-    hydra.sweep.subdir = f"{hydra.sweep.subdir}/attempts/{job.attempt.name}/rank{rank}"
-    job.attempt = job.attempt / f"rank{rank}"
-    job.attempt.mkdir(exist_ok=True)
-    job.folder = TrialFolder(job.attempt)
-    job.job_return = None
+def world_of(environment: Mapping[str, str]) -> World:
+    """The ranks of this job's step, as SLURM describes it to one of them.
+
+    Raises:
+        RuntimeError: the ranks do not fill one node after the other, so that their addresses are not known.
+    """
+    rank, size = int(environment["SLURM_PROCID"]), int(environment["SLURM_STEP_NUM_TASKS"])
+    if size == 1:
+        return World(addresses=(socket.gethostname(),))
+    command = ["scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]]
+    nodes = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    counts = (
+        re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(",")
+    )
+    tasks = [int(found[1]) for found in counts if found for _ in range(int(found[2] or 1))]  # 2(x3),1
+    addresses = [node for node, count in zip(nodes, tasks, strict=True) for _ in range(count)]
+    if addresses[rank] != environment["SLURMD_NODENAME"]:
+        raise RuntimeError(
+            "hydra.launcher.srun_args: the ranks of a trial must fill one node after the other"
+        )
+    return World(rank, size, int(environment["SLURM_LOCALID"]), len(nodes), tuple(addresses))
 
 
 class Notice:
     """SLURM's notice that a job must end soon: its time is nearly over, or another job takes its place.
 
-    The trials in `folders` hear of it as they hear of every stop, through `Trial.should_stop()`.
+    The attempts in `folders` hear of it as they hear of every stop, through `Trial.should_stop()`.
     """
 
-    def __init__(self, folders: Sequence[TrialFolder], warned_after_s: float) -> None:
+    def __init__(self, folders: Iterable[AttemptFolder], warned_after_s: float) -> None:
         self.folders = list(folders)
         self.given = False
         self._warned_after_s = warned_after_s
@@ -91,9 +114,12 @@ class Notice:
         near = time.time() - job_start() > self._warned_after_s - _EARLY_S
         reason = State.TIMED_OUT if number == WARNING and near else State.LOST
         print(f"SLURM says that this job must end soon ({signal.Signals(number).name})", flush=True)
-        for folder in self.folders:
-            if folder.stop_requested() is None:
-                folder.request_stop(reason)
+        for folder in list(self.folders):
+            try:
+                if folder.stop_requested() is None:
+                    folder.request_stop(reason)
+            except OSError as error:  # the others must hear it, and the next signal too
+                print(f"{folder.path} could not be told: {error}", flush=True)
 
 
 def job_start() -> float:
@@ -101,10 +127,16 @@ def job_start() -> float:
     return float(os.environ["SWEEPYARD_JOB_START"])
 
 
-def _fence(attempt: Path) -> None:
+def _fence(attempt: AttemptFolder) -> None:
     """End this process when a newer attempt has started: when a node is lost its processes may live on."""
-    newer = attempt.with_name(str(int(attempt.name) + 1))
-    while not newer.exists():
+    while not _exists(attempt.successor):
         time.sleep(_FENCE_S)
-    print(f"attempt {newer.name} has taken over; this one ends", flush=True)
+    print(f"attempt {attempt.successor.name} has taken over; this one ends", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a shared disk may be away for a moment
+        return False

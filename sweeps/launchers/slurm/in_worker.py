@@ -2,28 +2,33 @@
 
 A worker's folder, beside those of the other workers of the same resource class:
 
-    ../queue/TOKEN       a trial that waits for any worker, as a cloudpickled TrialJob     (driver)
+    ../queue/TOKEN       a trial that waits for any worker, as a cloudpickled Job          (driver)
     claimed/TOKEN        the same, once this worker has taken it, by renaming it           (worker)
-    cancel/TOKEN         "end this trial now"                                              (driver)
+    claimed/TOKEN.unread the same, if it could not be read                                 (worker)
+    done/TOKEN           the same, once the trial is over                                  (worker)
+    cancel-TOKEN         "end this trial now"                                              (driver)
+    dismissed            "nothing more comes"                                              (driver)
 """
 
 import os
 import signal
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import cloudpickle
 
-from sweeps.launchers.contract import Exit, TrialJob
+from sweeps.errors import UserError
+from sweeps.files import read_own
 from sweeps.launchers.forks import Forks
 from sweeps.launchers.slurm.in_job import Notice, job_start
-from sweeps.launchers.slurm.ticket import OwnEnd
-from sweeps.trial.folder import State
+from sweeps.trial.job import End, Job, State
 
+UNREAD = ".unread"
 _TICK_S = 0.05
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,16 @@ class Plan:
     preload: list[str] = field(default_factory=list)
 
 
-def run_worker(folder: str, path: Sequence[str], plan: Plan) -> None:
-    """Run trials until the queue stays empty, the time is nearly over, or as many have run as may."""
-    sys.path[:] = path
-    Worker(Path(folder), plan).run()
+def run_worker(folder: Path, plan: Plan) -> None:
+    """Run trials until nothing more comes, the time is nearly over, or as many have run as may.
+
+    Raises:
+        SystemExit: it cannot run any, and says why.
+    """
+    try:
+        Worker(folder, plan).run()
+    except UserError as error:
+        raise SystemExit(str(error).replace("\n", "; ")) from error
 
 
 class Worker:
@@ -54,11 +65,19 @@ class Worker:
         self._gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         self._owned: dict[int, list[str]] = {}
         self._notice = Notice([], plan.warned_after_s)
-        self._running: dict[int, tuple[str, TrialJob]] = {}
+        self._running: dict[int, tuple[str, Job]] = {}
+        self._ended: list[tuple[str, Job, End]] = []
+        """Whose ends are not written down yet."""
         self._taken = 0
+        self._look_at = 0.0
 
     def run(self) -> None:
-        (self._folder / "claimed").mkdir(exist_ok=True)
+        """Raises UserError if the job lacks GPUs, or the modules to preload cannot be imported."""
+        if len(self._gpus) < self._plan.gpus * self._plan.at_once:
+            wanted = self._plan.gpus * self._plan.at_once
+            raise UserError(f"its trials need {wanted} GPUs, and SLURM gave it these: {self._gpus}")
+        for name in ("claimed", "done"):
+            (self._folder / name).mkdir(exist_ok=True)
         # SLURM tells every process of a job to end; the fork server must not, while its trials save their state.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._forks.open()
@@ -66,20 +85,36 @@ class Worker:
         busy_at = time.monotonic()
         while True:
             if self._may_take() and self._forks.ready and len(self._running) < self._plan.at_once:
-                self._take()
-            for over in self._forks.poll(_TICK_S):
-                self._end(over)
-            self._cancel()
-            if self._running:
+                self._despite_the_disk(self._take)
+            for number, end in self._forks.poll(_TICK_S):
+                self._end(number, end)
+            self._despite_the_disk(self._write_ends)
+            self._despite_the_disk(self._cancel)
+            if self._running or self._ended:
                 busy_at = time.monotonic()
-            elif not self._may_take() or time.monotonic() - busy_at > self._plan.idle_s:
+            elif (
+                not self._may_take() or time.monotonic() - busy_at > self._plan.idle_s or self._is_dismissed()
+            ):
                 break
         self._forks.close()
+
+    def _despite_the_disk(self, do: Callable[[], None]) -> None:
+        """A disk that is away for a moment ends no worker: it is tried again with the next tick."""
+        try:
+            do()
+        except OSError as error:
+            print(f"tried again: {error}", flush=True)
+            time.sleep(_LOOK_S)
 
     def _may_take(self) -> bool:
         enough = self._plan.trials is not None and self._taken >= self._plan.trials
         late = time.time() - job_start() > self._plan.warned_after_s
         return not (enough or late or self._notice.given)
+
+    def _is_dismissed(self) -> bool:
+        with suppress(OSError):
+            return (self._folder / "dismissed").exists()
+        return False
 
     def _take(self) -> None:
         """Claim the oldest trial in the queue, if there is one that no other worker is quicker to claim."""
@@ -89,24 +124,40 @@ class Worker:
                 waiting.rename(claimed)
             except FileNotFoundError:
                 continue
-            job: TrialJob = cloudpickle.loads(claimed.read_bytes())
+            try:
+                job: Job = cloudpickle.loads(read_own(claimed))
+            except Exception as error:  # whatever unpickling half a file raises
+                print(f"{waiting} cannot be read: {error!r}", flush=True)
+                claimed.rename(claimed.with_name(waiting.name + UNREAD))
+                continue
             self._taken += 1
             self._running[job.number] = waiting.name, job
-            self._notice.folders.append(job.folder)
+            self._notice.folders.append(job.attempt_folder)
             self._owned[job.number] = [self._gpus.pop(0) for _ in range(self._plan.gpus)]
             self._forks.start(job, [], self._owned[job.number], self._plan.cpus)
             return
 
-    def _end(self, over: Exit) -> None:
-        _, job = self._running.pop(over.number)
-        self._gpus += self._owned.pop(over.number)
-        self._notice.folders.remove(job.folder)
-        result = job.folder.read_result()
-        OwnEnd(*((result.state, result.error) if result else (over.state, over.error))).write(job.attempt)
+    def _end(self, number: int, end: End) -> None:
+        token, job = self._running.pop(number)
+        self._gpus += self._owned.pop(number)
+        self._notice.folders.remove(job.attempt_folder)
+        self._ended.append((token, job, end))
+
+    def _write_ends(self) -> None:
+        while self._ended:
+            token, job, end = self._ended[0]
+            # One that was told to make room has no end yet: SLURM will say who told it.
+            if job.attempt_folder.heard() is not State.LOST:
+                job.attempt_folder.close(end)
+                with suppress(FileNotFoundError):  # the driver has given this worker up
+                    (self._folder / "claimed" / token).rename(self._folder / "done" / token)
+            self._ended.pop(0)
 
     def _cancel(self) -> None:
         """End the trials that the driver gave up here: it wrote so, or it began a newer attempt elsewhere."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_S
         for number, (token, job) in self._running.items():
-            newer = job.attempt.with_name(str(int(job.attempt.name) + 1))
-            if (self._folder / "cancel" / token).exists() or newer.exists():
+            if (self._folder / f"cancel-{token}").exists() or job.attempt_folder.successor.exists():
                 self._forks.kill(number, State.CANCELLED, "it was cancelled")

@@ -1,250 +1,113 @@
 """Trials as SLURM jobs: each attempt one job with the resources of its own trial."""
 
-import logging
-import shutil
-import time
-from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from omegaconf import DictConfig
-
-from sweeps.errors import UserError
-from sweeps.launchers.contract import Exit, Rounds, TrialJob
-from sweeps.launchers.slurm.ends import end_of
-from sweeps.launchers.slurm.jobs import submit as slurm_job
-from sweeps.launchers.slurm.queue import ENDED, JobInfo, Watcher, cancel, squeue
-from sweeps.launchers.slurm.ticket import OwnEnd, Ticket
+from sweeps.files import Unreadable
+from sweeps.launchers.slurm.base import Followed, SlurmBase
+from sweeps.launchers.slurm.ends import end_of_attempt
+from sweeps.launchers.slurm.in_job import run_attempt
+from sweeps.launchers.slurm.queue import ENDED, JobInfo, squeue
+from sweeps.launchers.slurm.submit import RefusedError
+from sweeps.launchers.slurm.ticket import end_of_ranks, name_of, noted_id
 from sweeps.settings import SlurmLauncherConf, read
-from sweeps.trial.folder import State, TrialFolder
-
-log = logging.getLogger(__name__)
-
-_TICK_S = 0.2
-_CATCH_UP_S = 0.3  # the loop asks a few times a second: what it may submit in between is not lost
-BUSY_PAUSE_S = 10.0
-_CANCEL_AGAIN_S = 20.0
-_FILES_LATE_S = 5.0  # how long a file of another node may take to show on a shared folder
-_HELD_S = 60.0
-_HELD = (
-    "Held",
-    "held",
-    "BadConstraints",
-    "NeverSatisfied",
-    "PartitionDown",
-    "PartitionInactive",
-    "ReqNodeNotAvail",
-)
+from sweeps.trial.job import End, Job, State
 
 
 @dataclass
-class _Attempt:
-    """An attempt whose job is queued or runs."""
+class _Trial:
+    job: Job
+    sent: Followed
 
-    job: TrialJob
-    name: str
-    submitted: float
-    ranks: int
-    cancel_at: float | None = None
-    ended_at: float | None = None
-    withdrawn: bool = False
-    warned: bool = False
+    @property
+    def ranks(self) -> int:
+        launcher = self.job.config.hydra.launcher
+        return int(launcher.nodes * launcher.tasks_per_node)
 
 
-class SlurmTrials:
+class SlurmTrials(SlurmBase):
     """The SLURM launcher, as our loop sees it (`sweeps.launchers.contract.TrialLauncher`)."""
 
     def __init__(self, settings: SlurmLauncherConf) -> None:
-        self._settings = settings
-        self._watcher = Watcher(settings.poll_s)
-        self._attempts: dict[int, _Attempt] = {}
-        self._over: deque[Exit] = deque()
-        self._unsure: set[str] = set()
-        self._not_before = 0.0
-        self._rounds = Rounds()
-        self._busy = ""
+        super().__init__(settings)
+        self._trials: dict[int, _Trial] = {}
 
-    def check(self, config: DictConfig) -> None:
-        read(config.hydra.launcher, SlurmLauncherConf)
-
-    def open(self) -> None:
-        check_commands()
+    def _jobs(self) -> Iterable[Followed]:
+        return [trial.sent for trial in self._trials.values()]
 
     def has_room(self, ahead: bool = False) -> bool:
-        return len(self._attempts) < self._settings.array_parallelism
+        return len(self._trials) < self._settings.array_parallelism
 
-    def submit(self, job: TrialJob) -> bool:
-        if not self.has_room() or time.monotonic() < self._not_before or not self._surely_absent(job):
-            return False
-        earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
-        self._not_before = earliest + 60 / self._settings.max_submissions_per_min
+    def submit(self, job: Job) -> bool:
+        return self.has_room() and self._may_send() and self._written(job, lambda: self._submit(job))
+
+    def _submit(self, job: Job) -> bool:
+        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         try:
-            ticket = slurm_job.submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))
-        except slurm_job.RefusedError as error:
-            self._over.append(Exit(job.number, State.FAILED, f"SLURM refused the job: {error}"))
+            sent = self._send(job.attempt_folder.path, settings, run_attempt, job)
+        except RefusedError as error:
+            self._trials.pop(job.number, None)
+            self._over.append((job.number, End(State.REFUSED, f"SLURM refused the job: {error}")))
             return True
-        except slurm_job.BusyError as error:
-            self._busy = f"SLURM takes no job now: {error}"
-            self._not_before = time.monotonic() + BUSY_PAUSE_S
-            if error.unsure:
-                self._unsure.add(slurm_job.name_of(job))
-            return False
-        self._busy = ""
-        self._track(job, ticket)
-        return True
+        if sent:
+            self._trials[job.number] = _Trial(job, sent)
+        return sent is not None
 
-    def adopt(self, job: TrialJob) -> bool:
-        """Take over the trial's newest attempt, which an earlier driver submitted. False if it never did.
-
-        `poll` then reports its Exit as for any other, also if it is over by now.
-        """
-        job.attempt = job.folder.attempts()[-1]
-        ticket = Ticket.read(job.attempt)
-        if ticket is None:
-            return False
-        if ticket.id is None and OwnEnd.read(job.attempt) is None:
+    def adopt(self, job: Job) -> bool:
+        """False if its job is certainly not there: none was noted, and SLURM knows no job of its name."""
+        folder = job.attempt_folder.path
+        if noted_id(folder) is None:
             listed = squeue()
-            if isinstance(listed, dict):
-                if ticket.name not in listed:
-                    return False
-                ticket = Ticket(ticket.name, listed[ticket.name].id)
-        self._track(job, ticket)
+            if isinstance(listed, dict) and name_of(folder) not in listed:
+                return False
+        self._trials[job.number] = _Trial(job, self._follow(folder, None))
         return True
-
-    def poll(self, timeout_s: float) -> list[Exit]:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            if self._rounds.due(len(self._attempts)):
-                for attempt in list(self._attempts.values()):
-                    self._look_at(attempt)
-            if self._over or time.monotonic() >= deadline:
-                break
-            time.sleep(min(_TICK_S, timeout_s))
-        over = list(self._over)
-        self._over.clear()
-        return over
 
     def cancel(self, number: int) -> None:
-        attempt = self._attempts[number]
-        attempt.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
-        job_id = self._id_of(attempt)
-        problem = cancel([job_id]) if job_id else "its id is not known yet"
-        if problem:
-            log.warning("trial %d is not cancelled yet: %s", number, problem)
+        if number in self._trials:
+            self._cancel([self._trials[number].sent])
 
     def withdraw(self) -> None:
-        for attempt in self._attempts.values():
-            attempt.withdrawn = True
-        ids = self._ids()
-        problem = cancel(ids, pending_only=True) if ids else ""
-        if problem:
-            log.warning("jobs that have not begun may still do: %s", problem)
+        self._cancel_all(only_pending=True)
 
     def close(self, keep: bool = False) -> None:
-        ids = [] if keep else self._ids()
-        problem = cancel(ids) if ids else ""
-        if problem:
-            log.warning("these jobs may still run: %s\nTo cancel them: scancel %s", problem, " ".join(ids))
-        self._attempts.clear()
+        if not keep:
+            self._cancel_all()
+        self._trials.clear()
         self._watcher.stop()
 
-    def notes(self) -> list[str]:
-        """What keeps trials waiting, for the terminal: one line for each reason."""
-        infos = [self._watcher.info(attempt.name) for attempt in self._attempts.values()]
-        reasons = Counter(info.reason for info in infos if info and info.state == "PENDING")
-        lines = [f"{count} pending: {reason}" for reason, count in reasons.most_common()]
-        return lines + [note for note in (self._busy, self._watcher.problem) if note]
+    def _look(self) -> None:
+        if not self._rounds.due(len(self._trials)):
+            return
+        for number, trial in list(self._trials.items()):
+            with self._concerning(f"trial {number}"):
+                self._look_at(trial)
 
-    def _track(self, job: TrialJob, ticket: Ticket) -> None:
-        ranks = job.config.hydra.launcher.nodes * job.config.hydra.launcher.tasks_per_node
-        self._attempts[job.number] = _Attempt(job, ticket.name, time.monotonic(), ranks)
-        self._watcher.watch(ticket.name, ticket.id)
-        if ticket.id:
-            slurm_job.finish_submission(job.attempt, ticket.id)
-
-    def _surely_absent(self, job: TrialJob) -> bool:
-        """False while an earlier sbatch, whose answer never came, may have submitted the job after all."""
-        name = slurm_job.name_of(job)
-        if name not in self._unsure:
-            return True
-        listed = squeue()
-        if isinstance(listed, str):
-            self._not_before = time.monotonic() + BUSY_PAUSE_S
-            return False
-        self._unsure.remove(name)
-        if name in listed:
-            cancel([listed[name].id])  # it lacks what submitit writes after sbatch
-        return True
-
-    def _ids(self) -> list[str]:
-        return [job_id for attempt in self._attempts.values() if (job_id := self._id_of(attempt))]
-
-    def _id_of(self, attempt: _Attempt) -> str | None:
-        ticket = Ticket.read(attempt.job.attempt)
-        info = self._watcher.info(attempt.name)
-        return (ticket and ticket.id) or (info.id if info else None)
-
-    def _look_at(self, attempt: _Attempt) -> None:
-        own = OwnEnd.read(attempt.job.attempt)
-        info = self._watcher.info(attempt.name)
+    def _look_at(self, trial: _Trial) -> None:
+        info = self._info(trial.sent)
         ended = info is not None and info.state in ENDED
-        if own and (ended or attempt.ranks == 1):
-            self._end(attempt, own.state, own.error)
-        elif info and ended:
-            self._end_without_word(attempt, info)
-        elif info:
-            self._look_after(attempt, info)
+        final = info is not None and ended and self._is_final(trial.sent, info)
+        try:
+            own = trial.job.attempt_folder.end()
+            if own and (ended or trial.ranks == 1):
+                self._end(trial, own)
+            elif info and final and not self._never_was(trial.sent, info):
+                self._end(trial, self._end_without_word(trial, info))
+            elif final and self._may_send():
+                self._submit(trial.job)
+        except (OSError, Unreadable) as error:
+            if not final:
+                raise
+            self._end(trial, End(State.LOST, str(error)))
 
-    def _look_after(self, attempt: _Attempt, info: JobInfo) -> None:
-        """A job that lives."""
-        ticket = Ticket.read(attempt.job.attempt)
-        if ticket and ticket.id is None:
-            slurm_job.finish_submission(attempt.job.attempt, info.id)
-            self._watcher.watch(attempt.name, info.id)
-        now = time.monotonic()
-        if attempt.cancel_at and now > attempt.cancel_at:
-            self.cancel(attempt.job.number)
-        held = info.state == "PENDING" and any(word in info.reason for word in _HELD)
-        if held and not attempt.warned and now - attempt.submitted > _HELD_S:
-            attempt.warned = True
-            log.warning(
-                "trial %d waits and will not start by itself (SLURM job %s: %s). "
-                "Release it: scontrol release %s, or give it up: scancel %s",
-                *(attempt.job.number, info.id, info.reason, info.id, info.id),
-            )
+    def _end_without_word(self, trial: _Trial, info: JobInfo) -> End:
+        sent = trial.sent
+        if sent.cancel_at is not None and (info.state == "CANCELLED" or not sent.only_pending):
+            return End(State.CANCELLED, f"it was cancelled (SLURM job {info.id})")
+        end = end_of_attempt(info, trial.job.attempt_folder)
+        return (end.state is State.FAILED and end_of_ranks(sent.folder)) or end
 
-    def _end_without_word(self, attempt: _Attempt, info: JobInfo) -> None:
-        """A job that is over and left no `exit.json`. After an end of its own the file may only be late."""
-        attempt.ended_at = attempt.ended_at or time.monotonic()
-        list(attempt.job.attempt.iterdir())  # makes an NFS client look again
-        late = time.monotonic() - attempt.ended_at > _FILES_LATE_S
-        if info.state not in {"COMPLETED", "FAILED"} or late:
-            self._end(attempt, *end_of(info.state, info.id, attempt.job.attempt / "log"))
-
-    def _end(self, attempt: _Attempt, state: State, error: str) -> None:
-        number = attempt.job.number
-        if attempt.cancel_at or (attempt.withdrawn and state is State.LOST):
-            state, error = State.CANCELLED, "it was cancelled"
-        elif state is State.FAILED:
-            error = _error_of_ranks(attempt.job) or error
-        self._watcher.forget(attempt.name)
-        del self._attempts[number]
-        self._over.append(Exit(number, state, error))
-
-
-def check_commands() -> None:
-    """Raises UserError where SLURM's commands are missing."""
-    for command in ("sbatch", "squeue", "scancel"):
-        if shutil.which(command) is None:
-            raise UserError(
-                f"hydra/launcher=slurm: there is no {command} on this machine. "
-                "Start the sweep on a login node of the cluster, or run it here: hydra/launcher=local"
-            )
-
-
-def _error_of_ranks(job: TrialJob) -> str:
-    """Why another rank than 0 failed, and so the job."""
-    for folder in sorted(job.attempt.glob("rank*")):
-        result = TrialFolder(folder).read_result()
-        if result and result.error:
-            return f"{folder.name}: {result.error}"
-    return ""
+    def _end(self, trial: _Trial, end: End) -> None:
+        self._watcher.forget(trial.sent.name)
+        del self._trials[trial.job.number]
+        self._over.append((trial.job.number, end))

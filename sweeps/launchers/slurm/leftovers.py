@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sweeps.launchers.slurm.queue import ENDED, JobInfo, cancel, squeue
-from sweeps.launchers.slurm.ticket import Ticket
+from sweeps.launchers.slurm.ticket import name_of
 
 
 def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo] | str:
     """The jobs of the study's `unfinished` trials that are queued or run; or why SLURM does not tell."""
-    notes = [note for trial in unfinished for note in trial.glob("attempts/*/job.json")]
-    notes += study.glob("workers/*/*/job.json")
-    names = {ticket.name for note in notes if (ticket := Ticket.read(note.parent))}
+    folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
+    folders += study.glob("workers/*/[0-9]*/slurm")
+    names = {name_of(folder.parent) for folder in folders}
     if not names:
         return []
     listed = squeue()

@@ -1,20 +1,20 @@
-"""What SLURM knows of our jobs: one squeue for all, and sacct for those that squeue no longer lists."""
+"""What SLURM knows of our jobs: one squeue for all, and sacct for what squeue does not tell."""
 
 import subprocess
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-_SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%T|%r"]
-_SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State"]
+_SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
+_SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # with the controller away they would try for minutes
 _SACCT_PAUSE_S = 10.0
 _ABSENT_S = 30.0
 _CANCEL_AT_ONCE = 500
 
 GONE = "GONE"
-"""Not SLURM's word: it has no record of the job any more."""
+"""Not SLURM's word: it has no record of the job."""
 
 ENDED = {
     "BOOT_FAIL",
@@ -34,11 +34,15 @@ ENDED = {
 
 @dataclass(frozen=True)
 class JobInfo:
-    """A job as SLURM last described it. `state` is SLURM's word, `reason` why it is pending."""
+    """A job as SLURM last described it."""
 
     id: str
     state: str
+    """SLURM's own word."""
     reason: str = ""
+    """Why it is pending."""
+    by: str | None = None
+    """The user (a number) who cancelled it, which sacct alone knows; empty if it will not tell, None before it has."""
 
 
 class Watcher:
@@ -53,7 +57,8 @@ class Watcher:
         self._ids: dict[str, str | None] = {}
         self._known: dict[str, JobInfo] = {}
         self._absent_since: dict[str, float] = {}
-        self._sacct_at = 0.0
+        self._sacct_at = -_SACCT_PAUSE_S
+        self._no_account = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.problem = ""
@@ -79,26 +84,32 @@ class Watcher:
     def stop(self) -> None:
         self._stop.set()
         if self._thread.ident:
-            self._thread.join()
+            self._thread.join(timeout=1.0)
 
     def _watch(self) -> None:
         while not self._stop.wait(self._poll_s):
-            self.ask()
+            try:
+                self.ask()
+            except Exception as error:  # whatever it is: without this thread no job would ever be over
+                self.problem = f"SLURM could not be asked: {error!r}"
 
     def ask(self) -> None:
         """Bring what is known up to date. No answer changes nothing: it means unknown, not over."""
         with self._lock:
-            ids = dict(self._ids)
+            ids, known = dict(self._ids), dict(self._known)
         listed = squeue()
         if isinstance(listed, str):
             self.problem = listed
             return
-        self.problem = ""
-        missing = {name: job_id for name, job_id in ids.items() if name not in listed}
-        found = self._account_for(missing) if missing else {}
+        for name in ids.keys() & listed.keys():
+            listed[name] = replace(listed[name], by=known[name].by if name in known else None)
+        unclear = {name: ids[name] for name in ids if name not in listed}
+        unclear |= {name: info.id for name, info in listed.items() if name in ids and _by_whom(info)}
+        listed |= self._account_for(unclear, listed)
+        self.problem = self._no_account if unclear else ""
         with self._lock:
             for name in self._ids.keys() & ids.keys():
-                self._update(name, listed.get(name) or found.get(ids[name] or ""), ids[name])
+                self._update(name, listed.get(name), ids[name])
 
     def _update(self, name: str, info: JobInfo | None, job_id: str | None) -> None:
         if info:
@@ -107,13 +118,21 @@ class Watcher:
         elif time.monotonic() - self._absent_since.setdefault(name, time.monotonic()) > _ABSENT_S:
             self._known[name] = JobInfo(job_id or "", GONE)
 
-    def _account_for(self, missing: dict[str, str | None]) -> dict[str, JobInfo]:
-        ids = [job_id for job_id in missing.values() if job_id]
+    def _account_for(self, unclear: dict[str, str | None], listed: dict[str, JobInfo]) -> dict[str, JobInfo]:
+        """What the accounting has on jobs that squeue does not list, or lists as cancelled by nobody knows whom."""
+        ids = [job_id for job_id in unclear.values() if job_id]
         if not ids or time.monotonic() - self._sacct_at < _SACCT_PAUSE_S:
             return {}
         self._sacct_at = time.monotonic()
         found = sacct(ids)
-        return found if isinstance(found, dict) else {}  # without accounting a job that squeue forgot is GONE
+        self._no_account = found if isinstance(found, str) else ""
+        if isinstance(found, str):  # without accounting a job that squeue forgot is GONE
+            return {name: replace(listed[name], by="") for name in unclear if name in listed}
+        return {name: info for name, info in found.items() if name not in listed or info.by is not None}
+
+
+def _by_whom(info: JobInfo) -> bool:
+    return info.state == "CANCELLED" and info.by is None
 
 
 def squeue() -> dict[str, JobInfo] | str:
@@ -121,23 +140,29 @@ def squeue() -> dict[str, JobInfo] | str:
     answer = _ask(_SQUEUE)
     if isinstance(answer, str):
         return answer
-    rows = [line.split("|", 3) for line in answer]
-    return {name: JobInfo(job_id, state, reason) for job_id, name, state, reason in rows}
+    jobs: dict[str, JobInfo] = {}
+    for job_id, state, reason, name in (row for line in answer if len(row := line.split("|", 3)) == 4):
+        if name not in jobs or jobs[name].state in ENDED:
+            jobs[name] = JobInfo(job_id, state, reason)
+    return jobs
 
 
 def sacct(ids: Iterable[str]) -> dict[str, JobInfo] | str:
-    """The jobs with these ids by id, from the accounting; or why that failed."""
+    """The jobs with these ids by name, from the accounting; or why that failed."""
     answer = _ask([*_SACCT, f"--jobs={','.join(ids)}"])
     if isinstance(answer, str):
         return answer
-    found: dict[str, JobInfo] = {}
-    for line in answer:
-        row, state = line.split("|", 1)
-        job_id, _, step = row.partition(".")
-        state = state.split()[0]  # "CANCELLED by 0"
-        if not step or state == "OUT_OF_MEMORY":  # which stands on the step alone
-            found[job_id] = JobInfo(job_id, state)
-    return found
+    jobs: dict[str, JobInfo] = {}
+    names: dict[str, str] = {}
+    for step_id, state, name in (row for line in answer if len(row := line.split("|", 2)) == 3):
+        job_id, _, step = step_id.partition(".")
+        words = state.split()  # CANCELLED by 0
+        if not step and words:
+            names[job_id] = name
+            jobs[name] = JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None)
+        elif words == ["OUT_OF_MEMORY"] and job_id in names:  # which stands on the step alone
+            jobs[names[job_id]] = JobInfo(job_id, words[0])
+    return jobs
 
 
 def cancel(ids: Sequence[str], pending_only: bool = False) -> str:
@@ -146,27 +171,35 @@ def cancel(ids: Sequence[str], pending_only: bool = False) -> str:
     A job that is already over is no mistake.
     """
     command = ["scancel", *(["--state=PENDING"] if pending_only else [])]
-    problems = (
-        _cancel([*command, *ids[i : i + _CANCEL_AT_ONCE]]) for i in range(0, len(ids), _CANCEL_AT_ONCE)
-    )
-    return "; ".join(problem for problem in problems if problem)
+    parts = (ids[i : i + _CANCEL_AT_ONCE] for i in range(0, len(ids), _CANCEL_AT_ONCE))
+    return "; ".join(problem for part in parts if (problem := _cancel([*command, *part])))
 
 
 def _cancel(command: list[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"scancel took longer than {_TIMEOUT_S} s"
+    done = _run(command)
+    if isinstance(done, str):
+        return done
     over = ("Job/step already completing or completed", "Invalid job id specified")
     lines = [line for line in done.stderr.splitlines() if not any(text in line for text in over)]
     return "; ".join(lines) if done.returncode else ""
 
 
 def _ask(command: list[str]) -> list[str] | str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"{command[0]} took longer than {_TIMEOUT_S} s"
+    done = _run(command)
+    if isinstance(done, str):
+        return done
     if done.returncode:
         return done.stderr.strip() or f"{command[0]} ended with {done.returncode}"
     return done.stdout.splitlines()
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str] | str:
+    """The command that ended; or why it did not."""
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} took longer than {_TIMEOUT_S} s"
+    except OSError as error:  # it is not installed here, or no process can be started now
+        return f"{command[0]} cannot be run: {error}"

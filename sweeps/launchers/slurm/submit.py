@@ -1,33 +1,32 @@
-"""One attempt as one SLURM job: what it asks for, and its submission through submitit."""
+"""One SLURM job, submitted through submitit."""
 
 import contextlib
-import hashlib
 import io
-import re
+import os
 import shlex
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import submitit
-from submitit.core.utils import FailedJobError, FailedSubmissionError, JobPaths
+from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from sweeps.launchers.contract import TrialJob
-from sweeps.launchers.slurm.in_job import WARNING, run_attempt
-from sweeps.launchers.slurm.ticket import Ticket
-from sweeps.settings import SlurmLauncherConf
+from sweeps.files import write_whole
+from sweeps.launchers.slurm.request import WARNING
+from sweeps.launchers.slurm.ticket import note_id
 
 _TIMEOUT_S = 20
 """How long sbatch may take; with the controller away it would try for minutes."""
 
-_LIMIT = ("MaxSubmitJob", "Resource temporarily unavailable", "temporarily unable to accept job")
-_UNREACHABLE = (
-    "Unable to contact slurm controller",
-    "Socket timed out",
-    "Connection refused",
-    "Transport endpoint",
+_BUSY = (
+    *("MaxSubmitJob", "Resource temporarily unavailable", "temporarily unable to accept job"),
+    *("Unable to contact slurm controller", "Connection refused"),
 )
+_UNANSWERED = ("Socket timed out", "Transport endpoint", "Zero Bytes were transmitted")
+_OF_A_JOB = ("SLURM_", "SBATCH_", "PMI")
+_PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m: calls are pickled by module name
 _IGNORING = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python is ready to hear them
 
 
@@ -46,104 +45,38 @@ class BusyError(Exception):
         self.unsure = unsure
 
 
-def name_of(job: TrialJob) -> str:
-    """study-trial.attempt-hash: a name that no other attempt has, so that its job is found without an id."""
-    study = re.sub(r"[^\w.-]", "_", job.study)[:60]
-    unique = hashlib.blake2s(str(job.attempt).encode(), digest_size=4).hexdigest()
-    return f"{study}-{job.number}.{job.attempt.name}-{unique}"
-
-
-def submit(job: TrialJob, settings: SlurmLauncherConf) -> Ticket:
-    """Submit the attempt.
+def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None], *arguments: Any) -> str:
+    """Have `function(*arguments)` called in a job of its own, its files in `folder`. Returns the job's id.
 
     Raises:
-        RefusedError: the request can never be met.
+        RefusedError: what is asked for can never be had.
         BusyError: it could not be submitted now.
+        OSError: its files could not be written.
     """
-    ticket = Ticket(name_of(job))
-    ticket.write(job.attempt)
-    return submit_call(ticket, job.attempt, settings, run_attempt, cloudpickle.dumps(job), list(sys.path))
-
-
-def submit_call(
-    ticket: Ticket, folder: Path, settings: SlurmLauncherConf, function: Any, *args: Any
-) -> Ticket:
-    """Have `function(*args)` called in a job of its own, its files and log in `folder`. Raises as above."""
-    executor = _Executor(folder, python=shlex.join(["bash", "-c", _IGNORING, sys.executable]))
+    own = folder / "slurm"
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(own / "call.pkl", cloudpickle.dumps((sys.path, cloudpickle.dumps((function, arguments)))))
+    executor = _Executor(own)
+    executor.update_parameters(**asked)
+    python = ["bash", "-c", _IGNORING, sys.executable, "-u", "-c", _PYTHON, str(own)]
     try:
-        executor.update_parameters(**request(ticket.name, folder / "log", settings))
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it also raises
-            submitted = executor.submit(function, *args)
-    except (FailedJobError, FailedSubmissionError) as error:
-        for left in [*folder.glob("*.pkl"), *folder.glob(".submission_file_*")]:
-            left.unlink()
+            job_id = str(executor._submit_command(shlex.join(python)).job_id)
+        note_id(folder, job_id)
+    except FailedJobError as error:
         words = str(error).replace("sbatch: error: ", "").strip()
-        if any(text in words for text in _LIMIT):
-            raise BusyError(words, unsure=False) from error
-        if not words or any(text in words for text in _UNREACHABLE):
-            raise BusyError(words or f"sbatch took longer than {_TIMEOUT_S} s", unsure=True) from error
+        unsure = not words or any(text in words for text in _UNANSWERED)
+        if unsure or any(text in words for text in _BUSY):
+            raise BusyError(words or f"sbatch took longer than {_TIMEOUT_S} s", unsure) from error
         raise RefusedError(words.replace("\n", "; ")) from error
-    ticket = Ticket(ticket.name, submitted.job_id)
-    ticket.write(folder)
-    return ticket
-
-
-def finish_submission(folder: Path, job_id: str) -> None:
-    """What submitit does after sbatch, for a driver that died before it. The job waits a minute for that."""
-    pickle = JobPaths(folder, job_id).submitted_pickle
-    if not pickle.exists():
-        for waiting in folder.glob("*.pkl"):
-            waiting.rename(pickle)
-    Ticket(_named(folder), job_id).write(folder)
-
-
-def _named(folder: Path) -> str:
-    ticket = Ticket.read(folder)
-    assert ticket is not None
-    return ticket.name
+    except (FailedSubmissionError, OSError) as error:  # sbatch may be through
+        raise BusyError(str(error), unsure=True) from error
+    return job_id
 
 
 class _Executor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return ["timeout", str(_TIMEOUT_S), *super()._make_submission_command(submission_file_path)]
-
-
-def request(name: str, log: Path, settings: SlurmLauncherConf) -> dict[str, Any]:
-    """What a job asks SLURM for, as the parameters of submitit's SlurmExecutor."""
-    root = shlex.quote(str(Path(__file__).parents[2]))
-    asked = {key: getattr(settings, key) for key in _PLAIN}
-    asked |= {"time": settings.timeout_min, "ntasks_per_node": settings.tasks_per_node}
-    asked["gpus_per_node"] = settings.gpus_per_node or None  # to ask for 0 is refused where there are none
-    asked["mem"] = settings.mem_gb and f"{round(settings.mem_gb * 1024)}MB"
-    srun = ["--output", str(log), "--open-mode=append", "--kill-on-bad-exit=1"]
-    if settings.nodes * settings.tasks_per_node > 1:
-        srun += ["--label"]  # whose line is it
-    if settings.cpus_per_task:
-        srun += [f"--cpus-per-task={settings.cpus_per_task}"]  # since SLURM 22.05 a step does not inherit it
-    # Not through submitit, which warns that GPUs counted by node would not do.
-    cpus_per_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if settings.cpus_per_gpu else {}
-    return {
-        **{key: value for key, value in asked.items() if value is not None},
-        "job_name": name,
-        "stderr_to_stdout": True,
-        "srun_args": [*srun, *(settings.srun_args or [])],
-        "setup": [
-            "set -e",
-            "export SWEEPYARD_JOB_START=$(date +%s.%N)",
-            *(settings.setup or []),
-            f"export PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}}",
-        ],
-        "additional_parameters": {
-            **cpus_per_gpu,
-            **settings.additional_parameters,
-            "output": str(log),
-            "no-requeue": True,  # a lost trial goes on in a new attempt, as a new job
-            "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",
-        },
-    }
-
-
-_PLAIN = [
-    *("nodes", "cpus_per_task", "gpus_per_task", "mem_per_cpu", "mem_per_gpu", "gres"),
-    *("partition", "qos", "account", "constraint", "exclude", "comment"),
-]
+        # A driver that runs in a job itself must not hand on what SLURM said of that one.
+        inside = [name for name in os.environ if name.startswith(_OF_A_JOB) and "SLURM_JOB_ID" in os.environ]
+        without = [f"--unset={name}" for name in inside if name != "SLURM_CONF"]
+        return ["env", *without, "timeout", str(_TIMEOUT_S), "sbatch", str(submission_file_path)]

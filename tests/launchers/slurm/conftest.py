@@ -3,19 +3,18 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lab import CLUSTER, cluster_sh, job_maker
+from lab import CLUSTER, ScriptedSlurm, cluster_sh, job_maker, scripted
 
-from sweeps.launchers.contract import Exit, TrialJob
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
+from sweeps.trial.job import Job
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """The cluster, started. Where none can be installed the tests are skipped, but not in CI."""
     unable = pytest.fail if os.environ.get("CI") else pytest.skip
@@ -35,13 +34,13 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_job(tmp_path: Path) -> Iterator[Callable[..., TrialJob]]:
+def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     with job_maker(tmp_path) as make:
         yield make
 
 
 @pytest.fixture
-def trials() -> Iterator[SlurmTrials]:
+def trials(cluster: None) -> Iterator[SlurmTrials]:
     """The launcher, asking SLURM every half second."""
     launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5))
     launcher.open()
@@ -50,15 +49,7 @@ def trials() -> Iterator[SlurmTrials]:
 
 
 @pytest.fixture
-def ends(trials: SlurmTrials) -> Callable[..., dict[int, Exit]]:
-    """ends(n): the next n exits by number, within `timeout_s`."""
-
-    def wait(count: int, timeout_s: float = 60) -> dict[int, Exit]:
-        found: dict[int, Exit] = {}
-        deadline = time.monotonic() + timeout_s
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"only {sorted(found)} ended"
-            found |= {over.number: over for over in trials.poll(0.5)}
-        return found
-
-    return wait
+def scripted_slurm(tmp_path: Path) -> Iterator[ScriptedSlurm]:
+    """No cluster: commands that answer what the test says."""
+    with scripted(tmp_path / "bin") as commands:
+        yield commands

@@ -1,6 +1,11 @@
-"""The cluster's script, and trials to send to it. Not in conftest.py: jobs import it by a name that must be one."""
+"""The cluster's script, a SLURM that tests write themselves, and trials to send to either.
 
+Not in conftest.py: jobs import it by a name that must be one.
+"""
+
+import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +17,11 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext
 from omegaconf import open_dict
 
-from sweeps.launchers.contract import TrialJob, pack_app
+from sweeps.launchers.contract import pack_app
+from sweeps.launchers.slurm.request import request
+from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import Job, Objective
 
 CLUSTER = Path(__file__).parents[3] / "docker/slurm/cluster.sh"
 
@@ -24,14 +32,18 @@ def cluster_sh(*arguments: str) -> str:
     return done.stdout
 
 
+def slurm(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+
+
 @contextmanager
-def job_maker(tmp_path: Path) -> Iterator[Callable[..., TrialJob]]:
-    """(number, task_function, **launcher settings) -> a trial as the driver makes them."""
+def job_maker(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """(number, task_function, **launcher settings) -> an attempt at a trial as the driver makes them."""
     (tmp_path / "config.yaml").write_text("x: 1\n")
     with initialize_config_dir(str(tmp_path), job_name="app", version_base="1.3"):
         study = f"study-{tmp_path.name}"
 
-        def make(number: int, task: Callable[[Any], Any], **settings: Any) -> TrialJob:
+        def make(number: int, task: Callable[[Any], Any], **settings: Any) -> Job:
             sweep = [
                 f"hydra.sweep.dir={tmp_path / study}",
                 f"hydra.sweep.subdir={number}",
@@ -43,8 +55,76 @@ def job_maker(tmp_path: Path) -> Iterator[Callable[..., TrialJob]]:
                 config.hydra.launcher.update({"mem_gb": 0.5, "cpus_per_task": 1, **settings})
             context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
             folder = TrialFolder(tmp_path / study / str(number))
-            return TrialJob(
-                number, study, config, pack_app(task, context), folder, folder.new_attempt(), ("objective",)
-            )
+            asked = request(read(config.hydra.launcher, SlurmLauncherConf))
+            attempt, app = folder.new_attempt().number, pack_app(task, context)
+            return Job(study, number, attempt, config, asked, folder, app, Objective())
 
         yield make
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+class ScriptedSlurm:
+    """sbatch, squeue, sacct and scancel that take milliseconds, and do what a test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.say("squeue", 'cat "$F/jobs" 2>/dev/null || true')
+        self.say("sacct", "echo 'sacct: error: Slurm accounting storage is disabled' >&2; exit 1")
+        self.say("scancel", 'echo "$@" >> "$F/scancelled"')
+        self.say("srun", "")
+        self.accept()
+
+    def say(self, command: str, script: str) -> None:
+        path = self.folder / command
+        path.write_text(f'#!/bin/sh\nF="{self.folder}"\n{script}\n')
+        path.chmod(0o755)
+
+    def accept(self) -> None:
+        """sbatch takes every job: 1, 2, ..."""
+        self.say(
+            "sbatch",
+            'sed -n "s/^#SBATCH --job-name=//p" "$1" >> "$F/names"; cp "$1" "$F/script"; env > "$F/environment"\n'
+            'echo "Submitted batch job $(wc -l < "$F/names")"',
+        )
+
+    def refuse(self, words: str) -> None:
+        self.say("sbatch", f'echo >> "$F/refused"; echo "sbatch: error: {words}" >&2; exit 1')
+
+    def never_answer(self, but_take: bool) -> None:
+        """sbatch as it is when the controller is too slow, having taken the job or not."""
+        take = 'sed -n "s/^#SBATCH --job-name=//p" "$1" >> "$F/names"; ' if but_take else ""
+        self.say("sbatch", f'{take}echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1')
+
+    def lines(self, name: str) -> list[str]:
+        file = self.folder / name
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def names(self) -> list[str]:
+        """Of the jobs that were taken; the first has the id 1."""
+        return self.lines("names")
+
+    def list(self, *states: str) -> None:
+        """squeue's answer: the states of jobs 1, 2, ... ("RUNNING", "PENDING Priority"); empty for one it forgot."""
+        rows = []
+        for job_id, (name, state) in enumerate(zip(self.names, states, strict=False), 1):
+            word, _, reason = state.partition(" ")
+            rows += [f"{job_id}|{word}|{reason or 'None'}|{name}"] if state else []
+        (self.folder / "jobs").write_text("\n".join(rows) + "\n")
+
+
+@contextmanager
+def scripted(folder: Path) -> Iterator[ScriptedSlurm]:
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{folder}:{before}"
+    try:
+        yield ScriptedSlurm(folder)
+    finally:
+        os.environ["PATH"] = before

@@ -4,16 +4,17 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import cluster_sh
+from lab import cluster_sh, wait_for
 
-from sweeps.launchers.slurm.queue import JobInfo
 from sweeps.launchers.slurm.leftovers import living_jobs
+from sweeps.launchers.slurm.queue import JobInfo
+from sweeps.trial.folder import TrialFolder
 
+pytestmark = pytest.mark.usefixtures("cluster")
 APP = """
 import os, signal, time
 import hydra
@@ -73,13 +74,6 @@ def sweeps(folder: Path, *words: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120).stdout
 
 
-def wait_for(condition, timeout_s=60):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.2)
-
-
 def jobs(folder: Path) -> list[JobInfo]:
     study = folder / "multirun" / "s"
     found = living_jobs(study, study.glob("[0-9]*"))
@@ -88,8 +82,10 @@ def jobs(folder: Path) -> list[JobInfo]:
 
 
 def states(folder: Path) -> dict[int, str]:
-    files = (folder / "multirun" / "s").glob("[0-9]*/result.json")
-    return {int(file.parent.name): json.loads(file.read_text())["state"] for file in files}
+    """The ends of the newest attempts."""
+    trials = (TrialFolder(path) for path in (folder / "multirun" / "s").glob("[0-9]*"))
+    ends = {int(trial.path.name): newest.end() for trial in trials if (newest := trial.newest())}
+    return {number: end.state for number, end in ends.items() if end}
 
 
 def attempts(folder: Path) -> list[int]:
@@ -149,7 +145,7 @@ def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> 
     out, _ = driver.communicate(timeout=60)
     assert driver.returncode == 130, out
     assert jobs(tmp_path) == []
-    assert states(tmp_path) == {0: "cancelled"}
+    assert states(tmp_path) == dict.fromkeys(range(3), "cancelled")
     assert "Go on with: " in out
     finish(tmp_path, *study)
     assert_done_once(tmp_path, 3, 50)
@@ -193,4 +189,4 @@ def test_without_accounting(without_accounting: None, tmp_path: Path) -> None:
     assert driver.returncode == 1, out
     assert "trial 1 failed: its process ended without a result" in out
     assert "trial 2 lost: its process was killed from outside" in out
-    assert states(tmp_path) == {0: "completed"}
+    assert states(tmp_path) == {0: "completed", 1: "failed", 2: "lost"}

@@ -1,11 +1,160 @@
-"""How trials end on a real cluster: every end has its own name."""
+"""How trials end: every end has its own name, and words. By what SLURM and the log say, and on a real cluster."""
 
 import os
 import signal
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from sweeps.trial.folder import State
+import pytest
+from lab import ScriptedSlurm
+
+from sweeps.launchers.slurm.ends import end_of, end_of_attempt, ends_in_worker
+from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo
+from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder, MetricsLine, TrialFolder
+from sweeps.trial.job import End, Job, State
+from tests.launchers.launcher_contract import exits
+
+SRUN = "srun: error: lab1: task 0: "
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> AttemptFolder:
+    """That of a job whose set-up succeeded and whose trial began."""
+    place = TrialFolder(tmp_path / "study" / "0").new_attempt()
+    (place.path / "slurm").mkdir()
+    (place.path / "slurm" / "set_up").touch()
+    place.begin(time.time())
+    return place
+
+
+@pytest.mark.parametrize("state", sorted(ENDED))
+@pytest.mark.parametrize("log", [None, "", "hello", f"{SRUN}Exited with exit code 2", f"{SRUN}Killed"])
+def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None) -> None:
+    if log is not None:
+        attempt.log.write_text(log)
+    for folder in (attempt.path, attempt.path.parent):  # the second one was never set up
+        end = end_of(JobInfo("7", state), folder)
+        assert end.error and "SLURM job 7" in end.error
+        assert end.state.is_over or end.state in {State.CANCELLED, State.REFUSED}
+
+
+@pytest.mark.parametrize(
+    ("info", "log", "state", "words"),
+    [
+        (JobInfo("7", "CANCELLED", by=str(os.getuid())), "", State.CANCELLED, "cancelled with scancel"),
+        (JobInfo("7", "CANCELLED"), "", State.CANCELLED, "cancelled with scancel"),  # who did is not known
+        (JobInfo("7", "CANCELLED", by=""), "", State.CANCELLED, "cancelled with scancel"),
+        (JobInfo("7", "CANCELLED", by="12345"), "", State.LOST, "cancelled by user 12345"),
+        (JobInfo("7", "PREEMPTED"), "", State.LOST, "preempted"),
+        (JobInfo("7", "NODE_FAIL"), "", State.LOST, "its node failed"),
+        (JobInfo("7", GONE), "", State.LOST, "SLURM no longer knows it"),
+        (JobInfo("7", "TIMEOUT"), "", State.TIMED_OUT, "time limit"),
+        (JobInfo("7", "OUT_OF_MEMORY"), "", State.OUT_OF_MEMORY, "more memory than it had asked for"),
+        (
+            JobInfo("7", "FAILED"),
+            "slurmstepd: error: Detected 1 oom-kill event",
+            State.OUT_OF_MEMORY,
+            "more memory",
+        ),
+        (
+            JobInfo("7", "FAILED"),
+            f"bye\n{SRUN}Exited with exit code 3",
+            State.FAILED,
+            "without a result, task 0 on lab1",
+        ),
+        (JobInfo("7", "FAILED"), f"{SRUN}Segmentation fault", State.FAILED, "crashed, task 0 on lab1"),
+        (JobInfo("7", "FAILED"), f"{SRUN}Killed", State.LOST, "killed from outside, task 0 on lab1"),
+        (JobInfo("7", "FAILED"), "hello", State.LOST, "its job was killed from outside"),
+        (JobInfo("7", "COMPLETED"), "bye", State.FAILED, "ended without a result (SLURM job 7): bye"),
+    ],
+)
+def test_what_slurm_and_the_log_say(
+    attempt: AttemptFolder, info: JobInfo, log: str, state: State, words: str
+) -> None:
+    attempt.log.write_text(log)
+    end = end_of_attempt(info, attempt)
+    assert (end.state, words in end.error) == (state, True), end
+
+
+def test_what_never_began_is_refused(attempt: AttemptFolder) -> None:
+    attempt.log.write_text(f"no module named x\n{SRUN}Exited with exit code 1")
+    (attempt.path / "began").unlink()
+    end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
+    assert (end.state, "before the trial began" in end.error, "no module named x" in end.error) == (
+        State.REFUSED,
+        True,
+        True,
+    )
+    (attempt.path / "slurm" / "set_up").unlink()
+    end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
+    assert (end.state, "a setup line failed" in end.error) == (State.REFUSED, True)
+
+
+def test_what_was_told_to_make_room_is_lost_unless_its_owner_cancelled_it(attempt: AttemptFolder) -> None:
+    attempt.hear(State.LOST)
+    for info, state, words in [
+        (JobInfo("7", "COMPLETED"), State.LOST, "told to end"),
+        (JobInfo("7", "PREEMPTED"), State.LOST, "preempted"),
+        (JobInfo("7", "CANCELLED", by=str(os.getuid())), State.CANCELLED, "scancel"),
+        (JobInfo("7", "CANCELLED", by="12345"), State.LOST, "user 12345"),
+    ]:
+        end = end_of_attempt(info, attempt)
+        assert (end.state, words in end.error) == (state, True), end
+
+
+def uses(job: Job, *megabytes: float, before: bool = False) -> None:
+    began = time.time()
+    job.attempt_folder.begin(began)
+    for megabyte in megabytes:
+        line = MetricsLine(0, began + (-10 if before else 1), {"system/memory_usage_megabytes": megabyte})
+        job.folder.append_metrics(line, SYSTEM_METRICS)
+
+
+KILLED = JobInfo("7", "OUT_OF_MEMORY")
+
+
+def test_of_a_worker_killed_for_memory_the_greediest_trial_alone_is_to_blame(
+    scripted_slurm: ScriptedSlurm, make_job: Callable[..., Job], tmp_path: Path
+) -> None:
+    end = end_of(KILLED, tmp_path)
+    jobs = [make_job(number, complete, mem_gb=1) for number in range(4)]
+    uses(jobs[0], 1000)
+    uses(jobs[1], 100, 1500)
+    uses(jobs[2], 1200)
+    uses(jobs[3], 9000, before=True)  # an earlier attempt of it did
+    ends = dict(ends_in_worker(KILLED, end, jobs))
+    assert {number: one.state for number, one in ends.items()} == {
+        0: State.LOST,
+        1: State.OUT_OF_MEMORY,
+        2: State.LOST,
+        3: State.LOST,
+    }
+    assert "killed for the memory of its trials" in ends[0].error
+    within = dict(ends_in_worker(KILLED, end, [jobs[0], jobs[3]]))  # nobody used more than its share
+    assert {one.state for one in within.values()} == {State.LOST}
+    assert ends_in_worker(KILLED, end, [jobs[0]]) == [(0, end)]
+    assert ends_in_worker(KILLED, end, []) == []
+
+
+@pytest.mark.parametrize(
+    ("info", "state", "words"),
+    [
+        (JobInfo("7", "COMPLETED"), State.LOST, "told to end"),
+        (JobInfo("7", "FAILED"), State.LOST, "its worker ended"),
+        (JobInfo("7", "TIMEOUT"), State.TIMED_OUT, "time limit"),
+        (JobInfo("7", "CANCELLED"), State.CANCELLED, "scancel"),
+        (JobInfo("7", "NODE_FAIL"), State.LOST, "node failed"),
+    ],
+)
+def test_what_a_worker_dies_of_is_no_fault_of_its_trials(
+    attempt: AttemptFolder, make_job: Callable[..., Job], info: JobInfo, state: State, words: str
+) -> None:
+    attempt.log.write_text(f"{SRUN}Segmentation fault")
+    [(_, end)] = ends_in_worker(info, end_of(info, attempt.path), [make_job(0, complete)])
+    assert (end.state, words in end.error) == (state, True), end
 
 
 def complete(cfg: Any) -> float:
@@ -42,12 +191,10 @@ def eat_memory(cfg: Any) -> float:
     return 0.0
 
 
-def sleep(cfg: Any) -> float:
-    time.sleep(60)
-    return 0.0
-
-
-def test_each_end_has_its_name(trials, make_job, ends):
+def test_each_end_has_its_name(trials: SlurmTrials, make_job: Callable[..., Job], monkeypatch: Any) -> None:
+    # As if the driver ran in a job itself, whose settings its own jobs must not inherit.
+    for name, value in {"SLURM_JOB_ID": "1", "SLURM_MEM_PER_CPU": "100", "SLURM_NTASKS": "9"}.items():
+        monkeypatch.setenv(name, value)
     cases: list[tuple[Any, dict[str, Any], State, str]] = [
         (complete, {}, State.COMPLETED, ""),
         (fail, {}, State.FAILED, "no such layer"),
@@ -56,19 +203,21 @@ def test_each_end_has_its_name(trials, make_job, ends):
         (crash, {}, State.FAILED, "crashed, task 0 on lab"),
         (die, {}, State.LOST, "killed from outside"),
         (eat_memory, {"mem_gb": 0.3}, State.OUT_OF_MEMORY, "more memory than it had asked for"),
-        (complete, {"setup": ["module_that_is_not_there load"]}, State.FAILED, "a setup line failed"),
-        (complete, {"mem_gb": 500}, State.FAILED, "SLURM refused the job: Memory specification"),
-        (complete, {"partition": "nowhere"}, State.FAILED, "invalid partition specified: nowhere"),
+        (complete, {"setup": ["module_that_is_not_there load"]}, State.REFUSED, "a setup line failed"),
+        (complete, {"mem_gb": 500}, State.REFUSED, "SLURM refused the job: Memory specification"),
+        (complete, {"partition": "nowhere"}, State.REFUSED, "invalid partition specified: nowhere"),
+        (complete, {"mem_gb": None}, State.COMPLETED, ""),
+        (complete, {"gres": "gpu:0", "cpus_per_gpu": 4, "cpus_per_task": None}, State.COMPLETED, ""),
     ]
     jobs = [make_job(number, task, **settings) for number, (task, settings, _, _) in enumerate(cases)]
     for job in jobs:
         while not trials.submit(job):
             time.sleep(0.1)
-    found = ends(len(cases))
+    found = exits(trials, len(cases))
     for number, (_, _, state, words) in enumerate(cases):
-        end = found[number]
+        own = jobs[number].attempt_folder.end()
+        assert (own is not None) == (number in {0, 1, 10, 11})
+        end: End = jobs[number].attempt_folder.close(found[number])
         assert (end.state, words in end.error) == (state, True), end
-        result = jobs[number].folder.read_result()
-        assert (result is not None) == (number in {0, 1})
-    assert jobs[0].folder.read_result().objective == [3.0]
-    assert "hello from the trial" in (jobs[0].attempt / "log").read_text()
+    assert found[0].objective == [3.0]
+    assert "hello from the trial" in jobs[0].attempt_folder.log.read_text()

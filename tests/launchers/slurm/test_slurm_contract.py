@@ -1,8 +1,14 @@
 """The contract of all launchers, on a real cluster."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
-from sweeps.trial.folder import State
+import pytest
+
+from sweeps.launchers.slurm.workers import SlurmWorkers
+from sweeps.settings import SlurmLauncherConf
+from sweeps.trial.job import Job, State
 from tests.launchers.launcher_contract import LauncherContract, raises, segfaults
 
 
@@ -14,3 +20,25 @@ class TestSlurmTrials(LauncherContract):
         raises: (State.FAILED, "RuntimeError: too large"),
         segfaults: (State.FAILED, "Segmentation fault"),
     }
+
+
+class _HiresAtOnce(SlurmWorkers):
+    """The suite does not poll while it waits for a trial to begin."""
+
+    def submit(self, job: Job) -> bool:
+        queued = super().submit(job)
+        self._staff()
+        return queued
+
+
+class TestSlurmWorkers(LauncherContract):
+    LAUNCHER = "slurm"
+    SETTINGS: ClassVar[dict[str, Any]] = {"mem_gb": 0.5, "cpus_per_task": 1, "trials_per_job": None}
+
+    @pytest.fixture
+    def trials(self, cluster: None, tmp_path: Path) -> Iterator[SlurmWorkers]:
+        settings = SlurmLauncherConf(poll_s=0.5, trials_per_job=None, array_parallelism=1)
+        launcher = _HiresAtOnce(settings, tmp_path / "workers")
+        launcher.open()
+        yield launcher
+        launcher.close()

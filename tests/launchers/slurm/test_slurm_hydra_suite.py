@@ -8,6 +8,7 @@ from hydra.test_utils.launcher_common_tests import (
     LauncherTestSuite,
 )
 
+pytestmark = pytest.mark.usefixtures("cluster")
 SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
 
 

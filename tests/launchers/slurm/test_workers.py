@@ -1,155 +1,417 @@
-"""Warm workers: jobs that run many trials."""
+"""Warm workers, against a SLURM that answers what a test says, in milliseconds."""
 
 import os
-import signal
-import subprocess
-import threading
-import time
+import random
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import cloudpickle
 import pytest
+from lab import ScriptedSlurm
 
+from sweeps.launchers.slurm import base, in_worker, queue, workers
+from sweeps.launchers.slurm.in_worker import Plan, Worker
+from sweeps.launchers.slurm.queue import ENDED
+from sweeps.launchers.slurm.ticket import name_of
 from sweeps.launchers.slurm.workers import SlurmWorkers
 from sweeps.settings import SlurmLauncherConf
-from sweeps.trial import current_trial
-from sweeps.trial.folder import State
+from sweeps.trial.job import End, Job, State
+
+MakeJob = Callable[..., Job]
+WARM = {"trials_per_job": None}
 
 
-def where(cfg):
-    print(f"JOB {os.environ['SLURM_JOB_ID']} GPUS {os.environ['CUDA_VISIBLE_DEVICES']}", flush=True)
-    return 2.0
-
-
-def fail(cfg):
-    raise ValueError("no such layer")
-
-
-def die(cfg):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def patient(cfg):
-    where(cfg)
-    trial = current_trial()
-    for step in range(300):
-        time.sleep(0.2)
-        trial.report({"objective": float(step)}, step=step)
-        if trial.should_stop():
-            break
+def task(cfg: Any) -> float:
     return 0.0
 
 
-@pytest.fixture
-def start(tmp_path):
-    """start(**settings): the launcher of a driver; all are closed at the end."""
-    started = []
+class Driver:
+    """The launcher, SLURM as it answers it, and its workers, which do what a test says."""
 
-    def one(**settings):
-        launcher = SlurmWorkers(SlurmLauncherConf(poll_s=0.5, **settings), tmp_path / "study" / "workers")
-        launcher.open()
-        started.append(launcher)
-        return launcher
+    def __init__(self, slurm: ScriptedSlurm, folder: Path, **settings: Any) -> None:
+        self.slurm = slurm
+        self.folder = folder
+        asked = {"poll_s": 3600, "max_submissions_per_min": 10**6, **WARM, **settings}
+        self.launcher = SlurmWorkers(SlurmLauncherConf(**asked), folder)
+        self.launcher.open()
+        self.asked: set[int] = set()
+        self.over: dict[int, End] = {}
+
+    def submit(self, *jobs: Job) -> None:
+        for job in jobs:
+            assert self.launcher.submit(job)
+            self.asked.add(job.number)
+        self.check()
+
+    def tick(self, *states: str) -> dict[int, End]:
+        """What `poll` says once squeue has listed the workers in these states."""
+        self.slurm.list(*states)
+        self.launcher._watcher.ask()
+        found = dict(self.launcher.poll(0.02))
+        self.over |= found
+        self.check()
+        return found
+
+    def check(self) -> None:
+        """Each trial that was asked for is queued, claimed by a worker that is followed, or over: in one place only."""
+        queued = [file.name for file in self.folder.glob("*/queue/*.job")]
+        claimed = [
+            file.name for one in self.launcher._workers.values() for file in one.folder.glob("claimed/*")
+        ]
+        assert len(self.launcher._workers) <= self.launcher._settings.array_parallelism
+        for number in self.asked - self.over.keys():
+            places = [name for name in queued + claimed if int(name.split(".")[0]) == number]
+            assert len(places) == 1, (number, queued, claimed)
+            assert number in self.launcher._waiting
+
+    def worker(self, number: int) -> Path:
+        """The folder of the job with this id."""
+        name = self.slurm.names[number - 1]
+        return next(file.parent for file in self.folder.glob("*/*/slurm") if name_of(file.parent) == name)
+
+    def claim(self, worker: int) -> str:
+        """The worker takes the oldest trial."""
+        folder = self.worker(worker)
+        (folder / "claimed").mkdir(exist_ok=True)
+        oldest = min((folder.parent / "queue").glob("*.job"))
+        oldest.rename(folder / "claimed" / oldest.name)
+        return oldest.name
+
+    def finish(self, worker: int, token: str) -> None:
+        folder = self.worker(worker)
+        (folder / "done").mkdir(exist_ok=True)
+        job: Job = cloudpickle.loads((folder / "claimed" / token).read_bytes())
+        job.attempt_folder.close(End(State.COMPLETED))
+        (folder / "claimed" / token).rename(folder / "done" / token)
+
+
+@pytest.fixture
+def start(
+    scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Driver]]:
+    """start(**settings): a driver."""
+    monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
+    monkeypatch.setattr(base, "_FILES_LATE_S", 0.0)
+    monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
+    monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
+    drivers = []
+
+    def one(**settings: Any) -> Driver:
+        drivers.append(Driver(scripted_slurm, tmp_path / "study" / "workers", **settings))
+        return drivers[-1]
 
     yield one
-    for launcher in started:
-        launcher.close()
+    for driver in drivers:
+        driver.launcher._watcher.stop()
 
 
-def submit(launcher, jobs, count):
-    """Send all jobs and wait for `count` ends."""
-    found, left, deadline = {}, list(jobs), time.monotonic() + 90
-    while len(found) < count:
-        assert time.monotonic() < deadline, (found, launcher.notes())
-        while left and launcher.submit(left[0]):
-            left.pop(0)
-        found |= {over.number: over for over in launcher.poll(0.2)}
-    return found
+def states(found: dict[int, End]) -> dict[int, State]:
+    return {number: end.state for number, end in found.items()}
 
 
-def said(job):
-    words = next(line for line in (job.attempt / "log").read_text().splitlines() if line.startswith("JOB"))
-    return words.split()[1], words.split()[3:]
+def test_trials_are_taken_in_their_order_and_end(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(*(make_job(number, task, **WARM) for number in (0, 2, 10)))
+    assert driver.tick() == {}
+    assert [driver.claim(1) for _ in range(3)] == [f"{number:07}.0001.job" for number in (0, 2, 10)]
+    driver.finish(1, "0000002.0001.job")
+    assert states(driver.tick("RUNNING")) == {2: State.COMPLETED}
+    assert states(driver.tick("NODE_FAIL")) == {0: State.LOST, 10: State.LOST}
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+def test_a_cancelled_pending_worker_costs_no_trial(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(*(make_job(number, task, **WARM) for number in range(3)))
+    driver.tick()
+    assert driver.tick("PENDING Priority") == {}
+    assert driver.tick("CANCELLED") == {}
+    assert driver.tick("CANCELLED") == {}
+    assert len(driver.slurm.names) == 2
+    driver.claim(2)
+    assert driver.tick("CANCELLED", "RUNNING") == {}
+    assert states(driver.tick("CANCELLED", "CANCELLED")) == {0: State.CANCELLED}  # the one that ran
+    assert driver.tick("CANCELLED", "CANCELLED", "PENDING") == {}
+    assert driver.tick("CANCELLED", "CANCELLED", "CANCELLED") == {}  # the second worker had begun
 
 
-def test_one_job_runs_many_trials_each_with_its_own_end(start, make_job):
-    settings = {"trials_per_job": None}
-    launcher = start(array_parallelism=1, **settings)
-    jobs = [make_job(n, task, **settings) for n, task in enumerate([where, fail, die, where, where])]
-    found = submit(launcher, jobs, 5)
-    states = [found[number].state for number in range(5)]
-    assert states == [State.COMPLETED, State.FAILED, State.LOST, State.COMPLETED, State.COMPLETED]
-    assert "no such layer" in found[1].error
-    assert len({said(jobs[number])[0] for number in (0, 3, 4)}) == 1
+@pytest.mark.parametrize("together", [True, False])
+def test_two_workers_that_never_begin_refuse_what_waits(
+    start: Callable[..., Driver], make_job: MakeJob, together: bool
+) -> None:
+    driver = start(array_parallelism=2 if together else 1)
+    driver.submit(*(make_job(number, task, **WARM) for number in range(4)))
+    for _ in range(6):
+        driver.tick(*["FAILED"] * len(driver.slurm.names))
+    assert states(driver.over) == dict.fromkeys(range(4), State.REFUSED)
+    assert all(
+        "never began" in end.error and "setup line failed" in end.error for end in driver.over.values()
+    )
+    assert len(driver.slurm.names) == 2
+    driver.submit(make_job(9, task, **WARM))  # the reason has not gone away
+    for _ in range(3):
+        driver.tick(*["FAILED"] * len(driver.slurm.names))
+    assert driver.over[9].state is State.REFUSED
+    assert len(driver.slurm.names) == 3
 
 
-def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(start, make_job):
-    settings = {"trials_per_job": 2, "trials_at_once": 2, "gpus_per_node": 2}
-    launcher = start(array_parallelism=2, trials_per_job=2, trials_at_once=2)
-    jobs = [make_job(number, where, **settings) for number in range(4)]
-    found = submit(launcher, jobs, 4)
-    assert {end.state for end in found.values()} == {State.COMPLETED}
-    by_job = {}
-    for job in jobs:
-        slurm_job, gpus = said(job)
-        by_job.setdefault(slurm_job, []).append(gpus)
-    assert sorted(map(sorted, by_job.values())) == [[["0,1"], ["2,3"]]] * 2
+def test_workers_lost_before_they_begin_are_replaced(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(make_job(0, task, **WARM))
+    for _ in range(8):
+        driver.tick(*["PREEMPTED"] * len(driver.slurm.names))
+    assert driver.over == {}
+    assert len(driver.slurm.names) > 2
 
 
-def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(start, make_job):
-    settings = {"trials_per_job": None}
-    launcher = start(array_parallelism=1, trials_at_once=1, trials_per_job=None)
-    first = make_job(1, patient, **settings)
-    assert launcher.submit(first)
-    wait_for(lambda: launcher.poll(0.1) == [] and (first.folder.path / "metrics.jsonl").exists())
-    slurm_job = said(first)[0]
-
-    second_driver = start(array_parallelism=1, **settings)
-    assert second_driver.adopt(first)
-    subprocess.run(["scancel", "--signal=KILL", "--full", slurm_job], check=True)
-    assert submit(second_driver, [], 1)[1].state is State.LOST
-    follower = make_job(2, patient, **settings)
-    assert second_driver.submit(follower)
-    wait_for(lambda: second_driver.poll(0.1) == [] and (follower.folder.path / "metrics.jsonl").exists())
-    second_driver.cancel(2)
-    assert submit(second_driver, [], 1)[2].state is State.CANCELLED
-    last = make_job(3, patient, **settings)
-    assert second_driver.submit(last)
-    wait_for(lambda: second_driver.poll(0.1) == [] and (last.folder.path / "metrics.jsonl").exists())
-    subprocess.run(["scancel", "--signal=USR1", said(last)[0]], check=True)
-    assert submit(second_driver, [], 1)[3].state is State.LOST
-    assert last.folder.read_result().state is State.LOST  # it heard, and saved its state
+def test_a_refused_worker_refuses_its_pool_alone(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(make_job(0, task, **WARM))
+    driver.tick()
+    driver.slurm.refuse("invalid partition")
+    driver.launcher._settings.array_parallelism = 2
+    driver.submit(
+        make_job(1, task, partition="nowhere", **WARM), make_job(2, task, partition="nowhere", **WARM)
+    )
+    found = driver.tick("RUNNING")
+    assert states(found) == {1: State.REFUSED, 2: State.REFUSED}
+    assert found[1].error == "SLURM refused the job: invalid partition"
+    assert driver.slurm.lines("refused") == [""]
 
 
-def test_a_worker_that_cannot_start_is_a_trial_that_failed(start, make_job):
-    launcher = start(trials_per_job=None)
-    jobs = [
-        make_job(1, where, trials_per_job=None, setup=["no_such_module load"]),
-        make_job(2, where, trials_per_job=None, partition="nowhere"),
-    ]
-    found = submit(launcher, jobs, 2)
-    assert "a setup line failed" in found[1].error
-    assert "SLURM refused the job: invalid partition" in found[2].error
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_worker_whose_submission_was_not_answered_is_followed(
+    start: Callable[..., Driver], make_job: MakeJob, taken: bool
+) -> None:
+    driver = start(array_parallelism=1)
+    driver.slurm.never_answer(but_take=taken)
+    driver.submit(*(make_job(number, task, **WARM) for number in range(2)))
+    driver.launcher.poll(0.02)
+    driver.check()
+    driver.slurm.accept()
+    for _ in range(4):
+        driver.tick(*["RUNNING"] * taken, *["RUNNING"] * (not taken))
+    assert len(driver.slurm.names) == 1
+    assert driver.over == {}
 
 
-def test_a_queued_trial_is_whole_when_a_worker_can_see_it(start, make_job, tmp_path):
-    launcher, queued = start(array_parallelism=300), threading.Event()
-    seen = set()
+def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
+    start: Callable[..., Driver], make_job: MakeJob
+) -> None:
+    driver = start(array_parallelism=3)
+    driver.submit(*(make_job(number, task, **WARM) for number in range(3)))
+    for _ in range(3):
+        driver.tick(*["PENDING"] * len(driver.slurm.names))
+    driver.tick("RUNNING", "PENDING", "PENDING")
+    for _ in range(2):
+        driver.finish(1, driver.claim(1))
+    driver.tick("RUNNING", "PENDING", "PENDING")
+    driver.tick("RUNNING", "PENDING", "PENDING")
+    assert driver.slurm.lines("scancelled") == ["--state=PENDING 2 3"]
+    driver.claim(2)  # it was quicker than we
+    driver.tick("COMPLETED", "RUNNING", "CANCELLED")
+    assert states(driver.tick("COMPLETED", "NODE_FAIL", "CANCELLED")) == {2: State.LOST}
+    assert driver.launcher._fruitless == {}
 
-    def look():
-        while not queued.is_set():
-            seen.update(file.name for file in tmp_path.glob("study/workers/*/queue/*.job"))
 
-    watching = threading.Thread(target=look)
-    watching.start()
-    for job in [make_job(number, where) for number in range(100)]:
-        assert launcher.submit(job)
-    queued.set()
-    watching.join()
-    assert seen
-    assert not [name for name in seen if name.startswith(".")]
+def test_cancel_and_withdraw(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(*(make_job(number, task, **WARM) for number in range(3)))
+    driver.tick()
+    token = driver.claim(1)
+    driver.launcher.cancel(0)
+    driver.launcher.cancel(1)
+    driver.launcher.cancel(77)
+    assert (driver.worker(1) / f"cancel-{token}").exists()
+    assert states(driver.tick("RUNNING")) == {1: State.CANCELLED}
+    driver.launcher.withdraw()
+    assert states(driver.tick("RUNNING")) == {2: State.CANCELLED}
+
+
+def test_what_a_worker_could_not_read_is_lost_and_named(
+    start: Callable[..., Driver], make_job: MakeJob
+) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(make_job(0, task, **WARM), make_job(1, task, **WARM))
+    driver.tick()
+    token = driver.claim(1)
+    claimed = driver.worker(1) / "claimed" / token
+    claimed.rename(claimed.with_name(token + in_worker.UNREAD))
+    found = driver.tick("RUNNING")
+    assert (found[0].state, f"queue/{token} could not be read" in found[0].error) == (State.LOST, True)
+
+
+def test_a_trial_whose_file_somebody_deleted_is_lost(
+    start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(make_job(0, task, **WARM))
+    driver.tick()
+    next(driver.folder.glob("*/queue/*.job")).unlink()
+    assert (
+        dict(driver.launcher.poll(0.02)) == {}
+    )  # a rename may show in one folder before it does in the other
+    monkeypatch.setattr(workers, "_GONE_S", -1.0)
+    found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
+    assert (found[0].state, "is gone" in found[0].error) == (State.LOST, True)
+
+
+def test_damaged_ends_and_tickets_concern_one_trial(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=1)
+    jobs = [make_job(number, task, **WARM) for number in range(3)]
+    driver.submit(*jobs)
+    driver.tick()
+    tokens = [driver.claim(1) for _ in jobs]
+    driver.finish(1, tokens[0])
+    (jobs[0].attempt_folder.path / "end.json").write_text("noise")
+    (jobs[1].attempt_folder.path / "end.json").write_text("noise")  # it runs, and will write it again
+    driver.finish(1, tokens[2])
+    found = driver.tick("RUNNING")
+    assert states(found) == {0: State.LOST, 2: State.COMPLETED}
+    assert str(jobs[0].attempt_folder.path / "end.json") in found[0].error
+    assert any("trial 1" in note for note in driver.launcher.notes())
+    (driver.worker(1) / "job.json").write_text("noise")
+    second = start(array_parallelism=1)
+    assert second.launcher.adopt(jobs[1])
+    assert not second.launcher.adopt(jobs[0])
+    second.asked = {1}
+    assert second.tick("RUNNING") == {}
+    assert states(second.tick("OUT_OF_MEMORY")) == {1: State.OUT_OF_MEMORY}
+
+
+def test_a_new_driver_adopts_what_is_queued_under_other_settings(
+    start: Callable[..., Driver], make_job: MakeJob
+) -> None:
+    driver = start(array_parallelism=1)
+    job = make_job(0, task, **WARM)
+    driver.submit(job)
+    driver.launcher.poll(0.02)
+    driver.slurm.list("PENDING")
+    second = start(array_parallelism=1)
+    longer = replace(job, config=make_job(1, task, timeout_min=90, **WARM).config)
+    assert second.launcher.adopt(longer)
+    second.asked = {0}
+    assert second.tick("PENDING") == {}
+    assert len(second.slurm.names) == 1
+    second.tick("RUNNING")
+    second.finish(1, second.claim(1))
+    assert states(second.tick("RUNNING")) == {0: State.COMPLETED}
+
+
+def test_only_their_owner_may_look_into_the_queues(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    before = os.umask(0)
+    try:
+        driver = start(array_parallelism=1)
+        driver.submit(make_job(0, task, **WARM))
+        driver.tick()
+    finally:
+        os.umask(before)
+    for folder in (
+        driver.folder,
+        *driver.folder.glob("*/queue"),
+        driver.worker(1),
+        driver.worker(1) / "slurm",
+    ):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+
+
+@pytest.mark.parametrize("damage", ["owner", "cut", "noise", "empty"])
+def test_a_worker_loads_only_what_is_whole_and_its_own(
+    start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(make_job(0, task, **WARM), make_job(1, task, **WARM))
+    driver.tick()
+    bad = min(driver.folder.glob("*/queue/*.job"))
+    content = bad.read_bytes()
+    if damage == "owner":
+        foreign = os.stat_result([*bad.stat()[:4], os.getuid() + 1, *bad.stat()[5:]])
+        real = os.fstat
+        inode = bad.stat().st_ino
+        monkeypatch.setattr(os, "fstat", lambda fd: foreign if real(fd).st_ino == inode else real(fd))
+    else:
+        bad.write_bytes({"cut": content[:-9], "noise": b"\x80\x05noise", "empty": b""}[damage])
+    started: list[int] = []
+    worker = Worker(driver.worker(1), Plan(None, 2, 0, 1, 60.0, 1.0))
+    (driver.worker(1) / "claimed").mkdir()
+    monkeypatch.setattr(worker._forks, "start", lambda job, *_: started.append(job.number))
+    worker._take()
+    assert started == [1]
+    assert states(driver.tick("RUNNING")) == {0: State.LOST}
+
+
+def test_workers_whose_work_is_done_are_let_go(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=2)
+    driver.submit(make_job(0, task, **WARM), make_job(1, task, **WARM))
+    driver.tick()
+    driver.tick("RUNNING")
+    for _ in range(2):
+        driver.finish(1, driver.claim(1))
+    driver.tick("RUNNING", "PENDING")
+    driver.launcher.close()
+    assert [(driver.worker(number) / "dismissed").exists() for number in (1, 2)] == [True, True]
+    assert all(line.startswith("--state=PENDING") for line in driver.slurm.lines("scancelled"))
+
+
+def test_a_driver_that_is_killed_ends_its_workers(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(make_job(0, task, **WARM), make_job(1, task, **WARM))
+    driver.tick()
+    driver.claim(1)
+    driver.tick("RUNNING")
+    driver.launcher.close()
+    assert driver.slurm.lines("scancelled") == ["1"]
+    assert list(driver.folder.glob("*/queue/*.job")) == []
+
+
+def test_what_is_kept_has_the_workers_that_it_needs(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(array_parallelism=2, detach=True)
+    for number in range(8):
+        assert driver.launcher.submit(make_job(number, task, **WARM))
+    driver.launcher.close(keep=True)
+    assert len(driver.slurm.names) == 2
+    assert len(list(driver.folder.glob("*/queue/*.job"))) == 8
+    assert driver.slurm.lines("scancelled") == []
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_whatever_slurm_and_workers_do_no_trial_is_forgotten(
+    start: Callable[..., Driver], make_job: MakeJob, seed: int
+) -> None:
+    """A random life: the invariant is checked after each step, and in the end all trials are over."""
+    dice = random.Random(seed)
+    driver = start(array_parallelism=dice.choice([1, 3]), trials_at_once=dice.choice([1, 2]))
+    left = [make_job(number, task, **WARM) for number in range(5)]
+    now: list[str] = []
+    for _ in range(150):
+        if left and driver.launcher.has_room(ahead=True) and dice.random() < 0.5:
+            driver.submit(left.pop(0))
+        answers = dice.random() < 0.8
+        driver.slurm.accept() if answers else driver.slurm.never_answer(but_take=dice.random() < 0.5)
+        now += ["PENDING Priority"] * (len(driver.slurm.names) - len(now))
+        now = [lives_on(driver, dice, number, state) for number, state in enumerate(now, 1)]
+        driver.tick(*now)
+        if not left and driver.over.keys() == driver.asked:
+            break
+    assert not left and driver.over.keys() == driver.asked, (driver.over, now, driver.launcher.notes())
+    assert len(driver.slurm.names) < 60
+
+
+def lives_on(driver: Driver, dice: random.Random, worker: int, state: str) -> str:
+    """What becomes of a worker in one step."""
+    if state.startswith("PENDING"):
+        return dice.choice([state] * 2 + ["RUNNING"] * 6 + ["CANCELLED"])
+    if state != "RUNNING":
+        return state
+    folder = driver.worker(worker)
+    claimed = sorted(file.name for file in folder.glob("claimed/*"))
+    doing = dice.random()
+    if doing < 0.5 and any((folder.parent / "queue").glob("*.job")) and len(claimed) < 2:
+        driver.claim(worker)
+    elif doing < 0.9 and claimed:
+        driver.finish(worker, claimed[0])
+    elif doing > 0.95:
+        return dice.choice(sorted(ENDED - {"GONE"}))
+    return state

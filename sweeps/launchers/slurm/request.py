@@ -1,0 +1,117 @@
+"""What a trial, or a worker, asks SLURM for."""
+
+import re
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import UserError
+from sweeps.launchers.slurm.ticket import name_of
+from sweeps.settings import SlurmLauncherConf
+from sweeps.trial.job import Request
+
+WARNING = signal.SIGUSR1
+"""Sent before the time limit."""
+
+_MEM_GB = 4.0
+_UNITS = {"K": 2**-20, "": 2**-10, "M": 2**-10, "G": 1.0, "T": 1024.0}
+_PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "exclude", "comment"]
+
+
+def request(settings: SlurmLauncherConf) -> Request:
+    """What a trial asks for, over all its nodes. Raises UserError if it names no amount of memory."""
+    tasks, gpus = settings.nodes * settings.tasks_per_node, settings.nodes * _gpus_per_node(settings)
+    cores = settings.cpus_per_task and tasks * settings.cpus_per_task
+    if gpus and settings.cpus_per_gpu:
+        cores = gpus * settings.cpus_per_gpu
+    memory = None
+    if gpus and settings.mem_per_gpu:
+        memory = gpus * _gigabytes(settings.mem_per_gpu)
+    elif settings.mem_per_cpu:
+        memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu)
+    elif mem_gb := _mem_gb(settings):
+        memory = settings.nodes * mem_gb
+    return Request(gpus, cores, memory, settings.timeout_min, settings.nodes)
+
+
+def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> dict[str, Any]:
+    """What a job asks SLURM for, as the parameters of submitit's SlurmExecutor; or what it does for so many `trials`
+    side by side.
+    """
+    gpus, mem_gb, log = _gpus_per_node(settings), _mem_gb(settings), str(folder / "log")
+    by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
+    cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
+    gres = [_times(item, trials) for item in (settings.gres or "").split(",") if _count(item) != 0]
+    asked = {key: getattr(settings, key) for key in _PLAIN} | {
+        "job_name": name_of(folder),
+        "time": settings.timeout_min,
+        "ntasks_per_node": settings.tasks_per_node,
+        "cpus_per_task": cpus and cpus * trials,
+        # To ask for no GPU is refused where there are none.
+        "gpus_per_node": (settings.gpus_per_node or 0) * trials or None,
+        "gpus_per_task": (settings.gpus_per_task or 0) * trials or None,
+        "gres": ",".join(gres) or None,
+        "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
+        "mem_per_gpu": settings.mem_per_gpu if gpus else None,
+    }
+    srun = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
+    if settings.nodes * settings.tasks_per_node > 1:
+        srun += ["--label"]  # whose line is it
+    if cpus:
+        srun += [f"--cpus-per-task={cpus * trials}"]  # since SLURM 22.05 a step does not inherit it
+    return {
+        **{key: value for key, value in asked.items() if value is not None},
+        "stderr_to_stdout": True,
+        "srun_args": [*srun, *(settings.srun_args or [])],
+        "setup": [
+            "set -e",
+            "export SWEEPYARD_JOB_START=$(date +%s.%N)",
+            *(settings.setup or []),
+            f"export PYTHONPATH={shlex.quote(str(Path(__file__).parents[3]))}${{PYTHONPATH:+:$PYTHONPATH}}",
+            f"touch {shlex.quote(str(folder / 'slurm' / 'set_up'))}",
+        ],
+        "additional_parameters": {
+            **by_gpu,  # not through submitit, which warns that GPUs counted by node would not do
+            **settings.additional_parameters,
+            "output": log,
+            "no-requeue": True,  # a lost trial goes on in a new attempt, as a new job
+            "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",
+        },
+    }
+
+
+def _mem_gb(settings: SlurmLauncherConf) -> float | None:
+    """Memory on each node; None if it is asked for in another way."""
+    by_gpu = settings.mem_per_gpu and _gpus_per_node(settings)
+    elsewhere = any(name.startswith("mem") for name in settings.additional_parameters)
+    return settings.mem_gb or (None if by_gpu or settings.mem_per_cpu or elsewhere else _MEM_GB)
+
+
+def _gpus_per_node(settings: SlurmLauncherConf) -> int:
+    """By whichever of the three ways a site counts them."""
+    if settings.gpus_per_node:
+        return settings.gpus_per_node
+    if settings.gpus_per_task:
+        return settings.gpus_per_task * settings.tasks_per_node
+    return sum(_count(item) or 0 for item in (settings.gres or "").split(","))
+
+
+def _count(item: str) -> int | None:
+    """The GPUs in an item of --gres, such as gpu, gpu:2 or gpu:v100:2. None if it is something else."""
+    words = item.split(":")
+    if words[0] != "gpu":
+        return None
+    return int(words[-1]) if words[-1].isdecimal() else 1
+
+
+def _times(item: str, count: int) -> str:
+    gpus = _count(item)
+    return item if gpus is None else f"{re.sub(r':[0-9]+$', '', item)}:{gpus * count}"
+
+
+def _gigabytes(memory: str) -> float:
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", str(memory).upper())
+    if found is None:
+        raise UserError(f"hydra.launcher: {memory} is no amount of memory; write it as in 16G")
+    return int(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,285 @@
+"""A job a trial, against a SLURM that answers what a test says, in milliseconds."""
+
+import errno
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from lab import ScriptedSlurm
+
+from sweeps.launchers.slurm import base, queue
+from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm.leftovers import living_jobs, take_back
+from sweeps.launchers.slurm.ticket import name_of
+from sweeps.settings import SlurmLauncherConf
+from sweeps.trial.folder import AttemptFolder
+from sweeps.trial.job import End, Job, State
+
+MakeJob = Callable[..., Job]
+
+
+def task(cfg: Any) -> float:
+    return 0.0
+
+
+class Driver:
+    """The launcher, and SLURM as it answers it."""
+
+    def __init__(self, slurm: ScriptedSlurm) -> None:
+        self.slurm = slurm
+        self.launcher = SlurmTrials(SlurmLauncherConf(poll_s=3600, max_submissions_per_min=10**6))
+        self.launcher.open()
+
+    def tick(self, *states: str) -> dict[int, End]:
+        """What `poll` says once squeue has listed the jobs in these states."""
+        self.slurm.list(*states)
+        self.launcher._watcher.ask()
+        return dict(self.launcher.poll(0.02))
+
+
+@pytest.fixture
+def driver(scripted_slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
+    monkeypatch.setattr(base, "_FILES_LATE_S", 0.0)
+    monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
+    monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
+    one = Driver(scripted_slurm)
+    yield one
+    one.launcher._watcher.stop()
+
+
+def test_what_the_loop_is_told_of_the_launcher() -> None:
+    settings = SlurmLauncherConf(detach=True, max_num_timeout=4)
+    launcher = SlurmTrials(settings)
+    told = (launcher.survives, launcher.detach, launcher.keep_on_interrupt, launcher.max_timeouts)
+    assert told == (True, True, False, 4)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_submission_without_an_answer_is_followed_until_it_is_known(
+    driver: Driver, make_job: MakeJob, taken: bool
+) -> None:
+    job = make_job(1, task)
+    driver.slurm.never_answer(but_take=taken)
+    assert driver.launcher.submit(job)
+    assert any("Socket timed out" in note for note in driver.launcher.notes())
+    driver.slurm.accept()
+    assert driver.tick(*["RUNNING"] * taken) == {}
+    for _ in range(3):
+        assert driver.tick("RUNNING") == {}
+    assert driver.slurm.names == [name_of(job.attempt_folder.path)]  # never two
+    driver.launcher.close()
+    assert driver.slurm.lines("scancelled") == ["1"]
+
+
+def test_a_submission_without_an_answer_may_be_refused_in_the_end(driver: Driver, make_job: MakeJob) -> None:
+    driver.slurm.never_answer(but_take=False)
+    assert driver.launcher.submit(make_job(1, task))
+    driver.slurm.refuse("no such partition")
+    found = driver.tick() | driver.tick() | driver.tick()
+    assert (found[1].state, found[1].error) == (State.REFUSED, "SLURM refused the job: no such partition")
+
+
+@pytest.mark.parametrize("damage", ["", "{", "noise", '{"id": "99"}', None])
+def test_a_job_is_adopted_whatever_became_of_its_ticket(
+    driver: Driver, make_job: MakeJob, damage: str | None
+) -> None:
+    job, other = make_job(1, task), make_job(2, task)
+    assert driver.launcher.submit(job)
+    ticket = job.attempt_folder.path / "job.json"
+    ticket.unlink()
+    if damage is not None:
+        ticket.write_text(damage)
+    driver.slurm.list("RUNNING")
+    second = Driver(driver.slurm)
+    assert second.launcher.adopt(job)
+    assert not second.launcher.adopt(other)
+    assert second.tick("RUNNING") == {}
+    assert second.tick("TIMEOUT")[1].state is State.TIMED_OUT
+    second.launcher._watcher.stop()
+
+
+def test_a_job_that_is_gone_is_not_adopted_unless_slurm_is_silent(driver: Driver, make_job: MakeJob) -> None:
+    job = make_job(1, task)
+    assert not driver.launcher.adopt(job)
+    driver.slurm.say("squeue", "exit 1")
+    assert driver.launcher.adopt(job)
+
+
+def test_one_trials_trouble_is_its_own(
+    driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale, damaged, well = (make_job(number, task) for number in range(3))
+    for job in (stale, damaged, well):
+        assert driver.launcher.submit(job)
+    (damaged.attempt_folder.path / "end.json").write_text('{"state": "compl')
+    real = AttemptFolder.end
+
+    def end(self: AttemptFolder) -> End | None:
+        if self == stale.attempt_folder:
+            raise OSError(errno.ESTALE, "Stale file handle", str(self.path))
+        return real(self)
+
+    monkeypatch.setattr(AttemptFolder, "end", end)
+    well.attempt_folder.close(End(State.COMPLETED, objective=[1.0]))
+    assert driver.tick("RUNNING", "RUNNING", "COMPLETED") == {2: well.attempt_folder.end()}
+    assert any("Stale file handle" in note and "and 1 more" in note for note in driver.launcher.notes())
+    found = driver.tick("COMPLETED", "COMPLETED", "COMPLETED")
+    found |= driver.tick("COMPLETED", "COMPLETED", "COMPLETED")
+    assert {number: one.state for number, one in found.items()} == {0: State.LOST, 1: State.LOST}
+    assert str(damaged.attempt_folder.path / "end.json") in found[1].error
+    assert "Stale file handle" in found[0].error
+    assert damaged.attempt_folder.close(found[1]).state is State.LOST
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int) -> None:
+    dice = random.Random(seed)
+    job, well = make_job(1, task), make_job(2, task)
+    assert driver.launcher.submit(job) and driver.launcher.submit(well)
+    job.attempt_folder.begin(1.0)
+    job.attempt_folder.log.write_text("step 1")
+    if dice.random() < 0.5:
+        job.attempt_folder.close(End(State.COMPLETED))
+    victim = dice.choice(
+        [*sorted(file for file in job.attempt_folder.path.rglob("*") if file.is_file()), None]
+    )
+    if victim is None:
+        shutil.rmtree(job.folder.path)
+    else:
+        content = victim.read_bytes()
+        cut = dice.randrange(len(content) + 1)
+        victim.write_bytes(dice.choice([b"", content[:cut], content * 2, dice.randbytes(50)]))
+    well.attempt_folder.close(End(State.COMPLETED))
+    second = Driver(driver.slurm)
+    driver.slurm.list("RUNNING", "RUNNING")
+    assert second.launcher.adopt(job) and second.launcher.adopt(well)
+    found = second.tick("COMPLETED", "COMPLETED") | second.tick("COMPLETED", "COMPLETED")
+    assert found.keys() == {1, 2}
+    assert found[2].state is State.COMPLETED
+    assert job.attempt_folder.close(found[1]).state in State
+    second.launcher._watcher.stop()
+
+
+def test_a_disk_without_room_refuses_and_other_troubles_pass(
+    driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def away(*_: Any) -> str:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(base, "submit", away)
+    assert not driver.launcher.submit(make_job(1, task))
+    assert any("Stale file handle" in note for note in driver.launcher.notes())
+    monkeypatch.setattr(base, "submit", full)
+    assert driver.launcher.submit(make_job(2, task))
+    end = driver.tick()[2]
+    assert (end.state, "No space left" in end.error) == (State.REFUSED, True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("JobHeldUser", "Release it: scontrol release 1"),
+        ("launch_failed_requeued_held", "Release it"),
+        ("PartitionTimeLimit", "Change what it asks for"),
+        ("BadConstraints", "Change what it asks for"),
+        ("QOSMaxWallDurationPerJobLimit", "Change what it asks for"),
+        ("AssocMaxJobsLimit", None),
+        ("QOSMaxJobsPerUserLimit", None),
+        ("ReqNodeNotAvail, UnavailableNodes:lab1", None),
+        ("Priority", None),
+        ("Resources", None),
+        ("BeginTime", None),
+    ],
+)
+def test_a_job_that_will_never_start_is_told_of_once(
+    driver: Driver, make_job: MakeJob, monkeypatch: Any, caplog: Any, reason: str, words: str | None
+) -> None:
+    monkeypatch.setattr(base, "_HELD_S", 0.0)
+    assert driver.launcher.submit(make_job(1, task))
+    driver.tick(f"PENDING {reason}")
+    driver.tick(f"PENDING {reason}")
+    assert driver.launcher.notes() == [f"1 pending: {reason}"]
+    assert len(caplog.messages) == (words is not None)
+    assert words is None or (words in caplog.text and "will not start by itself" in caplog.text)
+
+
+def test_who_cancelled_a_job_decides_whether_it_goes_on(driver: Driver, make_job: MakeJob) -> None:
+    for number in range(3):
+        assert driver.launcher.submit(make_job(number, task))
+    names = driver.slurm.names
+    driver.slurm.say("sacct", f"echo '1|CANCELLED by 54321|{names[0]}'")
+    found = driver.tick("CANCELLED", "RUNNING", "RUNNING")
+    assert (found[0].state, "by user 54321" in found[0].error) == (State.LOST, True)
+    driver.slurm.say("sacct", f"echo '2|CANCELLED by {__import__('os').getuid()}|{names[1]}'")
+    assert driver.tick("CANCELLED", "CANCELLED", "RUNNING")[1].state is State.CANCELLED
+    driver.slurm.say("sacct", "exit 1")
+    assert driver.tick("CANCELLED", "CANCELLED", "CANCELLED")[2].state is State.CANCELLED
+
+
+def test_withdraw_takes_back_what_has_not_begun(driver: Driver, make_job: MakeJob) -> None:
+    for number in range(2):
+        assert driver.launcher.submit(make_job(number, task))
+    driver.launcher.withdraw()
+    assert driver.slurm.lines("scancelled") == ["--state=PENDING 1 2"]
+    found = driver.tick("CANCELLED", "RUNNING")
+    assert {number: end.state for number, end in found.items()} == {0: State.CANCELLED}
+    assert driver.tick("CANCELLED", "PREEMPTED")[1].state is State.LOST
+
+
+def test_a_cancelled_job_is_cancelled_again_if_it_lives_on(
+    driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_CANCEL_AGAIN_S", 0.0)
+    assert driver.launcher.submit(make_job(1, task))
+    driver.launcher.cancel(1)
+    driver.tick("RUNNING")
+    assert driver.slurm.lines("scancelled")[:2] == ["1", "1"]
+    assert driver.tick("FAILED")[1].state is State.CANCELLED
+    driver.launcher.cancel(1)  # it is over
+
+
+def test_rank_1_says_why_its_trial_failed(driver: Driver, make_job: MakeJob) -> None:
+    job = make_job(1, task, nodes=2)
+    assert driver.launcher.submit(job)
+    place = job.attempt_folder
+    place.begin(1.0)
+    (place.path / "slurm" / "set_up").touch()
+    place.log.write_text("srun: error: lab2: task 1: Exited with exit code 1")
+    (place.path / "rank2.json").write_text("noise")
+    (place.path / "rank1.json").write_text(json.dumps(End(State.FAILED, "RuntimeError: no data").as_json()))
+    end = driver.tick("FAILED")[1]
+    assert (end.state, end.error) == (State.FAILED, "rank 1: RuntimeError: no data")
+
+
+def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: MakeJob) -> None:
+    first, second = make_job(1, task), make_job(2, task)
+    assert driver.launcher.submit(first) and driver.launcher.submit(second)
+    (first.attempt_folder.path / "job.json").write_text("noise")
+    driver.slurm.list("PENDING Priority", "RUNNING")
+    study = first.folder.path.parent
+    found = living_jobs(study, [first.folder.path, second.folder.path])
+    assert isinstance(found, list)
+    assert [(one.id, one.state) for one in found] == [("1", "PENDING"), ("2", "RUNNING")]
+    assert take_back(study, found) == ""
+    assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
+    driver.slurm.list("CANCELLED", "COMPLETED")
+    assert living_jobs(study, [first.folder.path, second.folder.path]) == []
+    assert living_jobs(study, []) == []
+
+
+def test_jobs_whose_answer_never_came_are_told_of_on_leaving(
+    driver: Driver, make_job: MakeJob, caplog: Any
+) -> None:
+    driver.slurm.never_answer(but_take=True)
+    job = make_job(1, task)
+    assert driver.launcher.submit(job)
+    driver.slurm.say("squeue", "echo away >&2; exit 1")
+    driver.launcher.close()
+    assert "may still run" in caplog.text and name_of(job.attempt_folder.path) in caplog.text

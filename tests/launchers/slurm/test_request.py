@@ -1,0 +1,141 @@
+"""What trials and workers ask SLURM for, from the launcher's settings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+import conf.schema  # noqa: F401 - registers itself with Hydra
+from sweeps.errors import UserError
+from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm.request import parameters, request, times
+from sweeps.launchers.slurm.workers import SlurmWorkers
+from sweeps.settings import SlurmLauncherConf, read
+from sweeps.trial.job import Request
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, Request(0, None, 4.0, 60)),
+        ({"nodes": 2, "gpus_per_node": 4, "cpus_per_task": 3, "mem_gb": 8}, Request(8, 6, 16, 60, 2)),
+        ({"nodes": 2, "tasks_per_node": 4, "gpus_per_task": 1}, Request(8, None, 8, 60, 2)),
+        ({"gres": "gpu:2"}, Request(2, None, 4, 60)),
+        ({"gres": "gpu:v100:3,nvme:1"}, Request(3, None, 4, 60)),
+        ({"gres": "gpu"}, Request(1, None, 4, 60)),
+        ({"gres": "gpu:0"}, Request(0, None, 4, 60)),
+        ({"gres": "nvme:1"}, Request(0, None, 4, 60)),
+        ({"gres": "gpu:2", "cpus_per_gpu": 10}, Request(2, 20, 4, 60)),
+        ({"cpus_per_gpu": 10}, Request(0, None, 4, 60)),
+        ({"mem_per_cpu": "2G", "cpus_per_task": 3}, Request(0, 3, 6, 60)),
+        ({"mem_per_cpu": "512", "tasks_per_node": 2}, Request(0, None, 1, 60)),
+        ({"mem_per_gpu": "16GB", "gpus_per_node": 2}, Request(2, None, 32, 60)),
+        ({"mem_per_gpu": "16G"}, Request(0, None, 4, 60)),
+        ({"additional_parameters": {"mem": "9G"}}, Request(0, None, None, 60)),
+    ],
+)
+def test_a_request(settings: dict[str, Any], expected: Request) -> None:
+    assert request(SlurmLauncherConf(**settings)) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"gpus_per_node": 1, "cpus_per_gpu": 4, "cpus_per_task": 2},
+            "cpus_per_task=2, hydra.launcher.cpus_per_gpu=4",
+        ),
+        ({"mem_gb": 1, "mem_per_cpu": "1G"}, "mem_gb=1, hydra.launcher.mem_per_cpu=1G"),
+        ({"mem_per_cpu": "plenty"}, "plenty is no amount of memory; write it as in 16G"),
+    ],
+)
+def test_a_request_that_cannot_be(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        request(SlurmLauncherConf(**settings))
+
+
+def asked(**settings: Any) -> dict[str, Any]:
+    """What of it sbatch is told, memory and processors and GPUs alone."""
+    found = parameters(Path("/study/0/attempts/1"), SlurmLauncherConf(**settings))
+    names = ("cpus_per_task", "gpus_per_node", "gpus_per_task", "gres", "mem", "mem_per_gpu", "mem_per_cpu")
+    by_gpu = found["additional_parameters"].get("cpus-per-gpu")
+    return {name: found[name] for name in names if name in found} | (
+        {"cpus_per_gpu": by_gpu} if by_gpu else {}
+    )
+
+
+def of_two(**settings: Any) -> dict[str, Any]:
+    return asked(**vars(times(SlurmLauncherConf(**settings), 2)))
+
+
+def test_one_trial_asks_for_what_it_needs() -> None:
+    assert asked() == {"mem": "4096MB"}
+    assert asked(mem_gb=0.5, cpus_per_task=2) == {"mem": "512MB", "cpus_per_task": 2}
+    assert asked(mem_per_cpu="2G") == {"mem_per_cpu": "2G"}
+    assert asked(additional_parameters={"mem-per-gpu": "2G"}) == {}
+    assert asked(gres="gpu:0,nvme:1", cpus_per_gpu=40, mem_per_gpu="9G") == {
+        "mem": "4096MB",
+        "gres": "nvme:1",
+    }
+    assert asked(gpus_per_node=1, cpus_per_gpu=40) == {
+        "mem": "4096MB",
+        "gpus_per_node": 1,
+        "cpus_per_gpu": 40,
+    }
+
+
+def test_a_worker_asks_for_all_its_trials_side_by_side() -> None:
+    assert of_two() == {"cpus_per_task": 2, "mem": "8192MB"}
+    assert of_two(gres="gpu:v100:2,nvme:1", cpus_per_task=3) == {
+        "cpus_per_task": 6,
+        "gres": "gpu:v100:4,nvme:1",
+        "mem": "8192MB",
+    }
+    assert of_two(gres="gpu", cpus_per_gpu=4) == {"gres": "gpu:2", "cpus_per_gpu": 4, "mem": "8192MB"}
+    assert of_two(gpus_per_node=1, mem_per_gpu="3G") == {
+        "cpus_per_task": 2,
+        "gpus_per_node": 2,
+        "mem_per_gpu": "3G",
+    }
+    assert of_two(gpus_per_task=1, mem_gb=1)["gpus_per_task"] == 2
+
+
+def composed(*overrides: str) -> Any:
+    with initialize_config_dir(str(ROOT / "conf"), job_name="sweep", version_base="1.3"):
+        return compose("config", ["hydra/launcher=slurm", *overrides], return_hydra_config=True)
+
+
+def test_a_site_that_counts_gpus_by_gres() -> None:
+    trials = SlurmTrials(SlurmLauncherConf())
+    two, none = (composed("cluster=power9", f"gpus={gpus}") for gpus in (2, 0))
+    assert trials.request(two) == Request(2, 80, 60, 240)
+    assert trials.request(none) == Request(0, None, 60, 240)
+    assert asked(**vars(read(none.hydra.launcher, SlurmLauncherConf))) == {"mem": "61440MB"}
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("+hydra.launcher.time=10", "Did you mean hydra.launcher.timeout_min"),
+        ("+hydra.launcher.exclusive=true", r"\+hydra.launcher.additional_parameters.exclusive=True"),
+        ("hydra.launcher.cpus_per_gpu=0", "cpus_per_gpu=0: it must be 1 or more"),
+    ],
+)
+def test_what_is_no_setting_is_refused_with_a_hint(override: str, hint: str) -> None:
+    with pytest.raises(UserError, match=hint):
+        SlurmTrials(SlurmLauncherConf()).request(composed(override))
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("hydra.launcher.nodes=2", "trials_per_job=1"),
+        ("hydra.launcher.timeout_min=2", "signal_delay_s=120"),
+    ],
+)
+def test_what_a_worker_cannot_run(override: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        SlurmWorkers(SlurmLauncherConf(), tmp_path).request(composed(override))

@@ -1,0 +1,126 @@
+"""How a job is handed to SLURM, with an sbatch that answers what a test says."""
+
+import os
+import pickle
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import ScriptedSlurm
+
+from sweeps.files import Unreadable, read_json
+from sweeps.launchers.slurm import submit as module
+from sweeps.launchers.slurm.in_job import main
+from sweeps.launchers.slurm.submit import BusyError, RefusedError, submit
+from sweeps.launchers.slurm.ticket import name_of, noted_id
+from sweeps.settings import SlurmLauncherConf
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Path:
+    folder = tmp_path / "a study" / "7" / "attempts" / "2"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_job_is_named_by_its_folder_and_its_files_are_its_owners_alone(
+    scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0)
+    try:
+        assert submit(attempt, SlurmLauncherConf(), print, "x") == "1"
+    finally:
+        os.umask(before)
+    assert scripted_slurm.names == [name_of(attempt)]
+    assert name_of(attempt).startswith("a_study-7.2-")
+    monkeypatch.chdir(attempt.parent)
+    assert name_of(Path("2")) == name_of(attempt)
+    assert noted_id(attempt) == "1"
+    assert stat.S_IMODE((attempt / "slurm").stat().st_mode) == 0o700
+    assert [file.name for file in attempt.iterdir() if file.suffix in (".pkl", ".sh")] == []
+    script = (scripted_slurm.folder / "script").read_text()
+    assert f"--output='{attempt}/log'" in script
+
+
+def test_what_a_job_runs_is_read_only_if_its_user_wrote_it(
+    scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    submit(attempt, SlurmLauncherConf(), print, "carried out")
+    monkeypatch.setattr("sys.argv", ["-c", str(attempt / "slurm")])
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    main()
+    assert capsys.readouterr().out == "carried out\n"
+    call = attempt / "slurm" / "call.pkl"
+    whole = call.read_bytes()
+    call.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SystemExit, match=r"call\.pkl cannot be read"):
+        main()
+    call.write_bytes(pickle.dumps(None))
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(SystemExit, match="belongs to user") as refused:
+        main()
+    assert isinstance(refused.value.__cause__, Unreadable)
+
+
+def test_a_driver_inside_a_job_hands_nothing_of_it_on(
+    scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_a_job = {
+        "SLURM_JOB_ID": "3",
+        "SLURM_MEM_PER_CPU": "9",
+        "SBATCH_EXCLUSIVE": "1",
+        "PMI_RANK": "0",
+        "PMIX_X": "1",
+    }
+    for name, value in {**of_a_job, "SLURM_CONF": "/etc/here", "MINE": "yes"}.items():
+        monkeypatch.setenv(name, value)
+    submit(attempt, SlurmLauncherConf(), print)
+    seen = dict(line.split("=", 1) for line in scripted_slurm.lines("environment") if "=" in line)
+    assert not seen.keys() & of_a_job.keys()
+    assert (seen["SLURM_CONF"], seen["MINE"]) == ("/etc/here", "yes")
+
+
+def test_a_driver_on_a_login_node_keeps_its_habits(
+    scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "usual")
+    submit(attempt, SlurmLauncherConf(), print)
+    assert "SBATCH_PARTITION=usual" in scripted_slurm.lines("environment")
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "words"),
+    [
+        ("echo 'sbatch: error: invalid partition' >&2; exit 1", RefusedError, "invalid partition"),
+        ("echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1", False, "QOSMaxSubmit"),
+        (
+            "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1",
+            False,
+            "Unable to contact",
+        ),
+        ("echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1", True, "timed out"),
+        ("sleep 5", True, "longer than"),
+        ("echo hello", True, "hello"),
+    ],
+)
+def test_what_sbatch_may_answer(
+    scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: Any, script: str, expected: Any, words: str
+) -> None:
+    monkeypatch.setattr(module, "_TIMEOUT_S", 0.3)
+    scripted_slurm.say("sbatch", script)
+    with pytest.raises((RefusedError, BusyError), match=words) as raised:
+        submit(attempt, SlurmLauncherConf(), print)
+    assert getattr(raised.value, "unsure", RefusedError) == expected
+    assert noted_id(attempt) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 7}', '{"id": "7; rm"}', "\0\0", '{"name": "x"}'])
+def test_a_ticket_that_cannot_be_read_is_none(attempt: Path, content: str) -> None:
+    (attempt / "job.json").write_text(content)
+    assert noted_id(attempt) is None
+
+
+def test_a_ticket_names_its_job(scripted_slurm: ScriptedSlurm, attempt: Path) -> None:
+    submit(attempt, SlurmLauncherConf(), print)
+    assert read_json(attempt / "job.json") == {"name": name_of(attempt), "id": "1"}

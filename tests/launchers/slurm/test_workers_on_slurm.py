@@ -1,0 +1,194 @@
+"""Warm workers on a real cluster: jobs that run many trials."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from lab import slurm, wait_for
+
+from sweeps.launchers.slurm.workers import SlurmWorkers
+from sweeps.settings import SlurmLauncherConf
+from sweeps.trial import current_trial
+from sweeps.trial.job import End, Job, State
+
+pytestmark = pytest.mark.usefixtures("cluster")
+MakeJob = Callable[..., Job]
+
+
+def where(cfg: Any) -> float:
+    print(
+        f"JOB {os.environ['SLURM_JOB_ID']} PID {os.getpid()} GPUS {os.environ['CUDA_VISIBLE_DEVICES']}",
+        flush=True,
+    )
+    return 2.0
+
+
+def fail(cfg: Any) -> float:
+    raise ValueError("no such layer")
+
+
+def die(cfg: Any) -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0.0
+
+
+def patient(cfg: Any) -> float:
+    where(cfg)
+    trial = current_trial()
+    for step in range(300):
+        time.sleep(0.1)
+        trial.report({"objective": float(step)}, step=step)
+        if trial.should_stop():
+            break
+    return 0.0
+
+
+def greedy(cfg: Any) -> float:
+    """More than its share, long enough to be seen, and then more than there is."""
+    hoards = []
+    for megabytes in (450, 400):
+        hoards.append(bytearray(megabytes * 1_000_000))
+        hoards[-1][::4096] = b"x" * len(hoards[-1][::4096])
+        time.sleep(8)
+    return float(len(hoards))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., SlurmWorkers]]:
+    """start(**settings): the launcher of a driver; all are closed at the end."""
+    started = []
+
+    def one(**settings: Any) -> SlurmWorkers:
+        launcher = SlurmWorkers(SlurmLauncherConf(poll_s=0.5, **settings), tmp_path / "study" / "workers")
+        launcher.open()
+        started.append(launcher)
+        return launcher
+
+    yield one
+    for launcher in started:
+        launcher.close()
+
+
+def submit(launcher: SlurmWorkers, jobs: list[Job], count: int) -> dict[int, End]:
+    """Send all jobs and wait for `count` ends."""
+    found: dict[int, End] = {}
+    left, deadline = list(jobs), time.monotonic() + 90
+    while len(found) < count:
+        assert time.monotonic() < deadline, (found, launcher.notes())
+        while left and launcher.submit(left[0]):
+            left.pop(0)
+        found |= dict(launcher.poll(0.2))
+    return found
+
+
+def runs(launcher: SlurmWorkers, job: Job) -> Callable[[], bool]:
+    return lambda: launcher.poll(0.1) == [] and (job.folder.path / "metrics.jsonl").exists()
+
+
+def said(job: Job) -> tuple[str, list[str]]:
+    """The SLURM job that it ran in, and its GPUs."""
+    words = words_of(job)
+    return words[1], words[5:]
+
+
+def words_of(job: Job) -> list[str]:
+    return next(
+        line for line in job.attempt_folder.log.read_text().splitlines() if line.startswith("JOB")
+    ).split()
+
+
+def state_of(slurm_job: str) -> str:
+    return slurm("sacct", "--noheader", "--allocations", "--format=State", f"--jobs={slurm_job}").strip()
+
+
+def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: MakeJob) -> None:
+    settings = {"trials_per_job": None}
+    launcher = start(array_parallelism=1, **settings)
+    jobs = [make_job(n, task, **settings) for n, task in enumerate([where, fail, die, where, where])]
+    found = submit(launcher, jobs, 5)
+    states = [found[number].state for number in range(5)]
+    assert states == [State.COMPLETED, State.FAILED, State.LOST, State.COMPLETED, State.COMPLETED]
+    assert "no such layer" in found[1].error
+    assert len({said(jobs[number])[0] for number in (0, 3, 4)}) == 1
+    began = time.monotonic()
+    launcher.close()
+    assert time.monotonic() - began < 2
+    wait_for(lambda: state_of(said(jobs[0])[0]) == "COMPLETED", 20)  # a worker that did its work ends well
+
+
+@pytest.mark.parametrize(
+    "gpus", [{"gpus_per_node": 2}, {"gres": "gpu:2", "cpus_per_gpu": 1, "cpus_per_task": None}]
+)
+def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
+    start: Any, make_job: MakeJob, gpus: dict[str, Any]
+) -> None:
+    launcher = start(array_parallelism=2, trials_per_job=2, trials_at_once=2)
+    jobs = [make_job(number, where, trials_per_job=2, trials_at_once=2, **gpus) for number in range(4)]
+    found = submit(launcher, jobs, 4)
+    assert {end.state for end in found.values()} == {State.COMPLETED}, found
+    by_job: dict[str, list[list[str]]] = {}
+    for job in jobs:
+        slurm_job, owned = said(job)
+        by_job.setdefault(slurm_job, []).append(owned)
+    assert sorted(map(sorted, by_job.values())) == [[["0,1"], ["2,3"]]] * 2
+
+
+def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(
+    start: Any, make_job: MakeJob
+) -> None:
+    settings = {"trials_per_job": None}
+    launcher = start(array_parallelism=1, **settings)
+    first = make_job(1, patient, **settings)
+    assert launcher.submit(first)
+    wait_for(runs(launcher, first))
+    second_driver = start(array_parallelism=1, **settings)
+    assert second_driver.adopt(first)
+    fork_server = psutil.Process(int(words_of(first)[3])).parent()
+    fork_server.parent().kill()
+    assert submit(second_driver, [], 1)[1].state is State.LOST
+    follower = make_job(2, patient, **settings)
+    assert second_driver.submit(follower)
+    wait_for(runs(second_driver, follower))
+    second_driver.cancel(2)
+    assert submit(second_driver, [], 1)[2].state is State.CANCELLED
+    for number, how, expected in [(3, ["--signal=USR1"], State.LOST), (4, [], State.CANCELLED)]:
+        job = make_job(number, patient, **settings)
+        assert second_driver.submit(job)
+        wait_for(runs(second_driver, job))
+        slurm("scancel", *how, said(job)[0])
+        end = job.attempt_folder.close(submit(second_driver, [], 1)[number])
+        assert (end.state, end.error != "") == (expected, True), end
+        assert job.attempt_folder.heard() is State.LOST  # and so it saved its state
+
+
+def test_a_worker_that_cannot_start_refuses_its_trials(start: Any, make_job: MakeJob) -> None:
+    launcher = start(trials_per_job=None)
+    jobs = [
+        make_job(1, where, trials_per_job=None, setup=["no_such_module load"]),
+        make_job(2, where, trials_per_job=None, setup=["no_such_module load"]),
+        make_job(3, where, trials_per_job=None, partition="nowhere"),
+        make_job(4, where, trials_per_job=None, preload=["no_such_module"]),
+    ]
+    found = submit(launcher, jobs, 4)
+    assert {end.state for end in found.values()} == {State.REFUSED}
+    for number, words in {
+        1: "setup line failed",
+        2: "setup line failed",
+        3: "invalid partition",
+        4: "preload",
+    }.items():
+        assert words in found[number].error
+
+
+def test_of_trials_side_by_side_the_one_that_took_too_much_is_to_blame(start: Any, make_job: MakeJob) -> None:
+    settings = {"trials_per_job": None, "trials_at_once": 2, "mem_gb": 0.4}
+    launcher = start(array_parallelism=1, **settings)
+    found = submit(launcher, [make_job(1, greedy, **settings), make_job(2, patient, **settings)], 2)
+    assert {number: end.state for number, end in found.items()} == {1: State.OUT_OF_MEMORY, 2: State.LOST}, (
+        found
+    )

@@ -1,0 +1,307 @@
+"""A launcher whose attempts do what a script says, one act a poll, by a clock of its own: the loop in milliseconds.
+
+All else is real: the search and its journal, the folders, what a trial's process writes into them.
+"""
+
+import io
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+from rich.console import Console
+
+from sweeps.errors import UserError
+from sweeps.launchers.contract import TrialLauncher
+from sweeps.results.summary import Row, Summary
+from sweeps.results.terminal import View
+from sweeps.settings import SweeperConf
+from sweeps.study.loop import Loop
+from sweeps.study.search import Proposal, Search
+from sweeps.study.search_space import parse
+from sweeps.trial import Trial, folder
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, Job, Request, State
+from sweeps.trial.process import end_of_error, end_of_return
+
+Acts = Generator[None, None, End]
+Script = Callable[[Job], Acts]
+"""What the process of an attempt does, act by act; returns what the launcher says of its end."""
+
+SILENT = End(State.FAILED, "its process ended with exit code 0 and no result")
+"""What a launcher says that knows nothing: the attempt's own word counts."""
+_MOST_POLLS = 5000
+
+
+class Clock:
+    """Time as a test wants it, in seconds since 1970."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def fake_time() -> Iterator[Clock]:
+    """A clock that the folders of trials are written by, and looks at files that nothing paces."""
+    clock = Clock()
+    module = SimpleNamespace(time=clock, monotonic=time.monotonic, sleep=time.sleep)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sweeps.trial.folder.time", module)
+        patch.setattr("sweeps.trial.time", module)
+        patch.setattr("sweeps.files.LOOKS_PER_S", 1e9)
+        yield clock
+
+
+class FakeLauncher(TrialLauncher):
+    """`slots` attempts run at a time and `queue` more wait, each doing one act of its script with each poll.
+
+    With `survives` it is a cluster: what runs goes on after its driver, whose next one adopts it.
+    """
+
+    def __init__(
+        self, script: Script, clock: Clock, slots: int = 2, queue: int = 0, survives: bool = False
+    ) -> None:
+        self.detach = self.keep_on_interrupt = False
+        self.max_timeouts: int | None = None
+        self.survives = survives
+        self.script = script
+        self.slots, self.queue = slots, queue
+        self.on_poll: Callable[[], object] = lambda: None
+        """Called first in each poll."""
+        self.submitted: list[tuple[int, int]] = []
+        """The number of the trial, and of the attempt, of all that was ever submitted."""
+        self.most = 0
+        """That ran or waited at a time."""
+        self.acting = False
+        """Whether it is the trials that work, not their driver."""
+        self.polls = 0
+        self.closed: list[bool] = []
+        self._clock = clock
+        self._known: set[int] = set()
+        """To this driver."""
+        self._waiting: dict[int, Job] = {}
+        self._running: dict[int, tuple[Job, Acts]] = {}
+        self._over: list[tuple[int, End]] = []
+
+    def trials(self, study_folder: Path) -> TrialLauncher:
+        """As a plugin of Hydra's answers our driver."""
+        return self
+
+    def request(self, config: DictConfig) -> Request:
+        return Request()
+
+    def open(self) -> None:
+        """Another driver begins, and knows of nothing."""
+        self.polls = 0
+        self._known.clear()
+        self._over.clear()
+        if not self.survives:
+            self._running.clear()
+            self._waiting.clear()
+
+    def has_room(self, ahead: bool = False) -> bool:
+        most = self.slots + (self.queue if ahead else 0)
+        return len(self._running) + len(self._waiting) < most
+
+    def submit(self, job: Job) -> bool:
+        if not self.has_room(ahead=True):
+            return False
+        self.submitted.append((job.number, job.attempt))
+        self._known.add(job.number)
+        self._waiting[job.number] = job
+        self._start_some()
+        self.most = max(self.most, len(self._running) + len(self._waiting))
+        return True
+
+    def adopt(self, job: Job) -> bool:
+        mine = self._waiting.get(job.number) or self._running.get(job.number, (None,))[0]
+        if mine is None or mine.attempt != job.attempt:
+            return False
+        self._known.add(job.number)
+        return True
+
+    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
+        self.polls += 1
+        assert self.polls < _MOST_POLLS, "the loop does not end"
+        self.on_poll()
+        self.act()
+        over = [one for one in self._over if one[0] in self._known]
+        self._over = [one for one in self._over if one not in over]
+        self._clock.now += 0.01 if over else timeout_s
+        return over
+
+    def act(self) -> None:
+        """Time passes: also where no driver looks."""
+        self.acting = True
+        for number, (_, acts) in list(self._running.items()):
+            try:
+                next(acts)
+            except StopIteration as stop:
+                del self._running[number]
+                self._over.append((number, stop.value))
+        self.acting = False
+        self._start_some()
+
+    def _start_some(self) -> None:
+        while self._waiting and len(self._running) < self.slots:
+            number = next(iter(self._waiting))
+            job = self._waiting.pop(number)
+            self._running[number] = (job, self.script(job))
+
+    def notes(self) -> list[str]:
+        return []
+
+    def cancel(self, number: int) -> None:
+        del self._running[number]
+        self._over.append((number, End(State.CANCELLED, "it was cancelled")))
+
+    def withdraw(self) -> None:
+        self._over += [(number, End(State.CANCELLED, "it was taken back")) for number in self._waiting]
+        self._waiting.clear()
+
+    def close(self, keep: bool = False) -> None:
+        self.closed.append(keep)
+
+
+def begin(job: Job) -> Trial:
+    """What an attempt does first."""
+    job.attempt_folder.begin(folder.time.time())
+    return Trial(job.folder, job.attempt, job.objective)
+
+
+def trains(epochs: int = 3, metric: str = "objective", diary: list[tuple[int, int]] | None = None) -> Script:
+    """A well-behaved trial: it reports, keeps a checkpoint, goes on from it, hears a stop, and writes its own end.
+
+    `diary` gets the trial and the step of each epoch that is really trained.
+    """
+
+    def script(job: Job) -> Acts:
+        trial = begin(job)
+        saved = trial.checkpoint_folder / "epoch"
+        first = saved.read_text(errors="replace") if saved.exists() else ""
+        try:
+            for epoch in range(int(first) if first.isdecimal() else 0, epochs):
+                if diary is not None:
+                    diary.append((job.number, epoch))
+                trial.report({metric: result_of(job.number) + epochs - epoch - 1, "loss": 1.0}, epoch)
+                saved.parent.mkdir(exist_ok=True)
+                saved.write_text(str(epoch + 1))
+                if trial.should_stop():
+                    break
+                yield
+            end = end_of_return({metric: result_of(job.number)}, job.objective, job.attempt_folder.heard())
+        except Exception as error:
+            end = end_of_error(error)
+        job.attempt_folder.close(end)
+        return SILENT
+
+    return script
+
+
+def result_of(number: int) -> float:
+    """What the trial of this number returns."""
+    return 100.0 + number
+
+
+def ends(*said: End, begins: bool = True) -> Script:
+    """Attempts of which the launcher says this, the last one for all further ones. They write nothing themselves."""
+
+    def script(job: Job) -> Acts:
+        if begins:
+            begin(job)
+        yield
+        return said[min(job.attempt, len(said)) - 1]
+
+    return script
+
+
+def by_trial(others: Script, **scripts: Script) -> Script:
+    """Other scripts for some trials: `t3=ends(...)`."""
+    return lambda job: scripts.get(f"t{job.number}", others)(job)
+
+
+class Said(View):
+    """A view that keeps what it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.console = Console(file=io.StringIO())
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@dataclass
+class Drive:
+    """What one driver did."""
+
+    loop: Loop
+    summary: Summary
+    lines: list[str]
+
+    @property
+    def out(self) -> str:
+        return "\n".join(self.lines)
+
+    def row(self, number: int) -> Row:
+        return next(row for row in self.summary.rows if row.number == number)
+
+    def states(self) -> list[str]:
+        return [str(row.state) for row in sorted(self.summary.rows, key=lambda row: row.number)]
+
+    def ended(self) -> list[str]:
+        """The states of the trials that are not open: a grid makes its next one ready before there is room for it."""
+        return [state for state in self.states() if state != State.QUEUED]
+
+
+class Study:
+    """A study in `folder`, over the values in `lines`, for one driver after the other."""
+
+    def __init__(self, folder: Path, clock: Clock, *lines: str, **settings: Any) -> None:
+        self.folder = folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.clock = clock
+        self.settings = SweeperConf(**settings)
+        self.space = parse(OverridesParser.create().parse_overrides(list(lines)), {}, {})
+        self.refused: set[int] = set()
+        """The trials whose config is not valid."""
+        self.gpus = 0
+        self.timeout_min: float | None = None
+        """What each trial asks for."""
+
+    def drive(
+        self, launcher: FakeLauncher, told_to_stop: Callable[[], str] = lambda: "", **changes: Any
+    ) -> Drive:
+        """One driver, from its start to its end. Until then it is in `last`, should it be killed."""
+        launcher.open()
+        settings = SweeperConf(**{**vars(self.settings), **changes})
+        view = Said()
+        search = Search("s", self.folder, settings, self.space, DictConfig({}))
+        self._objective = search.objective
+        summary = Summary("s", self.folder, search.objective.names, search.directions, [], search.total)
+        loop = Loop(search, launcher, self._make_job, summary, settings, view, None, told_to_stop, self.clock)
+        self.last = Drive(loop, summary, view.lines)
+        loop.run()
+        return self.last
+
+    def trial(self, number: int) -> TrialFolder:
+        return TrialFolder(self.folder / str(number))
+
+    def steps(self, number: int) -> list[int]:
+        return [line.step for line in self.trial(number).read_metrics().values]
+
+    def _make_job(self, proposal: Proposal) -> Job:
+        if proposal.number in self.refused:
+            raise UserError(f"trial {proposal.number} makes no sense")
+        number, wanted = proposal.number, Request(self.gpus, timeout_min=self.timeout_min)
+        return Job("s", number, 0, DictConfig({}), wanted, self.trial(number), b"", self._objective)

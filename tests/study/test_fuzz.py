@@ -1,0 +1,299 @@
+"""Whatever happens to the files of a study between two drivers: each healthy trial ends with its own numbers.
+
+A driver is killed at a random instant. Then one to three files, of all that the study has, are cut, emptied, doubled or
+filled with noise at a random place. The next driver ends without a traceback and without a hang, loses no epoch of a
+trial whose own files are whole, and names what it could not read.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.files import Lock, Unreadable
+from sweeps.study.definition import Definition, agree, read
+from sweeps.study.storage import read_summary
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
+from tests.study.fake_launcher import FakeLauncher, Study, fake_time, result_of, trains
+
+EPOCHS, POINTS = 4, 6
+SEARCH = {"sampler": {"_target_": "optuna.samplers.RandomSampler"}, "n_trials": POINTS}
+
+
+def cut(content: bytes, chance: random.Random) -> bytes:
+    return content[: chance.randrange(len(content) + 1)]
+
+
+def emptied(content: bytes, chance: random.Random) -> bytes:
+    return b""
+
+
+def doubled(content: bytes, chance: random.Random) -> bytes:
+    return content + content
+
+
+def noisy(content: bytes, chance: random.Random) -> bytes:
+    at, noise = chance.randrange(len(content) + 1), chance.randbytes(chance.randint(4, 40))
+    return content[:at] + noise + content[at + len(noise) :]
+
+
+@dataclass
+class Damage:
+    """What was done to one file of a study."""
+
+    name: str
+    """Relative to the study's folder."""
+    how: str
+    content: bytes
+
+    @property
+    def trial(self) -> int | None:
+        """Whose file it is."""
+        first = self.name.partition("/")[0]
+        return int(first) if first.isdecimal() else None
+
+    @property
+    def is_json(self) -> bool:
+        try:
+            return isinstance(json.loads(self.content), dict)
+        except ValueError:
+            return False
+
+    @property
+    def has_bad_lines(self) -> bool:
+        """Whether a whole line of it holds no JSON, or stands where another should."""
+        for number, line in enumerate(self.content.splitlines(keepends=True)):
+            try:
+                if line.endswith(b"\n") and json.loads(line).get("line", number) != number:
+                    return True
+            except (ValueError, AttributeError):
+                return True
+        return False
+
+
+def damage(folder: Path, chance: random.Random) -> list[Damage]:
+    """Damage one to three files."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    done = []
+    for file in chance.sample(files, min(len(files), chance.randint(1, 3))):
+        how = chance.choice([cut, emptied, doubled, noisy])
+        content = how(file.read_bytes(), chance)
+        file.write_bytes(content)
+        done.append(Damage(str(file.relative_to(folder)), how.__name__, content))
+    return done
+
+
+class Killed(BaseException):
+    """As kill -9: whatever was to be written next is not."""
+
+
+@contextmanager
+def killed_in(count: int, launcher: FakeLauncher) -> Iterator[None]:
+    """The driver's next writes do not wait for the disk, and it is killed in the `count`th of them."""
+    left = iter(range(count))
+
+    def sync(file: int) -> None:
+        if not launcher.acting and next(left, None) is None:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", sync)
+        yield
+
+
+DEFINITION = Definition("s", ["python"], "/", ["objective"], ["minimize"], {}, "None", {}, {}, POINTS)
+
+
+def drive(study: Study, launcher: FakeLauncher) -> list[str]:
+    """One driver, with what it does around its loop; returns what it said."""
+    lock = Lock(study.folder / "driver.lock")
+    try:
+        mended = agree(study.folder, DEFINITION, extend=False)
+        study.drive(launcher)
+        return [mended, *study.last.lines, *(row.error for row in study.last.summary.rows)]
+    finally:
+        os.close(lock._file)  # as a killed process leaves it
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_scripted_trials(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    diary: list[tuple[int, int]] = []
+    with fake_time() as clock:
+        script = trains(EPOCHS, diary=diary)
+        launcher = FakeLauncher(script, clock, queue=chance.randint(0, 2), survives=chance.random() < 0.5)
+        if chance.random() < 0.5:
+            study = Study(tmp_path, clock, f"x=range({POINTS})")
+        else:
+            study = Study(tmp_path, clock, "x=interval(0,1)", **SEARCH)
+        with killed_in(chance.randint(3, 60), launcher):
+            try:
+                drive(study, launcher)
+            except Killed:
+                print("killed")
+        for _ in range(chance.randint(0, 6)):
+            launcher.act()
+        begun = {n for n in range(POINTS) if (study.trial(n).path / "trial.json").exists()}
+        over = ended(study)
+        damages = damage(tmp_path, chance)
+        print(damages)
+        look(tmp_path)
+        said: list[str] = []
+        with killed_in(100_000, launcher):
+            for _ in range(3):
+                said += drive(study, launcher)
+        print("\n".join(said))
+    check(study, damages, diary)
+    check_names(damages, begun, over, "\n".join(said))
+
+
+def look(folder: Path) -> None:
+    """As `python -m sweeps status` does, at any time."""
+    with suppress(UserError, Unreadable, FileNotFoundError):  # which it answers in a line
+        read_summary(folder, read(folder))
+
+
+def ended(study: Study) -> dict[int, bool]:
+    """The trials that have ended, and whether their ends stand in the journal."""
+    over = {n: False for n in range(POINTS) if (newest := study.trial(n).newest()) and newest.is_over}
+    journal = study.folder / "study.journal"
+    for line in journal.read_text().splitlines() if journal.exists() else ():
+        log = json.loads(line)
+        if log["op_code"] == 6 and log["state"] != 0:
+            over[log["trial_id"]] = True
+    return over
+
+
+def check(study: Study, damages: list[Damage], diary: list[tuple[int, int]]) -> None:
+    """Each trial whose own files are whole has its own numbers, and the study each of its points once."""
+    touched = {one.trial for one in damages}
+    rows = {row.number: row for row in study.last.summary.rows}
+    for number in set(range(POINTS)) - touched:
+        assert (rows[number].state, rows[number].objective) == (State.COMPLETED, [result_of(number)])
+        assert study.steps(number) == list(range(EPOCHS)), number
+        assert [step for trial, step in diary if trial == number] == list(range(EPOCHS)), number
+    known = [row for row in rows.values() if row.params]
+    assert len({json.dumps(row.params) for row in known}) == len(known)
+    assert len(known if study.settings.sampler is None else rows) == POINTS
+    assert {row.state for row in known} == {State.COMPLETED}
+
+
+def check_names(damages: list[Damage], begun: set[int], over: dict[int, bool], said: str) -> None:
+    """What could not be read, and was needed, is named."""
+    names = {one.name for one in damages}
+    for one in damages:
+        trial, _, name = one.name.partition("/")
+        if {"study.journal", f"{trial}/trial.json"} <= names:
+            continue  # nobody knows any more which trial it was
+        if one.name == "study.json" and not one.is_json:
+            assert "study.json cannot be read" in said
+        elif one.name == "study.journal":
+            left = {n for n in begun if f"{n}/trial.json" not in names}
+            lacks = max(left, default=-1) >= one.content.count(b'"op_code":4,')
+            assert "study.journal" in said or not (one.has_bad_lines or lacks)
+        elif name == "attempts/1/end.json" and not one.is_json and over[int(trial)] is False:
+            assert f"{one.name} cannot be read" in said
+        elif name == "metrics.jsonl" and one.has_bad_lines and int(trial) not in over:
+            assert f"{one.name} are damaged" in said
+
+
+APP = """
+import time
+import hydra
+from sweeps.trial import current_trial
+
+@hydra.main(version_base="1.3", config_path=None)
+def main(cfg):
+    trial = current_trial()
+    saved = trial.checkpoint_folder / "epoch"
+    first = saved.read_text(errors="replace") if saved.exists() else ""
+    for epoch in range(int(first) if first.isdecimal() else 0, 4):
+        time.sleep(0.05)
+        trial.report({"objective": cfg.x + 3 - epoch}, step=epoch)
+        saved.parent.mkdir(exist_ok=True)
+        saved.with_name("new").write_text(str(epoch + 1))
+        saved.with_name("new").rename(saved)
+        if trial.should_stop():
+            break
+    return cfg.x
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    words = ["hydra/sweeper=grid", "hydra/launcher=local", "hydra.sweeper.tracking=false"]
+    words += ["hydra.sweeper.study_name=s", f"+x=range({POINTS})", "hydra.sweeper.n_jobs=2"]
+    return subprocess.Popen(
+        [sys.executable, "app.py", "-m", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def works_in(folder: Path) -> bool:
+    """Whether a process does."""
+    return any(
+        process.info["cwd"] and Path(process.info["cwd"]).is_relative_to(folder)
+        for process in psutil.process_iter(["cwd"])
+    )
+
+
+def run_killed_and_damaged(folder: Path, seed: int) -> tuple[list[Damage], str]:
+    """What was damaged, and what the drivers said after it."""
+    chance = random.Random(seed)
+    folder.mkdir()
+    (folder / "app.py").write_text(APP)
+    driver, study = start(folder), folder / "multirun" / "s"
+    while not (study / "0" / "metrics.jsonl").exists() and driver.poll() is None:
+        time.sleep(0.01)
+    time.sleep(chance.uniform(0, 0.8))
+    driver.kill()
+    driver.communicate()
+    while works_in(folder):
+        time.sleep(0.02)
+    damages = damage(study, chance)
+    said, goes_on = "", True
+    while goes_on:
+        driver = start(folder)
+        out = driver.communicate(timeout=60)[0]
+        assert driver.returncode in (0, 1), (damages, out)
+        said, goes_on = said + out, "Go on with: " in out and "Go on with: " not in said
+    return damages, said
+
+
+@pytest.fixture(scope="module")
+def real_drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, list[Damage], str]]:
+    folder = tmp_path_factory.mktemp("real")
+    with ThreadPoolExecutor(3) as pool:
+        ran = {seed: pool.submit(run_killed_and_damaged, folder / str(seed), seed) for seed in range(15)}
+        return {seed: (folder / str(seed) / "multirun" / "s", *one.result()) for seed, one in ran.items()}
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_real_drivers(seed: int, real_drivers: dict[int, tuple[Path, list[Damage], str]]) -> None:
+    study, damages, said = real_drivers[seed]
+    print(damages, said)
+    assert "Traceback" not in said
+    rows = {row.number: row for row in read_summary(study, read(study)).rows}
+    for number in set(range(POINTS)) - {one.trial for one in damages}:
+        assert (rows[number].state, rows[number].objective) == (State.COMPLETED, [rows[number].params["+x"]])
+        steps = [line.step for line in TrialFolder(study / str(number)).read_metrics().values]
+        assert steps == list(range(EPOCHS)), number
+    done = [row.params["+x"] for row in rows.values() if row.state is State.COMPLETED]
+    assert sorted(done) == list(range(POINTS))

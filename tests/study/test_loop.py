@@ -1,0 +1,646 @@
+"""What the loop decides, in milliseconds: real searches, journals and folders; attempts that end as a script says."""
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.job import End, Job, State
+from tests.study.conftest import MakeStudy
+from tests.study.fake_launcher import (
+    SILENT,
+    Acts,
+    Clock,
+    FakeLauncher,
+    Script,
+    begin,
+    by_trial,
+    ends,
+    result_of,
+    trains,
+)
+
+COMPLETED = End(State.COMPLETED, objective=[1.0], metrics={"objective": 1.0})
+REFUSED = End(State.REFUSED, "sbatch: error: Invalid account")
+LOST = End(State.LOST, "its node failed")
+CANCELLED = End(State.CANCELLED, "it was cancelled by its owner")
+TIMED_OUT = End(State.TIMED_OUT, "it reached its time limit")
+
+
+# Files
+
+
+@contextmanager
+def disk_that_fails(fails: Callable[[Path], bool], number: int = errno.ESTALE) -> Iterator[None]:
+    """Whoever opens such a file meets an OSError, as on a shared disk that is away, full or broken."""
+    real = Path.open
+
+    def opened(self: Path, *arguments: Any, **named: Any) -> Any:
+        if fails(self):
+            raise OSError(number, os.strerror(number), str(self))
+        return real(self, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "open", opened)
+        yield
+
+
+@pytest.mark.parametrize("damage", ['{"step": 1, "ti{"step": 2', "\x00\x01\x02", "[]", '{"step": "x"}'])
+def test_a_damaged_line_of_metrics_costs_no_more_than_itself(
+    make_study: MakeStudy, clock: Clock, damage: str
+) -> None:
+    def damaged(job: Job) -> Acts:
+        acts = trains()(job)
+        next(acts)
+        with (job.folder.path / "metrics.jsonl").open("a") as file:
+            file.write(damage + "\n")
+        return (yield from acts)
+
+    study = make_study()
+    done = study.drive(FakeLauncher(by_trial(trains(), t1=damaged), clock))
+    assert done.states() == ["completed"] * 3
+    assert [study.steps(number) for number in range(3)] == [[0, 1, 2]] * 3
+    assert done.out.count(f"1 lines of {study.trial(1).path / 'metrics.jsonl'} are damaged") == 1
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+@pytest.mark.parametrize(
+    ("name", "for_s", "state"),
+    [
+        ("metrics.jsonl", 20, "completed"),
+        ("metrics.jsonl", 9999, "completed"),  # how it ended stands in another file
+        ("attempts/1/began", 9999, "completed"),
+        ("attempts/1/end.json", 20, "completed"),
+        ("attempts/1/end.json", 9999, "completed"),  # in its second attempt
+        ("attempts/1/asked.json", 9999, "completed"),
+        ("attempts/1/log", 9999, "completed"),
+    ],
+)
+def test_a_file_that_cannot_be_read_concerns_one_trial(
+    make_study: MakeStudy, clock: Clock, number: int, name: str, for_s: float, state: str
+) -> None:
+    study = make_study(max_gpu_hours=1.0)
+    file, until = study.trial(1).path / name, clock.now + for_s
+    launcher = FakeLauncher(trains(5), clock)
+    with disk_that_fails(lambda path: path == file and not launcher.acting and clock.now < until, number):
+        done = study.drive(launcher)
+    assert done.states() == ["completed", state, "completed"]
+    assert [study.steps(number) for number in range(3)] == [[0, 1, 2, 3, 4]] * 3
+    assert done.row(1).objective == [result_of(1)]
+    if name == "metrics.jsonl" or "end" in name:
+        assert f"{os.strerror(number)}: '{file}'" in done.out
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "\x00\xff", '{"state": "fine"}', '{"state": "lost", "x": 1}']
+)
+def test_an_end_that_holds_no_end_is_lost_and_the_trial_goes_on(
+    make_study: MakeStudy, clock: Clock, content: str
+) -> None:
+    def damaged(job: Job) -> Acts:
+        yield from trains()(job)
+        if job.attempt == 1:
+            (job.attempt_folder.path / "end.json").write_text(content)
+        return SILENT
+
+    study = make_study()
+    done = study.drive(FakeLauncher(by_trial(trains(), t1=damaged), clock))
+    assert done.states() == ["completed"] * 3
+    assert [end.state for end in done.row(1).attempts] == [State.LOST, State.COMPLETED]
+    file = study.trial(1).path / "attempts" / "1" / "end.json"
+    assert f"trial 1 lost: {file} " in done.out
+    assert [kept.read_text() for kept in file.parent.glob("end.json.damaged-*")] == [content]
+    assert study.steps(1) == [0, 1, 2]
+
+
+def test_what_cannot_be_read_from_the_start_is_left_for_the_next_command(
+    make_study: MakeStudy, clock: Clock
+) -> None:
+    study = make_study("x=1,2,3,4")
+    study.drive(FakeLauncher(ends(CANCELLED), clock))
+    file = study.trial(1).path / "attempts" / "1" / "end.json"
+    with disk_that_fails(lambda path: path == file, errno.EIO):
+        done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == ["completed", "refused", "completed", "completed"]
+    assert str(file) in done.row(1).error
+    assert study.drive(FakeLauncher(trains(), clock)).states() == ["completed"] * 4
+
+
+@pytest.mark.parametrize("name", ["stop", "heard"])
+def test_a_trial_that_cannot_be_told_to_stop_keeps_nobody_else_from_it(
+    make_study: MakeStudy, clock: Clock, name: str
+) -> None:
+    study = make_study("x=1,2,3", n_jobs=3)
+    launcher = FakeLauncher(trains(50), clock, slots=3)
+    full = study.trial(0).path / "attempts" / "1"
+    with disk_that_fails(lambda path: path.parent == full and path.name.startswith(f".{name}"), errno.ENOSPC):
+        done = study.drive(launcher, lambda: "it was stopped" if launcher.polls == 5 else "")
+    assert done.states()[1:] == ["cancelled"] * 2
+    assert done.states()[0] in ("completed", "failed")
+
+
+def test_a_folder_that_is_gone_when_its_trial_ends(make_study: MakeStudy, clock: Clock) -> None:
+    def vanishes(job: Job) -> Acts:
+        begin(job)
+        yield
+        if job.attempt == 1:
+            shutil.rmtree(job.folder.path)
+            return LOST
+        return COMPLETED
+
+    study = make_study()
+    assert study.drive(FakeLauncher(by_trial(trains(), t1=vanishes), clock)).states() == ["completed"] * 3
+
+
+# Refused
+
+
+def test_three_identical_refusals_stop_the_study_which_says_so_once(
+    make_study: MakeStudy, clock: Clock
+) -> None:
+    study = make_study("x=range(30)")
+    launcher = FakeLauncher(ends(REFUSED, begins=False), clock, slots=1)
+    done = study.drive(launcher)
+    assert done.ended() == ["refused"] * 3
+    assert done.loop.stopped == f"3 trials in a row were refused: {REFUSED.error}"
+    assert done.out.count(REFUSED.error) == 1
+    done = study.drive(FakeLauncher(trains(1), clock))
+    assert done.states() == ["completed"] * 30
+    assert done.loop.stopped == ""
+
+
+def refusals(*reasons: str) -> Script:
+    """Trials that are refused for these reasons, by their numbers; one without a reason trains."""
+
+    def script(job: Job) -> Acts:
+        if not reasons[job.number]:
+            return (yield from trains(1)(job))
+        yield
+        return End(State.REFUSED, reasons[job.number])
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("reasons", "ended", "stops"),
+    [
+        (["a", "a", "a", "a", "a"], 3, True),
+        (["a", "b", "a", "b", "a"], 5, False),
+        (["a", "a", "b", "b", "a"], 5, False),
+        (["a", "a", "", "a", "a"], 5, False),  # a trial began: what was wrong is mended
+        (["a", "", "a", "a", "b"], 5, False),
+        (["a", "b", "b", "b", "a"], 4, True),
+        (["job 1: a", "job 22: a", "job 333: a", "", ""], 3, True),  # the same, but for its number
+    ],
+)
+def test_which_refusals_stop_the_study(
+    make_study: MakeStudy, clock: Clock, reasons: list[str], ended: int, stops: bool
+) -> None:
+    study = make_study("x=1,2,3,4,5")
+    done = study.drive(FakeLauncher(refusals(*reasons), clock, slots=1))
+    expected = ["refused" if reason else "completed" for reason in reasons]
+    assert done.ended() == expected[:ended]
+    assert bool(done.loop.stopped) == stops
+
+
+def test_a_trial_whose_folder_cannot_be_made_is_refused(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1,2,3")
+    study.trial(1).path.write_text("in the way")
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == ["completed", "refused", "completed"]
+    assert "its folder cannot be made: " in done.row(1).error
+    assert str(study.trial(1).path) in done.row(1).error
+    study.trial(1).path.unlink()
+    assert study.drive(FakeLauncher(trains(), clock)).states() == ["completed"] * 3
+
+
+def test_no_folder_can_be_made_at_all(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=range(30)")
+    with disk_that_fails(lambda path: path.name.startswith(".trial.json"), errno.EROFS):
+        done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == ["refused"] * 3
+    assert done.loop.stopped.startswith("3 trials in a row were refused: its folder cannot be made: ")
+    assert study.drive(FakeLauncher(trains(), clock)).states() == ["completed"] * 30
+
+
+# Attempts
+
+
+def limited(epochs: int, per_attempt: int, hour_s: float = 3600) -> Script:
+    """A trial whose time limit leaves it so many epochs in each attempt."""
+
+    def script(job: Job) -> Acts:
+        trial = begin(job)
+        first = (job.folder.last_step() or 0) if job.attempt > 1 else 0
+        for step in range(first + 1, first + per_attempt + 1):
+            yield
+            trial.report({"objective": 1.0}, step)
+            if step == epochs:
+                return COMPLETED
+        return TIMED_OUT
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("epochs", "per_attempt", "max_attempts", "max_timeouts", "attempts", "state"),
+    [
+        (10, 2, 3, None, 5, "completed"),  # each attempt advances: there is no end to that
+        (10, 2, 1, None, 5, "completed"),
+        (10, 0, 3, None, 3, "timed_out"),
+        (10, 0, 1, None, 1, "timed_out"),
+        (10, 2, 3, 0, 1, "timed_out"),
+        (10, 2, 3, 3, 4, "timed_out"),
+        (10, 2, 3, 4, 5, "completed"),
+    ],
+)
+def test_a_time_limit_goes_on_as_long_as_attempts_advance(
+    make_study: MakeStudy,
+    clock: Clock,
+    epochs: int,
+    per_attempt: int,
+    max_attempts: int,
+    max_timeouts: int | None,
+    attempts: int,
+    state: str,
+) -> None:
+    study = make_study("x=1", max_attempts=max_attempts)
+    launcher = FakeLauncher(limited(epochs, per_attempt), clock)
+    launcher.max_timeouts = max_timeouts
+    done = study.drive(launcher)
+    assert (done.states(), len(done.row(0).attempts)) == ([state], attempts)
+    if state == "timed_out":
+        assert done.row(0).error.startswith(f"{TIMED_OUT.error}; given up after {attempts} attempt")
+        assert "hydra.launcher.timeout_min" in done.row(0).error
+        assert "hydra.sweeper.max_attempts" in done.row(0).error
+
+
+@pytest.mark.parametrize("said", [LOST, End(State.LOST), End(State.TIMED_OUT)])
+def test_a_trial_that_is_lost_each_time_is_given_up_in_words(
+    make_study: MakeStudy, clock: Clock, said: End
+) -> None:
+    launcher = FakeLauncher(by_trial(trains(), t0=ends(said)), clock)
+    done = make_study("x=1,2").drive(launcher)
+    assert done.states() == [str(said.state), "completed"]
+    assert launcher.submitted.count((0, 3)) == 1
+    assert launcher.submitted.count((0, 4)) == 0
+    error = done.row(0).error
+    assert "given up after 3 attempts: " in error
+    assert len(error.partition(";")[0]) > 3
+    assert f"trial 0 {said.state}: {error}" in done.out
+
+
+@pytest.mark.parametrize(
+    ("said", "changes", "goes_on"),
+    [
+        (LOST, {}, False),
+        (LOST, {"max_attempts": 10}, True),
+        (TIMED_OUT, {"max_attempts": 10}, True),
+        (End(State.FAILED, "too large"), {"max_attempts": 10}, False),
+        (End(State.DIVERGED, "loss is nan"), {"max_attempts": 10}, False),
+        (End(State.OUT_OF_MEMORY, "too much"), {"max_attempts": 10}, False),
+    ],
+)
+def test_a_trial_that_was_given_up_goes_on_when_more_is_allowed(
+    make_study: MakeStudy, clock: Clock, said: End, changes: dict[str, Any], goes_on: bool
+) -> None:
+    study = make_study("x=1,2")
+    assert study.drive(FakeLauncher(by_trial(trains(), t0=ends(said)), clock)).states()[0] == said.state
+    launcher = FakeLauncher(trains(), clock)
+    done = study.drive(launcher, **changes)
+    assert done.states() == ["completed" if goes_on else str(said.state), "completed"]
+    assert ("trials 0 were given up and go on now" in done.out) == goes_on
+    if goes_on:
+        assert done.row(0).objective == [result_of(0)]
+        assert study.drive(launcher).states() == ["completed"] * 2
+
+
+@pytest.mark.parametrize(
+    ("timeout_min", "goes_on"), [(10.0, False), (10.5, False), (30.0, True), (None, True)]
+)
+def test_a_trial_that_was_given_up_goes_on_with_more_time(
+    make_study: MakeStudy, clock: Clock, timeout_min: float | None, goes_on: bool
+) -> None:
+    def ten_minutes(job: Job) -> Acts:
+        begin(job)
+        yield
+        clock.now += 600
+        return TIMED_OUT
+
+    study = make_study("x=1")
+    study.timeout_min = 10.0
+    assert study.drive(FakeLauncher(ten_minutes, clock)).states() == ["timed_out"]
+    study.timeout_min = timeout_min
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == ["completed" if goes_on else "timed_out"]
+
+
+def test_a_trial_cancelled_by_its_owner_is_open_for_the_next_command_alone(
+    make_study: MakeStudy, clock: Clock
+) -> None:
+    study = make_study()
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(CANCELLED)), clock)
+    done = study.drive(launcher)
+    assert done.states() == ["completed", "cancelled", "completed"]
+    assert [attempt for number, attempt in launcher.submitted if number == 1] == [1]
+    assert done.row(1).error == CANCELLED.error
+    again = FakeLauncher(trains(), clock)
+    assert study.drive(again).states() == ["completed"] * 3
+    assert again.submitted == [(1, 2)]
+
+
+@pytest.mark.parametrize("said", [End(State.FAILED, "too large"), End(State.DIVERGED, "loss is nan")])
+def test_what_is_final_stays_so(make_study: MakeStudy, clock: Clock, said: End) -> None:
+    study = make_study()
+    done = study.drive(FakeLauncher(by_trial(trains(), t1=ends(said)), clock))
+    assert done.states() == ["completed", str(said.state), "completed"]
+    again = FakeLauncher(trains(), clock)
+    assert study.drive(again).states() == done.states()
+    assert again.submitted == []
+
+
+# The objective
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_misspelt_objective_stops_the_study_at_its_first_trial(
+    make_study: MakeStudy, clock: Clock, reports: bool
+) -> None:
+    study = make_study("x=range(20)", objective="val_acc", direction="maximize")
+    launcher = FakeLauncher(trains(epochs=3 if reports else 0, metric="val_accuracy"), clock, slots=1)
+    done = study.drive(launcher)
+    assert done.ended() == ["failed"]
+    assert "hydra.sweeper.objective=val_accuracy" in done.loop.stopped
+    assert study.steps(0) == ([0] if reports else [])
+
+
+def returns_nothing(job: Job) -> Acts:
+    begin(job)
+    yield
+    from sweeps.trial.process import end_of_return
+
+    job.attempt_folder.close(end_of_return(None, job.objective, None))
+    return SILENT
+
+
+def test_a_grid_needs_no_objective(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study()
+    done = study.drive(FakeLauncher(returns_nothing, clock))
+    assert done.states() == ["completed"] * 3
+    assert (done.summary.best(), done.summary.bad()) == (None, [])
+    assert study.drive(FakeLauncher(returns_nothing, clock)).states() == ["completed"] * 3
+
+
+def test_a_search_needs_one_and_says_so_after_its_first_trial(make_study: MakeStudy, clock: Clock) -> None:
+    sampler = {"_target_": "optuna.samplers.RandomSampler", "seed": 1}
+    study = make_study("x=interval(0,1)", sampler=sampler, n_trials=20)
+    done = study.drive(FakeLauncher(returns_nothing, clock, slots=1))
+    assert done.states() == ["failed"]
+    assert "returned nothing" in done.loop.stopped
+
+
+def test_a_pruner_ends_hopeless_trials(make_study: MakeStudy, clock: Clock) -> None:
+    pruner = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 1, "n_warmup_steps": 1}
+    study = make_study("x=1,2", pruner=pruner)
+    done = study.drive(FakeLauncher(trains(6), clock, slots=1))
+    assert done.states() == ["completed", "pruned"]
+    assert 2 <= len(study.steps(1)) < 6
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("survives", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_which_signals_leave_the_jobs_alone(
+    make_study: MakeStudy, clock: Clock, number: signal.Signals, survives: bool
+) -> None:
+    study = make_study("x=range(6)")
+    diary: list[tuple[int, int]] = []
+    launcher = FakeLauncher(trains(5, diary=diary), clock, queue=1, survives=survives)
+    launcher.on_poll = lambda: launcher.polls == 4 and os.kill(os.getpid(), number)
+    done = study.drive(launcher)
+    assert done.loop.interrupted
+    assert number.name in done.loop.stopped
+    kept = survives and number is not signal.SIGINT
+    assert done.loop.detach == kept
+    heard = [study.trial(n).attempt(1).stop_requested() for n in (0, 1)]
+    assert heard == ([None, None] if kept else [State.CANCELLED] * 2)
+    assert done.states()[:3] == (["running", "running", "queued"] if kept else ["cancelled"] * 3)
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+
+    launcher.on_poll = lambda: None
+    done = study.drive(launcher)
+    assert done.states() == ["completed"] * 6
+    assert sorted(diary) == [(trial, epoch) for trial in range(6) for epoch in range(5)]
+    assert [n for n, attempt in launcher.submitted if attempt == 2] == ([] if kept else [0, 1, 2])
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_ctrl_c_ends_it_at_once(make_study: MakeStudy, clock: Clock, first: signal.Signals) -> None:
+    launcher = FakeLauncher(ends(*[LOST] * 9), clock)
+    launcher.script = deaf
+    sent = {3: first, 5: signal.SIGINT}
+    launcher.on_poll = lambda: launcher.polls in sent and os.kill(os.getpid(), sent[launcher.polls])
+    with pytest.raises(KeyboardInterrupt):
+        make_study().drive(launcher)
+    assert launcher.polls == 5
+
+
+def deaf(job: Job) -> Acts:
+    """Trains without ever asking whether to stop."""
+    begin(job)
+    while True:
+        yield
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_second_request_of_another_kind_waits_too(
+    make_study: MakeStudy, clock: Clock, number: signal.Signals
+) -> None:
+    launcher = FakeLauncher(trains(9), clock)
+    sent = {3: signal.SIGINT, 4: number}
+    launcher.on_poll = lambda: launcher.polls in sent and os.kill(os.getpid(), sent[launcher.polls])
+    assert make_study().drive(launcher).states()[:2] == ["cancelled"] * 2
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_keep_on_interrupt(make_study: MakeStudy, clock: Clock, keep: bool) -> None:
+    launcher = FakeLauncher(trains(9), clock, survives=True)
+    launcher.keep_on_interrupt = keep
+    launcher.on_poll = lambda: launcher.polls == 3 and os.kill(os.getpid(), signal.SIGINT)
+    done = make_study().drive(launcher)
+    assert done.states()[:2] == (["running"] if keep else ["cancelled"]) * 2
+
+
+def test_python_m_sweeps_stop(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=range(6)")
+    launcher = FakeLauncher(trains(9), clock, queue=2)
+    done = study.drive(launcher, lambda: "it was stopped" if launcher.polls > 3 else "")
+    assert done.ended() == ["cancelled"] * 4
+    assert done.loop.stopped == "it was stopped"
+    assert study.trial(2).attempt(1).began() is None
+    assert study.drive(FakeLauncher(trains(9), clock)).states() == ["completed"] * 6
+
+
+# Drivers, one after the other
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_another_driver_adopts_what_lives_and_goes_on_with_the_rest(
+    make_study: MakeStudy, clock: Clock, survives: bool
+) -> None:
+    study = make_study("x=range(5)")
+    diary: list[tuple[int, int]] = []
+    launcher = FakeLauncher(trains(4, diary=diary), clock, queue=1, survives=survives)
+    launcher.on_poll = lambda: killed(launcher.polls == 3)
+    with pytest.raises(Killed):
+        study.drive(launcher)
+    launcher.on_poll = lambda: None
+    for _ in range(2 * survives):  # nobody looks meanwhile
+        launcher.act()
+    done = study.drive(launcher)
+    assert done.states() == ["completed"] * 5
+    assert sorted(diary) == [(trial, epoch) for trial in range(5) for epoch in range(4)]
+    assert [study.steps(number) for number in range(5)] == [[0, 1, 2, 3]] * 5
+    second = [number for number, attempt in launcher.submitted if attempt == 2]
+    assert second == ([] if survives else [0, 1, 2])
+    if not survives:
+        assert study.trial(0).ends()[0].error == "it ended with its driver"
+
+
+class Killed(BaseException):
+    """As kill -9: nothing is written any more."""
+
+
+def killed(now: bool) -> None:
+    if now:
+        raise Killed
+
+
+@pytest.mark.parametrize("instant", range(1, 24))
+def test_a_driver_killed_at_any_poll_loses_nothing(make_study: MakeStudy, clock: Clock, instant: int) -> None:
+    study, diary = make_study("x=range(4)"), []
+    launcher = FakeLauncher(trains(4, diary=diary), clock)
+    left = iter(range(1, 1000))
+    launcher.on_poll = lambda: killed(next(left) % instant == 0)
+    for _ in range(40):
+        try:
+            done = study.drive(launcher)
+            break
+        except Killed:
+            continue
+    else:
+        assert instant == 1  # it never gets to anything
+        return
+    assert done.states() == ["completed"] * 4
+    assert sorted(diary) == [(trial, epoch) for trial in range(4) for epoch in range(4)]
+
+
+def test_a_driver_that_detaches_leaves_when_there_is_no_more_room(
+    make_study: MakeStudy, clock: Clock
+) -> None:
+    study = make_study("x=range(6)")
+    launcher = FakeLauncher(trains(), clock, queue=2, survives=True)
+    launcher.detach = True
+    assert study.drive(launcher).states() == ["queued"] * 5
+    assert len(launcher.submitted) == 4
+    for _ in range(20):
+        launcher.act()
+    assert study.drive(launcher).states()[:4] == ["completed"] * 4
+    launcher.detach = False
+    assert study.drive(launcher).states() == ["completed"] * 6
+    assert [attempt for _, attempt in launcher.submitted] == [1] * 6
+
+
+# Limits
+
+
+@pytest.mark.parametrize(("n_jobs", "most"), [(None, 4), (1, 1), (3, 3), (9, 4)])
+def test_trials_at_a_time(make_study: MakeStudy, clock: Clock, n_jobs: int | None, most: int) -> None:
+    launcher = FakeLauncher(trains(), clock, slots=4)
+    assert make_study("x=range(9)", n_jobs=n_jobs).drive(launcher).states() == ["completed"] * 9
+    assert launcher.most == most
+
+
+@pytest.mark.parametrize(("rate", "ended"), [(None, 6), (1.0, 6), (0.5, 4), (0.0, 1)])
+def test_failures_beyond_the_rate_stop_the_study(
+    make_study: MakeStudy, clock: Clock, rate: float | None, ended: int
+) -> None:
+    launcher = FakeLauncher(ends(End(State.FAILED, "too large")), clock, slots=1)
+    done = make_study("x=range(6)", max_failure_rate=rate).drive(launcher)
+    assert done.ended() == ["failed"] * ended
+    assert ("max_failure_rate" in done.loop.stopped) == (ended < 6)
+
+
+def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
+    def an_hour(job: Job) -> Acts:
+        begin(job)
+        for _ in range(6):
+            yield
+            clock.now += 600
+        return COMPLETED
+
+    study = make_study("x=range(6)", max_gpu_hours=3.5)
+    study.gpus = 2
+    done = study.drive(FakeLauncher(an_hour, clock, slots=1))
+    assert done.ended() == ["completed"] * 2
+    assert done.loop.stopped == "the budget of max_gpu_hours=3.5 is spent"
+    assert sum(end.gpu_hours for row in done.summary.rows for end in row.attempts) == pytest.approx(
+        4, rel=0.01
+    )
+
+
+def test_a_config_that_is_not_valid_fails_its_trial_alone(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1,2,3")
+    study.refused = {1}
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == ["completed", "failed", "completed"]
+    assert done.row(1).error == "trial 1 makes no sense"
+
+
+def test_what_a_trial_reports_reaches_the_summary_while_it_runs(make_study: MakeStudy, clock: Clock) -> None:
+    seen: list[float] = []
+    study = make_study("x=1")
+
+    def look() -> None:
+        if study.last.summary.rows and (metrics := study.last.row(0).metrics):
+            seen.append(metrics["objective"])
+
+    launcher = FakeLauncher(trains(), clock)
+    launcher.on_poll = look
+    study.drive(launcher)
+    assert seen == [102.0, 101.0, 100.0]
+
+
+def test_steps_that_were_heard_are_not_heard_again(make_study: MakeStudy, clock: Clock) -> None:
+    """A trial that was lost goes on: its pruner sees each step once."""
+
+    def lost_once(job: Job) -> Acts:
+        acts = trains()(job)
+        yield next(acts)
+        return LOST if job.attempt == 1 else (yield from acts)
+
+    pruner = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 9}
+    study = make_study("x=1", pruner=pruner)
+    done = study.drive(FakeLauncher(lost_once, clock))
+    assert done.states() == ["completed"]
+    journal = (study.folder / "study.journal").read_text()
+    assert journal.count('"intermediate_value":') == 3
+
+
+def test_folders_are_those_of_the_trials(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1,2")
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert [row.folder for row in done.summary.rows] == [study.folder / "0", study.folder / "1"]
+    line = MetricsLine(
+        2, TrialFolder(study.folder / "1").read_metrics().values[2].time, {"objective": 101, "loss": 1}
+    )
+    assert study.trial(1).read_metrics().values[2] == line

@@ -1,0 +1,222 @@
+"""python -m sweeps: studies that exist, that run, that are damaged, and what is typed wrongly."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps import __main__ as commands
+from tests import command_lines as lines
+from tests.command_lines import GRID, Done, processes, rows, run_all, steps, sweeps, theirs, wait_until
+
+
+@pytest.mark.parametrize(
+    "where, folder", [([], "multirun/s"), (["hydra.sweep.dir=theirs/t"], "theirs/t")], ids=["here", "theirs"]
+)
+def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: str) -> None:
+    done = lines.run(theirs(*GRID, *where, "+x=1,2"), tmp_path)
+    assert done.code == 0, done.said
+    study, root = tmp_path / folder, ["--root", str(Path(folder).parent)]
+    (study / "report.html").unlink()
+    said = {
+        name: sweeps(tmp_path, *words, *root).said
+        for name, words in {
+            "list": ["list"],
+            "status": ["status", study.name],
+            "report": ["report", study.name],
+            "stop": ["stop", study.name],
+            "other": ["status", "other"],
+            "resume": ["resume", study.name],
+        }.items()
+    }
+    assert "2 of 2" in said["list"]
+    assert "2 of 2 trials have ended (2 completed)" in said["status"]
+    assert "trials.csv" in said["report"]
+    assert (study / "report.html").exists()
+    assert "is not running" in said["stop"]
+    assert f"There is: {study.name}" in said["other"]
+    assert json.loads((study / "study.json").read_text())["total"] == 2
+    assert "study_name=s" in said["resume"]
+
+
+def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
+    driver = lines.start(theirs(*GRID, "+x=1,2,3,4,5", "+epochs=100000"), tmp_path)
+    study = tmp_path / "multirun" / "s"
+    wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
+    shown = sweeps(tmp_path, "status", "s").out
+    assert "0 of 5 trials have ended (1 queued, 2 running)" in shown
+    assert f"driver: process {driver.pid} on" in shown
+    assert "go on with" not in shown
+    assert f"process {driver.pid} on" in sweeps(tmp_path, "list").out
+    stopped = sweeps(tmp_path, "stop", "s")
+    assert stopped.code == 0, stopped.said
+    assert stopped.out.splitlines()[-1] == "stopped; go on with: python -m sweeps resume s"
+    done = lines.finish(driver, tmp_path, 20)
+    assert done.code == 130, done.said
+    assert "is not finished: it was stopped by python -m sweeps stop" in done.out
+    shown = sweeps(tmp_path, "status", "s").out
+    assert "0 of 5 trials have ended (1 queued, 2 cancelled)" in shown
+    assert "not finished; go on with: " in shown
+    assert not processes(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study that ended, one of which two trials failed, and one whose driver was killed."""
+    folder = tmp_path_factory.mktemp("studies")
+    good = theirs(*GRID, "+x=1,2", name="good")
+    failed = theirs(*GRID, "+how=fine,raises,exits", name="failed")
+    for done in (lines.run(good, folder), lines.run(failed, folder)):
+        assert "Traceback" not in done.err
+    driver = lines.start(theirs(*GRID, "+x=1,2,3", "+epochs=100000", name="killed"), folder)
+    wait_until(lambda: all(steps(folder / "multirun" / "killed" / number) for number in "01"))
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    wait_until(lambda: not processes(folder), timeout_s=10)
+    return folder
+
+
+Answer = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def answer(
+    studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Answer:
+    """Runs one of the commands on a copy of the studies, in this process: its exit code and all that it said."""
+    shutil.copytree(studies / "multirun", tmp_path / "multirun")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setattr("os.execvp", lambda *_: sys.exit(0))
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["sweeps", *words])
+        with pytest.raises(SystemExit) as exit_:
+            commands.main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out + err
+
+    return run
+
+
+def test_what_a_driver_that_was_killed_left_is_queued(answer: Answer) -> None:
+    code, said = answer("status", "killed")
+    assert code == 0
+    assert "0 of 3 trials have ended (3 queued)" in said
+    assert "driver: none" in said
+    assert "not finished; go on with: " in said
+
+
+WRONG = [
+    (["status", "nothing"], "there is no study nothing in multirun. There is: failed, good, killed"),
+    (["status", "good", "--root", "nowhere"], "there is no study good in nowhere. There is: none; start one"),
+    (["stop", ".."], "there is no study .."),
+    (["resume", "failed", "--retry", "fialed"], "--retry fialed: choose among failed, diverged"),
+    (["resume", "failed", "--retry", "completed"], "--retry completed: choose among failed"),
+    (["resume", "failed", "--trials", "one"], "--trials one: give the numbers of trials, as in --trials 3,7"),
+    (["resume", "failed", "--trials", "1,,2"], "--trials 1,,2: give the numbers"),
+    (["resume", "failed", "--trials", "-1"], "--trials -1: give the numbers"),
+    (["resume", "failed", "--trials", "0"], "no such trials to retry. It has: 2 failed, 0 diverged"),
+    (["resume", "failed", "--trials", "1,9"], "no such trials to retry. It has: 2 failed"),
+    (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
+    (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
+]
+
+
+@pytest.mark.parametrize("words, said", WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_what_cannot_be_is_answered_in_two_lines(answer: Answer, words: list[str], said: str) -> None:
+    code, answered = answer(*words)
+    assert code == 2
+    assert len(answered.splitlines()) <= 2
+    assert said in answered
+
+
+DAMAGES = {
+    "cut": lambda data: data[: len(data) // 2],
+    "emptied": lambda data: b"",
+    "noise": lambda data: data[: len(data) // 3] + os.urandom(50) + data[len(data) // 3 :],
+    "another": lambda data: b'["not", "it"]\n',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("file", ["study.json", "study.journal"])
+@pytest.mark.parametrize("name", ["failed", "killed"])
+def test_a_damaged_study_concerns_that_study(
+    answer: Answer, tmp_path: Path, name: str, file: str, damage: str
+) -> None:
+    damaged = tmp_path / "multirun" / name / file
+    damaged.write_bytes(DAMAGES[damage](damaged.read_bytes()))
+    code, listed = answer("list")
+    assert code == 0
+    assert "2 of 2" in listed
+    for words in (["status", name], ["report", name], ["stop", name], ["resume", name, "--retry", "failed"]):
+        code, said = answer(*words)
+        if file == "study.journal" and damage == "cut" and "cannot be read" not in said:
+            continue  # a last line without its end is one that was never written
+        assert code == 2, said
+        assert f"{damaged} cannot be read: " in said
+        assert str(damaged) in listed
+        assert len(said.splitlines()) <= 2
+        assert ("go on with: " in said) or ("type the command that started study" in said)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "0/trial.json",
+        "1/metrics.jsonl",
+        "1/attempts/1/asked.json",
+        "1/attempts/1/began",
+        "1/attempts/1/alive",
+        "1/.hydra/overrides.yaml",
+        "driver.lock",
+        "multirun.yaml",
+    ],
+)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_other_damaged_files_hide_nothing(answer: Answer, tmp_path: Path, file: str, damage: str) -> None:
+    damaged = tmp_path / "multirun" / "killed" / file
+    damaged.write_bytes(DAMAGES[damage](damaged.read_bytes()))
+    for words in (["list"], ["status", "killed"], ["report", "killed"], ["stop", "killed"]):
+        code, said = answer(*words)
+        assert code == 0, said
+    assert "0 of 3 trials have ended" in answer("status", "killed")[1]
+
+
+def test_a_damaged_study_is_mended_by_going_on(studies: Path, tmp_path: Path) -> None:
+    shutil.copytree(studies / "multirun" / "failed", tmp_path / "multirun" / "failed")
+    study = tmp_path / "multirun" / "failed"
+    whole = (study / "study.journal").read_bytes()
+    (study / "study.journal").write_bytes(DAMAGES["noise"](whole))
+    definition = json.loads((study / "study.json").read_text())
+    (study / "study.json").write_text(json.dumps({**definition, "working_folder": str(tmp_path)}))
+    done = sweeps(tmp_path, "resume", "failed")
+    assert done.code == 1, done.said
+    assert f"{study / 'study.journal'} cannot be read: line" in done.out
+    assert "is kept" in done.out
+    assert [row.state for row in rows(study)] == ["completed", "failed", "failed"]
+    assert [len(row.attempts) for row in rows(study)] == [1, 1, 1]
+
+
+def test_resume_says_where_it_cannot_go(studies: Path, answer: Answer, tmp_path: Path) -> None:
+    file = tmp_path / "multirun" / "good" / "study.json"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "working_folder": str(tmp_path / "moved")}))
+    code, said = answer("resume", "good")
+    assert code == 2
+    assert str(tmp_path / "moved") in said
+
+
+def test_a_typing_mistake_is_answered_with_what_there_is(tmp_path: Path) -> None:
+    ways: dict[str, list[str]] = {"sttaus": ["sttaus", "x"], "nothing": [], "no name": ["status"]}
+    done: dict[str, Done] = run_all({k: ["-m", "sweeps", *w] for k, w in ways.items()}, tmp_path)
+    assert "'status'" in done["sttaus"].err
+    assert "resume" in done["nothing"].said
+    assert "name" in done["no name"].err
+    assert all(one.code == 2 for one in done.values())

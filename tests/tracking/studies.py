@@ -1,0 +1,118 @@
+"""Studies as their drivers and trials leave them, and what MLflow then shows."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+
+from sweeps.results.summary import Row, Summary
+from sweeps.tracking.tracker import Tracker
+from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.job import End, State
+
+OBJECTIVE, DIRECTIONS = ("val_accuracy",), ("maximize",)
+
+
+def open_tracker(uri: str, folder: Path) -> Tracker:
+    tracker = Tracker(uri, "e", summary_of(folder))
+    tracker.open()
+    return tracker
+
+
+def finish(tracker: Tracker, summary: Summary, timeout_s: float = 30.0) -> None:
+    tracker.drain(summary, timeout_s)
+    tracker.complete(summary)
+
+
+def new_row(study: Path, number: int, **params: Any) -> Row:
+    row = Row(number, params or {"lr": 0.1 * (number + 1)}, State.RUNNING, study / str(number))
+    row.folder.mkdir(parents=True, exist_ok=True)
+    return row
+
+
+def train(row: Row, steps: range) -> None:
+    """What a trial does to its folder."""
+    for step in steps:
+        metrics = {"val_accuracy": step / 10, "loss": 1.0 / (step + 1)}
+        TrialFolder(row.folder).append_metrics(MetricsLine(step, 1e9 + step, metrics))
+
+
+def complete(row: Row) -> Row:
+    folder = TrialFolder(row.folder)
+    attempt = folder.newest() or folder.new_attempt()
+    row.take(attempt.close(End(State.COMPLETED, "", [0.9], {"val_accuracy": 0.9, "val_loss": 0.3})))
+    return row
+
+
+def summary_of(study: Path, *rows: Row) -> Summary:
+    return Summary("s", study, OBJECTIVE, DIRECTIONS, list(rows))
+
+
+def runs(uri: str) -> dict[str, Any]:
+    """All runs by name; a name that stands twice is a mistake of its own."""
+    client = MlflowClient(uri)
+    found = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
+    names = [run.info.run_name for run in found]
+    assert len(set(names)) == len(names)
+    return dict(zip(names, found, strict=True))
+
+
+def steps_of(uri: str, run: Any, metric: str = "val_accuracy") -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run.info.run_id, metric)]
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not come about within a minute")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class Server:
+    """A real MLflow server that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.folder, self.uri = folder, f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(self.port)]
+        command += ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db"]
+        command += ["--artifacts-destination", str(self.folder / "artifacts")]
+        environment = {
+            **os.environ,
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        }
+        with (self.folder / "server.log").open("a") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, cwd=self.folder, start_new_session=True
+            )
+        wait_for(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            return bool(urllib.request.urlopen(f"{self.uri}/health", timeout=5).status == 200)  # noqa: S310
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()

@@ -1,0 +1,301 @@
+"""Files that were cut, emptied or filled with noise: a trial keeps its run, and what can be read of it is shown."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.results.summary import Row
+from sweeps.tracking.study_run import StudyRun
+from sweeps.tracking.tracker import Tracker
+from sweeps.tracking.trial_run import TrialRun
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, State
+from tests.tracking.studies import (
+    complete,
+    finish,
+    new_row,
+    open_tracker,
+    runs,
+    steps_of,
+    summary_of,
+    train,
+    wait_for,
+)
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda content: content[: len(content) // 2],
+    "emptied": lambda content: b"",
+    "noise": lambda content: bytes(range(256)),
+    "doubled": lambda content: content * 2,
+    "no object": lambda content: b'"text"',
+    "another run": lambda content: content.replace(b'"run_id": "', b'"run_id": "0'),
+    "nothing in it": lambda content: b"{}",
+}
+
+
+def ids(uri: str) -> dict[str, str]:
+    return {name: run.info.run_id for name, run in runs(uri).items()}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+@pytest.mark.parametrize("whose", ["s", "s/0"])
+@pytest.mark.parametrize("over", [True, False], ids=["over", "running"])
+def test_a_run_whose_note_is_damaged_is_found(
+    store: str, tmp_path: Path, damage: Callable[[bytes], bytes], whose: str, over: bool
+) -> None:
+    study = tmp_path / "s"
+    rows = [new_row(study, number) for number in range(2)]
+    first = open_tracker(store, study)
+    for row in rows:
+        first.start_trial(row, [])
+        TrialFolder(row.folder).new_attempt()
+        train(row, range(2))
+    if over:
+        finish(first, summary_of(study, *map(complete, rows)))
+    first._finished.set()
+    known = ids(store)
+
+    note = tmp_path / whose / "tracking.json"
+    note.write_bytes(damage(note.read_bytes()))
+    second = open_tracker(store, study)
+    for row in rows:
+        if not over:
+            second.start_trial(row, [])
+            train(row, range(2, 4))
+    finish(second, summary_of(study, *[row if over else complete(row) for row in rows]))
+
+    assert second.problem is None
+    assert ids(store) == known
+    if not (over and damage is DAMAGES["another run"]):  # of a trial that is over nobody needs it
+        assert json.loads(note.read_text())["run_id"] == known["s" if whose == "s" else "lr=0.1"]
+    assert {run.info.status for run in runs(store).values()} == {"FINISHED"}
+    for name in ("lr=0.1", "lr=0.2"):
+        assert len(steps_of(store, runs(store)[name])) == (2 if over else 4)
+        assert len(steps_of(store, runs(store)[name], "best/val_loss")) == 1
+
+
+def test_a_note_of_another_trial_is_not_followed(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    rows = [new_row(study, number) for number in range(2)]
+    first = open_tracker(store, study)
+    for row in rows:
+        first.start_trial(row, [])
+    first._finished.set()
+    known = ids(store)
+    other = rows[1].folder / "tracking.json"
+    (rows[0].folder / "tracking.json").write_bytes(other.read_bytes())
+    second = open_tracker(store, study)
+    assert [second.start_trial(row, [])["MLFLOW_RUN_ID"] for row in rows] == [
+        known["lr=0.1"],
+        known["lr=0.2"],
+    ]
+    finish(second, summary_of(study, *map(complete, rows)))
+    assert ids(store) == known
+
+
+def test_a_study_of_the_same_name_elsewhere_is_another(store: str, tmp_path: Path) -> None:
+    for place in ("here", "there"):
+        tracker = open_tracker(store, tmp_path / place / "s")
+        (tmp_path / place / "s" / "tracking.json").write_text("")
+        again = open_tracker(store, tmp_path / place / "s")
+        assert again._study.run_id == tracker._study.run_id
+        tracker._finished.set(), again._finished.set()
+    notes = [
+        json.loads((tmp_path / place / "s" / "tracking.json").read_text()) for place in ("here", "there")
+    ]
+    assert notes[0] != notes[1]
+
+
+def test_a_driver_that_died_before_it_noted_its_run_left_one_to_find(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    open_tracker(store, study)._finished.set()
+    known = ids(store)
+    TrialFolder(study).write_tracking({"run_id": None})
+    open_tracker(store, study)._finished.set()
+    assert ids(store) == known
+
+
+def test_what_can_be_read_of_damaged_metrics_is_sent(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    rows = [new_row(study, number) for number in range(2)]
+    for row in rows:
+        tracker.start_trial(row, [])
+        train(row, range(2))
+    with (rows[0].folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 2, "time": 1e9, "met\n\xff\xfe\x00\n[1, 2]\n')
+    train(rows[0], range(3, 5))
+    finish(tracker, summary_of(study, *map(complete, rows)))
+    assert [step for step, _ in steps_of(store, runs(store)["lr=0.1"])] == [0, 1, 3, 4]
+    assert {run.info.status for run in runs(store).values()} == {"FINISHED"}
+    damaged = rows[0].folder / "metrics.jsonl"
+    assert tracker.problem == f"MLflow lacks some of trial 0 (lr=0.1): 3 lines of {damaged} are damaged"
+
+
+def test_a_file_that_cannot_be_read_concerns_its_trial(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    rows = [new_row(study, number) for number in range(3)]
+    for row in rows:
+        tracker.start_trial(row, [])
+    (rows[0].folder / "metrics.jsonl").mkdir()
+    (rows[1].folder / ".hydra").mkdir()
+    (rows[1].folder / ".hydra" / "config.yaml").write_bytes(bytes(range(256)))
+    for row in rows[1:]:
+        train(row, range(2))
+    wait_for(lambda: str(rows[0].folder / "metrics.jsonl") in str(tracker.problem))
+    started = time.monotonic()
+    finish(tracker, summary_of(study, *map(complete, rows)))
+    assert time.monotonic() - started < 10
+    assert str(rows[0].folder / "metrics.jsonl") in str(tracker.problem)
+    assert str(tracker.problem).endswith(" (and of 1 more)")
+    assert runs(store)["s"].info.status == "FINISHED"
+    for name in ("lr=0.2", "lr=0.3"):
+        assert len(steps_of(store, runs(store)[name])) == 2
+        assert runs(store)[name].info.status == "FINISHED"
+        assert "lr" in runs(store)[name].data.params
+
+    (rows[0].folder / "metrics.jsonl").rmdir()  # the next driver sends what this one could not
+    train(rows[0], range(2))
+    finish(open_tracker(store, study), summary_of(study, *rows))
+    assert len(steps_of(store, runs(store)["lr=0.1"])) == 2
+
+
+def test_a_disk_that_is_away_for_a_moment_costs_nothing(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    (row.folder / "metrics.jsonl").mkdir()
+    wait_for(lambda: tracker.problem)
+    (row.folder / "metrics.jsonl").rmdir()
+    train(row, range(2))
+    wait_for(lambda: tracker.problem is None)
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    assert len(steps_of(store, runs(store)["lr=0.1"])) == 2
+
+
+@pytest.mark.parametrize("error", [RuntimeError("what nobody foresaw"), RecursionError(), MemoryError()])
+def test_the_thread_survives_and_tells(
+    store: str, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run: TrialRun, *arguments: Any) -> Any:
+        if run.row.number == 0:
+            raise error
+        return real(run)
+
+    real = TrialRun._new_metrics
+    monkeypatch.setattr(TrialRun, "_new_metrics", fail)
+    tracker = open_tracker(store, tmp_path / "s")
+    rows = [new_row(tmp_path / "s", number) for number in range(2)]
+    for row in rows:
+        tracker.start_trial(row, [])
+        train(row, range(2))
+    finish(tracker, summary_of(tmp_path / "s", *map(complete, rows)))
+    assert type(error).__name__ in str(tracker.problem) and str(error) in str(tracker.problem)
+    assert runs(store)["lr=0.2"].info.status == runs(store)["s"].info.status == "FINISHED"
+
+
+def test_a_start_whatever_fails_is_no_end_of_the_driver(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    monkeypatch.setattr(StudyRun, "child", lambda *_: 1 / 0)
+    assert tracker.start_trial(row, []) == {}
+    wait_for(lambda: "ZeroDivisionError" in str(tracker.problem))
+    tracker._finished.set()
+
+
+def test_a_full_disk_is_no_outage_of_mlflow(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0)
+    monkeypatch.setattr(TrialFolder, "write_tracking", full)
+    assert "MLFLOW_RUN_ID" in tracker.start_trial(row, [])
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    assert "does not answer" not in str(tracker.problem) and "No space left" in str(tracker.problem)
+    assert runs(store)["lr=0.1"].info.status == "FINISHED"
+
+
+def test_names_that_mlflow_refuses_cost_no_others(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0, lr=0.1, **{"x" * 300: 1})
+    tracker.start_trial(row, [])
+    train(row, range(3))
+    with (row.folder / "metrics.jsonl").open("a") as file:
+        file.write(
+            json.dumps({"step": 3, "time": 2e9, "metrics": {"a//b": 1, "y" * 300: 2, "loss": 0.5}}) + "\n"
+        )
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    (found,) = (run for name, run in runs(store).items() if name != "s")
+    assert found.data.params == {"lr": "0.1"}
+    assert [step for step, _ in steps_of(store, found, "loss")] == [0, 1, 2, 3]
+    assert found.data.metrics["best/val_loss"] == 0.3 and found.info.status == "FINISHED"
+    assert "trial 0" in str(tracker.problem)
+
+
+def test_more_params_than_one_call_takes(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0, **{f"p{number}": number for number in range(150)})
+    tracker.start_trial(row, [])
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    (found,) = (run for name, run in runs(store).items() if name != "s")
+    assert len(found.data.params) == 150 and tracker.problem is None
+
+
+@pytest.mark.parametrize("known_from", ["row", "folder"])
+def test_when_a_trial_ended_is_the_same_each_time(store: str, tmp_path: Path, known_from: str) -> None:
+    study = tmp_path / "s"
+    row = complete(new_row(study, 0))
+    TrialFolder(row.folder).write_tracking({})
+    finish(open_tracker(store, study), summary_of(study, row))
+    (row.folder / "tracking.json").write_text("")
+    (row.folder / ".hydra").mkdir()
+    again = row if known_from == "row" else replace(row, attempts=[])
+    finish(open_tracker(store, study), summary_of(study, again))
+    found = runs(store)["lr=0.1"]
+    assert len(steps_of(store, found, "best/val_loss")) == 1
+    assert found.info.end_time == int(row.attempts[-1].ended * 1000)
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
+def test_trials_that_go_on_without_the_driver_stay_open(store: str, tmp_path: Path, state: State) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    rows = [new_row(study, 0), replace(new_row(study, 1), state=State.QUEUED)]
+    rows[0].state = state
+    for row in rows:
+        tracker.start_trial(row, [])
+    TrialFolder(rows[0].folder).new_attempt()  # its job runs or waits; the other has none
+    wait_for(lambda: runs(store)["lr=0.1"].info.status == "RUNNING")
+    finish(tracker, summary_of(study, *rows))
+    status = {name: run.info.status for name, run in runs(store).items()}
+    assert status == {"s": "RUNNING", "lr=0.1": "RUNNING", "lr=0.2": "KILLED"}
+
+
+def test_a_trial_tried_again_loses_its_old_error(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    row = new_row(study, 0)
+    row.take(TrialFolder(row.folder).new_attempt().close(End(State.FAILED, "boom")))
+    finish(open_tracker(store, study), summary_of(study, row))
+    again = Row(0, row.params, State.QUEUED, row.folder, row.attempts)
+    tracker: Tracker = open_tracker(store, study)
+    tracker.start_trial(again, [])
+    again.take(TrialFolder(row.folder).new_attempt().close(End(State.COMPLETED, "", [0.5])))
+    tracker.end_trial(again)
+    finish(tracker, summary_of(study, again))
+    found = runs(store)["lr=0.1"]
+    assert (found.info.status, found.data.tags["state"], found.data.tags["error"]) == (
+        "FINISHED",
+        "completed",
+        "",
+    )

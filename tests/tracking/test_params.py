@@ -1,0 +1,87 @@
+"""What MLflow shows of a trial's configuration, of whatever app: the engine knows no hyperparameter by name."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
+from tests.tracking.studies import complete, finish, new_row, open_tracker, runs, summary_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def params_of(store: str, folder: Path, config: Any, **swept: Any) -> dict[str, str]:
+    tracker = open_tracker(store, folder / "s")
+    row = new_row(folder / "s", 0, **swept)
+    tracker.start_trial(row, [], config)
+    finish(tracker, summary_of(folder / "s", complete(row)))
+    assert tracker.problem is None
+    (found,) = (run for run in runs(store).values() if run.data.tags["role"] == "trial")
+    params: dict[str, str] = found.data.params
+    return params
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["as Hydra wrote it", "as composed"])
+def test_those_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("config", ["optimizer=sgd", "seed=7"], return_hydra_config=True)
+    if written:
+        (tmp_path / "s" / "0" / ".hydra").mkdir(parents=True)
+        task = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+        OmegaConf.save(task, tmp_path / "s" / "0" / ".hydra" / "config.yaml")
+        OmegaConf.save(
+            OmegaConf.masked_copy(config, ["hydra"]), tmp_path / "s" / "0" / ".hydra" / "hydra.yaml"
+        )
+    params = params_of(store, tmp_path, None if written else config, gpus=2, **{"optimizer.momentum": 0.5})
+    swept = {"gpus": "2", "optimizer.momentum": "0.5"}
+    groups = {
+        "optimizer": "sgd",
+        "model": "mlp",
+        "dataset": "digits",
+        "loss": "cross_entropy",
+        "trainer": "keras",
+    }
+    values = {"lr": "0.1", "batch_size": "32", "epochs": "5", "seed": "7"}
+    assert params == {**groups, "tracking": "mlflow", **values, **swept}
+
+
+def test_those_of_somebody_elses_app(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "sesame")
+    config = OmegaConf.create(
+        {
+            "depth": 3,
+            "rate": "${solver.rate}",
+            "again": "${rate}",
+            "deterministic": True,
+            "note": None,
+            "missing": "???",
+            "dangling": "${nothing}",
+            "token": "${oc.env:TOKEN}",
+            "behind": "${token}",
+            "within": "x-${token}",
+            "address": "http://me:sesame@host/",
+            "solver": {"rate": 1e-5, "tolerance": 1e-9},
+            "widths": [1, 2],
+            "hydra": {
+                "runtime": {
+                    "choices": {"solver": "lbfgs", "db@source": "big", "hydra/launcher": "local", "x": None}
+                }
+            },
+        }
+    )
+    params = params_of(store, tmp_path, config, **{"+solver.steps": 9})
+    assert params == {
+        "depth": "3",
+        "rate": "1e-05",
+        "again": "1e-05",
+        "deterministic": "True",
+        "address": "http://me:***@host/",
+        "solver": "lbfgs",
+        "db_source": "big",
+        "solver.steps": "9",
+    }
+    assert os.environ["TOKEN"] not in (tmp_path / "mlflow.db").read_bytes().decode(errors="replace")

@@ -1,0 +1,190 @@
+"""Passwords are in no file, tag, argument or message. Those of these tests are `sesame`."""
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from mlflow import MlflowClient
+from omegaconf import OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.tracking.secrets import has_password, refuse_typed, without_password
+from sweeps.tracking.tracker import Tracker
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, State
+from tests.tracking.studies import (
+    Server,
+    finish,
+    free_port,
+    new_row,
+    open_tracker,
+    runs,
+    summary_of,
+    train,
+    wait_for,
+)
+
+WITH = {
+    "postgresql://me:sesame@host/db": "postgresql://me:***@host/db",
+    "postgresql+psycopg2://me:ses@me/sesame@host/db?x=1": "postgresql+psycopg2://me:***@host/db?x=1",
+    "http://:sesame@host:5000": "http://:***@host:5000",
+    "postgresql://host/db?user=me&password=sesame&x=1": "postgresql://host/db?user=me&password=***&x=1",
+    "tracking.uri='mysql://me:sesame@host/db' lr=0.1": "tracking.uri='mysql://me:***@host/db' lr=0.1",
+    "http://${user}:sesame@host and a@b": "http://${user}:***@host and a@b",
+}
+WITHOUT = [
+    "sqlite:////home/me@work/mlflow.db",
+    "http://host:5000/path",
+    "http://host:5000 me@host",
+    "postgresql://me@host/db",
+    "postgresql://me:${oc.env:PASSWORD}@host/db",
+    "${oc.env:DATABASE}",
+    "optimizer=adam lr=0.1",
+]
+
+
+@pytest.mark.parametrize("text", WITH)
+def test_a_password_is_seen_and_masked(text: str) -> None:
+    assert has_password(text)
+    assert without_password(text) == WITH[text]
+    with pytest.raises(UserError, match=r"\*\*\*.*\n.*MLFLOW_TRACKING_URI=.*oc.env") as refused:
+        refuse_typed(["sweep.py", text])
+    assert "sesame" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", WITHOUT)
+def test_what_holds_none_is_left_alone(text: str) -> None:
+    assert not has_password(text)
+    assert without_password(text) == text
+    refuse_typed({"tracking": {"uri": text}, "other": ["http://host:5000", "me@host"]})
+
+
+def test_a_config_is_checked_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE", "postgresql://me:sesame@host/db")
+    config = OmegaConf.create({"tracking": {"uri": "${oc.env:DATABASE}"}, "hydra": {"overrides": ["lr=1"]}})
+    refuse_typed(OmegaConf.to_container(config, resolve=False))
+    config.hydra.overrides.append("hydra.sweeper.storage=postgresql://me:sesame@host/db")
+    with pytest.raises(UserError):
+        refuse_typed(OmegaConf.to_container(config, resolve=False))
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
+
+
+def test_it_is_in_no_file_tag_or_message(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = server.uri.replace("://", "://me:sesame@")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setattr(sys, "argv", ["sweep.py", f"tracking.uri={uri}"])
+    tracker = open_tracker(uri, tmp_path / "s")
+    row = new_row(tmp_path / "s", 0, lr=0.1, db=uri)
+    assert set(tracker.start_trial(row, [f"db={uri}"])) == {"MLFLOW_RUN_ID"}
+    train(row, range(2))
+    wait_for(lambda: "db" in next(r for r in runs(server.uri).values() if r.info.run_name != "s").data.params)
+
+    server.kill()
+    train(row, range(2, 4))
+    wait_for(lambda: tracker.problem)
+    said = [str(tracker.problem), tracker.how_to_look()]
+    with pytest.raises(UserError) as refused:
+        open_tracker(uri, tmp_path / "s")
+    said.append(str(refused.value))
+    server.start()
+    wait_for(lambda: tracker.problem is None)
+    row.take(TrialFolder(row.folder).new_attempt().close(End(State.FAILED, f"no answer from {uri}")))
+    finish(tracker, summary_of(tmp_path / "s", row))
+
+    assert not [text for text in said if "sesame" in text]
+    assert all("me:***@127.0.0.1" in text for text in said)
+    command = runs(server.uri)["s"].data.tags["command"]
+    assert command.endswith(f"tracking.uri={without_password(uri)}")
+    # What a trial says of itself is in its own files alone.
+    assert {file.name for file in files_with("sesame", tmp_path)} <= {"end.json"}
+
+
+@pytest.fixture
+def with_password(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store with a password, which SQLite takes no notice of; MLflow takes it for the path of a folder, too."""
+    monkeypatch.chdir(tmp_path)
+    return f"{store.replace('sqlite:///', 'sqlite:///file:')}?uri=true&password=sesame"
+
+
+def test_a_deleted_experiment_is_explained_without_it(with_password: str, tmp_path: Path) -> None:
+    client = MlflowClient(with_password)
+    client.delete_experiment(client.create_experiment("e"))
+    with pytest.raises(UserError, match=r"MLFLOW_TRACKING_URI=.*password=\*\*\*"):
+        open_tracker(with_password, tmp_path / "s")
+
+
+def test_a_trial_has_it_from_its_drivers_environment_or_not_at_all(
+    with_password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = open_tracker(with_password, tmp_path / "s")
+    monkeypatch.setenv("DATABASE", with_password)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert tracker.start_trial(new_row(tmp_path / "s", 0), []) == {}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", with_password)
+    assert set(tracker.start_trial(new_row(tmp_path / "s", 1), [])) == {"MLFLOW_RUN_ID"}
+
+
+@pytest.fixture
+def dashboard(with_password: str, tmp_path: Path) -> Iterator[tuple[str, psutil.Process]]:
+    tracker = open_tracker(with_password, tmp_path / "s")
+    port = free_port()
+    command = tracker.ui_command(port)
+    assert command is not None
+    with (tmp_path / "ui.log").open("w") as log:
+        process = psutil.Popen(
+            [*command, "--workers", "1"], env=tracker.ui_environment(), cwd=tmp_path, stdout=log, stderr=log
+        )
+    yield f"http://127.0.0.1:{port}", process
+    for one in [*process.children(recursive=True), process]:
+        one.terminate()
+    process.wait()
+
+
+def test_no_list_of_processes_shows_the_dashboards(
+    dashboard: tuple[str, psutil.Process], tmp_path: Path
+) -> None:
+    address, process = dashboard
+    seen: list[str] = []
+
+    def answers() -> bool:
+        for one in [process, *process.children(recursive=True)]:
+            try:
+                seen.extend(one.cmdline())
+            except psutil.Error:
+                continue
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:  # noqa: S310
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    wait_for(answers)
+    assert MlflowClient(address).get_experiment_by_name("e")  # it is that store
+    assert "ui" in seen and not [word for word in seen if "sesame" in word]
+    assert files_with("sesame", tmp_path) == []
+
+
+def test_what_is_typed_takes_it_from_the_environment(
+    with_password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = Tracker(with_password, "e", summary_of(tmp_path / "s"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    line = str(tracker.command())
+    assert "sesame" not in line
+    echo = line.replace(line[line.index('}"') + 2 :], " sh -c 'echo \"$MLFLOW_BACKEND_STORE_URI\"'")
+    asked = subprocess.run(echo, shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+    assert asked.returncode and "password=***" in asked.stderr
+    monkeypatch.setenv("DATABASE", with_password)
+    line = str(tracker.command())
+    assert "sesame" not in line and "DATABASE" in line
+    echo = line.replace(line[line.index('}"') + 2 :], " sh -c 'echo \"$MLFLOW_BACKEND_STORE_URI\"'")
+    assert subprocess.run(echo, shell=True, capture_output=True, text=True).stdout == f"{with_password}\n"  # noqa: S602
