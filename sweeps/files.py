@@ -74,7 +74,9 @@ def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
     try:
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
-            data = b"\n" + data  # half a line, of a writer that was killed, stays a line of its own
+            data = (
+                b" (cut)\n" + data
+            )  # what a writer that was killed left stays a line of its own, and a bad one
         try:
             left = memoryview(data)
             while left:
@@ -114,7 +116,7 @@ def read_lines(path: Path, offset: int = 0) -> Lines:
     for line in whole.splitlines():
         try:
             values.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             damaged += 1
     return Lines(values, offset + len(whole), damaged)
 
@@ -129,7 +131,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unreadable(path, error) from error
     if not isinstance(content, dict):
         raise Unreadable(path, "it holds no JSON object")

@@ -229,7 +229,9 @@ class SlurmLauncherConf:
     """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:
-        at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu"], 1)
+        at_least = dict.fromkeys(
+            ["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu"], 1
+        )
         at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
         at_least |= {"max_submissions_per_min": 1, "gpus_per_node": 0, "gpus_per_task": 0}
         at_least |= {"signal_delay_s": 0, "max_num_timeout": 0}

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,17 +24,17 @@ def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: 
     assert done.code == 0, done.said
     study, root = tmp_path / folder, ["--root", str(Path(folder).parent)]
     (study / "report.html").unlink()
-    said = {
-        name: sweeps(tmp_path, *words, *root).said
-        for name, words in {
-            "list": ["list"],
-            "status": ["status", study.name],
-            "report": ["report", study.name],
-            "stop": ["stop", study.name],
-            "other": ["status", "other"],
-            "resume": ["resume", study.name],
-        }.items()
+    ways = {
+        "list": ["list"],
+        "status": ["status", study.name],
+        "report": ["report", study.name],
+        "stop": ["stop", study.name],
+        "other": ["status", "other"],
+        "resume": ["resume", study.name],
     }
+    with ThreadPoolExecutor(2) as pool:
+        answers = pool.map(lambda words: sweeps(tmp_path, *words, *root).said, ways.values())
+        said = dict(zip(ways, answers, strict=True))
     assert "2 of 2" in said["list"]
     assert "2 of 2 trials have ended (2 completed)" in said["status"]
     assert "trials.csv" in said["report"]

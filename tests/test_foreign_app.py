@@ -376,19 +376,49 @@ def test_two_nameless_studies_of_one_second_have_folders_of_their_own(tmp_path: 
     assert [len(rows(study)) for study in studies] == [2, 2]
 
 
-@pytest.mark.parametrize(
-    "setting, said",
-    [
-        ("+hydra.launcher.time=10", ["hydra.launcher.time", "hydra.launcher.timeout_min?"]),
-        ("+hydra.launcher.exclusive=true", ["hydra.launcher.exclusive is no setting"]),
-        ("+hydra.sweeper.foo=1", ["hydra.sweeper.foo is no setting"]),
-        ("+hydra.sweeper.n_trails=1", ["hydra.sweeper.n_trials?"]),
-    ],
-)
-def test_unknown_settings_are_refused(tmp_path: Path, setting: str, said: list[str]) -> None:
-    done = lines.run(theirs(*GRID, "+x=1,2", setting), tmp_path)
+REFUSED = {
+    "+hydra.launcher.time=10": "hydra.launcher.time is no setting of hydra_plugins.local_launcher.LocalLauncher. "
+    "Did you mean hydra.launcher.timeout_min?",
+    "+hydra.launcher.exclusive=true": "hydra.launcher.exclusive is no setting of",
+    "+hydra.sweeper.foo=1": "hydra.sweeper.foo is no setting of",
+    "+hydra.sweeper.n_trails=1": "Did you mean hydra.sweeper.n_trials?",
+    "hydra.launcher.mem_gb=0": "hydra.launcher.mem_gb=0.0: it must be more than 0, or null",
+    "hydra.launcher.timeout_min=0": "hydra.launcher.timeout_min=0.0: it must be more than 0, or null",
+    "hydra.sweeper.max_gpu_hours=-1": "hydra.sweeper.max_gpu_hours=-1.0: it must be 0 or more",
+    "hydra.sweep.dir=/": "hydra.sweeper.study_name=: the name is a folder's name",
+    "hydra.sweeper.custom_search_space=nope.f": "custom_search_space=nope.f cannot be imported",
+    "hydra.sweeper.storage=sqlite:////proc/x.db": "hydra.sweeper.storage cannot be used: (sqlite3.OperationalError)",
+    "hydra.sweeper.storage=nonsense": "hydra.sweeper.storage cannot be used: ",
+}
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    theirs_ = [lines.THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
+    ways = {setting: [*theirs_, setting] for setting in REFUSED}
+    return run_all(ways, tmp_path_factory.mktemp("refused"))
+
+
+@pytest.mark.parametrize("setting", REFUSED)
+def test_settings_that_cannot_be_are_refused(refused: dict[str, Done], setting: str) -> None:
+    done = refused[setting]
     assert done.code == 2, done.said
+    assert REFUSED[setting] in done.err
     assert 1 <= len(done.err.splitlines()) <= 2, done.err
-    for words in said:
-        assert words in done.err
-    assert not (tmp_path / "multirun").exists()
+    assert "started" not in done.out
+    assert "storage" in setting or not (done.folder / "multirun").exists()
+
+
+def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:
+    code, out = run(tmp_path, *GRID, "+x=1,2", "hydra.sweep.subdir=same")
+    assert code == 1, out
+    assert "trial 1 failed: hydra.sweep.subdir=same is the folder of trial 0 too" in out
+    assert [row.state for row in trials(tmp_path)] == [State.COMPLETED, State.FAILED]
+
+
+def test_a_study_in_a_folder_that_holds_others_leaves_them_alone(tmp_path: Path) -> None:
+    assert run(tmp_path, *GRID, "+x=1,2,3,4")[0] == 0
+    done = lines.run(theirs(*GRID, "+x=5,6", "hydra.sweep.dir=multirun", name="all"), tmp_path)
+    assert done.code == 0, done.said
+    assert [row.params["+x"] for row in rows(tmp_path / "multirun")] == [5, 6]
+    assert [row.params["+x"] for row in trials(tmp_path)] == [1, 2, 3, 4]

@@ -76,10 +76,10 @@ def test_a_driver_killed_at_any_instant_loses_nothing(
     folder: Path, uninterrupted: dict[int, dict[str, float]]
 ) -> None:
     instants = random.Random(1)
-    for _ in range(10):
+    for _ in range(8):
         driver = start(folder, "killed", *TWELVE)
         try:
-            driver.wait(instants.uniform(0.3, 9))
+            driver.wait(instants.uniform(0.3, 8))
         except subprocess.TimeoutExpired:
             driver.kill()
         driver.communicate()
@@ -108,14 +108,25 @@ def assert_mlflow_has_each_epoch_once(folder: Path, trials: int) -> None:
 
 def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
     line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.study_name=s"]
-    for i in range(7):
+    for i in range(6):
         driver = lines.start(line, tmp_path)
-        time.sleep(0.6 + 0.3 * i)
+        time.sleep(0.6 + 0.35 * i)
         driver.kill()
         driver.communicate()
     done = lines.run(line, tmp_path)
     assert done.code == 0, done.said
     assert {file.name for file in tmp_path.iterdir()} <= {"mlflow.db", "mlartifacts", "multirun"}
+
+
+def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) -> None:
+    typo = ["hydra.sweeper.objective=val_acc", "seed=1,2,3,4", "epochs=100000", "tracking=none"]
+    code, out = finish(folder, "typo", *typo)
+    assert code == 1, out
+    assert "hydra.sweeper.objective=val_accuracy" in out
+    assert "study typo is not finished: the task reported no 'val_acc', which is the objective" in out
+    began = [row for row in rows(folder / "multirun" / "typo") if row.attempts]
+    assert len(began) <= 2
+    assert all((row.state, steps(row.folder)) == (State.FAILED, [1]) for row in began)
 
 
 def epochs_of_two(study: Path) -> bool:
@@ -195,6 +206,26 @@ def test_a_terminal_that_is_closed_ends_a_study_in_good_order(tmp_path: Path) ->
     assert [end(tmp_path / "multirun" / "s" / n).state for n in "01"] == [State.CANCELLED] * 2
     assert (tmp_path / "multirun" / "s" / "report.html").exists()
     assert not processes(tmp_path)
+
+
+def test_nohup_stays_what_it_is(tmp_path: Path) -> None:
+    driver = subprocess.Popen(
+        ["nohup", sys.executable, *theirs(*SLOW)],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_until(lambda: epochs_of_two(tmp_path / "multirun" / "s"))
+    driver.send_signal(signal.SIGHUP)
+    time.sleep(0.6)
+    assert driver.poll() is None
+    driver.send_signal(signal.SIGTERM)
+    out, _ = driver.communicate(timeout=30)
+    assert driver.returncode == 130, out
+    assert "it was interrupted (SIGTERM)" in out
 
 
 def test_ctrl_c_twice_kills(tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ def test_an_end_is_told_and_written_down(ended: dict[str, Done], how: str) -> No
     assert error.startswith("sys.exit") or error in done.err
 
 
+def test_a_run_whose_config_hydra_does_not_write_is_tracked(
+    python_path: dict[str, str], tmp_path: Path
+) -> None:
+    done = run(line("is_done", "hydra.output_subdir=null"), tmp_path, python_path)
+    assert done.code == 0, done.said
+    (file,) = tmp_path.glob("outputs/*/*/metrics.jsonl")
+    assert end(file.parent).state is State.COMPLETED
+
+
 def test_a_password_in_an_address_is_refused_and_nothing_is_written(
     python_path: dict[str, str], tmp_path: Path
 ) -> None:

@@ -109,10 +109,7 @@ class BatchTrials(TrialLauncher):
         overrides = [list(job.config.hydra.overrides.task) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number) if batch else []
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # some launchers raise what a trial raised, and lose the batch
+        except (Exception, SystemExit) as error:  # some raise what a trial raised, and lose the batch
             return [(job.number, end_of_error(error)) for job in batch]
         return [
             (job.number, end_of(returned, job.objective, job.attempt_folder.heard()))

@@ -3,8 +3,9 @@
 Started by forks.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes milliseconds. Only
 imports may happen here: a TensorFlow runtime that has started does not survive a fork.
 
-The driver sends `Preload`, `Start` or `Kill` over the pipe; this process answers with `Ready` and `Ended`. When the
-pipe closes, the driver is gone: every trial is killed and the server ends, so that no trial outlives its driver unseen.
+It says READY once the modules are imported. Then the driver sends a `Start`, or the number of a trial to kill, and
+hears an `Ended` of each. When the pipe closes, the driver is gone: every trial is killed and the server ends, so that
+no trial outlives its driver unseen.
 
 What a trial starts ends with it, in whatever session it is: as subreapers (prctl(2)) each trial inherits the processes
 whose parents died within it, and this process inherits those that a trial leaves.
@@ -13,6 +14,7 @@ whose parents died within it, and this process inherits those that a trial leave
 import ctypes
 import gc
 import importlib
+import json
 import os
 import signal
 import sys
@@ -33,25 +35,13 @@ from hydra.core.plugins import Plugins
 from sweeps.files import Lock
 from sweeps.trial.job import End, State
 
+READY = "ready"
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
 _PR_SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None).prctl
 _MEMORY_LOOK_S = 0.5
 _PATIENCE_S = 10.0
 """How long killed processes are waited for: one that hangs in its kernel must not hang us."""
-
-
-@dataclass(frozen=True)
-class Preload:
-    """Import these modules, found along the driver's own sys.path."""
-
-    modules: list[str]
-    path: list[str]
-
-
-@dataclass(frozen=True)
-class Ready:
-    """The modules are imported: trials may be started."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +55,6 @@ class Start:
     mem_gb: float | None = None
     """The most that it may have in memory, what it starts included."""
     environment: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Kill a trial and whatever it started."""
-
-    number: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +82,7 @@ class Server:
         self._driver = driver
         self._running: dict[int, _Fork] = {}
         """By process id."""
-        self._helpers: set[int] = set()
+        self._helpers = set(children(os.getpid()))
         """Processes that the preloaded modules have started."""
         self._look_at = 0.0
 
@@ -127,31 +110,16 @@ class Server:
             message = self._driver.recv()
         except (EOFError, ConnectionResetError):
             return False
-        if isinstance(message, Preload):
-            self._preload(message)
-        elif isinstance(message, Start):
+        if isinstance(message, Start):
             self._fork(message)
-        elif isinstance(message, Kill):
-            for pid, fork in self._running.items():
-                if fork.number == message.number:
-                    kill_tree(pid)
+        for pid, fork in self._running.items():
+            if fork.number == message:
+                kill_tree(pid)
         return True
 
-    def _preload(self, wanted: Preload) -> None:
-        sys.path[:] = wanted.path
-        gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
-        for module in wanted.modules:
-            importlib.import_module(module)
-        Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
-        gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
-        gc.enable()
-        self._helpers = set(children(os.getpid()))
-        _prctl(_PR_SET_PDEATHSIG, 0)
-        self._tell(Ready())
-
-    def _tell(self, message: Ready | Ended) -> None:
+    def _tell(self, ended: Ended) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the pipe's end, read next, will end all
-            self._driver.send(message)
+            self._driver.send(ended)
 
     def _fork(self, start: Start) -> None:
         try:
@@ -293,12 +261,19 @@ def main() -> None:
     # Ctrl-C and a hang-up reach the whole terminal; the driver alone decides what they mean.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    pipe, driver = int(sys.argv[1]), int(sys.argv[2])
+    pipe, driver, preload, sys.path[:] = json.loads(sys.argv[1])
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
     if os.getppid() != driver:
         return  # the driver died before the line above could notice
     become_reaper()
-    import sweeps.trial.process  # noqa: F401 - imported once here, not in every fork
-
-    Server(Connection(pipe)).serve()
+    gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
+    for module in ["sweeps.trial.process", *preload]:
+        importlib.import_module(module)
+    Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
+    gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
+    gc.enable()
+    _prctl(_PR_SET_PDEATHSIG, 0)
+    with suppress(BrokenPipeError, ConnectionResetError), Connection(pipe) as connection:
+        connection.send(READY)
+        Server(connection).serve()
     os._exit(0)  # taking TensorFlow apart first would keep the driver waiting

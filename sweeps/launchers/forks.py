@@ -1,5 +1,6 @@
 """Forks of one warm process: starts it, has it fork trials, and hears how they end. Knows of no slots."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,16 +15,13 @@ import cloudpickle
 
 from sweeps.errors import UserError
 from sweeps.files import last_lines
-from sweeps.launchers.fork_server import Ended, Kill, Preload, Ready, Start, become_reaper, children, end_all
+from sweeps.launchers.fork_server import READY, Ended, Start, become_reaper, children, end_all
 from sweeps.trial.job import End, Job, State
 
-_SERVER = (
-    "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module name
-)
+_SERVER = "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module
 _MARK = "SWEEPYARD_FORKS"
-_HUGE_PAGES = (
-    "glibc.malloc.hugetlb=1"  # TensorFlow's heap in 512 times fewer pages: a fork takes half the time
-)
+_HUGE_PAGES = "glibc.malloc.hugetlb=1"
+"""For malloc(3), where the kernel lets it: a process with TensorFlow forks, and ends, in half the time."""
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 _DEATHS = 3
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
@@ -55,9 +53,10 @@ class Forks:
             "OPENBLAS_NUM_THREADS": "1",  # numpy must not start threads before the forks
             "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
         }
+        arguments = [theirs.fileno(), os.getpid(), self._preload, sys.path]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVER, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-c", _SERVER, json.dumps(arguments)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -66,7 +65,6 @@ class Forks:
                 start_new_session=True,
             )
         theirs.close()
-        self._tell(Preload(self._preload, sys.path))
 
     def start(
         self, job: Job, cores: Sequence[int], gpus: Sequence[str], threads: int, mem_gb: float | None = None
@@ -96,7 +94,7 @@ class Forks:
                 message = self._server.recv()
                 if isinstance(message, Ended):
                     over.append(self._end(message))
-                elif isinstance(message, Ready):
+                elif message == READY:
                     self.ready, timeout_s = True, 0.0
         except (EOFError, ConnectionResetError):
             over += self._restart()
@@ -105,7 +103,7 @@ class Forks:
     def kill(self, number: int, state: State, why: str) -> None:
         """End a trial, which `poll` then reports so."""
         self._killed_for[number] = End(state, why)
-        self._tell(Kill(number))
+        self._tell(number)
 
     def close(self) -> None:
         """Closing the pipe tells the server to kill what still runs and to end."""
@@ -115,7 +113,7 @@ class Forks:
         self._process.wait()
         self._end_orphans()
 
-    def _tell(self, message: Preload | Start | Kill) -> None:
+    def _tell(self, message: Start | int) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the server died, as poll() will see
             self._server.send(message)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from html import escape
 from typing import Any
 
@@ -135,7 +136,9 @@ def importance(summary: Summary) -> go.Figure | None:
 
 
 def _lines(row: Row) -> Sequence[Any]:
-    return TrialFolder(row.folder).read_metrics().values
+    with suppress(OSError):  # of one trial alone
+        return TrialFolder(row.folder).read_metrics().values
+    return []
 
 
 def _shades(count: int) -> list[str]:

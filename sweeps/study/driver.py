@@ -55,6 +55,7 @@ class Driver:
         self._settings = read(config.hydra.sweeper, SweeperConf)
         self._name, self._folder = self._place()
         self._composer = Composer(hydra_context.config_loader, config)
+        self._signal = ""
         self._numbers: dict[Path, int] = {}
         """The trials that have these folders."""
 
@@ -81,7 +82,7 @@ class Driver:
             ) from error
         keep = True  # whatever the driver did not expect does not end what runs well elsewhere
         try:
-            with on_signals(as_ctrl_c):
+            with on_signals(self._on_signal):
                 trials.open()
                 summary = self._run(space)
             keep = False
@@ -166,10 +167,17 @@ class Driver:
         self._interrupted = loop.interrupted
         return summary
 
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self._signal = f"it was interrupted ({signal.Signals(number).name})"
+        as_ctrl_c(number, frame)  # in the callback of a weak reference the exception is lost
+
     def _told_to_stop(self) -> str:
         if other := self._lock.taken_over_by():
-            raise UserError(f"study {self._name} is left to {other}, which runs it too: locks do not reach there")
-        return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else ""
+            raise UserError(
+                f"study {self._name} is left to {other}, which runs it too: locks do not reach there"
+            )
+        stopped = (self._folder / "stop").exists()
+        return "it was stopped by python -m sweeps stop" if stopped else self._signal
 
     def _place(self) -> tuple[str, Path]:
         """The study's name and folder. A name alone decides the folder, so that the same name finds it again."""

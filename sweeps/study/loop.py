@@ -268,7 +268,9 @@ class Loop:
 
     def _gpu_hours(self) -> float:
         ended = sum(end.gpu_hours for row in self._summary.rows for end in row.attempts)
-        running = [(one.job.request.gpus, self._clock() - one.began) for one in self._running.values() if one.began]
+        running = [
+            (one.job.request.gpus, self._clock() - one.began) for one in self._running.values() if one.began
+        ]
         return ended + sum(gpus * seconds for gpus, seconds in running) / 3600
 
     def _submitted(self, attempt: Attempt) -> None:

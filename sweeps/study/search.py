@@ -205,7 +205,9 @@ class Search:
         known = {self.space.name(p): _distribution(p, self.is_grid) for p in self.space.parameters}
         missing = storage.missing_trials(self._study, self._folder)
         if missing and not self.mended:
-            self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
+            self.mended = (
+                f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
+            )
         for number, point in missing:
             named = {
                 self.space.name(p): point[p.key]

@@ -52,7 +52,7 @@ class _Journal(BaseJournalBackend):
             try:
                 log = json.loads(line)
                 numbered = log.get("line", self._count) == self._count and "op_code" in log
-            except (ValueError, AttributeError):
+            except (ValueError, AttributeError, RecursionError):
                 numbered = False
             if not numbered:
                 raise Unreadable(self._path, f"line {self._count + 1} is damaged")

@@ -25,7 +25,7 @@ def without_password(text: str) -> str:
 
 
 def refuse_typed(*typed: object) -> None:
-    """Check a command line, or a config as it was written: OmegaConf.to_container(config, resolve=False).
+    """Check command lines, or configs as they were written: OmegaConf.to_container(config, resolve=False).
 
     Raises:
         UserError: it holds a password; the study's files and every list of processes would show it to others.

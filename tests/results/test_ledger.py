@@ -7,14 +7,21 @@ import pytest
 from sweeps.results import ledger
 from sweeps.results.ledger import Cost
 from sweeps.results.summary import Row
-from sweeps.trial.system_metrics import FILE, energy_kwh
-from sweeps.trial.folder import AttemptEnd, MetricsLine, State, TrialFolder
+from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
+from sweeps.trial.job import End, State
 
-KILLED = AttemptEnd(State.LOST, asked=0.0, began=10.0, ended=30.0, gpus=2, energy_kwh=0.5)
-NEVER_BEGAN = AttemptEnd(State.CANCELLED, asked=0.0, began=None, ended=7.0, gpus=2)
-WHOLE = AttemptEnd(
-    State.COMPLETED, 30.0, 31.0, 40.0, {"starting": 1.0, "training": 8.0}, 1, None, idle_slot_s=0.5
+KILLED = End(
+    State.LOST,
+    seconds={"queued": 10.0, "training": 20.0},
+    asked=0.0,
+    began=10.0,
+    ended=30.0,
+    gpus=2,
+    energy_kwh=0.5,
 )
+NEVER_BEGAN = End(State.CANCELLED, seconds={"queued": 7.0}, asked=0.0, began=None, ended=7.0, gpus=2)
+PHASES = {"queued": 1.0, "starting": 1.0, "training": 8.0, "idle_slot": 0.5}
+WHOLE = End(State.COMPLETED, seconds=PHASES, asked=30.0, began=31.0, ended=40.0, gpus=1)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +40,7 @@ WHOLE = AttemptEnd(
     ],
 )
 def test_a_trial_costs_what_its_attempts_did(
-    attempts: list[AttemptEnd], seconds: dict[str, float], gpu_seconds: float, energy_kwh: float | None
+    attempts: list[End], seconds: dict[str, float], gpu_seconds: float, energy_kwh: float | None
 ) -> None:
     row = Row(0, {}, State.COMPLETED, Path("0"), attempts=attempts, tracking_s=0.25)
     cost = ledger.of_trial(row)
@@ -65,7 +72,7 @@ def test_nothing_ran_and_nothing_was_spent() -> None:
 
 def test_slots_that_stand_empty_at_the_end() -> None:
     spans = [(0.0, 10.0), (0.0, 4.0), (4.0, 6.0), (6.0, 7.0)]  # two slots; one has nothing to do from 7 to 10
-    ends = [AttemptEnd(State.COMPLETED, 0.0, began, ended) for began, ended in spans]
+    ends = [End(State.COMPLETED, asked=0.0, began=began, ended=ended) for began, ended in spans]
     rows = [Row(i, {}, State.COMPLETED, Path(str(i)), attempts=[end]) for i, end in enumerate(ends)]
     assert ledger.tail_s(rows) == 3.0
 
@@ -78,10 +85,12 @@ def test_energy_is_power_by_time(
     tmp_path: Path, watts: list[dict[int, float]], expected: float | None
 ) -> None:
     folder = TrialFolder(tmp_path)
-    folder.append_metrics(MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), FILE)  # before
+    folder.append_metrics(
+        MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS
+    )  # before
     for step, sample in enumerate(watts):  # each speaks for the ten seconds before it
         named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
         metrics = {"system/memory_usage_megabytes": 5.0, **named}
-        folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), FILE)
-    joules = energy_kwh(folder, since=100.0)
+        folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), SYSTEM_METRICS)
+    joules = folder.energy_kwh(since=100.0)
     assert joules == (None if expected is None else pytest.approx(expected / 3.6e6))

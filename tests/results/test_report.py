@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
-from sweeps import figures, report
-from sweeps.study.search_space import Point
+from sweeps.results import figures, report
 from sweeps.results.summary import Row, Summary
-from sweeps.trial.folder import AttemptEnd, MetricsLine, State, TrialFolder
+from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.job import End, Point, State
 
 
 def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> Summary:
     """Completed trials at these points; trial i has the objective i / 10."""
     rows = []
     for number, point in enumerate(points):
-        row = Row(
-            number,
-            point,
-            State.COMPLETED,
-            folder / str(number),
-            [number / 10],
-            {"acc": number / 10, "loss": 1.0},
-        )
+        metrics = {"acc": number / 10, "loss": 1.0}
+        end = End(State.COMPLETED, objective=[number / 10], metrics=metrics)
+        row = Row(number, point, State.COMPLETED, folder / str(number), [end], metrics)
         row.folder.mkdir(parents=True)
         rows.append(row)
     return Summary("demo", folder, ("acc",), (direction,), rows, **changes)
+
+
+def fail(row: Row, state: State, error: str = "") -> None:
+    row.attempts = []
+    row.take(End(state, error))
 
 
 GRID: list[Point] = [{"optimizer": name, "lr": lr} for name in ("adam", "sgd") for lr in (0.001, 0.1)]
@@ -35,7 +35,7 @@ GRID: list[Point] = [{"optimizer": name, "lr": lr} for name in ("adam", "sgd") f
 
 def test_markdown(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
-    summary.rows[3].state, summary.rows[3].objective = State.OUT_OF_MEMORY, []
+    fail(summary.rows[3], State.OUT_OF_MEMORY)
     assert report.markdown(summary).splitlines() == [
         "**4 trials**: 3 completed, 1 out of memory.",
         "**Best: trial 2**, optimizer=sgd lr=0.001: acc 0.2 (maximized).",
@@ -73,14 +73,23 @@ def test_markdown_of_many_trials_fits_an_mlflow_note(tmp_path: Path) -> None:
 
 def test_csv_has_everything(tmp_path: Path) -> None:
     summary = study(tmp_path, {"optimizer": "adam", "optimizer.beta_2": 0.9}, {"optimizer": 'a,"b'})
+    killed = {"queued": 1.0, "training": 3.0}
+    whole = {"queued": 2.0, "starting": 0.5, "training": 1.5, "idle_slot": 0.1}
     summary.rows[0].attempts = [
-        AttemptEnd(State.LOST, 0.0, 1.0, 4.0, {}, 2, 0.5),
-        AttemptEnd(
-            State.COMPLETED, 4.0, 6.0, 9.0, {"starting": 0.5, "training": 1.5}, 2, 0.25, idle_slot_s=0.1
+        End(State.LOST, seconds=killed, asked=0.0, began=1.0, ended=4.0, gpus=2, energy_kwh=0.5),
+        End(
+            State.COMPLETED,
+            objective=[0.0],
+            seconds=whole,
+            asked=4.0,
+            began=6.0,
+            ended=9.0,
+            gpus=2,
+            energy_kwh=0.25,
         ),
     ]
     summary.rows[0].tracking_s = 0.02
-    summary.rows[1].error = "two\nlines"
+    fail(summary.rows[1], State.FAILED, "two\nlines")
     report.write(summary)
     with (tmp_path / report.CSV).open(newline="") as file:
         first, second = csv.DictReader(file)
@@ -107,7 +116,7 @@ def test_csv_has_everything(tmp_path: Path) -> None:
 
 def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID, importance={"lr": 0.8, "optimizer": 0.2})
-    summary.rows[0].error = "<script>alert(1)</script>"
+    fail(summary.rows[0], State.FAILED, "<script>alert(1)</script>")
     for row in summary.rows:
         for step in range(3):
             TrialFolder(row.folder).append_metrics(MetricsLine(step, 0.0, {"acc": step / 10}))
@@ -127,8 +136,41 @@ def test_small_studies_have_a_report_too(tmp_path: Path, points: list[Point]) ->
 def test_a_study_without_results_has_a_report(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
-        row.state, row.objective = State.FAILED, []
+        fail(row, State.FAILED)
     assert "4 failed" in report.write(summary).read_text()
+
+
+def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
+    """A grid over an app whose task returns nothing."""
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        row.attempts = [End(State.COMPLETED)]
+        row.metrics = {}
+    page = report.write(summary).read_text()
+    assert "4 completed" in page
+    assert "Best" not in page
+    assert "Best" not in report.markdown(summary)
+    with (tmp_path / report.CSV).open(newline="") as file:
+        assert [line["state"] for line in csv.DictReader(file)] == ["completed"] * 4
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", b'{"step": 1, "ti{"step": 2}\n', None])
+def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
+    file = summary.rows[1].folder / "metrics.jsonl"
+    if damage is None:
+        file.unlink()
+        file.mkdir()  # as EIO or ESTALE, it is an OSError for whoever reads it
+    else:
+        file.write_bytes(damage)
+    figure = figures.curves(summary)
+    assert figure is not None
+    assert [trace.name[0] for trace in figure.data] == ["3", "2", "0"]
+    assert "<h2>Trials</h2>" in report.write(summary).read_text()
 
 
 def test_curves_show_the_best_fifty_and_say_so(tmp_path: Path) -> None:

@@ -1,30 +1,98 @@
-"""Whether a trial goes on after an attempt that was lost or timed out."""
+"""Whether a trial goes on after an attempt that was lost or timed out, and what is said when it does not."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from sweeps.study.attempt import may_go_on
-from sweeps.trial.folder import AttemptEnd, State
+from sweeps.results.summary import Row
+from sweeps.study.attempt import given_up, may_be_reopened, may_go_on
+from sweeps.trial.job import End, State
 
-LOST, TIMED_OUT, CANCELLED = State.LOST, State.TIMED_OUT, State.CANCELLED
+LOST = End(State.LOST, "its node failed", began=1.0, ended=601.0)
+TIMED_OUT = End(State.TIMED_OUT, "it reached its time limit", began=1.0, ended=601.0)
+ADVANCED = replace(TIMED_OUT, advanced=True)
+CANCELLED = End(State.CANCELLED, "it ended with its driver")
+FAILED = End(State.FAILED, "RuntimeError: too large")
 
 
 @pytest.mark.parametrize(
-    ("states", "max_attempts", "max_num_timeout", "expected"),
+    ("ends", "max_attempts", "max_timeouts", "expected"),
     [
         ([LOST], 3, None, True),
+        ([LOST, LOST], 3, None, True),
+        ([LOST, LOST, LOST], 3, None, False),
+        ([LOST], 1, None, False),
         ([LOST, TIMED_OUT], 3, None, True),
         ([LOST, TIMED_OUT, LOST], 3, None, False),
-        ([LOST], 1, None, False),
         ([CANCELLED, CANCELLED, CANCELLED, LOST], 3, None, True),  # whoever stopped the study lost nothing
+        # A time limit is no loss as long as attempts advance.
+        ([ADVANCED] * 50, 3, None, True),
+        ([ADVANCED] * 50, 1, None, True),
+        ([ADVANCED] * 9 + [TIMED_OUT], 3, None, True),
+        ([ADVANCED, TIMED_OUT, ADVANCED, TIMED_OUT, ADVANCED, TIMED_OUT], 3, None, False),
+        ([ADVANCED, LOST, ADVANCED, LOST, ADVANCED], 3, None, True),
+        ([ADVANCED, LOST, ADVANCED, LOST, ADVANCED, LOST], 3, None, False),
+        # Or somebody said how many there may be.
         ([TIMED_OUT], 3, 0, False),
+        ([ADVANCED], 3, 0, False),
         ([TIMED_OUT], 3, 1, True),
         ([TIMED_OUT] * 5, 3, 5, True),
         ([TIMED_OUT] * 6, 3, 5, False),
+        ([ADVANCED] * 6, 3, 5, False),
         ([TIMED_OUT, LOST, LOST, LOST], 3, 5, False),
     ],
 )
 def test_how_often_a_trial_goes_on(
-    states: list[State], max_attempts: int, max_num_timeout: int | None, expected: bool
+    ends: list[End], max_attempts: int, max_timeouts: int | None, expected: bool
 ) -> None:
-    ends = [AttemptEnd(state, 0.0, 0.0, 1.0) for state in states]
-    assert may_go_on(ends, max_attempts, max_num_timeout) is expected
+    assert may_go_on(ends, max_attempts, max_timeouts) is expected
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ([LOST], "its node failed; given up after 1 attempt: allow more with hydra.sweeper.max_attempts"),
+        ([LOST, CANCELLED, LOST], "its node failed; given up after 2 attempts: allow more with"),
+        (
+            [TIMED_OUT] * 3,
+            "it reached its time limit; given up after 3 attempts: give it more time (hydra.launcher",
+        ),
+        ([End(State.LOST)], "it was lost; given up after 1 attempt: "),
+        ([End(State.TIMED_OUT)], "it was timed out; given up after 1 attempt: "),
+    ],
+)
+def test_who_is_given_up_is_told_why(ends: list[End], words: str) -> None:
+    assert given_up(ends).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("ends", "timeout_min", "max_attempts", "max_timeouts", "expected"),
+    [
+        ([LOST] * 3, 10, 3, None, False),
+        ([LOST] * 3, 10, 4, None, True),
+        ([LOST] * 3, 60, 3, None, False),  # time would not have helped
+        ([TIMED_OUT] * 3, 10, 3, None, False),
+        ([TIMED_OUT] * 3, 10.9, 3, None, False),  # what it took to be killed is no longer limit
+        ([TIMED_OUT] * 3, 20, 3, None, True),
+        ([TIMED_OUT] * 3, None, 3, None, True),
+        ([TIMED_OUT] * 3, 10, 4, None, True),
+        ([TIMED_OUT] * 2, 10, 3, 1, False),
+        ([TIMED_OUT] * 2, 10, 3, 2, True),
+        ([FAILED], 60, 9, None, False),
+        ([LOST, FAILED], 60, 9, None, False),
+        ([], 60, 9, None, False),
+    ],
+)
+def test_who_was_given_up_goes_on_when_more_is_allowed(
+    ends: list[End], timeout_min: float | None, max_attempts: int, max_timeouts: int | None, expected: bool
+) -> None:
+    state = ends[-1].state if ends else State.LOST
+    row = Row(0, {}, state, Path("0"), ends)
+    assert may_be_reopened(row, timeout_min, max_attempts, max_timeouts) is expected
+
+
+def test_attempts_before_a_retry_no_longer_count() -> None:
+    row = Row(0, {}, State.LOST, Path("0"), [LOST] * 4, forgiven=3)
+    assert may_be_reopened(row, 10, 2, None)
+    assert not may_be_reopened(row, 10, 1, None)

@@ -177,6 +177,22 @@ def test_a_search_says_what_it_needs_before_it_starts_a_trial(run: Run, clock: C
     assert not (tmp_path / "multirun").exists()
 
 
+@pytest.mark.parametrize("setting", ["hydra.sweeper.storage", "hydra.sweeper.tracking_uri"])
+def test_a_password_is_refused_and_from_the_environment_it_is_in_no_file(
+    run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    launcher = FakeLauncher(trains(), clock)
+    with pytest.raises(UserError, match="Put the whole address") as caught:
+        run(launcher, f"{setting}='postgresql://me:sesame@host/db'")
+    assert "sesame" not in str(caught.value)
+    assert (launcher.submitted, (tmp_path / "multirun").exists()) == ([], False)
+    monkeypatch.setenv("DB", f"sqlite:///{tmp_path}/sesame.db")
+    assert len(run(launcher, f"{setting}=${{oc.env:DB}}").rows) == 3
+    written = [file.read_bytes() for file in (tmp_path / "multirun").rglob("*") if file.is_file()]
+    assert not any(b"sesame" in content for content in written)
+    assert any(b"oc.env:DB" in content for content in written)
+
+
 def test_a_folder_that_cannot_be_made(run: Run, clock: Clock, tmp_path: Path) -> None:
     (tmp_path / "multirun").write_text("in the way")
     with pytest.raises(UserError, match=r"the study's folder .*multirun/s cannot be written: "):

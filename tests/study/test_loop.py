@@ -159,6 +159,24 @@ def test_a_folder_that_is_gone_when_its_trial_ends(make_study: MakeStudy, clock:
     assert study.drive(FakeLauncher(by_trial(trains(), t1=vanishes), clock)).states() == ["completed"] * 3
 
 
+def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Clock) -> None:
+    def fails(job: Job) -> Acts:
+        begin(job)
+        job.attempt_folder.log.write_text("what it said")
+        yield
+        return End(State.FAILED, "too large")
+
+    def said() -> str:
+        with disk_that_fails(lambda path: path == hidden, errno.EIO):
+            return study.drive(FakeLauncher(by_trial(fails, t2=trains()), clock)).out
+
+    study = make_study()
+    hidden = study.trial(0).attempt(1).log
+    out = said()
+    assert f"trial 0 failed: too large   (x=1)\n    whole log: {hidden}" in out
+    assert "trial 1 failed: too large   (x=2)\n    what it said" in out
+
+
 # Refused
 
 

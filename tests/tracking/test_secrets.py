@@ -1,9 +1,12 @@
 """Passwords are in no file, tag, argument or message. Those of these tests are `sesame`."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,6 +19,8 @@ from sweeps.tracking.secrets import has_password, refuse_typed, without_password
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
+from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, run, start
+from tests.command_lines import finish as finish_line
 from tests.tracking.studies import (
     Server,
     finish,
@@ -133,44 +138,58 @@ def test_a_trial_has_it_from_its_drivers_environment_or_not_at_all(
     assert set(tracker.start_trial(new_row(tmp_path / "s", 1), [])) == {"MLFLOW_RUN_ID"}
 
 
-@pytest.fixture
-def dashboard(with_password: str, tmp_path: Path) -> Iterator[tuple[str, psutil.Process]]:
-    tracker = open_tracker(with_password, tmp_path / "s")
-    port = free_port()
-    command = tracker.ui_command(port)
-    assert command is not None
-    with (tmp_path / "ui.log").open("w") as log:
-        process = psutil.Popen(
-            [*command, "--workers", "1"], env=tracker.ui_environment(), cwd=tmp_path, stdout=log, stderr=log
-        )
-    yield f"http://127.0.0.1:{port}", process
-    for one in [*process.children(recursive=True), process]:
-        one.terminate()
-    process.wait()
+def words_of(process: psutil.Process) -> list[str]:
+    """The argument lists of a process and of all that it started."""
+    found: list[str] = []
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.Error):
+            found += one.cmdline()
+    return found
 
 
-def test_no_list_of_processes_shows_the_dashboards(
-    dashboard: tuple[str, psutil.Process], tmp_path: Path
-) -> None:
-    address, process = dashboard
+def test_a_whole_study_and_its_dashboard_show_it_nowhere(with_password: str, tmp_path: Path) -> None:
+    extra = {"DATABASE": with_password, "PYTHONPATH": str(ROOT)}
+    how = ["hydra.sweeper.tracking_uri='${oc.env:DATABASE}'", "hydra.sweeper.study_name=s"]
+    driver = start([THEIRS, "-m", *GRID, "+x=1,2", "+sleep=1", *how], tmp_path, extra)
     seen: list[str] = []
+    while driver.poll() is None:
+        seen += words_of(psutil.Process(driver.pid))
+        time.sleep(0.05)
+    done = finish_line(driver, tmp_path)
+    assert done.code == 0, done.said
+    assert set(runs(with_password)) == {"s", "x=1", "x=2"}
+
+    port = str(free_port())
+    address = f"http://127.0.0.1:{port}"
+    dashboard = start(["-m", "sweeps", "ui", "s", "--port", port], tmp_path, extra)
+    process = psutil.Process(dashboard.pid)
 
     def answers() -> bool:
-        for one in [process, *process.children(recursive=True)]:
-            try:
-                seen.extend(one.cmdline())
-            except psutil.Error:
-                continue
-        try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:  # noqa: S310
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        seen.extend(words_of(process))
+        with suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+        return False
 
-    wait_for(answers)
-    assert MlflowClient(address).get_experiment_by_name("e")  # it is that store
-    assert "ui" in seen and not [word for word in seen if "sesame" in word]
+    try:
+        wait_for(answers)
+        assert MlflowClient(address).get_experiment_by_name("sweepyard")  # it is that store
+    finally:
+        os.killpg(dashboard.pid, signal.SIGTERM)
+        shown = dashboard.communicate()
+    assert "ui" in seen and "+x=1,2" in seen
+    assert not [text for text in [*seen, done.said, *shown] if "sesame" in text]
     assert files_with("sesame", tmp_path) == []
+
+
+@pytest.mark.parametrize("key", ["hydra.sweeper.tracking_uri", "hydra.sweeper.storage"])
+@pytest.mark.parametrize("mode", [["-m"], []], ids=["study", "single run"])
+def test_one_that_is_typed_is_refused_before_anything_starts(
+    key: str, mode: list[str], tmp_path: Path
+) -> None:
+    done = run([SWEEP, *mode, f"{key}=postgresql://me:sesame@host/db"], tmp_path)
+    assert done.code == 2 and "sesame" not in done.said
+    assert "me:***@" in done.err and len(done.err.splitlines()) == 2
+    assert files_with("sesame", tmp_path) == [] and not (tmp_path / "multirun").exists()
 
 
 def test_what_is_typed_takes_it_from_the_environment(

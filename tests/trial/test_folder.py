@@ -1,15 +1,22 @@
-"""The files of a trial, cut off wherever a killed process may have left them."""
+"""The files of a trial, cut off wherever a killed process may have left them, or damaged."""
 
+import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sweeps.files import Unreadable
 from sweeps.trial import Trial
-from sweeps.trial.folder import MetricsLine, Result, State, TrialFolder
+from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
+from sweeps.trial.job import End, State
 
 LINES = [MetricsLine(step, 1.5 * step, {"loss": 1 / (step + 1)}) for step in range(3)]
+END = End(State.COMPLETED, objective=[0.5], metrics={"loss": 0.5}, seconds={"training": 1.0})
 
 
 @pytest.fixture
@@ -26,35 +33,198 @@ def test_metrics_cut_off_at_every_byte(folder: TrialFolder) -> None:
     for cut in range(len(whole) + 1):
         file.write_bytes(whole[:cut])
         complete = whole[:cut].count(b"\n")
-        lines, offset = folder.read_metrics()
-        assert lines == LINES[:complete]
-        assert folder.read_metrics(offset) == ([], offset)
+        found = folder.read_metrics()
+        assert (found.values, found.damaged) == (LINES[:complete], 0)
+        assert folder.read_metrics(found.offset).values == []
         # An attempt that goes on from there reports every step once.
-        trial = Trial(folder.path)
+        trial = Trial(folder, 1)
         for line in LINES:
             trial.report(line.metrics, line.step)
-        assert [line.step for line in folder.read_metrics()[0]] == [0, 1, 2]
+        assert [line.step for line in folder.read_metrics().values] == [0, 1, 2]
+        assert folder.read_metrics().damaged == (whole[:cut][-1:] not in (b"\n", b""))
 
 
-def test_a_result_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
-    assert folder.read_result() is None
-    result = Result(State.COMPLETED, [0.5], {"loss": 0.5}, "", {"training": 1.0})
-    folder.write_result(result)
-    assert folder.read_result() == result
-    whole = (folder.path / "result.json").read_bytes()
-    for cut in range(len(whole)):  # a process killed while it wrote leaves a file of another name
-        (folder.path / ".result.json.123").write_bytes(whole[:cut])
-        assert folder.read_result() == result
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        "[]",
+        "{}",
+        '{"step": "x", "time": 1, "metrics": {}}',
+        '{"step": 1, "time": null, "metrics": {}}',
+        '{"step": 1, "time": 1, "metrics": []}',
+        '{"step": 1, "time": 1, "metrics": {"loss": "high"}}',
+        '{"step": 1, "time": 1, "metr{"step": 1, "time": 1, "metrics": {}}',
+    ],
+)
+def test_a_line_that_is_none_is_counted_and_passed_over(folder: TrialFolder, line: str) -> None:
+    with (folder.path / "metrics.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    folder.append_metrics(MetricsLine(3, 4.5, {"loss": 0.1}))
+    found = folder.read_metrics()
+    assert ([one.step for one in found.values], found.damaged) == ([0, 1, 2, 3], 1)
+    assert folder.last_step() == 3
+
+
+def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
+    attempt = folder.new_attempt(asked=1.0)
+    assert (attempt.end(), attempt.is_over, folder.ends()) == (None, False, [])
+    end = attempt.close(END)
+    assert attempt.end() == end
+    assert attempt.is_over
+    whole = (attempt.path / "end.json").read_bytes()
+    for cut in range(len(whole)):
+        # A process killed while it wrote leaves a file of another name.
+        (attempt.path / ".end.json.123.123").write_bytes(whole[:cut])
+        assert attempt.end() == end
+    for cut in range(len(whole)):
+        (attempt.path / "end.json").write_bytes(whole[:cut])
+        with pytest.raises(Unreadable, match=r"attempts/1/end.json cannot be read"):
+            attempt.end()
+
+
+def test_the_first_word_of_an_end_stands(folder: TrialFolder) -> None:
+    attempt = folder.new_attempt()
+    first = attempt.close(END)
+    assert attempt.close(End(State.LOST, "its node failed")) == first
+    assert folder.ends() == [first]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"state": "fine"}',
+        '{"state": "lost", "colour": 1}',
+        '{"state": "lost", "ended": "late"}',
+        '{"state": "lost", "metrics": 3}',
+        '{"state": "completed", "objective": 3}',
+    ],
+)
+def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str) -> None:
+    attempt = folder.new_attempt()
+    file = attempt.path / "end.json"
+    file.write_text(content)
+    with pytest.raises(Unreadable, match=str(file)):
+        attempt.end()
+    (end,) = folder.ends()
+    assert (end.state, str(file) in end.error) == (State.LOST, True)
+    closed = attempt.close(END)
+    assert (closed.state, str(file) in closed.error) == (State.LOST, True)
+    assert attempt.end() == closed
+    assert [kept.read_text() for kept in attempt.path.glob("end.json.damaged-*")] == [content]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        End(State.COMPLETED),
+        END,
+        End(State.FAILED, "ä\nb", misfit=True),
+        End(State.LOST, "its node failed", [], {}, {"queued": 2.5}, 1.0, 2.0, 3.0, 4, 0.5, advanced=True),
+        End(State.DIVERGED, "loss is nan", metrics={"loss": float("inf")}),
+    ],
+)
+def test_an_end_is_read_as_it_was_written(end: End) -> None:
+    assert End.from_json(json.loads(json.dumps(end.as_json()))) == end
+
+
+def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
+    attempt = folder.new_attempt(asked=10.0, gpus=2, idle_slot_s=0.5)
+    attempt.begin(14.0)
+    folder.append_metrics(MetricsLine(0, 12.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)
+    folder.append_metrics(MetricsLine(1, 20.0, {"system/gpu_0_power_usage_watts": 100.0}), SYSTEM_METRICS)
+    end = attempt.close(End(State.LOST, "its node failed"), ended=24.0)
+    assert end.seconds == {"idle_slot": 0.5, "queued": 4.0, "training": 10.0}
+    assert (end.asked, end.began, end.ended, end.gpus) == (10.0, 14.0, 24.0, 2)
+    assert end.energy_kwh == pytest.approx(600 / 3.6e6)
+    assert end.gpu_hours == pytest.approx(20 / 3600)
+
+
+def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
+    end = folder.new_attempt(asked=10.0, gpus=2).close(End(State.CANCELLED, "it was cancelled"), ended=24.0)
+    assert end.seconds == {"idle_slot": 0.0, "queued": 14.0}
+    assert (end.began, end.gpu_hours, end.energy_kwh, end.advanced) == (None, 0.0, None, False)
+
+
+@pytest.mark.parametrize("name", ["asked.json", "began"])
+@pytest.mark.parametrize("content", ["", "{", "nan?", "\x00"])
+def test_notes_that_are_damaged_keep_no_attempt_from_ending(
+    folder: TrialFolder, name: str, content: str
+) -> None:
+    attempt = folder.new_attempt(asked=10.0)
+    attempt.begin(14.0)
+    (attempt.path / name).write_text(content)
+    end = attempt.close(END)
+    assert (end.state, end.objective) == (State.COMPLETED, [0.5])
+    assert end.began is not None
+
+
+@pytest.mark.parametrize(
+    ("reported", "saved", "advanced"),
+    [([], None, False), ([5.0], None, False), ([5.0, 15.0], None, True), ([], 5.0, False), ([], 15.0, True)],
+)
+def test_whether_an_attempt_advanced(
+    tmp_path: Path, reported: list[float], saved: float | None, advanced: bool
+) -> None:
+    folder = TrialFolder(tmp_path)
+    attempt = folder.new_attempt(asked=1.0)
+    attempt.begin(10.0)
+    for step, when in enumerate(reported):
+        folder.append_metrics(MetricsLine(step, when, {}))
+    if saved:
+        folder.checkpoint.mkdir()
+        (folder.checkpoint / "state").touch()
+        os.utime(folder.checkpoint / "state", (saved, saved))
+    assert attempt.close(End(State.TIMED_OUT, "time"), ended=20.0).advanced is advanced
 
 
 def test_a_new_attempt_starts_clean(folder: TrialFolder) -> None:
-    folder.new_attempt()
-    folder.request_stop(State.CANCELLED)
-    folder.write_result(Result(State.CANCELLED))
+    first = folder.new_attempt()
+    first.request_stop(State.CANCELLED)
+    first.hear(State.CANCELLED)
+    first.begin(1.0)
+    first.close(End(State.CANCELLED, "it was cancelled"))
     second = folder.new_attempt()
-    assert second.name == "2"
-    assert (folder.read_result(), folder.stop_requested()) == (None, None)
-    assert (folder.path / "attempts" / "1" / "result.json").exists()
+    assert (second.number, folder.newest(), first.successor) == (2, second, second.path)
+    assert (second.end(), second.began(), second.stop_requested(), second.heard()) == (None,) * 4
+    assert folder.attempts() == [first, second]
+
+
+def test_attempts_are_counted_as_numbers(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path)
+    for _ in range(11):
+        folder.new_attempt()
+    (tmp_path / "attempts" / "4x").mkdir()
+    (tmp_path / "attempts" / "notes").write_text("")
+    assert [attempt.number for attempt in folder.attempts()] == list(range(1, 12))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("pruned", State.PRUNED),
+        ("cancelled", State.CANCELLED),
+        ("", State.CANCELLED),
+        ("\x00?", State.CANCELLED),
+    ],
+)
+def test_a_request_to_stop_that_is_damaged_is_one_all_the_same(
+    folder: TrialFolder, content: str, expected: State
+) -> None:
+    attempt = folder.new_attempt()
+    assert attempt.stop_requested() is None
+    (attempt.path / "stop").write_text(content)
+    assert attempt.stop_requested() is expected
+
+
+def test_a_folder_that_was_deleted_is_made_again_for_its_end(tmp_path: Path) -> None:
+    attempt = TrialFolder(tmp_path / "gone").attempt(1)
+    assert attempt.close(End(State.LOST, "its node failed")).state is State.LOST
+    assert attempt.is_over
 
 
 @pytest.mark.parametrize(
@@ -63,6 +233,7 @@ def test_a_new_attempt_starts_clean(folder: TrialFolder) -> None:
         (State.QUEUED, False, False),
         (State.RUNNING, False, False),
         (State.CANCELLED, False, False),
+        (State.REFUSED, False, True),
         (State.COMPLETED, True, False),
         (State.PRUNED, True, False),
         (State.FAILED, True, True),
@@ -76,23 +247,47 @@ def test_states(state: State, over: bool, bad: bool) -> None:
     assert (state.is_over, state.is_bad) == (over, bad)
 
 
+@pytest.mark.parametrize(
+    ("watts", "expected"),
+    [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)],
+)
+def test_energy_is_power_by_time(
+    tmp_path: Path, watts: list[dict[int, float]], expected: float | None
+) -> None:
+    folder = TrialFolder(tmp_path)
+    before = {"system/gpu_0_power_usage_watts": 9999.0}
+    folder.append_metrics(MetricsLine(0, 50.0, before), SYSTEM_METRICS)
+    for step, sample in enumerate(watts):  # each speaks for the ten seconds before it
+        named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
+        metrics = {"system/memory_usage_megabytes": 5.0, **named}
+        folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), SYSTEM_METRICS)
+    joules = folder.energy_kwh(since=100.0)
+    assert joules == (None if expected is None else pytest.approx(expected / 3.6e6))
+
+
 def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
-    """One process appends and replaces, this one reads: every line whole and once, every result whole."""
-    count = 3000
+    """One process appends and says how it ended, this one reads: every line whole and once, every end whole."""
+    count = 1500
     code = (
-        "import sys; from pathlib import Path; from sweeps.trial.folder import *\n"
+        "import sys; from pathlib import Path\n"
+        "from sweeps.trial.folder import *\n"
         "folder = TrialFolder(Path(sys.argv[1]))\n"
         f"for step in range({count}):\n"
         "    folder.append_metrics(MetricsLine(step, 0.0, {'loss': step / 3, 'x' * (step % 500): 1.0}))\n"
-        "    if step % 30 == 0: folder.write_result(Result(State.COMPLETED, [float(step)] * 500))\n"
+        "    if step % 30 == 0: folder.new_attempt().close(End(State.COMPLETED, objective=[float(step)] * 500))\n"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[2])
     reader, read, offset, over = TrialFolder(tmp_path), [], 0, False
+    ends: dict[int, Any] = {}
     while not over:
         over = writer.poll() is not None
-        lines, offset = reader.read_metrics(offset)
-        read += [line.step for line in lines]
-        result = reader.read_result()
-        assert result is None or (len(set(result.objective)) == 1 and len(result.objective) == 500)
+        found = reader.read_metrics(offset)
+        offset, read = found.offset, read + [line.step for line in found.values]
+        assert found.damaged == 0
+        newest = reader.newest()
+        if newest and (end := newest.end()):
+            assert (len(set(end.objective)), len(end.objective)) == (1, 500)
+            ends[newest.number] = replace(end, ended=0.0)
     assert writer.returncode == 0
     assert read == list(range(count))
+    assert ends

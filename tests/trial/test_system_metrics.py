@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
 
 FAKES = Path(__file__).parents[1] / "fakes"
-FILE = "system_metrics.jsonl"
 CPU, MEMORY = "system/cpu_utilization_percentage", "system/memory_usage_megabytes"
 
 SAMPLE = """
@@ -34,7 +33,7 @@ def sample(
         command, env={**os.environ, "PYTHONPATH": path, **given}, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    return TrialFolder(folder).read_metrics(name=FILE)[0], ran.stderr
+    return TrialFolder(folder).read_metrics(name=SYSTEM_METRICS).values, ran.stderr
 
 
 BUSY = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"

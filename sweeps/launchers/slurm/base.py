@@ -31,23 +31,7 @@ _CATCH_UP_S = 0.3  # the loop asks a few times a second: what it may submit in b
 _CANCEL_AGAIN_S = 20.0
 _FILES_LATE_S = 5.0  # how long a file of another node may take to show on a shared folder
 _WHO_S = 15.0  # how long the accounting may take to tell who cancelled a job
-_HELD_S = 60.0
-_HELD = ("Held", "held")
-_NEVER = (
-    "BadConstraints",
-    "NeverSatisfied",
-    "PartitionDown",
-    "PartitionInactive",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "PerJob",  # QOSMaxWallDurationPerJobLimit and its like: a limit that no end of another job lifts
-    "PerNode",
-    "NotAllowed",
-    "NotSatisfied",
-    "InvalidAccount",
-    "InvalidQOS",
-)
-"""Words in the reasons for which a job does not start by itself: https://slurm.schedmd.com/job_reason_codes.html"""
+_STUCK_S = 60.0
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
@@ -64,9 +48,9 @@ class Followed:
     since: float = field(default_factory=time.monotonic)
     ended_at: float | None = None
     cancel_at: float | None = None
-    """When to cancel it once more, once it is to be cancelled."""
+    """When to cancel it once more; None if it is not to be cancelled."""
     only_pending: bool = False
-    """Whether it is to be cancelled only if it has not begun."""
+    """Whether it may go on if it has begun."""
     warned: bool = False
 
 
@@ -89,6 +73,14 @@ class SlurmBase(TrialLauncher):
         self._busy = ""
         self._troubles: dict[str, str] = {}
 
+    @abstractmethod
+    def _jobs(self) -> list[Followed]:
+        """Those that are followed."""
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Look at all that may have changed. Raises nothing."""
+
     def request(self, config: DictConfig) -> Request:
         return request(read(config.hydra.launcher, SlurmLauncherConf))
 
@@ -103,11 +95,10 @@ class SlurmBase(TrialLauncher):
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
         deadline = time.monotonic() + timeout_s
-        while True:
-            self._look()
-            if self._over or time.monotonic() >= deadline:
-                break
+        self._look()
+        while not self._over and time.monotonic() < deadline:
             time.sleep(min(self._TICK_S, timeout_s))
+            self._look()
         over, self._over = self._over, []
         return over
 
@@ -121,13 +112,9 @@ class SlurmBase(TrialLauncher):
             troubles = [f"{troubles[0]} (and {len(troubles) - 1} more)"]
         return lines + [note for note in (self._busy, self._watcher.problem, *troubles) if note]
 
-    @abstractmethod
-    def _jobs(self) -> Iterable[Followed]:
-        """Those that are followed."""
-
-    @abstractmethod
-    def _look(self) -> None:
-        """Look at all that may have changed. Raises nothing."""
+    def _report(self, number: int, end: End) -> None:
+        self._over.append((number, end))
+        self._troubles.pop(f"trial {number}", None)
 
     @contextmanager
     def _concerning(self, whom: str) -> Iterator[None]:
@@ -141,14 +128,15 @@ class SlurmBase(TrialLauncher):
 
     def _written(self, job: Job, write: Callable[[], bool]) -> bool:
         """What `write` returns, which submits the job. A disk that takes no files refuses it; other troubles pass."""
-        try:
-            return write()
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                self._over.append((job.number, End(State.REFUSED, f"its files cannot be written: {error}")))
+        with self._concerning(f"trial {job.number}"):
+            try:
+                return write()
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                self._report(job.number, End(State.REFUSED, f"its files cannot be written: {error}"))
                 return True
-            self._wait(f"trial {job.number} could not be submitted: {error}; it is tried again")
-            return False
+        return False
 
     def _may_send(self) -> bool:
         return time.monotonic() >= self._not_before
@@ -157,24 +145,24 @@ class SlurmBase(TrialLauncher):
         self._busy = why
         self._not_before = time.monotonic() + BUSY_PAUSE_S
 
-    def _send(self, folder: Path, settings: SlurmLauncherConf, function: Any, *args: Any) -> Followed | None:
+    def _send(self, folder: Path, asked: dict[str, Any], function: Any, *arguments: Any) -> Followed | None:
         """Submit a job, and follow it if there may be one; None if SLURM takes none now.
 
         Raises:
-            RefusedError: the request can never be met.
+            RefusedError: what is asked for can never be had.
             OSError: its files cannot be written.
         """
         earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
         self._not_before = earliest + 60 / self._settings.max_submissions_per_min
         try:
-            job_id = submit(folder, settings, function, *args)
+            job_id = submit(folder, asked, function, *arguments)
         except BusyError as error:
             self._wait(f"SLURM takes no job now: {error}")
-            return self._follow(folder, None, sure=False) if error.unsure else None
+            return self._follow(folder, sure=False) if error.unsure else None
         self._busy = ""
         return self._follow(folder, job_id)
 
-    def _follow(self, folder: Path, job_id: str | None, sure: bool = True) -> Followed:
+    def _follow(self, folder: Path, job_id: str | None = None, sure: bool = True) -> Followed:
         job = Followed(folder, name_of(folder), job_id, sure)
         self._watcher.forget(job.name)  # an earlier submission of it
         self._watcher.watch(job.name, job_id or noted_id(folder))
@@ -182,35 +170,22 @@ class SlurmBase(TrialLauncher):
 
     def _info(self, job: Followed) -> JobInfo | None:
         """SLURM's word for a job, which is looked after if it lives."""
-        info = self._watcher.info(job.name)
-        if info is None:
-            return None
-        if info.state in ENDED:
-            job.ended_at = job.ended_at or time.monotonic()
-            return info
-        if job.id is None:  # sbatch's answer never came, or came to an earlier driver
-            note_id(job.folder, info.id)
-        job.id, job.sure = info.id, True
-        again = job.cancel_at is not None and time.monotonic() > job.cancel_at
-        if again and (info.state == "PENDING" or not job.only_pending):
-            self._cancel([job], job.only_pending)
-        if info.state == "PENDING" and not job.warned and time.monotonic() - job.since > _HELD_S:
-            self._warn(job, info)
+        info, now = self._watcher.info(job.name), time.monotonic()
+        if info and info.state in ENDED:
+            job.ended_at = job.ended_at or now
+        elif info:
+            if job.id is None:  # sbatch's answer never came, or came to an earlier driver
+                note_id(job.folder, info.id)
+            job.id, job.sure, pending = info.id, True, info.state == "PENDING"
+            if job.cancel_at is not None and now > job.cancel_at and (pending or not job.only_pending):
+                self._cancel([job], job.only_pending)
+            if info.stuck and not job.warned and now - job.since > _STUCK_S:
+                job.warned = True
+                what = f"{job.id} waits and will not start by itself ({job.name}: {info.reason})"
+                held = f"Release it: scontrol release {job.id}, or give"
+                do = held if "eld" in info.reason else "Change what it asks for, and give"
+                log.warning("SLURM job %s. %s it up: scancel %s", what, do, job.id)
         return info
-
-    def _warn(self, job: Followed, info: JobInfo) -> None:
-        held = any(word in info.reason for word in _HELD)
-        if held or any(word in info.reason for word in _NEVER):
-            job.warned = True
-            do = (
-                f"Release it: scontrol release {info.id}, or give"
-                if held
-                else "Change what it asks for, and give"
-            )
-            log.warning(
-                "SLURM job %s waits and will not start by itself (%s: %s). %s it up: scancel %s",
-                *(info.id, job.name, info.reason, do, info.id),
-            )
 
     def _is_final(self, job: Followed, info: JobInfo) -> bool:
         """Whether all is known of a job that is over: what it wrote last may be late, or who cancelled it."""
@@ -226,12 +201,12 @@ class SlurmBase(TrialLauncher):
         return info.state == GONE and not job.sure
 
     def _cancel(self, jobs: Iterable[Followed], only_pending: bool = False) -> None:
+        """What is not known by its id yet is cancelled once it is."""
         ids = []
         for job in jobs:
             job.cancel_at, job.only_pending = time.monotonic() + _CANCEL_AGAIN_S * bool(job.id), only_pending
             ids += [job.id] if job.id else []
-        problem = cancel(ids, only_pending) if ids else ""
-        if problem:
+        if problem := cancel(ids, only_pending) if ids else "":
             log.warning("these jobs may still run: %s\nTo cancel them: scancel %s", problem, " ".join(ids))
 
     def _cancel_all(self, only_pending: bool = False) -> None:
@@ -239,11 +214,8 @@ class SlurmBase(TrialLauncher):
         nameless = [job for job in self._jobs() if not job.id]
         listed = squeue() if nameless else {}
         if isinstance(listed, str):
-            log.warning(
-                "these jobs may still run, and SLURM does not answer (%s): %s",
-                listed,
-                [job.name for job in nameless],
-            )
+            names = " ".join(job.name for job in nameless)
+            log.warning("these jobs may still run, for SLURM does not answer (%s): %s", listed, names)
             listed = {}
         for job in nameless:
             job.id = listed[job.name].id if job.name in listed else None

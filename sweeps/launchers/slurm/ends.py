@@ -1,36 +1,27 @@
 """What became of an attempt that left no end of its own, by SLURM's word for its job and the last lines of its log."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.files import last_lines
-from sweeps.launchers.slurm.queue import GONE, JobInfo
+from sweeps.launchers.slurm.queue import ENDED, JobInfo
 from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder
 from sweeps.trial.job import End, Job, State
 
-_MEMORY_WORDS = (
-    "exceeded memory limit",  # jobacct_gather's OverMemoryKill
-    "exceeded job memory limit",
-    "oom-kill",  # cgroups
-    "oom_kill",
-    "std::bad_alloc",
-    "MemoryError",
-    "ResourceExhausted",
-    "OOM when allocating",
+# Of jobacct_gather's OverMemoryKill, cgroups, C++, Python and TensorFlow.
+_MEMORY = re.compile(
+    "exceeded (job )?memory limit|oom[-_]kill|std::bad_alloc|MemoryError|ResourceExhausted|OOM when allocating"
 )
 _TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
 _FROM_OUTSIDE = ("Killed", "Terminated")
-_SIMPLE = {
-    "TIMEOUT": (State.TIMED_OUT, "it reached its time limit"),
-    "DEADLINE": (State.TIMED_OUT, "it reached its deadline"),
-    "OUT_OF_MEMORY": (State.OUT_OF_MEMORY, "it used more memory than it had asked for"),
-    "NODE_FAIL": (State.LOST, "its node failed"),
-    "BOOT_FAIL": (State.LOST, "its node failed to boot"),
-    "PREEMPTED": (State.LOST, "it was preempted"),
-    "REVOKED": (State.LOST, "SLURM revoked it"),
-    GONE: (State.LOST, "SLURM no longer knows it"),
+_STATES = {
+    "CANCELLED": State.CANCELLED,
+    "DEADLINE": State.TIMED_OUT,
+    "OUT_OF_MEMORY": State.OUT_OF_MEMORY,
+    "TIMEOUT": State.TIMED_OUT,
 }
 _USAGE = "system/memory_usage_megabytes"
 
@@ -38,26 +29,24 @@ _USAGE = "system/memory_usage_megabytes"
 def end_of(info: JobInfo, folder: Path) -> End:
     """The end of a job that is over, whose files lie in `folder`."""
     job = f"SLURM job {info.id}"
-    if info.state == "CANCELLED":
-        return _cancelled(info.by, job)
-    if info.state in _SIMPLE:
-        state, words = _SIMPLE[info.state]
-        return End(state, f"{words} ({job}: {info.state})")
+    if info.state == "CANCELLED" and info.by not in (None, "", str(os.getuid())):
+        return End(State.LOST, f"it was cancelled by user {info.by} ({job}: CANCELLED)")
+    if info.state not in ("COMPLETED", "FAILED"):
+        return End(_STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})")
     try:
         lines, set_up = last_lines(folder / "log", 20), (folder / "slurm" / "set_up").exists()
     except OSError as error:
         return End(State.LOST, f"how it ended cannot be read: {error} ({job}: {info.state})")
     own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
-    said = f": {own[-1]}" if own else ""
-    if any(word in line for line in lines for word in _MEMORY_WORDS):
-        end = End(State.OUT_OF_MEMORY, f"it used more memory than it had asked for ({job}: {info.state})")
+    said = f"({job}): {own[-1]}" if own else f"({job})"
+    if any(map(_MEMORY.search, lines)):
+        end = End(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {said}")
     elif not set_up:
-        words = "it ended before its processes started; a setup line failed"
-        end = End(State.REFUSED, f"{words} ({job}){said}")
+        end = End(State.REFUSED, f"it ended before its processes started; a setup line failed {said}")
     elif info.state == "COMPLETED":
-        end = End(State.FAILED, f"its process ended without a result ({job}){said}")
+        end = End(State.FAILED, f"its process ended without a result {said}")
     elif task := next(filter(None, map(_TASK_ENDED.match, lines)), None):  # srun then kills the other tasks
-        end = _end_of_task(task[3], f"task {task[2]} on {task[1]}: {task[3]} ({job})", said)
+        end = _end_of_task(task[3], f"task {task[2]} on {task[1]}: {task[3]} {said}")
     else:  # the batch script and its srun died too
         end = End(State.LOST, f"its job was killed from outside ({job})")
     return end
@@ -84,10 +73,10 @@ def ends_in_worker(info: JobInfo, end: End, jobs: Sequence[Job]) -> list[tuple[i
         end = End(State.LOST, f"its worker ended: {end.error}")
     if end.state is not State.OUT_OF_MEMORY or len(jobs) == 1:
         return [(job.number, end) for job in jobs]
-    usage = {job.number: _memory_gb(job) for job in jobs}
-    most = max(jobs, key=lambda job: usage[job.number] - (job.request.mem_gb or 0.0), default=None)
+    over = {job.number: _memory_gb(job) - (job.request.mem_gb or math.inf) for job in jobs}
+    most = max(over, key=lambda number: over[number], default=None)
+    guilty = most if most is not None and over[most] > 0 else None
     lost = End(State.LOST, f"its worker was killed for the memory of its trials (SLURM job {info.id})")
-    guilty = most.number if most and usage[most.number] > (most.request.mem_gb or 0.0) else None
     return [(job.number, end if job.number == guilty else lost) for job in jobs]
 
 
@@ -99,15 +88,9 @@ def _memory_gb(job: Job) -> float:
     return used[-1] * 1e6 / 2**30 if used else 0.0
 
 
-def _cancelled(by: str | None, job: str) -> End:
-    if by in (None, "", str(os.getuid())):
-        return End(State.CANCELLED, f"it was cancelled with scancel ({job}: CANCELLED)")
-    return End(State.LOST, f"it was cancelled by user {by} ({job}: CANCELLED)")
-
-
-def _end_of_task(word: str, where: str, said: str) -> End:
+def _end_of_task(word: str, where: str) -> End:
     if word.startswith("Exited with exit code"):
-        return End(State.FAILED, f"its process ended without a result, {where}{said}")
+        return End(State.FAILED, f"its process ended without a result, {where}")
     if word.startswith(_FROM_OUTSIDE):
         return End(State.LOST, f"its process was killed from outside, {where}")
     return End(State.FAILED, f"its process crashed, {where}")

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -17,6 +18,7 @@ import cloudpickle
 
 from sweeps.files import read_own, write_whole
 from sweeps.launchers.slurm.request import WARNING
+from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
 from sweeps.trial.process import run_trial
@@ -51,9 +53,8 @@ def run_attempt(job: Job) -> None:
     os.environ.update(job.environment)
     attempt, world = job.attempt_folder, world_of(os.environ)
     threading.Thread(target=_fence, args=[attempt], daemon=True).start()
-    settings = job.config.hydra.launcher
-    warned_after_s = settings.timeout_min * 60 - settings.signal_delay_s
-    Notice([attempt] if world.is_chief else [], warned_after_s).listen()
+    settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+    Notice([attempt] if world.is_chief else [], warned_after_s(settings)).listen()
     end = run_trial(job, job_start(), world)
     if end.state in _WENT_WRONG:
         if not world.is_chief:
@@ -91,10 +92,10 @@ class Notice:
     The attempts in `folders` hear of it as they hear of every stop, through `Trial.should_stop()`.
     """
 
-    def __init__(self, folders: Iterable[AttemptFolder], warned_after_s: float) -> None:
+    def __init__(self, folders: Iterable[AttemptFolder], due_s: float) -> None:
         self.folders = list(folders)
         self.given = False
-        self._warned_after_s = warned_after_s
+        self._due_s = due_s
 
     def listen(self) -> None:
         """From here on both signals are heard."""
@@ -111,7 +112,7 @@ class Notice:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.given = True
-        near = time.time() - job_start() > self._warned_after_s - _EARLY_S
+        near = time.time() - job_start() > self._due_s - _EARLY_S
         reason = State.TIMED_OUT if number == WARNING and near else State.LOST
         print(f"SLURM says that this job must end soon ({signal.Signals(number).name})", flush=True)
         for folder in list(self.folders):
@@ -122,6 +123,11 @@ class Notice:
                 print(f"{folder.path} could not be told: {error}", flush=True)
 
 
+def warned_after_s(settings: SlurmLauncherConf) -> float:
+    """How long a job runs until SLURM gives its notice."""
+    return settings.timeout_min * 60 - settings.signal_delay_s
+
+
 def job_start() -> float:
     """When the job began, in seconds since 1970; its batch script notes it."""
     return float(os.environ["SWEEPYARD_JOB_START"])
@@ -129,14 +135,10 @@ def job_start() -> float:
 
 def _fence(attempt: AttemptFolder) -> None:
     """End this process when a newer attempt has started: when a node is lost its processes may live on."""
-    while not _exists(attempt.successor):
+    while True:
+        with suppress(OSError):  # a shared disk may be away for a moment
+            if attempt.successor.exists():
+                break
         time.sleep(_FENCE_S)
     print(f"attempt {attempt.successor.name} has taken over; this one ends", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a shared disk may be away for a moment
-        return False

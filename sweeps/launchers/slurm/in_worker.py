@@ -15,7 +15,6 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import cloudpickle
@@ -23,48 +22,38 @@ import cloudpickle
 from sweeps.errors import UserError
 from sweeps.files import read_own
 from sweeps.launchers.forks import Forks
-from sweeps.launchers.slurm.in_job import Notice, job_start
+from sweeps.launchers.slurm.in_job import Notice, job_start, warned_after_s
+from sweeps.launchers.slurm.request import request
+from sweeps.launchers.slurm.waiting import UNREAD
+from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import End, Job, State
 
-UNREAD = ".unread"
 _TICK_S = 0.05
 _LOOK_S = 0.5
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a worker may do. None trials means as many as its time allows."""
-
-    trials: int | None
-    at_once: int
-    gpus: int
-    cpus: int
-    warned_after_s: float
-    idle_s: float
-    preload: list[str] = field(default_factory=list)
-
-
-def run_worker(folder: Path, plan: Plan) -> None:
+def run_worker(folder: Path, settings: SlurmLauncherConf) -> None:
     """Run trials until nothing more comes, the time is nearly over, or as many have run as may.
 
     Raises:
         SystemExit: it cannot run any, and says why.
     """
     try:
-        Worker(folder, plan).run()
+        Worker(folder, settings).run()
     except UserError as error:
         raise SystemExit(str(error).replace("\n", "; ")) from error
 
 
 class Worker:
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, settings: SlurmLauncherConf) -> None:
         self._folder = folder
-        self._plan = plan
-        self._forks = Forks(plan.preload, folder / "fork_server.log")
+        self._settings = settings
+        self._wanted = request(settings)
+        self._forks = Forks(settings.preload, folder / "fork_server.log")
         # What SLURM gave the job, shared out evenly; SLURM itself confines it to its cores.
         self._gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         self._owned: dict[int, list[str]] = {}
-        self._notice = Notice([], plan.warned_after_s)
+        self._notice = Notice([], warned_after_s(settings))
         self._running: dict[int, tuple[str, Job]] = {}
         self._ended: list[tuple[str, Job, End]] = []
         """Whose ends are not written down yet."""
@@ -73,8 +62,7 @@ class Worker:
 
     def run(self) -> None:
         """Raises UserError if the job lacks GPUs, or the modules to preload cannot be imported."""
-        if len(self._gpus) < self._plan.gpus * self._plan.at_once:
-            wanted = self._plan.gpus * self._plan.at_once
+        if len(self._gpus) < (wanted := self._wanted.gpus * self._settings.trials_at_once):
             raise UserError(f"its trials need {wanted} GPUs, and SLURM gave it these: {self._gpus}")
         for name in ("claimed", "done"):
             (self._folder / name).mkdir(exist_ok=True)
@@ -83,19 +71,15 @@ class Worker:
         self._forks.open()
         self._notice.listen()
         busy_at = time.monotonic()
-        while True:
-            if self._may_take() and self._forks.ready and len(self._running) < self._plan.at_once:
+        while not self._is_done(time.monotonic() - busy_at):
+            if self._may_take() and self._forks.ready and len(self._running) < self._settings.trials_at_once:
                 self._despite_the_disk(self._take)
             for number, end in self._forks.poll(_TICK_S):
                 self._end(number, end)
             self._despite_the_disk(self._write_ends)
             self._despite_the_disk(self._cancel)
-            if self._running or self._ended:
+            if self._running:
                 busy_at = time.monotonic()
-            elif (
-                not self._may_take() or time.monotonic() - busy_at > self._plan.idle_s or self._is_dismissed()
-            ):
-                break
         self._forks.close()
 
     def _despite_the_disk(self, do: Callable[[], None]) -> None:
@@ -107,14 +91,17 @@ class Worker:
             time.sleep(_LOOK_S)
 
     def _may_take(self) -> bool:
-        enough = self._plan.trials is not None and self._taken >= self._plan.trials
-        late = time.time() - job_start() > self._plan.warned_after_s
-        return not (enough or late or self._notice.given)
+        trials = self._settings.trials_per_job
+        late = time.time() - job_start() > warned_after_s(self._settings)
+        return not (self._notice.given or late or (trials is not None and self._taken >= trials))
 
-    def _is_dismissed(self) -> bool:
+    def _is_done(self, idle_s: float) -> bool:
+        if self._running or self._ended:
+            return False
         with suppress(OSError):
-            return (self._folder / "dismissed").exists()
-        return False
+            if (self._folder / "dismissed").exists():
+                return True
+        return idle_s > self._settings.worker_idle_s or not self._may_take()
 
     def _take(self) -> None:
         """Claim the oldest trial in the queue, if there is one that no other worker is quicker to claim."""
@@ -133,8 +120,8 @@ class Worker:
             self._taken += 1
             self._running[job.number] = waiting.name, job
             self._notice.folders.append(job.attempt_folder)
-            self._owned[job.number] = [self._gpus.pop(0) for _ in range(self._plan.gpus)]
-            self._forks.start(job, [], self._owned[job.number], self._plan.cpus)
+            self._owned[job.number] = [self._gpus.pop(0) for _ in range(self._wanted.gpus)]
+            self._forks.start(job, [], self._owned[job.number], self._wanted.cores or 1)
             return
 
     def _end(self, number: int, end: End) -> None:

@@ -1,6 +1,5 @@
 """Trials as SLURM jobs: each attempt one job with the resources of its own trial."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sweeps.files import Unreadable
@@ -8,6 +7,7 @@ from sweeps.launchers.slurm.base import Followed, SlurmBase
 from sweeps.launchers.slurm.ends import end_of_attempt
 from sweeps.launchers.slurm.in_job import run_attempt
 from sweeps.launchers.slurm.queue import ENDED, JobInfo, squeue
+from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.launchers.slurm.ticket import end_of_ranks, name_of, noted_id
 from sweeps.settings import SlurmLauncherConf, read
@@ -19,11 +19,6 @@ class _Trial:
     job: Job
     sent: Followed
 
-    @property
-    def ranks(self) -> int:
-        launcher = self.job.config.hydra.launcher
-        return int(launcher.nodes * launcher.tasks_per_node)
-
 
 class SlurmTrials(SlurmBase):
     """The SLURM launcher, as our loop sees it (`sweeps.launchers.contract.TrialLauncher`)."""
@@ -32,7 +27,7 @@ class SlurmTrials(SlurmBase):
         super().__init__(settings)
         self._trials: dict[int, _Trial] = {}
 
-    def _jobs(self) -> Iterable[Followed]:
+    def _jobs(self) -> list[Followed]:
         return [trial.sent for trial in self._trials.values()]
 
     def has_room(self, ahead: bool = False) -> bool:
@@ -42,12 +37,13 @@ class SlurmTrials(SlurmBase):
         return self.has_room() and self._may_send() and self._written(job, lambda: self._submit(job))
 
     def _submit(self, job: Job) -> bool:
-        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+        folder = job.attempt_folder.path
+        asked = parameters(folder, read(job.config.hydra.launcher, SlurmLauncherConf))
         try:
-            sent = self._send(job.attempt_folder.path, settings, run_attempt, job)
+            sent = self._send(folder, asked, run_attempt, job)
         except RefusedError as error:
             self._trials.pop(job.number, None)
-            self._over.append((job.number, End(State.REFUSED, f"SLURM refused the job: {error}")))
+            self._report(job.number, End(State.REFUSED, f"SLURM refused the job: {error}"))
             return True
         if sent:
             self._trials[job.number] = _Trial(job, sent)
@@ -60,7 +56,7 @@ class SlurmTrials(SlurmBase):
             listed = squeue()
             if isinstance(listed, dict) and name_of(folder) not in listed:
                 return False
-        self._trials[job.number] = _Trial(job, self._follow(folder, None))
+        self._trials[job.number] = _Trial(job, self._follow(folder))
         return True
 
     def cancel(self, number: int) -> None:
@@ -84,12 +80,12 @@ class SlurmTrials(SlurmBase):
                 self._look_at(trial)
 
     def _look_at(self, trial: _Trial) -> None:
-        info = self._info(trial.sent)
+        info, launcher = self._info(trial.sent), trial.job.config.hydra.launcher
         ended = info is not None and info.state in ENDED
         final = info is not None and ended and self._is_final(trial.sent, info)
         try:
             own = trial.job.attempt_folder.end()
-            if own and (ended or trial.ranks == 1):
+            if own and (ended or launcher.nodes * launcher.tasks_per_node == 1):
                 self._end(trial, own)
             elif info and final and not self._never_was(trial.sent, info):
                 self._end(trial, self._end_without_word(trial, info))
@@ -110,4 +106,4 @@ class SlurmTrials(SlurmBase):
     def _end(self, trial: _Trial, end: End) -> None:
         self._watcher.forget(trial.sent.name)
         del self._trials[trial.job.number]
-        self._over.append((trial.job.number, end))
+        self._report(trial.job.number, end)

@@ -1,5 +1,6 @@
 """What SLURM knows of our jobs: one squeue for all, and sacct for what squeue does not tell."""
 
+import re
 import subprocess
 import threading
 import time
@@ -13,21 +14,28 @@ _SACCT_PAUSE_S = 10.0
 _ABSENT_S = 30.0
 _CANCEL_AT_ONCE = 500
 
+# Not AssocMaxJobsLimit and its like, which the end of another job lifts, nor nodes that are down for a while.
+_STUCK = re.compile(
+    "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
+    "Not(Allowed|Satisfied)|Invalid(Account|QOS)"
+)
+"""In the reasons that say so: https://slurm.schedmd.com/job_reason_codes.html"""
+
 GONE = "GONE"
 """Not SLURM's word: it has no record of the job."""
 
 ENDED = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REVOKED",
-    "TIMEOUT",
-    GONE,
+    "BOOT_FAIL": "its node failed to boot",
+    "CANCELLED": "it was cancelled with scancel",
+    "COMPLETED": "its process ended",
+    "DEADLINE": "it reached its deadline",
+    "FAILED": "its process failed",
+    "NODE_FAIL": "its node failed",
+    "OUT_OF_MEMORY": "it used more memory than it had asked for",
+    "PREEMPTED": "it was preempted",
+    "REVOKED": "SLURM revoked it",
+    "TIMEOUT": "it reached its time limit",
+    GONE: "SLURM no longer knows it",
 }
 """The states from which a job does not come back: https://slurm.schedmd.com/squeue.html (job state codes)."""
 
@@ -43,6 +51,11 @@ class JobInfo:
     """Why it is pending."""
     by: str | None = None
     """The user (a number) who cancelled it, which sacct alone knows; empty if it will not tell, None before it has."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it waits and will not start by itself."""
+        return self.state == "PENDING" and _STUCK.search(self.reason) is not None
 
 
 class Watcher:
@@ -101,15 +114,16 @@ class Watcher:
         if isinstance(listed, str):
             self.problem = listed
             return
-        for name in ids.keys() & listed.keys():
-            listed[name] = replace(listed[name], by=known[name].by if name in known else None)
-        unclear = {name: ids[name] for name in ids if name not in listed}
-        unclear |= {name: info.id for name, info in listed.items() if name in ids and _by_whom(info)}
-        listed |= self._account_for(unclear, listed)
+        jobs = {name: info for name, info in listed.items() if name in ids}
+        for name in jobs.keys() & known.keys():
+            jobs[name] = replace(jobs[name], by=known[name].by)
+        unclear = {name: job_id for name, job_id in ids.items() if name not in jobs}
+        unclear |= {name: one.id for name, one in jobs.items() if one.state == "CANCELLED" and one.by is None}
+        jobs |= self._account_for(unclear, jobs)
         self.problem = self._no_account if unclear else ""
         with self._lock:
             for name in self._ids.keys() & ids.keys():
-                self._update(name, listed.get(name), ids[name])
+                self._update(name, jobs.get(name), ids[name])
 
     def _update(self, name: str, info: JobInfo | None, job_id: str | None) -> None:
         if info:
@@ -118,7 +132,7 @@ class Watcher:
         elif time.monotonic() - self._absent_since.setdefault(name, time.monotonic()) > _ABSENT_S:
             self._known[name] = JobInfo(job_id or "", GONE)
 
-    def _account_for(self, unclear: dict[str, str | None], listed: dict[str, JobInfo]) -> dict[str, JobInfo]:
+    def _account_for(self, unclear: dict[str, str | None], jobs: dict[str, JobInfo]) -> dict[str, JobInfo]:
         """What the accounting has on jobs that squeue does not list, or lists as cancelled by nobody knows whom."""
         ids = [job_id for job_id in unclear.values() if job_id]
         if not ids or time.monotonic() - self._sacct_at < _SACCT_PAUSE_S:
@@ -127,12 +141,8 @@ class Watcher:
         found = sacct(ids)
         self._no_account = found if isinstance(found, str) else ""
         if isinstance(found, str):  # without accounting a job that squeue forgot is GONE
-            return {name: replace(listed[name], by="") for name in unclear if name in listed}
-        return {name: info for name, info in found.items() if name not in listed or info.by is not None}
-
-
-def _by_whom(info: JobInfo) -> bool:
-    return info.state == "CANCELLED" and info.by is None
+            return {name: replace(jobs[name], by="") for name in unclear if name in jobs}
+        return {name: info for name, info in found.items() if name not in jobs or info.by is not None}
 
 
 def squeue() -> dict[str, JobInfo] | str:

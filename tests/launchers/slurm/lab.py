@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,16 @@ def job_maker(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     (tmp_path / "config.yaml").write_text("x: 1\n")
     with initialize_config_dir(str(tmp_path), job_name="app", version_base="1.3"):
         study = f"study-{tmp_path.name}"
+        sweep = [f"hydra.sweep.dir={tmp_path / study}", "hydra/launcher=slurm", "hydra.mode=MULTIRUN"]
+        composed = compose("config", sweep, return_hydra_config=True)
+        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
 
         def make(number: int, task: Callable[[Any], Any], **settings: Any) -> Job:
-            sweep = [
-                f"hydra.sweep.dir={tmp_path / study}",
-                f"hydra.sweep.subdir={number}",
-                "hydra/launcher=slurm",
-            ]
-            config = compose("config", [*sweep, "hydra.mode=MULTIRUN"], return_hydra_config=True)
+            config = deepcopy(composed)
             with open_dict(config):
                 config.hydra.job.id, config.hydra.job.num = f"app_{number}", number
+                config.hydra.sweep.subdir = str(number)
                 config.hydra.launcher.update({"mem_gb": 0.5, "cpus_per_task": 1, **settings})
-            context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
             folder = TrialFolder(tmp_path / study / str(number))
             asked = request(read(config.hydra.launcher, SlurmLauncherConf))
             attempt, app = folder.new_attempt().number, pack_app(task, context)

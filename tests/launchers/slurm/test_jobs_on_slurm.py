@@ -130,7 +130,7 @@ def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make
 def test_held_job_and_pending_reason(
     trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any
 ) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.base._HELD_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.base._STUCK_S", 1.0)
     held = make_job(1, quick, additional_parameters={"hold": True})
     crowded = make_job(2, quick, nodes=4, additional_parameters={"begin": "now+1hour"})
     submit(trials, held, crowded)

@@ -27,25 +27,18 @@ def watcher(monkeypatch: pytest.MonkeyPatch) -> Watcher:
 
 
 def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> None:
-    for name, options in {
-        "q1": ["--wrap=true"],
-        "q2": ["--wrap=exit 3"],
-        "q3": ["--hold", "--wrap=true"],
-    }.items():
-        run_job(f"--job-name={name}", *options)
-    subprocess.run(["scancel", "--name=q3"], check=True)
-    listed = squeue()
-    assert isinstance(listed, dict)
-    ids = [listed[name].id for name in ("q1", "q2", "q3")]
+    mark = str(time.time_ns())
+    options = {"ends": ["--wrap=true"], "fails": ["--wrap=exit 3"], "waits": ["--hold", "--wrap=true"]}
+    ids = [run_job(f"--job-name={name}-{mark}", *words) for name, words in options.items()]
+    slurm("scancel", ids[2])
     expected = [("COMPLETED", None), ("FAILED", None), ("CANCELLED", str(os.getuid()))]
     found: Any = {}
 
     def told() -> bool:
         nonlocal found
         found = sacct(ids)
-        return [
-            (found[name].state, found[name].by) for name in ("q1", "q2", "q3") if name in found
-        ] == expected
+        known = [found[f"{name}-{mark}"] for name in options if f"{name}-{mark}" in found]
+        return [(info.state, info.by) for info in known] == expected
 
     wait_for(told, 30)
 

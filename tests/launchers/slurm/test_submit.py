@@ -12,9 +12,14 @@ from lab import ScriptedSlurm
 from sweeps.files import Unreadable, read_json
 from sweeps.launchers.slurm import submit as module
 from sweeps.launchers.slurm.in_job import main
+from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import BusyError, RefusedError, submit
 from sweeps.launchers.slurm.ticket import name_of, noted_id
 from sweeps.settings import SlurmLauncherConf
+
+
+def send(attempt: Path, *call: Any) -> str:
+    return submit(attempt, parameters(attempt, SlurmLauncherConf()), *call)
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def test_a_job_is_named_by_its_folder_and_its_files_are_its_owners_alone(
 ) -> None:
     before = os.umask(0)
     try:
-        assert submit(attempt, SlurmLauncherConf(), print, "x") == "1"
+        assert send(attempt, print, "x") == "1"
     finally:
         os.umask(before)
     assert scripted_slurm.names == [name_of(attempt)]
@@ -46,7 +51,7 @@ def test_a_job_is_named_by_its_folder_and_its_files_are_its_owners_alone(
 def test_what_a_job_runs_is_read_only_if_its_user_wrote_it(
     scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    submit(attempt, SlurmLauncherConf(), print, "carried out")
+    send(attempt, print, "carried out")
     monkeypatch.setattr("sys.argv", ["-c", str(attempt / "slurm")])
     monkeypatch.setattr("sys.path", list(__import__("sys").path))
     main()
@@ -75,7 +80,7 @@ def test_a_driver_inside_a_job_hands_nothing_of_it_on(
     }
     for name, value in {**of_a_job, "SLURM_CONF": "/etc/here", "MINE": "yes"}.items():
         monkeypatch.setenv(name, value)
-    submit(attempt, SlurmLauncherConf(), print)
+    send(attempt, print)
     seen = dict(line.split("=", 1) for line in scripted_slurm.lines("environment") if "=" in line)
     assert not seen.keys() & of_a_job.keys()
     assert (seen["SLURM_CONF"], seen["MINE"]) == ("/etc/here", "yes")
@@ -85,7 +90,7 @@ def test_a_driver_on_a_login_node_keeps_its_habits(
     scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "usual")
-    submit(attempt, SlurmLauncherConf(), print)
+    send(attempt, print)
     assert "SBATCH_PARTITION=usual" in scripted_slurm.lines("environment")
 
 
@@ -110,7 +115,7 @@ def test_what_sbatch_may_answer(
     monkeypatch.setattr(module, "_TIMEOUT_S", 0.3)
     scripted_slurm.say("sbatch", script)
     with pytest.raises((RefusedError, BusyError), match=words) as raised:
-        submit(attempt, SlurmLauncherConf(), print)
+        send(attempt, print)
     assert getattr(raised.value, "unsure", RefusedError) == expected
     assert noted_id(attempt) is None
 
@@ -122,5 +127,5 @@ def test_a_ticket_that_cannot_be_read_is_none(attempt: Path, content: str) -> No
 
 
 def test_a_ticket_names_its_job(scripted_slurm: ScriptedSlurm, attempt: Path) -> None:
-    submit(attempt, SlurmLauncherConf(), print)
+    send(attempt, print)
     assert read_json(attempt / "job.json") == {"name": name_of(attempt), "id": "1"}

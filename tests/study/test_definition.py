@@ -1,0 +1,195 @@
+"""Whether a command means the study that is there; and a definition that cannot be read any more."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.files import Unreadable
+from sweeps.settings import SweeperConf
+from sweeps.study import definition
+from sweeps.study.definition import Definition, agree, define, read, resume_line, sweeps_line
+from sweeps.study.search_space import parse
+
+GRID = {"sampler": {"_target_": "optuna.samplers.GridSampler"}}
+SEARCH = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "n_trials": 5}
+
+
+def make(
+    *lines: str, name: str = "s", config: dict[str, object] | None = None, **settings: object
+) -> Definition:
+    """The study of this command line."""
+    sweeper = SweeperConf(**settings)  # type: ignore[arg-type]
+    hydra = {"sweeper": {"storage": sweeper.storage, "tracking_uri": sweeper.tracking_uri}}
+    whole = OmegaConf.create({"lr": 0.1, "model": {"hidden": [64, 32]}, **(config or {}), "hydra": hydra})
+    space = parse(OverridesParser.create().parse_overrides(list(lines or ["x=1,2"])), {}, {})
+    return define(name, sweeper, space, whole)
+
+
+def test_it_is_written_and_read_as_it_was(tmp_path: Path) -> None:
+    made = make("x=1,2", "opt=adam,sgd", "y=tag(log,interval(0.1,1))", **SEARCH)
+    assert agree(tmp_path, made, extend=False) == ""
+    assert read(tmp_path) == made
+    assert made.parameters == {"x": "1,2", "opt": "adam,sgd", "y": "log interval(0.1, 1.0)"}
+    assert made.config == {"lr": "0.1", "model.hidden": "[64,32]"}
+    assert (made.n_trials, made.total, make().total) == ("5", 5, 2)
+    assert agree(tmp_path, made, extend=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "shown"),
+    [
+        (["x=1,3"], {}, "x=1,3 was 1,2"),
+        (["x=2,1"], {}, "x=2,1 was 1,2"),
+        (["x=1,2", "y=1,2"], {}, "y=1,2 was (nothing)"),
+        (["y=1,2"], {}, "x=(nothing) was 1,2"),
+        ([], {"config": {"lr": 0.2}}, "lr=0.2 was 0.1"),
+        ([], {"config": {"model": {"hidden": [64]}}}, "model.hidden=[64] was [64,32]"),
+        ([], {"config": {"new": {"a": "b c"}}}, "new.a=b c was (nothing)"),
+        ([], {"n_trials": 2}, "n_trials=2 was None"),
+        ([], {"direction": "maximize"}, "direction=maximize was minimize"),
+        ([], {"objective": "loss"}, "objective=loss was None"),
+        ([], {"sampler": SEARCH["sampler"]}, 'sampler={"_target_": "optuna.samplers.TPESampler"} was null'),
+        ([], {"name": "t"}, "hydra.sweeper.study_name=t was s"),
+    ],
+)
+def test_another_study_is_refused_with_the_differences(
+    tmp_path: Path, lines: list[str], changes: dict[str, object], shown: str
+) -> None:
+    agree(tmp_path, make(), extend=False)
+    before = (tmp_path / "study.json").read_bytes()
+    with pytest.raises(UserError, match="was started with something else: ") as caught:
+        agree(tmp_path, make(*lines, **changes), extend=False)  # type: ignore[arg-type]
+    assert shown in str(caught.value)
+    assert "Please either 1. choose another hydra.sweeper.study_name, 2. type the command" in str(
+        caught.value
+    )
+    assert (tmp_path / "study.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_jobs": 2},
+        {"max_attempts": 9},
+        {"max_failure_rate": 0.5},
+        {"tracking_uri": "http://elsewhere:5000"},
+        {"storage": "sqlite:///elsewhere.db"},
+        {"tracking": False},
+        {"config": {"tracking": {"uri": "elsewhere"}}},
+    ],
+)
+def test_what_may_change_while_a_study_goes_on(tmp_path: Path, changes: dict[str, object]) -> None:
+    agree(tmp_path, make(), extend=False)
+    assert agree(tmp_path, make(**changes), extend=False) == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "settings", "allowed"),
+    [
+        (["x=1,2"], ["x=1,2,3"], GRID, True),
+        (["x=1,2"], ["x=3,2,1"], GRID, True),
+        (["x=1,2"], ["x=1,3"], GRID, False),
+        (["x=1,2"], ["x=1,2", "y=1,2"], GRID, False),
+        (["x=1,2"], ["x=1,2"], {**GRID, "n_trials": 1}, True),
+        (["x=1,2"], ["x=1,2,3"], SEARCH, False),  # Optuna keeps the choices of a search for ever
+        (["x=interval(0,1)"], ["x=interval(0,2)"], SEARCH, True),
+        (["x=1,2"], ["x=1,2,3"], {**GRID, "storage": "sqlite:///s.db"}, False),
+        (["x=1,2"], ["x=1,2"], {**GRID, "config": {"lr": 0.2}}, False),
+    ],
+)
+def test_what_extending_a_study_may_add(
+    tmp_path: Path, before: list[str], lines: list[str], settings: dict[str, object], allowed: bool
+) -> None:
+    first = {key: value for key, value in settings.items() if key in ("sampler", "storage")}
+    n_trials = 3 if "n_trials" in settings else None
+    agree(tmp_path, make(*before, n_trials=n_trials, **first), extend=False)  # type: ignore[arg-type]
+    if not allowed:
+        with pytest.raises(UserError):
+            agree(tmp_path, make(*lines, **settings), extend=True)  # type: ignore[arg-type]
+        return
+    new = make(*lines, **settings)  # type: ignore[arg-type]
+    agree(tmp_path, new, extend=True)
+    assert read(tmp_path) == new
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\x00\xff", b"{}", b'{"name": "s"}', b'{"colour": 1}', b"{}{}"]
+)
+def test_a_damaged_definition_is_named_kept_and_written_anew(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "study.json"
+    file.write_bytes(content)
+    assert definition.exists(tmp_path)
+    with pytest.raises(Unreadable, match=str(file)):
+        read(tmp_path)
+    said = agree(tmp_path, make(), extend=False)
+    (kept,) = tmp_path.glob("study.json.damaged-*")
+    assert str(file) in said
+    assert kept.name in said
+    assert kept.read_bytes() == content
+    assert read(tmp_path) == make()
+
+
+def test_a_definition_cut_at_any_byte_is_no_traceback(tmp_path: Path) -> None:
+    agree(tmp_path, make(), extend=False)
+    file = tmp_path / "study.json"
+    whole = file.read_bytes()
+    for cut in range(0, len(whole), 7):
+        file.write_bytes(whole[:cut])
+        assert "study.json" in agree(tmp_path, make(), extend=False)
+        assert file.read_bytes() == whole
+
+
+def test_no_study(tmp_path: Path) -> None:
+    assert not definition.exists(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path)
+
+
+def test_what_to_type_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words = ["python", "sweep.py", "-m", "lr=1,2", "s='a b'", "hydra.sweeper.study_name=old"]
+    monkeypatch.setattr("sys.orig_argv", [*words, "hydra.sweeper.extend=true"])
+    line = resume_line(make(name="new"))
+    assert shlex.split(line) == [*words[:-1], "hydra.sweeper.study_name=new"]
+    monkeypatch.chdir(tmp_path)
+    assert sweeps_line("stop", tmp_path / "multirun" / "s") == "python -m sweeps stop s"
+    assert sweeps_line("stop", Path("/a b/s")) == "python -m sweeps stop s --root '/a b'"
+
+
+def as_written(**sweeper: object) -> Definition:
+    """With settings of the sweeper that stand in the config as they were typed."""
+    hydra = {"sweeper": {"storage": None, "tracking_uri": "${oc.select:tracking.uri,null}", **sweeper}}
+    config = OmegaConf.create({"tracking": {"uri": "${oc.env:TRACKING}"}, "hydra": hydra})
+    assert isinstance(config, DictConfig)
+    return define("s", SweeperConf(), parse([], {}, {}), config)
+
+
+@pytest.mark.parametrize(
+    ("sweeper", "storage", "tracking_uri"),
+    [
+        ({}, None, "${oc.env:TRACKING}"),
+        ({"storage": "${oc.env:DB}"}, "${oc.env:DB}", "${oc.env:TRACKING}"),
+        ({"storage": "sqlite:///${oc.env:DB}.db"}, "sqlite:///${oc.env:DB}.db", "${oc.env:TRACKING}"),
+        ({"tracking_uri": "${oc.env:OTHER}"}, None, "${oc.env:OTHER}"),
+        ({"tracking_uri": None}, None, None),
+        ({"tracking_uri": "http://host:5000"}, None, "http://host:5000"),
+    ],
+)
+def test_an_address_is_written_down_as_it_was_typed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sweeper: dict[str, object],
+    storage: str | None,
+    tracking_uri: str | None,
+) -> None:
+    for name in ("DB", "TRACKING", "OTHER"):
+        monkeypatch.setenv(name, "postgresql://me:sesame@host/db")
+    agree(tmp_path, as_written(**sweeper), extend=False)
+    written = (tmp_path / "study.json").read_text()
+    assert "sesame" not in written
+    content = json.loads(written)
+    assert (content["storage"], content["tracking_uri"]) == (storage, tracking_uri)

@@ -1,0 +1,506 @@
+"""Files under processes that are really killed, disks that are really full, and locks that several want at once."""
+
+import errno
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps import files
+from sweeps.files import (
+    Held,
+    Lines,
+    Lock,
+    Unreadable,
+    append_lines,
+    holder,
+    last_lines,
+    read_json,
+    read_lines,
+    read_own,
+    set_aside,
+    write_once,
+    write_whole,
+)
+
+HOST = socket.gethostname()
+
+
+@pytest.fixture
+def fork() -> Iterator[Callable[[Callable[[], object]], int]]:
+    """(what a child process of this one does) -> its process id. Exits with 1 unless that returns something true."""
+    children: list[int] = []
+
+    def fork(act: Callable[[], object]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            code = 2
+            try:
+                code = 0 if act() else 1
+            finally:
+                os._exit(code)
+        children.append(pid)
+        return pid
+
+    yield fork
+    for pid in children:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            continue
+
+
+def wait(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def wait_until(holds: Callable[[], object], timeout_s: float = 10) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.002)
+
+
+Fork = Callable[[Callable[[], object]], int]
+
+
+# Writing whole
+
+
+@pytest.mark.parametrize("content", ["text", "", "ä\n", b"\x00\xff"])
+def test_write_whole(tmp_path: Path, content: str | bytes) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    write_whole(file, content)
+    assert file.read_bytes() == (content if isinstance(content, bytes) else content.encode())
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_first_word_stands(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    assert [write_once(file, word) for word in ("first", "second", "third")] == [True, False, False]
+    assert file.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_writer_that_is_killed_leaves_the_old_content_or_the_new(
+    tmp_path: Path, fork: Fork, number: int
+) -> None:
+    file = tmp_path / "file"
+    write_whole(file, "0" * 100_000)
+
+    def write() -> None:
+        while True:
+            for digit in "123456789":
+                write_whole(file, digit * 100_000)
+
+    writer = fork(write)
+    wait_until(lambda: file.read_text()[0] != "0")
+    for _ in range(random.Random(number).randrange(30)):
+        content = file.read_text()
+        assert (len(content), len(set(content))) == (100_000, 1)
+    os.kill(writer, signal.SIGKILL)
+    assert wait(writer) == -signal.SIGKILL
+    content = file.read_text()
+    assert (len(content), len(set(content))) == (100_000, 1)
+    write_whole(file, "anew")
+    assert file.read_text() == "anew"
+
+
+def test_of_writers_that_race_one_says_the_first_word(tmp_path: Path, fork: Fork) -> None:
+    for number in range(10):
+        file, start = tmp_path / str(number), tmp_path / f"start{number}"
+
+        def race(word: str, file: Path = file, start: Path = start) -> bool:
+            while not start.exists():
+                pass
+            return write_once(file, word * 10_000)
+
+        writers = [fork(lambda word=word: race(word)) for word in "abcd"]  # type: ignore[misc]
+        start.touch()
+        first = [word for word, pid in zip("abcd", writers, strict=True) if wait(pid) == 0]
+        assert [file.read_text()] == [word * 10_000 for word in first]
+
+
+@pytest.mark.parametrize("write", [write_whole, write_once])
+def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, fork: Fork, write: Callable[..., Any]) -> None:
+    file, other = tmp_path / "file", tmp_path / "other"
+    file.write_text("before")
+
+    def fills() -> bool:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        for path in (file, other):
+            with pytest.raises(OSError, match="File too large"):
+                write(path, "x" * 2000)
+        return True
+
+    assert wait(fork(fills)) == 0
+    assert file.read_text() == "before"
+    assert not other.exists()
+
+
+# Lines
+
+
+VALUES: list[Any] = [{"step": 0, "metrics": {"loss": 0.5}}, [1, "ä\r\n\u2028"], None, "text", {"x": {}}]
+
+
+def test_lines_are_appended_whole_and_read_once(tmp_path: Path) -> None:
+    file, offset, read = tmp_path / "file", 0, []
+    assert read_lines(file) == Lines([], 0)
+    for count, value in enumerate(VALUES):
+        append_lines(file, [value, count], sync=count % 2 == 0)
+        found = read_lines(file, offset)
+        offset, read = found.offset, read + found.values
+        assert read_lines(file, offset) == Lines([], offset)
+    assert read == [one for count, value in enumerate(VALUES) for one in (value, count)]
+
+
+def test_lines_cut_at_every_byte(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    append_lines(file, VALUES)
+    whole = file.read_bytes()
+    for cut in range(len(whole) + 1):
+        file.write_bytes(whole[:cut])
+        count = whole[:cut].count(b"\n")
+        ends = whole[:cut].rfind(b"\n") + 1
+        assert read_lines(file) == Lines(VALUES[:count], ends)
+        append_lines(
+            file, ["more"]
+        )  # what was cut is not completed by it, though its newline alone was missing
+        assert read_lines(file, ends) == Lines(["more"], file.stat().st_size, int(ends < cut))
+
+
+@pytest.mark.parametrize(
+    ("content", "values", "damaged"),
+    [
+        (b"", [], 0),
+        (b"1\n2", [1], 0),
+        (b"1\n{\n2\n", [1, 2], 1),
+        (b"1\n\xff\xfe\n2\n", [1, 2], 1),
+        (b"1\n\x00\x00\n2\n", [1, 2], 1),
+        (b"\n1\n", [1], 1),
+        (b'{"a":1}{"b":2}\n3\n', [3], 1),
+        (b'"' + b"x" * 100_000 + b"\n4\n", [4], 1),
+        (b"[" * 100_000 + b"\n5\n", [5], 1),
+    ],
+)
+def test_a_damaged_line_is_counted(tmp_path: Path, content: bytes, values: list[Any], damaged: int) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    assert read_lines(file) == Lines(values, content.rfind(b"\n") + 1, damaged)
+
+
+def test_a_file_that_was_cut_before_the_offset_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    append_lines(file, [1, 2, 3])
+    offset = read_lines(file).offset
+    os.truncate(file, 2)
+    assert read_lines(file, offset) == Lines([1], 2)
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, bytes(data)[:most]))
+    file = tmp_path / "file"
+    append_lines(file, VALUES)
+    assert read_lines(file).values == VALUES
+
+
+@pytest.mark.parametrize("room", range(0, 40, 3))
+def test_lines_that_the_disk_does_not_take_leave_the_file_as_it_was(
+    tmp_path: Path, fork: Fork, room: int
+) -> None:
+    file = tmp_path / "file"
+    append_lines(file, ["before"])
+    before = file.read_bytes()
+
+    def fills() -> bool:
+        most = len(before) + room
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        with pytest.raises(OSError, match="File too large"):
+            append_lines(file, ["x" * 20, "y" * 20])
+        return True
+
+    assert wait(fork(fills)) == 0
+    assert file.read_bytes() == before
+    append_lines(file, ["after"])
+    assert read_lines(file).values == ["before", "after"]
+
+
+def test_a_writer_that_is_killed_costs_at_most_its_last_line(tmp_path: Path, fork: Fork) -> None:
+    file, chance = tmp_path / "file", random.Random(1)
+    file.touch()
+    for _ in range(10):
+        first, size = len(read_lines(file).values), file.stat().st_size
+
+        def write(first: int = first) -> None:
+            for number in range(first, 10**9):
+                append_lines(file, [{"number": number, "text": "x" * (number % 500)}])
+
+        writer = fork(write)
+        wait_until(lambda size=size: file.stat().st_size > size)  # type: ignore[misc]
+        time.sleep(chance.uniform(0, 0.01))
+        os.kill(writer, signal.SIGKILL)
+        wait(writer)
+        os.truncate(file, file.stat().st_size - chance.randrange(2) * chance.randrange(40))
+    found = read_lines(file)
+    numbers = [value["number"] for value in found.values]
+    assert numbers == list(range(len(numbers)))
+    assert found.damaged <= 10
+
+
+# Reading what may be damaged
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"1", b'"text"', b'{"a": 1}{"a": 1}', b'{"a": \xff}', b"\x00", b"[" * 99_999],
+)
+def test_what_is_no_json_object_is_unreadable(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "file.json"
+    file.write_bytes(content)
+    with pytest.raises(Unreadable, match=str(file)):
+        read_json(file)
+
+
+def test_json_that_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    assert read_json(file) is None
+    file.write_text('{"a": [1, {}]}')
+    assert read_json(file) == {"a": [1, {}]}
+    with pytest.raises(OSError, match="Is a directory"):
+        read_json(tmp_path)
+
+
+def test_a_damaged_file_is_kept_under_another_name(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    for content in ("first", "second"):
+        file.write_text(content)
+        assert set_aside(file).read_text() == content
+        assert not file.exists()
+    assert len(list(tmp_path.glob("file.json.damaged-*"))) == 2
+
+
+def test_what_somebody_else_wrote_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "job.pickle"
+    file.write_bytes(b"mine")
+    assert read_own(file) == b"mine"
+    monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+    with pytest.raises(Unreadable, match=rf"{file} .* belongs to user {file.stat().st_uid}"):
+        read_own(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"", []), (b"a\nb\nc\n", ["b", "c"]), (b"a\n\xff", ["a", "\ufffd"]), (None, [])],
+)
+def test_the_end_of_a_log(tmp_path: Path, content: bytes | None, expected: list[str]) -> None:
+    log = tmp_path / "log"
+    if content is not None:
+        log.write_bytes(content)
+    assert last_lines(log, 2) == expected
+
+
+# Locks
+
+
+def held(path: Path, fork: Fork) -> int:
+    """A process that holds the lock, once it does."""
+    pid = fork(lambda: Lock(path) and time.sleep(600))
+    wait_until(lambda: (by := holder(path)) and by.pid == pid)
+    return pid
+
+
+def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path, fork: Fork) -> None:
+    path = tmp_path / "lock"
+    assert holder(path) is None
+    pid = held(path, fork)
+    with pytest.raises(Held, match=f"^process {pid} on {HOST} since 2"):
+        Lock(path)
+    os.kill(pid, signal.SIGKILL)
+    wait(pid)
+    assert holder(path) is None
+    lock = Lock(path)
+    assert str(holder(path)).startswith(f"process {os.getpid()} on {HOST}")
+    lock.release()
+    assert holder(path) is None
+    assert path.read_text() == ""
+
+
+def test_a_lock_that_is_released_is_free_for_others(tmp_path: Path, fork: Fork) -> None:
+    Lock(tmp_path / "lock", beats=True).release()
+    held(tmp_path / "lock", fork)
+
+
+def test_a_program_that_is_started_holds_nothing(tmp_path: Path) -> None:
+    lock = Lock(tmp_path / "lock")
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    os.close(lock._file)  # as if this process had ended
+    assert holder(tmp_path / "lock") is None
+    child.communicate(b"\n")
+
+
+def test_looking_never_takes(tmp_path: Path, fork: Fork) -> None:
+    path, done = tmp_path / "lock", tmp_path / "done"
+    Lock(path).release()
+
+    def looks() -> None:
+        while not done.exists():
+            holder(path)
+
+    lookers = [fork(looks), fork(looks)]
+    for _ in range(3000):
+        Lock(path).release()  # raises Held where a look has taken it
+    done.touch()
+    assert [wait(pid) for pid in lookers] == [1, 1]
+
+
+def test_of_many_one_gets_it(tmp_path: Path, fork: Fork) -> None:
+    path, start, ended = tmp_path / "lock", tmp_path / "start", tmp_path / "ended"
+
+    def race() -> bool:
+        while not start.exists():
+            pass
+        try:
+            lock = Lock(path)
+        except Held:
+            return False
+        while not ended.exists():
+            time.sleep(0.001)
+        lock.release()
+        return True
+
+    pids = [fork(race) for _ in range(6)]
+    start.touch()
+    time.sleep(0.2)
+    ended.touch()
+    assert sum(wait(pid) == 0 for pid in pids) == 1
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00\xff", '{"host": 1}', '{"what": "?"}', '{"pid": 7}'])
+def test_a_damaged_note_is_no_holder_and_no_obstacle(tmp_path: Path, fork: Fork, content: str) -> None:
+    path = tmp_path / "lock"
+    pid = held(path, fork)
+    path.write_text(content)
+    assert holder(path) is not None
+    with pytest.raises(Held, match=r"another process|process 7 on \?"):
+        Lock(path)
+    os.kill(pid, signal.SIGKILL)
+    wait(pid)
+    os.utime(path, (0, 0))
+    Lock(path)
+
+
+# Locks that the kernel does not share between nodes
+
+
+def note(path: Path, host: str, pid: int, silent_s: float) -> None:
+    """What a process left, and when it last gave a sign of life."""
+    path.write_text(json.dumps({"host": host, "pid": pid, "since": 1.7e9}))
+    os.utime(path, (time.time() - silent_s,) * 2)
+
+
+@pytest.mark.parametrize("reached", [True, False])
+@pytest.mark.parametrize(
+    ("host", "alive", "silent_s", "is_held"),
+    [
+        ("elsewhere", True, 1, {True: True, False: True}),
+        ("elsewhere", True, 50, {True: True, False: True}),
+        ("elsewhere", True, 70, {True: False, False: False}),
+        (HOST, True, 1, {True: False, False: True}),  # the kernel would have said so, where it can
+        (HOST, False, 1, {True: False, False: False}),
+        (HOST, True, 70, {True: False, False: False}),
+    ],
+)
+def test_who_beats_holds_the_lock_and_who_is_silent_does_not(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    alive: bool,
+    silent_s: float,
+    is_held: dict[bool, bool],
+    reached: bool,
+) -> None:
+    path, pid = tmp_path / "lock", os.getppid() if alive else 2**22 + 1
+    monkeypatch.setattr(files, "_take", lambda file: reached)
+    note(path, host, pid, silent_s)
+    if not is_held[reached]:
+        Lock(path)
+        return
+    before = path.read_text()
+    with pytest.raises(Held, match=f"process {pid} on {host} since 2023-11-14"):
+        Lock(path)
+    assert path.read_text() == before
+    if reached:
+        assert str(holder(path)).startswith(f"process {pid} on {host}")
+
+
+def test_a_holder_that_beats_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BEAT_S", 0.01)
+    lock = Lock(tmp_path / "lock", beats=True)
+    for _ in range(3):
+        os.utime(lock.path, (0, 0))
+        wait_until(lambda: lock.path.stat().st_mtime > time.time() - 60)
+    lock.path.unlink()
+    time.sleep(0.05)
+    lock.path.touch()
+    os.utime(lock.path, (0, 0))
+    wait_until(lambda: lock.path.stat().st_mtime > time.time() - 60)  # it went on
+    lock.release()
+
+
+def test_two_that_took_it_in_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork: Fork
+) -> None:
+    """The one that noted itself last has it, and the other can tell."""
+    path = tmp_path / "lock"
+    monkeypatch.setattr(files, "_take", lambda file: False)
+    first = Lock(path)
+    assert first.taken_over_by() is None
+    os.utime(path, (0, 0))  # it hung for a minute
+    second = fork(lambda: Lock(path) and time.sleep(600))
+    wait_until(first.taken_over_by)
+    assert str(first.taken_over_by()).startswith(f"process {second} on {HOST}")
+    first.release()
+    assert (by := holder(path)) is None or by.pid == second
+    assert json.loads(path.read_text())["pid"] == second
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    path = tmp_path / "lock"
+    lock = Lock(path)
+    note(path, "elsewhere", 1, 1)
+    assert str(holder(path)).startswith("process 1 on elsewhere")
+    with pytest.raises(Held):
+        Lock(path)
+    note(path, "elsewhere", 1, 100)
+    assert holder(path) is None
+    lock.release()
+
+
+def test_another_error_of_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    with pytest.raises(OSError, match="Input/output error"):
+        Lock(tmp_path / "lock")

@@ -1,0 +1,193 @@
+"""From what a task function returned or raised to how its trial ended."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.types import HydraContext
+
+from sweeps.launchers.contract import pack_app
+from sweeps.trial import Diverged, MissingObjective, current_trial
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, Job, Objective, Request, State, World
+from sweeps.trial.process import end_of, run_trial
+
+GRID = Objective(needed=False)
+SEARCH = Objective()
+NAMED = Objective(("val_accuracy",), named=True)
+TWO = Objective(("objective_0", "objective_1"))
+
+
+def returned(value: Any, objective: Objective | None, heard: State | None = None) -> End:
+    """How a trial ended whose task function returned this; or raised it, if it is an exception."""
+    job = JobReturn(status=JobStatus.FAILED if isinstance(value, BaseException) else JobStatus.COMPLETED)
+    job.return_value = value
+    return end_of(job, objective, heard)
+
+
+def completed(*objective: float, **metrics: float) -> End:
+    return End(State.COMPLETED, objective=[*objective], metrics=metrics)
+
+
+@pytest.mark.parametrize(
+    ("value", "objective", "end"),
+    [
+        (0.5, SEARCH, completed(0.5, objective=0.5)),
+        (1, SEARCH, completed(1.0, objective=1.0)),
+        (True, SEARCH, completed(1.0, objective=1.0)),
+        (np.float32(0.5), SEARCH, completed(0.5, objective=0.5)),
+        (np.array(0.5), SEARCH, completed(0.5, objective=0.5)),
+        ([0.5], SEARCH, completed(0.5, objective=0.5)),
+        ((1, 2), TWO, completed(1.0, 2.0, objective_0=1.0, objective_1=2.0)),
+        ({"objective": 1, "loss": 2}, SEARCH, completed(1.0, objective=1.0, loss=2.0)),
+        ({"val_accuracy": 0.5, "loss": 2}, NAMED, completed(0.5, val_accuracy=0.5, loss=2.0)),
+        ({"objective_1": 1, "objective_0": 2}, TWO, completed(2.0, 1.0, objective_1=1.0, objective_0=2.0)),
+        (0.5, GRID, completed(0.5, objective=0.5)),
+        (None, GRID, completed()),
+        (SystemExit(0), GRID, completed()),
+        (SystemExit(None), GRID, completed()),
+        ({"loss": 2}, GRID, completed(loss=2.0)),
+        ({"objective": 1, "loss": float("nan")}, SEARCH, None),  # what it is not judged by may be NaN
+        ("whatever", None, completed()),  # a sweeper that is not ours judges it
+        (None, None, completed()),
+    ],
+    ids=repr,
+)
+def test_what_completes_a_trial(value: Any, objective: Objective | None, end: End | None) -> None:
+    found = returned(value, objective)
+    assert found.state is State.COMPLETED
+    assert end is None or found == end
+
+
+@pytest.mark.parametrize("heard", [State.PRUNED, State.CANCELLED])
+def test_a_trial_that_heard_a_stop_ends_so_and_keeps_its_numbers(heard: State) -> None:
+    assert returned(0.5, SEARCH, heard) == End(heard, objective=[0.5], metrics={"objective": 0.5})
+    assert returned(None, GRID, heard).state is heard
+
+
+@pytest.mark.parametrize(
+    ("value", "objective", "state", "words"),
+    [
+        # What it returned is no number: the metric has a name.
+        ("many", SEARCH, State.FAILED, ["'objective'", "str ('many')", "a metric is one number"]),
+        (np.zeros((2, 3)), SEARCH, State.FAILED, ["'objective'", "ndarray of shape (2, 3)"]),
+        ([[1, 2]], SEARCH, State.FAILED, ["'objective'", "list ([1, 2])"]),
+        ({"loss": [1.0], "objective": 1}, SEARCH, State.FAILED, ["'loss'", "list"]),
+        ({"loss": {"a": 1}, "objective": 1}, GRID, State.FAILED, ["'loss'", "dict"]),
+        ({"val_accuracy": "0.5"}, NAMED, State.FAILED, ["'val_accuracy'", "str"]),
+        ({"val_accuracy": None}, NAMED, State.FAILED, ["'val_accuracy'", "NoneType"]),
+        ((1, None), TWO, State.FAILED, ["'objective_1'", "NoneType"]),
+        (object(), SEARCH, State.FAILED, ["'objective'", "object"]),
+        # What no trial of this study can do better.
+        (None, SEARCH, State.FAILED, ["returned nothing", "a number, one number for each direction"]),
+        (None, NAMED, State.FAILED, ["returned nothing"]),
+        (SystemExit(0), SEARCH, State.FAILED, ["returned nothing"]),
+        ((1, 2), SEARCH, State.FAILED, ["2 numbers for 1 objectives", "hydra.sweeper.direction"]),
+        (1, TWO, State.FAILED, ["1 numbers for 2 objectives (objective_0, objective_1)"]),
+        ({"val_acc": 1, "x": 2}, NAMED, State.FAILED, ["'val_accuracy'", "hydra.sweeper.objective=val_acc"]),
+        ({}, NAMED, State.FAILED, ["'val_accuracy'", "returned nothing"]),
+        # Numbers that are none.
+        (float("nan"), SEARCH, State.DIVERGED, ["objective is nan"]),
+        (float("nan"), GRID, State.DIVERGED, ["objective is nan"]),
+        ({"val_accuracy": float("inf")}, NAMED, State.DIVERGED, ["val_accuracy is inf"]),
+        ((1, float("-inf")), TWO, State.DIVERGED, ["objective_1 is -inf"]),
+        # What it raised.
+        (Diverged("loss is nan at step 3"), SEARCH, State.DIVERGED, ["loss is nan at step 3"]),
+        (ValueError("a bad value"), SEARCH, State.FAILED, ["ValueError: a bad value"]),
+        (RuntimeError(), SEARCH, State.FAILED, ["RuntimeError"]),
+        (SystemExit(3), SEARCH, State.FAILED, ["sys.exit(3)"]),
+        (SystemExit(3), GRID, State.FAILED, ["sys.exit(3)"]),
+        (SystemExit("no data"), SEARCH, State.FAILED, ["sys.exit('no data')"]),
+        (KeyboardInterrupt(), SEARCH, State.CANCELLED, ["interrupted"]),
+        (MemoryError("of 8 GB"), SEARCH, State.OUT_OF_MEMORY, ["MemoryError: of 8 GB"]),
+        (type("ResourceExhaustedError", (Exception,), {})("OOM"), SEARCH, State.OUT_OF_MEMORY, ["OOM"]),
+        (type("Mine", (MemoryError,), {})("mine"), SEARCH, State.OUT_OF_MEMORY, ["Mine: mine"]),
+        (MissingObjective("no 'val_acc'"), NAMED, State.FAILED, ["no 'val_acc'"]),
+    ],
+    ids=lambda value: repr(value)[:40] if not isinstance(value, Objective | State | list) else "",
+)
+def test_how_else_it_ends(value: Any, objective: Objective, state: State, words: list[str]) -> None:
+    end = returned(value, objective)
+    assert end.state is state
+    for word in words:
+        assert word in end.error
+    assert end.objective == []
+
+
+@pytest.mark.parametrize(
+    ("value", "objective", "misfit"),
+    [
+        (None, SEARCH, True),
+        ({"loss": 1}, NAMED, True),
+        ((1, 2), SEARCH, True),
+        (MissingObjective("no 'val_acc'"), NAMED, True),
+        ("many", SEARCH, False),
+        (ValueError("a bad value"), SEARCH, False),
+        (float("nan"), SEARCH, False),
+    ],
+)
+def test_what_no_other_trial_can_do_better(value: Any, objective: Objective, misfit: bool) -> None:
+    assert returned(value, objective).misfit is misfit
+
+
+# A trial's whole life, in this process
+
+
+def reports_twice(cfg: Any) -> float:
+    trial = current_trial()
+    for step in range(2):
+        trial.report({"objective": 1.0 + step, "rank": trial.world.rank}, step)
+    return float(cfg.x)
+
+
+def exits(cfg: Any) -> None:
+    raise SystemExit(3)
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> Iterator[Any]:
+    (tmp_path / "config.yaml").write_text("x: 0.25\n")
+    with initialize_config_dir(str(tmp_path), job_name="app", version_base="1.3"):
+        where = [f"hydra.sweep.dir={tmp_path}", "hydra.sweep.subdir=0", "hydra.mode=MULTIRUN"]
+        where += ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+
+        def make(task: Any) -> Job:
+            config = compose("config", where, return_hydra_config=True)
+            context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
+            folder, app = TrialFolder(tmp_path / "0"), pack_app(task, context)
+            return Job("s", 0, folder.new_attempt().number, config, Request(), folder, app, SEARCH)
+
+        yield make
+
+
+def test_a_trial_from_its_job_to_its_end(make_job: Any) -> None:
+    job = make_job(reports_twice)
+    end = run_trial(job, began=1.0)
+    assert job.attempt_folder.end() == end
+    assert (end.state, end.objective, end.began) == (State.COMPLETED, [0.25], 1.0)
+    assert end.seconds.keys() == {"idle_slot", "queued", "starting", "training"}
+    assert [line.step for line in job.folder.read_metrics().values] == [0, 1]
+    assert (job.folder.path / ".hydra" / "config.yaml").exists()
+
+
+def test_a_trial_that_ends_itself(make_job: Any) -> None:
+    end = run_trial(make_job(exits), began=1.0)
+    assert (end.state, end.error) == (State.FAILED, "it ended itself: sys.exit(3)")
+
+
+def test_ranks_above_the_chief_write_nothing(make_job: Any) -> None:
+    job = make_job(reports_twice)
+    before = sorted(job.folder.path.rglob("*"))
+    end = run_trial(job, began=1.0, world=World(rank=1, size=2, local_rank=1))
+    assert (end.state, end.objective) == (State.COMPLETED, [0.25])
+    assert sorted(job.folder.path.rglob("*")) == before
+    assert run_trial(job, began=1.0, world=World(size=2)).state is State.COMPLETED
+    lines = (job.folder.path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["metrics"]["rank"] for line in lines] == [0, 0]
