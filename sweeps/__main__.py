@@ -176,17 +176,18 @@ def _stop_jobs(name: str, root: Path) -> None:
 @app.command()
 def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
     """Open MLflow's pages on a study, at 127.0.0.1."""
+    from sweeps.study.storage import resolved
+    from sweeps.tracking.secrets import without_password
     from sweeps.tracking.tracker import Tracker
 
     summary, definition_ = _read(name, root)
     os.chdir(definition_.working_folder)
-    tracker = Tracker(definition_.tracking_uri, "", summary)
-    command = tracker.command()
+    tracker = Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary)
+    command = tracker.ui_command(port)
     if command is None:
-        _console.print(f"its runs are at {tracker.uri}")
+        _console.print(f"its runs are at {without_password(tracker.uri)}")
         return
-    words = shlex.split(command)
-    os.execvp("env", ["env", *words[:-1], str(port)])  # noqa: S606 - without a shell
+    os.execvpe(command[0], command, tracker.ui_environment())  # noqa: S606 - without a shell
 
 
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:

@@ -30,7 +30,6 @@ def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: 
         "report": ["report", study.name],
         "stop": ["stop", study.name],
         "other": ["status", "other"],
-        "resume": ["resume", study.name],
     }
     with ThreadPoolExecutor(2) as pool:
         answers = pool.map(lambda words: sweeps(tmp_path, *words, *root).said, ways.values())
@@ -42,7 +41,7 @@ def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: 
     assert "is not running" in said["stop"]
     assert f"There is: {study.name}" in said["other"]
     assert json.loads((study / "study.json").read_text())["total"] == 2
-    assert "study_name=s" in said["resume"]
+    assert "study_name=s" in sweeps(tmp_path, "resume", study.name, *root).said
 
 
 def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from sweeps.study.definition import agree, define, exists, resume_line, sweeps_l
 from sweeps.study.loop import Loop
 from sweeps.study.search import Proposal, Search, check_search, is_grid
 from sweeps.study.search_space import Condition, SearchSpace, parse, parse_condition, text_of
-from sweeps.tracking.secrets import refuse_typed
+from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
 from sweeps.trial.process import WANTED
@@ -83,6 +83,10 @@ class Driver:
         keep = True  # whatever the driver did not expect does not end what runs well elsewhere
         try:
             with on_signals(self._on_signal):
+                if has_password(
+                    self._settings.tracking_uri or ""
+                ):  # the only way in which trials may have it
+                    os.environ.setdefault("MLFLOW_TRACKING_URI", self._settings.tracking_uri or "")
                 trials.open()
                 summary = self._run(space)
             keep = False

@@ -18,6 +18,7 @@ from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, read_json, set_aside
 from sweeps.results.summary import Row, Summary, look
 from sweeps.study.definition import Definition, resume_line
+from sweeps.tracking.secrets import without_password
 from sweeps.trial.job import End, Point, State
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -75,7 +76,9 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
                 study_name=name, storage=resolved(url), load_if_exists=True, **settings
             ), ""
         except Exception as error:  # whatever a database says
-            raise UserError(f"hydra.sweeper.storage cannot be used: {str(error).splitlines()[0]}") from error
+            raise UserError(
+                f"hydra.sweeper.storage cannot be used: {without_password(str(error).splitlines()[0])}"
+            ) from error
     journal, mended = folder / _JOURNAL, ""
     backend = _Journal(journal)
     try:

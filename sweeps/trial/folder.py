@@ -57,7 +57,7 @@ class MetricsLine:
         try:
             step, when, metrics = content["step"], content["time"], content["metrics"]
             return cls(int(step), float(when), {str(name): float(value) for name, value in metrics.items()})
-        except (TypeError, ValueError, KeyError, AttributeError):
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
             return None
 
 

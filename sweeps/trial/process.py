@@ -20,6 +20,10 @@ from sweeps.trial.system_metrics import sampling
 _OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
 """Names, not classes: the frameworks that raise them must not be imported here."""
 
+_HEARD = {
+    State.TIMED_OUT: "it was warned of its time limit, and saved its state",
+    State.CANCELLED: "it was told to stop",
+}
 WANTED = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
 
@@ -56,7 +60,7 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
             returned.return_value = error
     end = end_of(returned, job.objective, place.heard())
     end.seconds.update(starting=started - began, training=time.time() - started)
-    if not world.is_chief:
+    if not world.is_chief or end.state is State.LOST:  # what took its place away, the launcher knows
         return end
     if job.job_return is not None:
         _leave(returned, job.job_return)
@@ -84,7 +88,7 @@ def end_of_return(returned: Any, objective: Objective | None, heard: State | Non
         check_finite(dict(zip(objective.names, values, strict=False)))
     except (Diverged, ValueError, TypeError) as error:
         return end_of_error(error)
-    return End(state, objective=values, metrics=metrics)
+    return End(state, _HEARD.get(state, ""), values, metrics)
 
 
 def end_of_error(error: BaseException) -> End:

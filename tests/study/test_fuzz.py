@@ -116,12 +116,12 @@ def killed_in(count: int, launcher: FakeLauncher) -> Iterator[None]:
 DEFINITION = Definition("s", ["python"], "/", ["objective"], ["minimize"], {}, "None", {}, {}, POINTS)
 
 
-def drive(study: Study, launcher: FakeLauncher) -> list[str]:
-    """One driver, with what it does around its loop; returns what it said."""
+def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None) -> list[str]:
+    """One driver, with what it does around its loop; returns what it said. Somebody stops it in its `stop_at`th look."""
     lock = Lock(study.folder / "driver.lock")
     try:
         mended = agree(study.folder, DEFINITION, extend=False)
-        study.drive(launcher)
+        study.drive(launcher, lambda: "it was stopped" if launcher.polls == stop_at else "")
         return [mended, *study.last.lines, *(row.error for row in study.last.summary.rows)]
     finally:
         os.close(lock._file)  # as a killed process leaves it
@@ -140,7 +140,7 @@ def test_scripted_trials(tmp_path: Path, seed: int) -> None:
             study = Study(tmp_path, clock, "x=interval(0,1)", **SEARCH)
         with killed_in(chance.randint(3, 60), launcher):
             try:
-                drive(study, launcher)
+                drive(study, launcher, stop_at=chance.choice([None, chance.randint(1, 12)]))
             except Killed:
                 print("killed")
         for _ in range(chance.randint(0, 6)):

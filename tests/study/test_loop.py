@@ -166,13 +166,10 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
         yield
         return End(State.FAILED, "too large")
 
-    def said() -> str:
-        with disk_that_fails(lambda path: path == hidden, errno.EIO):
-            return study.drive(FakeLauncher(by_trial(fails, t2=trains()), clock)).out
-
-    study = make_study()
+    study, launcher = make_study(), FakeLauncher(fails, clock)
     hidden = study.trial(0).attempt(1).log
-    out = said()
+    with disk_that_fails(lambda path: path == hidden and not launcher.acting, errno.EIO):
+        out = study.drive(launcher).out
     assert f"trial 0 failed: too large   (x=1)\n    whole log: {hidden}" in out
     assert "trial 1 failed: too large   (x=2)\n    what it said" in out
 

@@ -52,6 +52,9 @@ def run_attempt(job: Job) -> None:
     """
     os.environ.update(job.environment)
     attempt, world = job.attempt_folder, world_of(os.environ)
+    if world.size == 1:  # straight into the log: through srun the last lines may come after the end
+        log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1), os.dup2(log, 2)
     threading.Thread(target=_fence, args=[attempt], daemon=True).start()
     settings = read(job.config.hydra.launcher, SlurmLauncherConf)
     Notice([attempt] if world.is_chief else [], warned_after_s(settings)).listen()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from lab import CLUSTER, ScriptedSlurm, cluster_sh, job_maker, scripted
 
+from sweeps.launchers.slurm import base
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job
@@ -31,6 +32,12 @@ def cluster() -> Iterator[None]:
     finally:
         cluster_sh("stop")
         del os.environ["SLURM_CONF"]
+
+
+@pytest.fixture(autouse=True)
+def a_quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes share this machine's own: what a job wrote last is there when SLURM says that it is over."""
+    monkeypatch.setattr(base, "_FILES_LATE_S", 0.5)
 
 
 @pytest.fixture
