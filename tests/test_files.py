@@ -350,7 +350,7 @@ def test_a_program_that_is_started_holds_nothing(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
     os.close(lock._file)  # as if this process had ended
-    assert holder(tmp_path / "lock") is None
+    wait_until(lambda: holder(tmp_path / "lock") is None)
     child.communicate(b"\n")
 
 

@@ -62,8 +62,7 @@ def given_up(ends: Sequence[End]) -> str:
     else:
         more = "allow more with hydra.sweeper.max_attempts"
     count = sum(end.state in GOES_ON for end in ends)
-    why = last.error or f"it was {last.state.replace('_', ' ')}"
-    return f"{why}; given up after {count} attempt{'s' * (count > 1)}: {more}"
+    return f"{last.error}; given up after {count} attempt{'s' * (count > 1)}: {more}"
 
 
 def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:

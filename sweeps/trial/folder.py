@@ -252,8 +252,10 @@ class AttemptFolder:
         seconds = {"idle_slot": idle_slot_s, "queued": (began or ended) - asked}
         if began is not None:  # an attempt that was killed could not say how it spent its time
             seconds |= said.seconds or {"training": ended - began}
+        silent = not said.error and said.state not in (State.COMPLETED, State.PRUNED)
         return replace(
             said,
+            error="nobody said why" if silent else said.error,
             seconds=seconds,
             asked=asked,
             began=began,

@@ -82,7 +82,7 @@ def end_of_return(returned: Any, objective: Objective | None, heard: State | Non
     """The end of a trial whose task function returned."""
     state = heard or State.COMPLETED
     if objective is None or (returned is None and not objective.needed and not objective.named):
-        return End(state)
+        return End(state, _HEARD.get(state, ""))
     try:
         metrics, values = read_objective(returned, objective)
         check_finite(dict(zip(objective.names, values, strict=False)))

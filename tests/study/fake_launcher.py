@@ -115,6 +115,7 @@ class FakeLauncher(TrialLauncher):
     def submit(self, job: Job) -> bool:
         if not self.has_room(ahead=True):
             return False
+        assert job.number not in {*self._waiting, *self._running}, "two attempts at a trial at once"
         self.submitted.append((job.number, job.attempt))
         self._known.add(job.number)
         self._waiting[job.number] = job

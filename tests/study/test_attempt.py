@@ -58,8 +58,6 @@ def test_how_often_a_trial_goes_on(
             [TIMED_OUT] * 3,
             "it reached its time limit; given up after 3 attempts: give it more time (hydra.launcher",
         ),
-        ([End(State.LOST)], "it was lost; given up after 1 attempt: "),
-        ([End(State.TIMED_OUT)], "it was timed out; given up after 1 attempt: "),
     ],
 )
 def test_who_is_given_up_is_told_why(ends: list[End], words: str) -> None:

@@ -25,8 +25,8 @@ from sweeps.files import Lock, Unreadable
 from sweeps.study.definition import Definition, agree, read
 from sweeps.study.storage import read_summary
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import State
-from tests.study.fake_launcher import FakeLauncher, Study, fake_time, result_of, trains
+from sweeps.trial.job import End, Job, State
+from tests.study.fake_launcher import Acts, FakeLauncher, Script, Study, fake_time, result_of, trains
 
 EPOCHS, POINTS = 4, 6
 SEARCH = {"sampler": {"_target_": "optuna.samplers.RandomSampler"}, "n_trials": POINTS}
@@ -116,12 +116,12 @@ def killed_in(count: int, launcher: FakeLauncher) -> Iterator[None]:
 DEFINITION = Definition("s", ["python"], "/", ["objective"], ["minimize"], {}, "None", {}, {}, POINTS)
 
 
-def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None) -> list[str]:
+def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None, **changes: object) -> list[str]:
     """One driver, with what it does around its loop; returns what it said. Somebody stops it in its `stop_at`th look."""
     lock = Lock(study.folder / "driver.lock")
     try:
         mended = agree(study.folder, DEFINITION, extend=False)
-        study.drive(launcher, lambda: "it was stopped" if launcher.polls == stop_at else "")
+        study.drive(launcher, lambda: "it was stopped" if launcher.polls == stop_at else "", **changes)
         return [mended, *study.last.lines, *(row.error for row in study.last.summary.rows)]
     finally:
         os.close(lock._file)  # as a killed process leaves it
@@ -207,6 +207,56 @@ def check_names(damages: list[Damage], begun: set[int], over: dict[int, bool], s
             assert f"{one.name} cannot be read" in said
         elif name == "metrics.jsonl" and one.has_bad_lines and int(trial) not in over:
             assert f"{one.name} are damaged" in said
+
+
+def chaotic(chance: random.Random, diary: list[tuple[int, int]]) -> Script:
+    """A trial that trains a little, and ends in any way that leaves it open."""
+    said = [
+        End(State.LOST, "its node failed"),
+        End(State.LOST),
+        End(State.TIMED_OUT),
+        End(State.CANCELLED, "it was cancelled by its owner"),
+    ]
+
+    def script(job: Job) -> Acts:
+        if chance.random() < 0.1:
+            yield
+            return End(State.REFUSED, chance.choice(["no such partition", "no such account"]))
+        acts = trains(EPOCHS, diary=diary)(job)
+        for _ in range(chance.randint(0, 2 * EPOCHS)):
+            try:
+                next(acts)
+            except StopIteration as stop:
+                return stop.value
+            yield
+        return chance.choice(said)
+
+    return script
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_ends_of_all_kinds_and_drivers_that_come_and_go(tmp_path: Path, seed: int) -> None:
+    """No damage here: no epoch is ever trained twice, and each attempt that ended has words."""
+    chance = random.Random(seed)
+    diary: list[tuple[int, int]] = []
+    with fake_time() as clock:
+        script = chaotic(chance, diary)
+        launcher = FakeLauncher(script, clock, queue=chance.randint(0, 2), survives=chance.random() < 0.5)
+        study = Study(tmp_path, clock, f"x=range({POINTS})", max_attempts=chance.randint(1, 4))
+        for _ in range(chance.randint(1, 6)):
+            with killed_in(chance.randint(1, 60), launcher), suppress(Killed):
+                drive(study, launcher, stop_at=chance.choice([None, chance.randint(1, 12)]))
+            launcher.act()
+        launcher.script = trains(EPOCHS, diary=diary)
+        with killed_in(100_000, launcher):
+            for _ in range(2):
+                drive(study, launcher, max_attempts=1000)
+    check(study, [], diary)
+    for row in study.last.summary.rows:
+        assert [end.state for end in row.attempts if not end.error] == [State.COMPLETED]
+        assert [attempt.number for attempt in study.trial(row.number).attempts()] == list(
+            range(1, len(row.attempts) + 1)
+        )
 
 
 APP = """

@@ -186,6 +186,8 @@ def test_three_identical_refusals_stop_the_study_which_says_so_once(
     assert done.ended() == ["refused"] * 3
     assert done.loop.stopped == f"3 trials in a row were refused: {REFUSED.error}"
     assert done.out.count(REFUSED.error) == 1
+    assert "started" not in done.out  # none ever was
+    assert "log" not in done.out  # nor did it leave one
     done = study.drive(FakeLauncher(trains(1), clock))
     assert done.states() == ["completed"] * 30
     assert done.loop.stopped == ""
@@ -379,6 +381,26 @@ def test_what_is_final_stays_so(make_study: MakeStudy, clock: Clock, said: End) 
     again = FakeLauncher(trains(), clock)
     assert study.drive(again).states() == done.states()
     assert again.submitted == []
+
+
+def test_a_trial_that_is_lost_while_its_study_stops_goes_on_later(
+    make_study: MakeStudy, clock: Clock
+) -> None:
+    study = make_study("x=range(4)")
+    launcher = FakeLauncher(ends(LOST), clock)
+    done = study.drive(launcher, lambda: "it was stopped" if launcher.polls == 1 else "")
+    assert done.ended() == ["cancelled"] * 2
+    assert study.drive(FakeLauncher(trains(), clock)).states() == ["completed"] * 4
+
+
+def test_a_trial_that_only_waits_has_not_started(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=range(4)")
+    launcher = FakeLauncher(trains(9), clock, queue=2)
+    launcher.on_poll = lambda: killed(launcher.polls == 4)
+    with pytest.raises(Killed):
+        study.drive(launcher)
+    assert study.last.states()[:4] == ["running"] * 2 + ["queued"] * 2
+    assert [line.split()[1] for line in study.last.lines if "started" in line] == ["0", "1"]
 
 
 # The objective

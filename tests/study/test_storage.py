@@ -145,6 +145,13 @@ def test_a_trial_that_nothing_tells_of_any_more_keeps_its_number(study: Study, a
     assert again()[0].states() == done.states()
 
 
+@pytest.mark.parametrize("number", [10**9, -1])
+def test_a_number_that_makes_no_sense_is_noise(study: Study, again: Again, number: int) -> None:
+    journal_of(study).write_bytes(b"")
+    (study.trial(2).path / "trial.json").write_text(json.dumps({"number": number, "point": {"x": 3}}))
+    is_whole(study, again()[0])
+
+
 def test_a_trial_whose_folder_is_gone_is_run_again(study: Study, again: Again) -> None:
     journal_of(study).write_bytes(b"")
     shutil.rmtree(study.trial(2).path)

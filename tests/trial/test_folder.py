@@ -144,6 +144,12 @@ def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
     assert end.gpu_hours == pytest.approx(20 / 3600)
 
 
+@pytest.mark.parametrize("state", State)
+def test_every_end_that_is_no_result_has_words(folder: TrialFolder, state: State) -> None:
+    end = folder.new_attempt().close(End(state))
+    assert end.error == ("" if state in (State.COMPLETED, State.PRUNED) else "nobody said why")
+
+
 def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
     end = folder.new_attempt(asked=10.0, gpus=2).close(End(State.CANCELLED, "it was cancelled"), ended=24.0)
     assert end.seconds == {"idle_slot": 0.0, "queued": 14.0}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,12 @@ def test_what_completes_a_trial(value: Any, objective: Objective | None, end: En
     assert end is None or found == end
 
 
-@pytest.mark.parametrize("heard", [State.PRUNED, State.CANCELLED])
+@pytest.mark.parametrize("heard", [State.PRUNED, State.CANCELLED, State.TIMED_OUT])
 def test_a_trial_that_heard_a_stop_ends_so_and_keeps_its_numbers(heard: State) -> None:
-    assert returned(0.5, SEARCH, heard) == End(heard, objective=[0.5], metrics={"objective": 0.5})
-    assert returned(None, GRID, heard).state is heard
+    end = returned(0.5, SEARCH, heard)
+    assert (end.state, end.objective, end.metrics) == (heard, [0.5], {"objective": 0.5})
+    assert bool(end.error) == (heard is not State.PRUNED)  # every end that is no result has words
+    assert returned(None, GRID, heard) == replace(end, objective=[], metrics={})
 
 
 @pytest.mark.parametrize(

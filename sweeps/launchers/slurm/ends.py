@@ -82,10 +82,12 @@ def ends_in_worker(info: JobInfo, end: End, jobs: Sequence[Job]) -> list[tuple[i
 
 def _memory_gb(job: Job) -> float:
     """What an attempt told last of its memory, in units of 2**30 bytes as SLURM counts."""
-    began = job.attempt_folder.began()
-    lines = job.folder.read_metrics(name=SYSTEM_METRICS).values
-    used = [line.metrics[_USAGE] for line in lines if _USAGE in line.metrics and began and line.time >= began]
-    return used[-1] * 1e6 / 2**30 if used else 0.0
+    try:
+        began = job.attempt_folder.began() or math.inf
+        lines = [one for one in job.folder.read_metrics(name=SYSTEM_METRICS).values if one.time >= began]
+    except OSError:
+        return 0.0
+    return max((line.metrics.get(_USAGE, 0.0) for line in lines[-1:]), default=0.0) * 1e6 / 2**30
 
 
 def _end_of_task(word: str, where: str) -> End:

@@ -113,6 +113,9 @@ class Worker:
                 continue
             try:
                 job: Job = cloudpickle.loads(read_own(claimed))
+            except OSError:
+                claimed.rename(waiting)
+                raise
             except Exception as error:  # whatever unpickling half a file raises
                 print(f"{waiting} cannot be read: {error!r}", flush=True)
                 claimed.rename(claimed.with_name(waiting.name + UNREAD))

@@ -155,12 +155,13 @@ class SlurmWorkers(SlurmBase):
         info = self._info(worker)
         if info is None:
             return
-        pool, fruitful = worker.folder.parent, any(worker.folder.glob("[cd]*/*"))  # claimed or done
+        pool, over = worker.folder.parent, info.state in ENDED
+        fruitful = (over or pool in self._fruitless) and any(worker.folder.glob("[cd]*/*"))  # claimed or done
         if fruitful:
             self._fruitless.pop(pool, None)
         if info.state == "RUNNING":
             worker.cancel_at = None  # it was quicker than we
-        if info.state not in ENDED or not self._is_final(worker, info):
+        if not over or not self._is_final(worker, info):
             return
         end = end_of(info, worker.folder)
         ran = [one.job for one in self._waiting.values() if (worker.folder / "claimed" / one.token).exists()]

@@ -1,5 +1,6 @@
 """Warm workers, against a SLURM that answers what a test says, in milliseconds."""
 
+import errno
 import os
 import random
 import stat
@@ -12,7 +13,7 @@ import cloudpickle
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import base, queue, waiting
+from sweeps.launchers.slurm import base, in_worker, queue, waiting
 from sweeps.launchers.slurm.in_worker import Worker
 from sweeps.launchers.slurm.queue import ENDED
 from sweeps.launchers.slurm.ticket import name_of
@@ -341,6 +342,29 @@ def test_a_worker_loads_only_what_is_whole_and_its_own(
     worker._take()
     assert started == [1]
     assert states(driver.tick("RUNNING")) == {0: State.LOST}
+
+
+def test_a_worker_puts_back_what_it_cannot_read_now(
+    start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = start(array_parallelism=1)
+    driver.submit(make_job(0, task, **WARM))
+    driver.tick()
+    worker = Worker(driver.worker(1), SlurmLauncherConf(trials_per_job=None))
+    (driver.worker(1) / "claimed").mkdir()
+    started: list[int] = []
+    monkeypatch.setattr(worker._forks, "start", lambda job, *_: started.append(job.number))
+    with monkeypatch.context() as away:
+        away.setattr(in_worker, "read_own", stale)
+        with pytest.raises(OSError, match="Stale"):
+            worker._take()
+    driver.check()
+    worker._take()
+    assert started == [0]
+
+
+def stale(path: Path) -> bytes:
+    raise OSError(errno.ESTALE, "Stale file handle", str(path))
 
 
 def test_workers_whose_work_is_done_are_let_go(start: Callable[..., Driver], make_job: MakeJob) -> None:
