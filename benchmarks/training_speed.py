@@ -106,7 +106,7 @@ def fit(model_name: str, seed: str, path: str) -> dict[str, float]:
 
     cfg, dataset = composed(model_name, seed, path)
     keras.utils.set_random_seed(cfg.seed)
-    model = build(cfg, dataset, "classification")
+    model = build(cfg, dataset)
     model.compile(model.optimizer, model.loss, metrics=["accuracy"])  # with Keras' default for jit_compile
     x, x_test = (
         array.astype("float32") / 255 for array in (dataset.x[dataset.training_rows], dataset.x_test)
@@ -159,7 +159,7 @@ def bound(model_name: str, seed: str, path: str) -> dict[str, float]:
 
     cfg, dataset = composed(model_name, seed, path)
     keras.utils.set_random_seed(cfg.seed)
-    model = build(cfg, dataset, "classification")
+    model = build(cfg, dataset)
     x, y = tf.constant(dataset.x.astype("float32") / 255), tf.constant(dataset.y)
     weights = [variable.value for variable in model.trainable_variables]
     moments = [(tf.Variable(tf.zeros_like(w)), tf.Variable(tf.zeros_like(w))) for w in weights]

@@ -11,11 +11,12 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from conf.checks import npz, ranges, targets
+from conf.checks import examples, networks, ranges, targets, training
+from conf.checks.examples import CACHE_GB
 
 VALIDATION_SPLIT = 1 / 6
-NPZ_LOADERS = ("trainers.data.sources.keras_dataset", "trainers.data.sources.npz")
-SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer")
+RESIDENT_GB = 2.0
+SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer", "lr_schedule", "batch_schedule")
 TASKS = ("classification", "regression")
 
 
@@ -29,11 +30,36 @@ class Tracking:
 
 
 def _dataset_defaults() -> dict[str, Any]:
-    return {"task": None, "n_train": None, "validation_split": VALIDATION_SPLIT}
+    return {
+        "task": None,
+        "n_train": None,
+        "validation_split": VALIDATION_SPLIT,
+        "validation": "split",
+        "subset": None,
+        "batches": "without",
+        "labels": "sparse",
+        "augment": dict.fromkeys(("preset", "flip", "rotation", "zoom", "shift", "contrast")),
+        "size": None,
+        "resident_gb": RESIDENT_GB,
+        "cache": None,
+        "cache_gb": CACHE_GB,
+    }
 
 
 def _loss_defaults() -> dict[str, Any]:
     return {"task": None, "objective": "val_loss", "direction": "minimize"}
+
+
+def _model_defaults() -> dict[str, Any]:
+    return {"jit": False}
+
+
+def _constant_lr() -> dict[str, Any]:
+    return {"_target_": "conf.plan.constant"}
+
+
+def _constant_batch() -> dict[str, Any]:
+    return {"_target_": "conf.plan.constant_batch"}
 
 
 @dataclass
@@ -43,32 +69,55 @@ class Config:
     lr: float = 0.001  # learning rate, > 0
     batch_size: int = 32  # examples a step over all GPUs together, >= 1, a multiple of gpus
     epochs: int = 5  # passes over the training set, >= 1
+    steps: int | None = None  # the budget in batches, in place of epochs, >= 1
+    images: int | None = None  # the budget in training examples, in place of epochs, >= 1
     gpus: int = 0  # GPUs of this trial, >= 0; 0 = CPU
     seed: int = 0  # of weights, dropout, shuffling and the validation split, 0 <= seed < 2**32
     # a keras optimizer; hyperparameters: conf/checks/ranges.py
     optimizer: dict[str, Any] = field(default_factory=dict)
-    # f(input_shape, outputs, **rest) -> keras.Model without a final softmax
-    model: dict[str, Any] = field(default_factory=dict)
+    # f(input_shape, outputs, **rest) -> keras.Model without a final softmax; not passed on: jit (compile each step
+    # with XLA), and of a model with a base: fine_tune, head_epochs, fine_tune_lr (conf/model/resnet50v2.yaml)
+    model: dict[str, Any] = field(default_factory=_model_defaults)
     # a keras loss; not passed on: task (classification | regression; None = fits any), objective and
     # direction (the metric that a study is searched and sorted by, and whether to maximize or minimize it)
     loss: dict[str, Any] = field(default_factory=_loss_defaults)
     # f(**rest) -> ((x_train, y_train), (x_test, y_test)); not passed on: task (as for loss),
-    # n_train (rows of x_train, None = unknown), validation_split (share of x_train, 0 < share < 1)
+    # n_train (rows of x_train, None = unknown), validation_split (share of x_train, 0 < share < 1),
+    # validation (split; test: the test set judges; none: the training loss does), subset (of x_train, a share or a
+    # number of rows, drawn by seed), batches (without | with replacement), labels (sparse | one_hot),
+    # augment (none, light, strong, or ranges: conf/checks/augment.py), size (pixels that images are resized to, n or
+    # [height, width]), resident_gb (more is read ahead from disk, not held in memory), cache (folder of decoded images;
+    # None = sweepyard/ in KERAS_HOME or ~/.cache), cache_gb (what it may hold)
     dataset: dict[str, Any] = field(default_factory=_dataset_defaults)
     # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a study;
     # the other keys are its options
     trainer: dict[str, Any] = field(default_factory=dict)
+    # f(at, total, **rest) -> shares of lr: conf/plan.py
+    lr_schedule: dict[str, Any] = field(default_factory=_constant_lr)
+    # f(batch_size, epoch, **rest) -> batch size; not passed on: lr_follows (lr grows as the batch does)
+    batch_schedule: dict[str, Any] = field(default_factory=_constant_batch)
+    mixed_precision: bool = False  # compute in 16 bits where the network allows
+    target: float | None = None  # val_accuracy (regression: val_loss) whose time is logged: time_to_target
     tracking: Tracking = field(default_factory=Tracking)
+    # of a ready-made study (conf/study): scale (full | small) and its values at each
+    study: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError in one or two lines: what is wrong, what is allowed, what to type instead."""
         _check_numbers(self)
+        training.check_budget(self)
         for section in SECTIONS:
             ranges.check(section, getattr(self, section))
         _check_task(self)
+        training.check_optimizer(self.optimizer, self.gpus)
+        training.check_loss(self.loss, self.gpus)
+        training.check_activation(self.model)
+        training.check_trainer(self.trainer)
         if self.gpus > 1:
             _check_distribution(self)
-        _check_training_set(self)
+        rows, shape = _check_training_set(self)
+        training.check_schedules(self, rows)
+        networks.check(self.model, shape, self.gpus, training.epochs_of(self, rows))
         for section in SECTIONS:
             targets.check(f"{section}._target_", getattr(self, section).get("_target_"))
 
@@ -107,30 +156,37 @@ def _check_distribution(cfg: Config) -> None:
         raise ValueError(
             f"batch_size={cfg.batch_size} cannot be shared equally by gpus={cfg.gpus}; try batch_size={below}"
         )
-    for key in ("global_clipnorm", "gradient_accumulation_steps"):
-        if cfg.optimizer.get(key) is not None:
-            raise ValueError(f"optimizer.{key} is wrong with gpus={cfg.gpus}; leave it out, or use gpus=1")
-    if str(cfg.optimizer.get("_target_")).endswith("ScheduleFreeAdamW"):
-        raise ValueError(f"ScheduleFreeAdamW is wrong with gpus={cfg.gpus}; use gpus=1, or optimizer=adamw")
 
 
-def _check_training_set(cfg: Config) -> None:
-    rows = cfg.dataset.get("n_train")
-    path = cfg.dataset.get("path")
-    if cfg.dataset.get("_target_") in NPZ_LOADERS and (path is not None or "name" not in cfg.dataset):
-        rows = npz.training_rows(path)
-    if rows is None:
-        return
-    kept = training_size(int(rows), float(cfg.dataset.get("validation_split", VALIDATION_SPLIT)))
+def _check_training_set(cfg: Config) -> tuple[int | None, tuple[int, ...] | None]:
+    """The examples left for training, and the shape of one; None where nobody knows."""
+    dataset = cfg.dataset
+    task = str(dataset.get("task") or cfg.loss.get("task"))
+    found = examples.check(dataset, task, cfg.model.get("_target_"))
+    if dataset.get("labels") == "one_hot" and ".Sparse" in str(cfg.loss.get("_target_")):
+        raise ValueError(
+            f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax"
+        )
+    if dataset.get("validation") == "none" and str(cfg.loss.get("objective")).startswith("val_"):
+        raise ValueError(
+            f"dataset.validation=none holds out nothing, so that there is no {cfg.loss['objective']} to be judged by\n"
+            "Say loss.objective=loss loss.direction=minimize"
+        )
+    rows = kept = found.rows
+    if rows is None or kept is None:
+        return None, found.shape
+    if dataset.get("validation", "split") == "split" and not found.own_validation:
+        kept = training_size(rows, float(dataset.get("validation_split", VALIDATION_SPLIT)))
     if kept < 1:
         raise ValueError(
-            f"dataset.validation_split={cfg.dataset['validation_split']} leaves no training example of {rows}"
+            f"dataset.validation_split={dataset['validation_split']} leaves no training example of {rows}"
         )
-    if cfg.batch_size > kept:
+    if cfg.batch_size > kept and dataset.get("_target_") != examples.POINTS:  # whose batch is all of them
         raise ValueError(
             f"batch_size={cfg.batch_size} is larger than the training set ({kept} examples after the "
             f"validation split); try batch_size={2 ** int(math.log2(kept))} or less"
         )
+    return kept, found.shape
 
 
 def training_size(rows: int, validation_split: float) -> int:

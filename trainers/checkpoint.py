@@ -5,6 +5,7 @@ import logging
 import os
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,13 +25,43 @@ class Progress:
     epoch: int = 0  # the last one that ended
     best_epoch: int = 0  # 0 = none yet
     best: dict[str, float] = field(default_factory=dict)  # metrics of best_epoch
+    phase: int = 1  # of trainers/phases.py: which of the variables an optimizer has
+    history: list[list[float]] = field(
+        default_factory=list
+    )  # of each epoch: what it is judged by, and its seconds
 
 
-def save(folder: Path, progress: Progress, model: keras.Model) -> None:
-    """Write every variable of the model, its optimizer and its dropout seeds, without pickle."""
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that was read."""
+
+    path: Path
+    progress: Progress
+    arrays: list[np.ndarray]
+    best: list[np.ndarray] | None
+    """The weights of the best epoch, if they are kept."""
+
+    def assign_to(self, model: keras.Model) -> None:
+        """Put it into the model and its optimizer. Raises ValueError if it is one of another model."""
+        variables = _variables(model)
+        there, here = [a.shape for a in self.arrays], [tuple(v.shape) for v in variables]
+        if there != here:
+            raise ValueError(
+                f"{self.path} belongs to another model or optimizer: its variables have shapes {there}, not {here}\n"
+                f"To start this trial anew, delete {self.path.parent}"
+            )
+        for variable, array in zip(variables, self.arrays, strict=True):
+            variable.assign(array)
+
+
+def save(
+    folder: Path, progress: Progress, model: keras.Model, best: Sequence[np.ndarray] | None = None
+) -> None:
+    """Write every variable of the model, its optimizer and its dropout seeds, without pickle, and `best` weights."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / "writing.npz"
     arrays = {f"variable_{i}": v.numpy() for i, v in enumerate(_variables(model))}
+    arrays |= {f"best_{i}": array for i, array in enumerate(best or ())}
     with aside.open("wb") as file:
         np.savez(file, progress=np.array(json.dumps(asdict(progress))), **arrays)
         file.flush()
@@ -41,44 +72,40 @@ def save(folder: Path, progress: Progress, model: keras.Model) -> None:
     aside.replace(newest)
 
 
-def restore(folder: Path, model: keras.Model) -> Progress:
-    """Put the newest readable checkpoint, if there is one, into the model and its optimizer.
-
-    Returns how far it is. Raises ValueError if there are only unreadable ones, or one of another model.
-    """
+def newest(folder: Path) -> Saved | None:
+    """The newest readable checkpoint, or None if there is none at all. Raises ValueError if all are unreadable."""
     problems = []
     for path in (folder / NEWEST, folder / PREVIOUS):
         if not path.exists():
             continue
         try:
-            progress, arrays = _read(path)
+            return _read(path)
         except UNREADABLE as error:
             problems.append(f"{path} cannot be read ({type(error).__name__}: {error})")
             log.warning("%s; trying the one before it", problems[-1])
-            continue
-        _assign(path, arrays, model)
-        return progress
     if problems:
         raise ValueError("; ".join(problems) + f"\nTo start this trial anew, delete {folder}")
-    return Progress()
+    return None
 
 
-def _read(path: Path) -> tuple[Progress, list[np.ndarray]]:
+def restore(folder: Path, model: keras.Model) -> Progress:
+    """Put the newest readable checkpoint, if there is one, into the model and its optimizer.
+
+    Returns how far it is. Raises ValueError if there are only unreadable ones, or one of another model.
+    """
+    saved = newest(folder)
+    if saved is None:
+        return Progress()
+    saved.assign_to(model)
+    return saved.progress
+
+
+def _read(path: Path) -> Saved:
     with np.load(path, allow_pickle=False) as file:
         progress = Progress(**json.loads(str(file["progress"])))
-        return progress, [file[f"variable_{i}"] for i in range(len(file.files) - 1)]
-
-
-def _assign(path: Path, arrays: list[np.ndarray], model: keras.Model) -> None:
-    variables = _variables(model)
-    there, here = [a.shape for a in arrays], [tuple(v.shape) for v in variables]
-    if there != here:
-        raise ValueError(
-            f"{path} belongs to another model or optimizer: its variables have shapes {there}, not {here}\n"
-            f"To start this trial anew, delete {path.parent}"
-        )
-    for variable, array in zip(variables, arrays, strict=True):
-        variable.assign(array)
+        kept = {kind: sum(name.startswith(kind) for name in file.files) for kind in ("variable_", "best_")}
+        arrays, best = ([file[f"{kind}{i}"] for i in range(count)] for kind, count in kept.items())
+        return Saved(path, progress, arrays, best or None)
 
 
 def _variables(model: keras.Model) -> list[keras.Variable]:

@@ -1,101 +1,168 @@
-"""Passes over a dataset that lies in memory, each compiled into one call.
+"""Passes over a dataset, each compiled into one call.
 
-Feeding a small model batch by batch from Python costs more than its arithmetic. Here the arrays are tensors,
-an epoch is the list of its rows, and the loop over batches runs inside the graph. What happens to a batch is
-Keras' own `train_step` and `test_step`. Bounds of batches stay on the CPU, where slicing wants them.
+Feeding a small model batch by batch from Python costs more than its arithmetic. Here an epoch is the list of its rows,
+and the loop over batches runs inside the graph: over arrays that lie in memory, or over a file that is read ahead.
+What happens to a batch is Keras' own `train_step` and `test_step`. Bounds of batches stay on the CPU, where slicing
+wants them.
 """
 
 from collections.abc import Callable
-from itertools import pairwise
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from trainers.data import Data
+from trainers.data.augment import augmented
+from trainers.data.on_disk import OnDisk
 from trainers.distribution import share_of
 
-Pass = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
-Step = Callable[[tuple[tf.Tensor, tf.Tensor]], object]
+Metrics = dict[str, tf.Tensor]
+Arrays = tuple[tf.Tensor, ...]
+"""x and y, or y alone where x is read from a file."""
 
 EVALUATION_BATCH = 1024
+"""Examples in a step of evaluation, at most ..."""
+EVALUATION_BYTES = 1 << 20
+"""... and their bytes: the activations of large ones take many times that."""
 
 
-def resident(array: np.ndarray, strategy: tf.distribute.Strategy) -> tf.Tensor:
-    """`array` on the device that trains; in the host's memory if several do."""
-    if strategy.num_replicas_in_sync == 1:
-        return tf.constant(array)
-    with tf.device("CPU:0"):
-        return tf.constant(array)
+class Train(Protocol):
+    """A pass over `rows` (int32) in their order, in batches of `batch_size`; the last one may be smaller.
 
-
-def compile_passes(model: keras.Model, x: tf.Tensor, y: tf.Tensor, batch_size: int) -> tuple[Pass, Pass]:
-    """Compile (train, evaluate), each f(x, y, rows) -> metrics, for arrays that look like x and y.
-
-    `train` takes batches of `batch_size` in the order of `rows`; the last one may be smaller.
-    `evaluate` returns the same whatever its batches are.
+    Augmentation draws by (seed, `epoch`, batch).
     """
 
-    def train_epoch(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    def __call__(self, rows: np.ndarray, batch_size: int, epoch: int = 1) -> Metrics: ...
+
+
+Evaluate = Callable[[str], Metrics]
+
+
+class _Placed(NamedTuple):
+    """A subset of the data where the training wants it."""
+
+    arrays: Arrays
+    rows: tf.Tensor
+    bounds: tf.Tensor  # of the batches that it is judged in
+
+
+def compile_passes(model: keras.Model, data: Data, seed: int = 0) -> tuple[Train, Evaluate]:
+    """Compile (train, evaluate) for a model that is compiled and whose optimizer is built.
+
+    `evaluate(name)` judges one of `data.subsets`: "training", "validation" or "test".
+    A model whose layers were frozen or set free, or that was compiled again, needs new passes; the data stay in place.
+    """
+    placed = _place(data, model.distribute_strategy.num_replicas_in_sync > 1)
+    train_step = tf.function(model.train_step, jit_compile=True) if model.jit_compile else model.train_step
+    with model.distribute_strategy.scope():
+        # Traced here, where nothing is timed yet.
+        train_graph = _compile(model, data, train_step, placed["training"], training=True)
+        test_graph = _compile(model, data, model.test_step, placed["training"], training=False)
+
+    # Metrics are reset outside of the graphs: while those are traced, Keras does not know all of its metrics yet.
+    def train(rows: np.ndarray, batch_size: int, epoch: int = 1) -> Metrics:
+        model.reset_metrics()
+        bounds = np.arange(0, len(rows) + batch_size, batch_size).clip(max=len(rows))
         with tf.device("CPU:0"):
-            total = tf.shape(rows, tf.int64)[0]
-            steps = -(-total // batch_size)
+            order = tf.constant(rows), tf.constant(bounds), tf.constant((seed, epoch), tf.int64)
+        return train_graph(placed["training"].arrays, *order)
+
+    def evaluate(name: str) -> Metrics:
+        model.reset_metrics()
+        with tf.device("CPU:0"):
+            draw = tf.zeros(2, tf.int64)
+        return test_graph(*placed[name], draw)
+
+    return train, evaluate
+
+
+def _compile(
+    model: keras.Model,
+    data: Data,
+    step: Callable[[tuple[tf.Tensor, tf.Tensor]], object],
+    like: _Placed,
+    training: bool,
+) -> Callable[..., Metrics]:
+    """f(arrays, rows, bounds, draw): `step` on the rows between each two neighbours of `bounds`."""
+    strategy = model.distribute_strategy
+    several = strategy.num_replicas_in_sync > 1
+
+    def run(arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, draw: tf.Tensor) -> Metrics:
+        with tf.device("CPU:0"):
+            steps = tf.shape(bounds, tf.int64)[0] - 1
+            ahead = None if data.resident else _read_ahead(data.x, rows, bounds)
+
+        def on_replica(index: tf.Tensor, batch: tf.Tensor, read: Arrays) -> None:
+            with tf.device("CPU:0") if several else nullcontext():
+                mine = share_of(batch)
+                x = share_of(read[0]) if read else tf.gather(arrays[0], mine)
+                y = tf.gather(arrays[-1], mine)
+            if x.dtype == tf.uint8:
+                x = tf.cast(x, tf.float32) / 255.0
+            if training and data.augment is not None:
+                x = augmented(x, data.augment, draw, index, data.x.dtype == np.uint8)
+            if data.one_hot:
+                y = tf.one_hot(y, data.outputs)
+            step((x, y))
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:
             with tf.device("CPU:0"):
-                batch = rows[index * batch_size : tf.minimum((index + 1) * batch_size, total)]
-            _run_step(model, model.train_step, (x, y), batch)
+                batch = rows[bounds[index] : bounds[index + 1]]
+                read = () if ahead is None else (ahead.get_next(),)
+            strategy.run(on_replica, args=(index, batch, read))
             return (index + 1,)
 
         start = tf.zeros((), tf.int64)
         tf.while_loop(lambda index: index < steps, body, (start,), parallel_iterations=1)
         return dict(model.get_metrics_result())
 
-    def test_batch(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        _run_step(model, model.test_step, (x, y), rows)
-        return dict(model.get_metrics_result())
-
     signature = (
-        tf.TensorSpec((None, *x.shape[1:]), x.dtype),
-        tf.TensorSpec((None, *y.shape[1:]), y.dtype),
+        tuple(tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in like.arrays),
         tf.TensorSpec((None,), tf.int32),
+        tf.TensorSpec((None,), tf.int64),
+        tf.TensorSpec((2,), tf.int64),
     )
-    with model.distribute_strategy.scope():
-        # Traced here, where nothing is timed yet. The loop is written out by hand: no autograph.
-        functions = [tf.function(f, signature, autograph=False) for f in (train_epoch, test_batch)]
-        compiled: list[Pass] = [function.get_concrete_function() for function in functions]
-    train_graph, test_graph = compiled
-
-    # Metrics are reset outside of the graphs: while those are traced, Keras does not know all of its metrics yet.
-    def train(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        model.reset_metrics()
-        return train_graph(x, y, rows)
-
-    def evaluate(x: tf.Tensor, y: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        model.reset_metrics()
-        batches = -(-len(rows) // EVALUATION_BATCH)
-        starts = [len(rows) * i // batches for i in range(batches + 1)]
-        for start, end in pairwise(starts):
-            metrics = test_graph(x, y, rows[start:end])
-        return metrics
-
-    return train, evaluate
+    # The loop is written out by hand: no autograph.
+    graph: Callable[..., Metrics] = tf.function(run, signature, autograph=False).get_concrete_function()
+    return graph
 
 
-def _run_step(model: keras.Model, step: Step, arrays: tuple[tf.Tensor, tf.Tensor], batch: tf.Tensor) -> None:
-    """Let each replica take its share of the rows in `batch`."""
-    strategy = model.distribute_strategy
+def _read_ahead(x: Any, rows: tf.Tensor, bounds: tf.Tensor) -> Any:
+    """The batches of a pass, the next ones read while one is trained."""
 
-    def on_replica(batch: tf.Tensor) -> None:
-        mine = share_of(batch)
-        if strategy.num_replicas_in_sync == 1:
-            x, y = (tf.gather(array, mine) for array in arrays)
-        else:
-            with tf.device("CPU:0"):
-                x, y = (tf.gather(array, mine) for array in arrays)
-        step((_scaled(x), y))
+    def read(index: tf.Tensor) -> tf.Tensor:
+        batch = rows[bounds[index] : bounds[index + 1]]
+        examples = tf.numpy_function(x.take, [batch], x.dtype, stateful=False)
+        return tf.ensure_shape(examples, (None, *x.shape[1:]))
 
-    strategy.run(on_replica, args=(batch,))
+    steps = tf.data.Dataset.range(tf.shape(bounds, tf.int64)[0] - 1)
+    return iter(steps.map(read, num_parallel_calls=2, deterministic=True).prefetch(2))
 
 
-def _scaled(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.float32) / 255.0 if x.dtype == tf.uint8 else x
+@lru_cache(maxsize=1)
+def _place(data: Data, several: bool) -> dict[str, _Placed]:
+    """The subsets of the data on the device that trains; in the host's memory if several do.
+
+    Kept, so that passes that are compiled once more, as after a phase of fine-tuning, find the data in place.
+    """
+    here: dict[int, tf.Tensor] = {}
+
+    def place(array: np.ndarray | OnDisk) -> tf.Tensor:
+        if id(array) not in here:
+            with tf.device("CPU:0") if several else nullcontext():
+                here[id(array)] = tf.constant(array.all() if isinstance(array, OnDisk) else array)
+        return here[id(array)]
+
+    placed = {}
+    for name, (x, y, rows) in data.subsets.items():
+        arrays = (place(x), place(y)) if data.resident else (place(y),)
+        largest = max(1, EVALUATION_BYTES // (x.dtype.itemsize * int(np.prod(x.shape[1:]))))
+        batches = -(-len(rows) // min(EVALUATION_BATCH, largest))
+        with tf.device("CPU:0"):
+            bounds = tf.constant([len(rows) * i // batches for i in range(batches + 1)], tf.int64)
+            placed[name] = _Placed(arrays, tf.constant(rows), bounds)
+    return placed

@@ -1,7 +1,11 @@
 """The devices of one training: the CPU, one GPU, or several that share each batch."""
 
+import os
+
 import keras
 import tensorflow as tf
+
+from conf.checks.training import WRONG_ON_SEVERAL
 
 
 def claim_gpus(gpus: int) -> list[str]:
@@ -11,6 +15,13 @@ def claim_gpus(gpus: int) -> list[str]:
     Raises ValueError if there are not as many.
     """
     seen = tf.config.list_physical_devices("GPU")
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if gpus and not seen and given not in ("", "-1", "NoDevFiles"):
+        raise ValueError(
+            f"gpus={gpus}: this trial was given GPUs (CUDA_VISIBLE_DEVICES={given}), but TensorFlow sees none: "
+            "its CUDA wheels are missing, or the driver is\n"
+            "Install them with: pip install -c constraints.txt -e '.[cuda]'   (and see whether nvidia-smi works there)"
+        )
     if gpus > len(seen):
         raise ValueError(f"gpus={gpus}, but this process sees {len(seen)}; try gpus={len(seen)}")
     tf.config.set_visible_devices(seen[:gpus], "GPU")
@@ -30,7 +41,7 @@ def strategy(devices: list[str]) -> tf.distribute.Strategy:
 
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
     """Raise ValueError for optimizer settings that are silently wrong where several devices share a batch."""
-    for setting in ("global_clipnorm", "gradient_accumulation_steps"):
+    for setting in WRONG_ON_SEVERAL:
         if getattr(optimizer, setting, None) is not None:
             raise ValueError(f"optimizer.{setting} is wrong on several GPUs; leave it out, or use gpus=1")
     if type(optimizer).__name__ == "ScheduleFreeAdamW":

@@ -1,17 +1,67 @@
 """Models. Each is f(input_shape, outputs, **hyperparameters) -> keras.Model and ends without a softmax.
 
-input_shape is the shape of one example, outputs the number of classes or of values to predict.
+input_shape is the shape of one example, outputs the number of classes or of values to predict. Pixels are 0..1.
 """
 
-from collections.abc import Sequence
+import fcntl
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
+from hydra.utils import instantiate
 from keras import layers
+from omegaconf import DictConfig, OmegaConf
+
+from conf.checks.networks import named
+
+# Keys of a model's config section that say how it is trained, and are not passed to its `_target_`.
+TRAINING = ("jit", "fine_tune", "head_epochs", "fine_tune_lr")
 
 
-def linear(input_shape: tuple[int, ...], outputs: int) -> keras.Model:
-    """y = Wx + b."""
-    return keras.Sequential([keras.Input(input_shape), layers.Flatten(), layers.Dense(outputs)])
+def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> keras.Model:
+    """The model of a config section, not yet compiled."""
+    kept = OmegaConf.masked_copy(section, [str(key) for key in section if key not in TRAINING])
+    model: keras.Model = instantiate(kept, input_shape=input_shape, outputs=outputs, _convert_="all")
+    return model
+
+
+@contextmanager
+def precision(mixed: bool) -> Iterator[None]:
+    """Layers that are made inside compute in 16 bits if `mixed`; weights and what goes into the loss keep 32.
+
+    bfloat16 wherever the hardware has it, and on CPUs; float16, for which Keras scales the loss, on older GPUs.
+    """
+    before = keras.config.dtype_policy()
+    if mixed:
+        gpus = [
+            tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")
+        ]
+        old = any(gpu.get("compute_capability", (8, 0)) < (8, 0) for gpu in gpus)
+        keras.config.set_dtype_policy("mixed_float16" if old else "mixed_bfloat16")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def linear(
+    input_shape: tuple[int, ...],
+    outputs: int,
+    *,
+    initial_weight: float | None = None,
+    initial_bias: float | None = None,
+) -> keras.Model:
+    """y = Wx + b. Without initial values W is drawn by the seed and b is 0."""
+    kernel = "glorot_uniform" if initial_weight is None else keras.initializers.Constant(initial_weight)
+    bias = "zeros" if initial_bias is None else keras.initializers.Constant(initial_bias)
+    dense = layers.Dense(outputs, kernel_initializer=kernel, bias_initializer=bias, dtype="float32")
+    return keras.Sequential([keras.Input(input_shape), layers.Flatten(), dense])
 
 
 def mlp(
@@ -19,7 +69,7 @@ def mlp(
 ) -> keras.Model:
     """Dense layers of `hidden` units, each followed by dropout."""
     head = _dense(hidden, activation, dropout)
-    return keras.Sequential([keras.Input(input_shape), layers.Flatten(), *head, layers.Dense(outputs)])
+    return keras.Sequential([keras.Input(input_shape), layers.Flatten(), *head, _output(outputs)])
 
 
 def cnn(
@@ -44,8 +94,85 @@ def cnn(
     for count in filters:
         stack.append(layers.Conv2D(count, kernel_size, padding="same", activation=activation))
         stack.append(layers.MaxPooling2D(padding="same"))
-    stack += [layers.Flatten(), *_dense(hidden, activation, dropout), layers.Dense(outputs)]
+    stack += [layers.Flatten(), *_dense(hidden, activation, dropout), _output(outputs)]
     return keras.Sequential(stack)
+
+
+def application(
+    input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str | None, dropout: float
+) -> keras.Model:
+    """A network of keras.applications (the base) with its own preprocessing, global average pooling and a dense layer.
+
+    Args:
+        name: as keras.applications has it, in any case.
+        weights: of the base. None or "random": drawn by the seed; "imagenet": downloaded once; else a local file.
+        dropout: before the dense layer.
+
+    Images of one channel are shown to it as grey ones of three.
+
+    Raises:
+        ValueError: an example is no image that it takes, or the weights cannot be had.
+    """
+    name = named(name)
+    if len(input_shape) == 2:
+        input_shape = (*input_shape, 1)
+    if len(input_shape) != 3 or input_shape[-1] not in (1, 3):
+        raise ValueError(
+            f"model.name={name} needs images of 1 or 3 channels, but an example has shape {input_shape}"
+        )
+    maker = getattr(keras.applications, name)
+    inputs = keras.Input(input_shape)
+    pixels = layers.Rescaling(255.0, dtype="float32")(inputs)
+    if input_shape[-1] == 1:
+        pixels = layers.Concatenate(dtype="float32")([pixels] * 3)
+    prepared = sys.modules[maker.__module__].preprocess_input(pixels)
+    base = _with_weights(maker, weights, (*input_shape[:2], 3))
+    features = layers.GlobalAveragePooling2D()(base(prepared))
+    if dropout > 0:
+        features = layers.Dropout(dropout)(features)
+    return keras.Model(inputs, _output(outputs)(features))
+
+
+def _with_weights(maker: Any, weights: str | None, input_shape: tuple[int, ...]) -> keras.Model:
+    options = {"include_top": False, "input_shape": input_shape}
+    if weights != "imagenet":
+        return maker(weights=None if weights == "random" else weights, **options)
+    home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "sweepyard.lock").open("w") as lock:
+        # Trials side by side would read a file that another one is still downloading.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return maker(weights="imagenet", **options)
+        except Exception as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"model.weights=imagenet needs a network to be downloaded once ({reason})\n"
+                "Without one: model.weights=FILE, copied from a machine that has ~/.keras/models, or model.weights=null"
+            ) from error
+
+
+def base_of(model: keras.Model) -> keras.Model | None:
+    """The network inside a model that its head stands on, if it has one."""
+    return next((layer for layer in model.layers if isinstance(layer, keras.Model)), None)
+
+
+def line_of(model: keras.Model, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """weight, bias, mse and r2 (share of the variance that is explained) of y = Wx + b on points (rows, ...).
+
+    With several inputs: weight_0, weight_1, ... Empty unless the model is such a line with one output.
+    """
+    dense = [layer for layer in model.layers if not isinstance(layer, layers.Flatten)]
+    if len(dense) != 1 or not isinstance(dense[0], layers.Dense) or dense[0].units != 1:
+        return {}
+    weights, bias = (np.asarray(value, np.float64) for value in dense[0].get_weights())
+    residuals = np.asarray(y, np.float64) - (x.reshape(len(x), -1) @ weights + bias)
+    spread = np.var(y, dtype=np.float64)
+    names = ["weight"] if len(weights) == 1 else [f"weight_{i}" for i in range(len(weights))]
+    fit = {"mse": float(np.mean(residuals**2))}
+    if spread > 0:
+        fit["r2"] = 1 - fit["mse"] / float(spread)
+    return {**dict(zip(names, weights[:, 0].tolist(), strict=True)), "bias": float(bias[0]), **fit}
 
 
 def _dense(hidden: Sequence[int], activation: str, dropout: float) -> list[layers.Layer]:
@@ -55,3 +182,20 @@ def _dense(hidden: Sequence[int], activation: str, dropout: float) -> list[layer
         if dropout > 0:
             stack.append(layers.Dropout(dropout))
     return stack
+
+
+def _output(outputs: int) -> layers.Dense:
+    return layers.Dense(outputs, dtype="float32")
+
+
+def save(model: keras.Model, weights: Sequence[np.ndarray] | None, path: Path) -> None:
+    """Write a model, with other `weights` if they are given, as a .keras file that any Keras reads, or not at all."""
+    if isinstance(model, keras.Sequential) or type(model).__name__ == "Functional":
+        # One that was never compiled: neither optimizer nor loss are in the way of whoever loads it.
+        trained, model = model, keras.models.clone_model(model)
+        model.set_weights(weights or trained.get_weights())
+    elif weights:
+        model.set_weights(weights)
+    aside = path.with_name(f"writing-{path.name}")
+    model.save(aside)
+    aside.replace(path)

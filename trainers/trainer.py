@@ -7,12 +7,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from conf.plan import Plan, is_constant, plan, shares
 from sweeps.trial import Diverged, Trial
-from trainers import checkpoint, data, distribution
+from trainers import checkpoint, data, distribution, networks
 from trainers.checkpoint import Progress
-from trainers.compiled import Pass, compile_passes, resident
+from trainers.compiled import Evaluate, Train, compile_passes
+from trainers.phases import Phase, freeze, phases
+from trainers.stability import arrivals
 
 
 def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
@@ -22,12 +25,15 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     images_per_second (training alone); for a classification also accuracy and val_accuracy (0..1).
 
     Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression),
-    best_epoch, and test_loss and test_accuracy of the final weights. A training that was told to stop has
-    written a checkpoint and returns without the test metrics.
+    best_epoch, and test_loss and test_accuracy of the final weights; when it had arrived (trainers/stability.py);
+    of a line also its weight, bias, mse and r2. A training that was told to stop has written a checkpoint and
+    returns the best epoch alone.
 
     Raises:
         Diverged: a loss is NaN or infinite; that epoch is reported.
     """
+    # Sections are passed on alone, where what they take from others would not be found.
+    OmegaConf.resolve(cfg)
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
         # Rewriting the graph takes a tenth of a second and, on a CPU, makes none of these models faster.
@@ -36,73 +42,109 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     keras.utils.set_random_seed(cfg.seed)
     task = cfg.dataset.get("task") or cfg.loss.get("task")
     dataset = data.load(cfg.dataset, task, cfg.seed)
-    x, y = resident(dataset.x, strategy), resident(dataset.y, strategy)
+    dataset.announce(trial.checkpoint_folder.parent)
+    planned = plan(cfg, len(dataset.training_rows))
+    if not planned.epochs:
+        raise ValueError(
+            f"batch_size={cfg.batch_size} is larger than the training set ({len(dataset.training_rows)})"
+        )
+    print(planned, flush=True)
+    saved = checkpoint.newest(trial.checkpoint_folder)
+    progress, best_weights = (saved.progress, saved.best) if saved else (Progress(), None)
     with strategy.scope():
-        model = build(cfg, dataset, task)
-        progress = checkpoint.restore(trial.checkpoint_folder, model)
-    train_pass, evaluate = compile_passes(model, x, y, cfg.batch_size)
+        model = network(cfg, dataset)
 
     saved_at = time.monotonic()
-    while progress.epoch < cfg.epochs and not _has_stalled(progress, cfg.trainer):
-        progress.epoch += 1
-        order = data.epoch_order(dataset.training_rows, cfg.seed, progress.epoch)
-        if len(devices) > 1:
-            # A smaller last batch would be shared unequally and bias the gradients.
-            order = order[: len(order) // cfg.batch_size * cfg.batch_size]
-        metrics = _run_epoch(train_pass, evaluate, (x, y), order, dataset.validation_rows)
-        metrics["learning_rate"] = float(model.optimizer.learning_rate.numpy())
-        trial.report(metrics, step=progress.epoch)
-        if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["val_loss"])):
-            raise Diverged(
-                f"loss is {metrics['loss']}, val_loss is {metrics['val_loss']} in epoch {progress.epoch}"
-            )
-        if _is_better(metrics, progress.best):
-            progress.best_epoch, progress.best = progress.epoch, metrics
-        stopped = progress.epoch < cfg.epochs and trial.should_stop()
-        if stopped or time.monotonic() - saved_at >= cfg.trainer.get("checkpoint_interval_s", 10.0):
-            checkpoint.save(trial.checkpoint_folder, progress, model)
-            saved_at = time.monotonic()
-        if stopped:
-            return {**progress.best, "best_epoch": progress.best_epoch}
+    course = phases(cfg, planned)
+    for phase in course[progress.phase - 1 :]:
+        progress.phase = phase.number
+        with strategy.scope():
+            compile_for(model, cfg, dataset, planned, phase)
+            if saved:
+                saved.assign_to(model)
+                saved = None
+        train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
+        while progress.epoch < phase.end and not (phase is course[-1] and _has_stalled(progress, phase, cfg)):
+            progress.epoch += 1
+            metrics = _run_epoch(train_pass, evaluate, dataset, planned, cfg.seed, progress.epoch)
+            metrics["learning_rate"] = float(model.optimizer.learning_rate.numpy())
+            trial.report(metrics, step=progress.epoch)
+            _check_finite(metrics, progress.epoch)
+            progress.history.append([metrics[_judge(metrics)], metrics["epoch_time"]])
+            if _is_better(metrics, progress.best):
+                progress.best_epoch, progress.best = progress.epoch, metrics
+                if cfg.trainer.get("save_model") == "best":
+                    best_weights = model.get_weights()
+            stopped = progress.epoch < planned.epochs and trial.should_stop()
+            if stopped or time.monotonic() - saved_at >= cfg.trainer.get("checkpoint_interval_s", 10.0):
+                checkpoint.save(trial.checkpoint_folder, progress, model, best_weights)
+                saved_at = time.monotonic()
+            if stopped:
+                return {**progress.best, "best_epoch": progress.best_epoch}
+        # As Keras' fit ends: with use_ema, the averages become the weights.
+        model.optimizer.finalize_variable_values(model.trainable_variables)
 
-    # As Keras' fit ends: with use_ema, the averages become the weights.
-    model.optimizer.finalize_variable_values(model.trainable_variables)
-    x_test, y_test = resident(dataset.x_test, strategy), resident(dataset.y_test, strategy)
-    test = evaluate(x_test, y_test, tf.range(len(dataset.x_test)))
-    return {
+    test = evaluate("test") if "test" in dataset.subsets else {}
+    result = {
         **progress.best,
         "best_epoch": progress.best_epoch,
+        **dataset.notes,
         **{f"test_{name}": float(value) for name, value in test.items()},
+        **_arrivals(progress, cfg),
+        **_line(model, dataset, task),
     }
+    if cfg.trainer.get("save_model", "none") != "none":
+        # The folder of a trial is where its checkpoints are.
+        networks.save(model, best_weights, trial.checkpoint_folder.parent / "model.keras")
+    return result
 
 
-def build(cfg: DictConfig, dataset: data.Data, task: str) -> keras.Model:
-    """The compiled model of a configuration, its optimizer's variables included."""
-    model: keras.Model = instantiate(
-        cfg.model, input_shape=dataset.x.shape[1:], outputs=dataset.outputs, _convert_="all"
-    )
-    optimizer = instantiate(cfg.optimizer, _convert_="all")
+def network(cfg: DictConfig, dataset: data.Data) -> keras.Model:
+    """The model of a configuration, not yet compiled. Leaves Keras' settings as they were."""
+    with networks.precision(cfg.mixed_precision):
+        return networks.build(cfg.model, dataset.x.shape[1:], dataset.outputs)
+
+
+def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned: Plan, phase: Phase) -> None:
+    """Compile a model for one phase of its training, with an optimizer whose variables exist."""
+    freeze(model, phase, pretrained=cfg.model.get("weights") is not None)
+    rate: dict[str, object] = {}
+    if not is_constant(cfg):
+        from trainers.schedules import Table
+
+        rate["learning_rate"] = Table(shares(cfg, planned, phase.first, phase.end) * phase.lr)
+    elif phase.lr != cfg.lr:
+        rate["learning_rate"] = phase.lr
+    optimizer = instantiate(cfg.optimizer, **rate, _convert_="all")
     if tf.distribute.get_strategy().num_replicas_in_sync > 1:
         distribution.check_optimizer(optimizer)
-    accuracy = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")] if task == "classification" else []
+    accuracies = []
+    if dataset.y.dtype == np.int32:
+        of = keras.metrics.CategoricalAccuracy if dataset.one_hot else keras.metrics.SparseCategoricalAccuracy
+        accuracies = [of(name="accuracy")]
     loss = instantiate(data.described_target(cfg.loss), _convert_="all")
-    # jit_compile: XLA's compilation costs a small model more than it ever wins back.
-    model.compile(optimizer, loss, metrics=accuracy, jit_compile=False)
-    optimizer.build(model.trainable_variables)
+    # XLA's compilation costs a small model more than it ever wins back: only where it is asked for.
+    model.compile(optimizer, loss, metrics=accuracies, jit_compile=bool(cfg.model.get("jit")))
+    model.optimizer.build(model.trainable_variables)
+
+
+def build(cfg: DictConfig, dataset: data.Data) -> keras.Model:
+    """The model of a configuration as its training begins, compiled, its optimizer's variables included."""
+    model = network(cfg, dataset)
+    planned = plan(cfg, len(dataset.training_rows))
+    compile_for(model, cfg, dataset, planned, phases(cfg, planned)[0])
     return model
 
 
 def _run_epoch(
-    train_pass: Pass,
-    evaluate: Pass,
-    arrays: tuple[tf.Tensor, tf.Tensor],
-    order: np.ndarray,
-    validation_rows: np.ndarray,
+    train_pass: Train, evaluate: Evaluate, dataset: data.Data, planned: Plan, seed: int, epoch: int
 ) -> dict[str, float]:
+    order = dataset.order(seed, epoch)[: planned.images[epoch - 1]]
     started = time.perf_counter()
-    training = {name: float(value) for name, value in train_pass(*arrays, tf.constant(order)).items()}
+    found = train_pass(order, planned.batch_sizes[epoch - 1], epoch)
+    training = {name: float(value) for name, value in found.items()}
     trained_s = time.perf_counter() - started
-    validation = evaluate(*arrays, tf.constant(validation_rows))
+    validation = evaluate("validation") if "validation" in dataset.subsets else {}
     return {
         **training,
         **{f"val_{name}": float(value) for name, value in validation.items()},
@@ -111,14 +153,37 @@ def _run_epoch(
     }
 
 
+def _check_finite(metrics: dict[str, float], epoch: int) -> None:
+    losses = {name: metrics[name] for name in ("loss", "val_loss") if name in metrics}
+    if not all(math.isfinite(loss) for loss in losses.values()):
+        shown = ", ".join(f"{name} is {loss}" for name, loss in losses.items())
+        raise Diverged(f"{shown} in epoch {epoch}")
+
+
+def _judge(metrics: dict[str, float]) -> str:
+    """What an epoch is judged by; with dataset.validation=none the training loss."""
+    return next(name for name in ("val_accuracy", "val_loss", "loss") if name in metrics)
+
+
 def _is_better(metrics: dict[str, float], best: dict[str, float]) -> bool:
-    if not best:
-        return True
-    if "val_accuracy" in metrics:
-        return metrics["val_accuracy"] > best["val_accuracy"]
-    return metrics["val_loss"] < best["val_loss"]
+    judge = _judge(metrics)
+    if not best or judge != "val_accuracy":
+        return not best or metrics[judge] < best[judge]
+    return metrics[judge] > best[judge]
 
 
-def _has_stalled(progress: Progress, options: DictConfig) -> bool:
-    patience = options.get("early_stopping_patience")
-    return patience is not None and progress.epoch - progress.best_epoch >= patience
+def _has_stalled(progress: Progress, phase: Phase, cfg: DictConfig) -> bool:
+    patience = cfg.trainer.get("early_stopping_patience")
+    return patience is not None and progress.epoch - max(progress.best_epoch, phase.first) >= patience
+
+
+def _arrivals(progress: Progress, cfg: DictConfig) -> dict[str, float]:
+    values, seconds = zip(*progress.history, strict=True)
+    higher = _judge(progress.best) == "val_accuracy"
+    return arrivals(values, seconds, progress.best_epoch, cfg.target, higher)
+
+
+def _line(model: keras.Model, dataset: data.Data, task: str) -> dict[str, float]:
+    if task != "regression" or not isinstance(dataset.x, np.ndarray):
+        return {}
+    return networks.line_of(model, dataset.x[dataset.training_rows], dataset.y[dataset.training_rows])

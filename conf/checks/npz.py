@@ -1,6 +1,7 @@
-"""What a dataset's .npz holds, from the headers of its arrays. No array is read and nothing is unpickled."""
+"""What a dataset's .npz holds, from the headers of its arrays and its labels. Nothing is unpickled."""
 
 import zipfile
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
@@ -8,14 +9,24 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
+from conf.checks import labels
+
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
-def training_rows(path: str | None) -> int:
-    """Rows of x_train in the .npz file `path`.
+@dataclass(frozen=True)
+class Held:
+    """What there is to train on."""
 
-    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is
-    missing, holds pickled objects, or has not as many rows as its partner.
+    rows: int  # of x_train
+    shape: tuple[int, ...]  # of one example
+
+
+def describe(path: str | None, classes: bool = False) -> Held:
+    """What the .npz file `path` holds for training.
+
+    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing, holds
+    pickled objects or texts, or does not match its partner, or if labels that should be classes are none.
     """
     if path is None:
         raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")
@@ -23,11 +34,11 @@ def training_rows(path: str | None) -> int:
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"
         raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must be a .npz file")
-    return _training_rows(path, file.stat().st_mtime_ns)
+    return _describe(path, classes, file.stat().st_mtime_ns)
 
 
 @lru_cache
-def _training_rows(path: str, mtime_ns: int) -> int:
+def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -38,16 +49,25 @@ def _training_rows(path: str, mtime_ns: int) -> int:
                     f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
-            rows = {name: _rows(archive, name, path) for name in ARRAYS}
+            shapes = {name: _shape(archive, name, path) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
         raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from error
     for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
-        if rows[x] != rows[y]:
-            raise ValueError(f"dataset.path={path}: {x} has {rows[x]} rows, but {y} has {rows[y]}")
-    return rows["x_train"]
+        if shapes[x][0] != shapes[y][0]:
+            raise ValueError(f"dataset.path={path}: {x} has {shapes[x][0]} rows, but {y} has {shapes[y][0]}")
+    of_one = {name: shape[1:] for name, shape in shapes.items()}
+    if of_one["x_train"] != of_one["x_test"]:
+        raise ValueError(
+            f"dataset.path={path}: an example of x_train has shape {of_one['x_train']}, but of x_test "
+            f"{of_one['x_test']}"
+        )
+    if classes:
+        with np.load(path, allow_pickle=False) as arrays:
+            labels.check(f"dataset.path={path}", arrays["y_train"], arrays["y_test"])
+    return Held(shapes["x_train"][0], of_one["x_train"])
 
 
-def _rows(archive: zipfile.ZipFile, name: str, path: str) -> int:
+def _shape(archive: zipfile.ZipFile, name: str, path: str) -> tuple[int, ...]:
     with archive.open(f"{name}.npy") as file:
         try:
             shape, dtype = _header(file)
@@ -57,9 +77,11 @@ def _rows(archive: zipfile.ZipFile, name: str, path: str) -> int:
         raise ValueError(
             f"dataset.path={path}: {name} holds pickled objects, which are never loaded; store numbers in it"
         )
+    if dtype.kind not in "buif" and not name.startswith("y_"):
+        raise ValueError(f"dataset.path={path}: {name} is {dtype}; store numbers in it")
     if not shape or shape[0] == 0:
         raise ValueError(f"dataset.path={path}: {name} is empty; it needs one row an example")
-    return shape[0]
+    return shape
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:

@@ -63,6 +63,31 @@ class Flag:
         return "true or false"
 
 
+class FineTune(Flag):
+    """How much of a network learns."""
+
+    def allows(self, value: object) -> bool:
+        """Whether `value` is a boolean or a number of layers."""
+        return super().allows(value) or (isinstance(value, int) and value >= 1)
+
+    def __str__(self) -> str:
+        return "true, false or a number of layers >= 1"
+
+
+class Choice:
+    """One of some words."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def allows(self, value: object) -> bool:
+        """Whether `value` is one of them."""
+        return value in self.words
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+
+
 SHARE = Number(0, 1)
 SHARE_BELOW_1 = Number(0, 1, closed=False)
 NOT_NEGATIVE = Number(0)
@@ -72,7 +97,7 @@ COUNT = Number(1, whole=True)
 COUNTS = Number(1, whole=True, several=True)
 FLAG = Flag()
 
-RANGES: dict[str, dict[str, Number | Names | Flag]] = {
+RANGES: dict[str, dict[str, Number | Names | Flag | Choice]] = {
     "optimizer": {
         "amsgrad": FLAG,
         "beta": NOT_NEGATIVE,
@@ -98,14 +123,57 @@ RANGES: dict[str, dict[str, Number | Names | Flag]] = {
         "use_ema": FLAG,
         "weight_decay": Number(0, optional=True),
     },
-    "model": {"dropout": SHARE_BELOW_1, "filters": COUNTS, "hidden": COUNTS, "kernel_size": COUNT},
-    "loss": {"delta": POSITIVE, "from_logits": FLAG, "label_smoothing": SHARE},
+    "model": {
+        "dropout": SHARE_BELOW_1,
+        "filters": COUNTS,
+        "fine_tune": FineTune(),
+        "fine_tune_lr": POSITIVE_OR_NULL,
+        "head_epochs": Number(0, whole=True),
+        "hidden": COUNTS,
+        "initial_bias": Number(optional=True),
+        "initial_weight": Number(optional=True),
+        "jit": FLAG,
+        "kernel_size": COUNT,
+    },
+    "loss": {
+        "alpha": SHARE,
+        "delta": POSITIVE,
+        "from_logits": FLAG,
+        "gamma": NOT_NEGATIVE,
+        "label_smoothing": SHARE,
+        "pos_weight": POSITIVE,
+        "power": POSITIVE,
+    },
+    "lr_schedule": {
+        "decay_epochs": POSITIVE_OR_NULL,
+        "every_epochs": POSITIVE,
+        "factor": POSITIVE,
+        "final": SHARE,
+        "power": POSITIVE,
+        "start": SHARE,
+        "warmup_epochs": NOT_NEGATIVE,
+        "warmup_share": Number(0, 1, above=True, closed=False),
+    },
+    "batch_schedule": {
+        "every_epochs": COUNT,
+        "increase": COUNT,
+        "lr_follows": FLAG,
+        "maximum": Number(1, whole=True, optional=True),
+    },
     "dataset": {
+        "batches": Choice("without", "with"),
+        "cache_gb": POSITIVE,
+        "channels": Number(1, 4, whole=True, optional=True),
         "inputs": COUNT,
+        "labels": Choice("sparse", "one_hot"),
         "n_train": Number(2, whole=True, optional=True),
         "noise": NOT_NEGATIVE,
         "points": Number(2, whole=True),
+        "resident_gb": NOT_NEGATIVE,
+        "skip_broken": FLAG,
+        "subset": Number(0, above=True, optional=True),
         "test_points": COUNT,
+        "validation": Choice("split", "test", "none"),
         "validation_split": Number(0, 1, above=True, closed=False),
     },
     "trainer": {

@@ -109,8 +109,8 @@ def missing_trials(study: optuna.Study, folder: Path) -> list[tuple[int, Point |
                     points[int(Path(where).name)] = None
                 continue  # its folder is left alone, and its point is tried anew
         folders[:] = [name for name in folders if name not in _NOT_TRIALS and "trial.json" not in files]
-    last = max((number for number in points if number < known + len(points) + 1000), default=-1)  # others are noise
-    return [(number, points.get(number)) for number in range(known, last + 1)]
+    likely = [number for number in points if number < known + len(points) + 1000]  # others are noise
+    return [(number, points.get(number)) for number in range(known, max(likely, default=-1) + 1)]
 
 
 def read_summary(folder: Path, definition: Definition) -> Summary:

@@ -15,23 +15,37 @@ def choices(group: str) -> list[str]:
 
 def test_the_choices_are_the_documented_ones() -> None:
     optimizers = "sgd momentum nesterov adagrad rmsprop adam adamax adadelta nadam adamw ftrl lion"
-    assert choices("optimizer") == sorted(optimizers.split())
+    assert choices("optimizer") == sorted([*optimizers.split(), "proximal_adagrad", "proximal_gd"])
     assert set(choices("dataset")) >= {"digits", "mnist", "fashion_mnist", "cifar10", "line"}
-    assert choices("model") == ["cnn", "linear", "mlp"]
+    known = {"application", "efficientnetv2b0", "mobilenetv2", "resnet152v2", "resnet50v2"}
+    assert choices("model") == sorted({"cnn", "linear", "mlp"} | known)
+    schedules = {"constant", "warmup", "cosine", "step", "polynomial", "exponential", "one_cycle"}
+    assert choices("lr_schedule") == sorted(schedules)
+    assert choices("batch_schedule") == ["constant", "doubling", "linear"]
+
+
+GROUPS = ("optimizer", "model", "dataset", "tracking", "lr_schedule", "batch_schedule")
 
 
 @pytest.mark.parametrize(
     ("group", "choice"),
-    [(group, choice) for group in ("optimizer", "model", "dataset", "tracking") for choice in choices(group)],
+    [(group, choice) for group in GROUPS for choice in choices(group)],
 )
 def test_every_choice_is_valid(group: str, choice: str, tmp_path: Path) -> None:
     needed = [f"dataset.path={write_npz(tmp_path)}"] if choice == "npz" else []
+    if group == "model" and choice not in ("cnn", "linear", "mlp"):
+        needed = [
+            "dataset=cifar10",
+            *(["model.name=vgg16"] * (choice == "application")),
+        ]
+    if choice == "image_folder":
+        needed = [f"dataset.path={write_images(tmp_path)}"]
     check(f"{group}={choice}", "batch_size=4", *needed)
 
 
 @pytest.mark.parametrize("loss", choices("loss"))
 def test_every_loss_fits_a_dataset(loss: str) -> None:
-    check(f"dataset={'digits' if loss == 'cross_entropy' else 'line'}", f"loss={loss}")
+    check(f"dataset={'line' if loss in ('mse', 'mae', 'huber', 'log_cosh') else 'digits'}", f"loss={loss}")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +118,118 @@ BAD_VALUES = [
         "optimizer.learning_rate_power=0.5: must be a number <= 0",
     ),
     ("+optimizer.clipnorm=0", "optimizer.clipnorm=0: must be a number > 0 or null"),
+    *(
+        (
+            f"gpus=2 +optimizer.{key}={value}",
+            f"optimizer.{key} is wrong with gpus=2; leave it out, or use gpus=1",
+        )
+        for key, value in [("global_clipnorm", 1), ("clipnorm", 1), ("clipvalue", 0.5)]
+    ),
     (
-        "gpus=2 +optimizer.global_clipnorm=1",
-        "optimizer.global_clipnorm is wrong with gpus=2; leave it out, or use gpus=1",
+        "gpus=2 loss=weighted_kappa",
+        "loss=weighted_kappa judges a batch as a whole, of which each of gpus=2 sees a share; use gpus=1",
+    ),
+    ("gpus=2 model.jit=true", "model.jit=true does not work with gpus=2; leave it out, or use gpus=1"),
+    (
+        "optimizer=adamw optimizer.weight_decay=null",
+        "optimizer.weight_decay=null: adamw is adam with weight decay, a number >= 0; try optimizer=adam",
+    ),
+    (
+        "model.activation=reluu",
+        "model.activation=reluu: keras.activations has none of that name; did you mean relu or relu6 or elu?",
+    ),
+    (
+        "model=cnn model.activation=7",
+        "model.activation=7: keras.activations has none of that name; try model.activation=relu",
+    ),
+    ("loss=weighted loss.pos_weight=0", "loss.pos_weight=0: must be a number > 0"),
+    ("loss=focal loss.alpha=1.5", "loss.alpha=1.5: must be a number >= 0 and <= 1"),
+    ("loss=focal loss.gamma=-1", "loss.gamma=-1: must be a number >= 0"),
+    ("steps=0", "steps=0: must be >= 1, or null for a budget of epochs=5"),
+    ("images=-1", "images=-1: must be >= 1, or null for a budget of epochs=5"),
+    ("steps=10 images=10", "steps=10 and images=10 are two budgets; leave one of them out"),
+    ("lr_schedule=step lr_schedule.factor=0", "lr_schedule.factor=0: must be a number > 0"),
+    (
+        "lr_schedule=one_cycle lr_schedule.warmup_share=1",
+        "lr_schedule.warmup_share=1: must be a number > 0 and < 1",
+    ),
+    (
+        "lr_schedule=polynomial lr_schedule.decay_epochs=3",
+        "lr_schedule=polynomial reaches 0 in epoch 4 of 5: nothing would be learned there; try lr_schedule.final=0.01",
+    ),
+    (
+        "lr_schedule=warmup lr_schedule.start=0",
+        "lr_schedule=warmup reaches 0 in epoch 1 of 5: nothing would be learned there; try lr_schedule.start=0.1",
+    ),
+    (
+        "lr_schedule=step lr_schedule.every_epochs=1 lr_schedule.factor=0.1 epochs=50",
+        "lr_schedule=step reaches 0 in epoch 36 of 50: nothing would be learned there; try lr_schedule.factor=0.9",
+    ),
+    (
+        "lr_schedule=exponential lr_schedule.factor=0.001 steps=600",
+        "lr_schedule=exponential reaches 0 in epoch 12 of 15: nothing would be learned there; "
+        "try lr_schedule.factor=0.9",
+    ),
+    (
+        "batch_schedule=doubling epochs=9",
+        "batch_schedule=doubling reaches batch_size=2048 in epoch 7, larger than the training set (1250 examples); "
+        "try batch_schedule.maximum=1024",
+    ),
+    (
+        "batch_schedule=linear gpus=4 batch_size=40",
+        "batch_schedule=linear reaches batch_size=50 in epoch 2, which gpus=4 cannot share equally; "
+        "start and grow by multiples of 4",
+    ),
+    (
+        "batch_schedule=linear batch_schedule.increase=0",
+        "batch_schedule.increase=0: must be a whole number >= 1",
+    ),
+    ("trainer.save_model=first", "trainer.save_model=first: must be best, last or none"),
+    (
+        "model=application",
+        "model.name=null: no network of keras.applications; try ResNet50V2 or MobileNetV2",
+    ),
+    (
+        "model=application model.name=resnet50v",
+        "model.name=resnet50v: no network of keras.applications; try ResNet50V2 or ResNet50 or ResNet152V2",
+    ),
+    (
+        "model=mobilenetv2 dataset=digits",
+        "model.name=MobileNetV2 takes images of 32 x 32 pixels or more, not 8 x 8; try dataset.size=64",
+    ),
+    (
+        "model=application model.name=Xception dataset=cifar10",
+        "model.name=Xception takes images of 71 x 71 pixels or more, not 32 x 32; try dataset.size=71",
+    ),
+    (
+        "model=mobilenetv2 dataset=line",
+        "model.name=MobileNetV2 needs images of 1 or 3 channels, but an example has shape (1,)",
+    ),
+    (
+        "model=mobilenetv2 dataset=cifar10 model.fine_tune=false",
+        "model.fine_tune=false with model.weights=null: the base would stay as the seed drew it; give "
+        "model.weights=imagenet or a file, leave it out, or mean it: model.weights=random",
+    ),
+    (
+        "model=mobilenetv2 dataset=cifar10 model.head_epochs=2",
+        "model.head_epochs=2 with model.weights=null: the base would stay as the seed drew it; give "
+        "model.weights=imagenet or a file, leave it out, or mean it: model.weights=random",
+    ),
+    (
+        "model=mobilenetv2 dataset=cifar10 model.weights=imagenet model.head_epochs=5",
+        "model.head_epochs=5 leaves nothing of 5 epochs for fine-tuning; try epochs=10",
+    ),
+    (
+        "model=mobilenetv2 dataset=cifar10 model.weights=imagenet model.head_epochs=1 model.fine_tune=false",
+        "model.head_epochs=1 with model.fine_tune=false: the head learns alone anyway",
+    ),
+    (
+        "model=mobilenetv2 dataset=cifar10 model.fine_tune=0",
+        "model.fine_tune=0: must be true, false or a number of layers >= 1",
+    ),
+    (
+        "+model.fine_tune=true",
+        "model.fine_tune=True: this model has no base to fine-tune; try model=mobilenetv2",
     ),
     (
         "gpus=2 optimizer._target_=keras.optimizers.ScheduleFreeAdamW",
@@ -146,6 +269,39 @@ def test_hydra_refuses_wrong_types_and_unknown_keys(override: str) -> None:
         compose(override)
 
 
+def test_a_file_of_weights_is_looked_at_before_it_is_loaded(tmp_path: Path) -> None:
+    import h5py
+    import numpy as np
+
+    def write(name: str, count: int) -> str:
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("a/b", data=np.zeros(count, np.float16), compression="gzip")
+        return str(tmp_path / name)
+
+    def said(model: str, path: object) -> str:
+        with pytest.raises(ValueError) as error:
+            check(f"model={model}", "dataset=cifar10", f"model.weights={path}")
+        assert len(str(error.value).splitlines()) <= 2
+        return str(error.value).removeprefix(f"model.weights={path} ")
+
+    mobile = write("mobile.h5", 2_257_984)
+    check("model=mobilenetv2", "dataset=cifar10", f"model.weights={mobile}")
+    assert said("resnet50v2", mobile) == (
+        "belongs to another network: it holds 2,257,984 numbers, ResNet50V2 has 23,564,800; try model=mobilenetv2"
+    )
+    topped = write("topped.h5", 2_257_984 + 1281 * 1000)
+    assert said("mobilenetv2", topped).startswith(
+        "holds MobileNetV2 with its 1000 classes on top; give the file"
+    )
+    check("model=mobilenetv2", "dataset=cifar10", f"model.weights={write('a.weights.h5', 2_257_984 + 1281)}")
+    assert "does not exist (seen from" in said("mobilenetv2", "/no/where.h5")
+    assert "is a folder" in said("mobilenetv2", tmp_path)
+    (tmp_path / "text.h5").write_text("no")
+    assert "is no file of weights" in said("mobilenetv2", tmp_path / "text.h5")
+    (tmp_path / "w.ckpt").write_text("no")
+    assert said("mobilenetv2", tmp_path / "w.ckpt").endswith("must end in .h5, .keras or .hdf5")
+
+
 def test_a_loader_of_ones_own_gives_path_its_own_meaning() -> None:
     check("dataset._target_=json.loads", "+dataset.path=a/folder", "dataset.n_train=null", "batch_size=9999")
 
@@ -170,6 +326,16 @@ def test_checking_imports_nothing_heavy() -> None:
 def write_npz(folder: Path) -> Path:
     import numpy as np
 
-    x, y = np.zeros((30, 2, 2)), np.zeros(30, int)
+    x, y = np.zeros((30, 2, 2)), np.arange(30) % 3
     np.savez(folder / "mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     return folder / "mine.npz"
+
+
+def write_images(folder: Path) -> Path:
+    from PIL import Image
+
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        for number in range(3):
+            Image.new("RGB", (4, 3)).save(folder / name / f"{number}.png")
+    return folder

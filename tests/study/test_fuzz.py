@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -117,7 +118,7 @@ DEFINITION = Definition("s", ["python"], "/", ["objective"], ["minimize"], {}, "
 
 
 def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None, **changes: object) -> list[str]:
-    """One driver, with what it does around its loop; returns what it said. Somebody stops it in its `stop_at`th look."""
+    """One driver, with what it does around its loop; returns what it said. It is stopped in its `stop_at`th look."""
     lock = Lock(study.folder / "driver.lock")
     try:
         mended = agree(study.folder, DEFINITION, extend=False)
@@ -127,17 +128,25 @@ def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None, **ch
         os.close(lock._file)  # as a killed process leaves it
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory, where there is such a place: many studies, none of which meets a crash of the machine."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("seed", range(300))
-def test_scripted_trials(tmp_path: Path, seed: int) -> None:
+def test_scripted_trials(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     diary: list[tuple[int, int]] = []
     with fake_time() as clock:
         script = trains(EPOCHS, diary=diary)
         launcher = FakeLauncher(script, clock, queue=chance.randint(0, 2), survives=chance.random() < 0.5)
         if chance.random() < 0.5:
-            study = Study(tmp_path, clock, f"x=range({POINTS})")
+            study = Study(folder, clock, f"x=range({POINTS})")
         else:
-            study = Study(tmp_path, clock, "x=interval(0,1)", **SEARCH)
+            study = Study(folder, clock, "x=interval(0,1)", **SEARCH)
         with killed_in(chance.randint(3, 60), launcher):
             try:
                 drive(study, launcher, stop_at=chance.choice([None, chance.randint(1, 12)]))
@@ -147,9 +156,9 @@ def test_scripted_trials(tmp_path: Path, seed: int) -> None:
             launcher.act()
         begun = {n for n in range(POINTS) if (study.trial(n).path / "trial.json").exists()}
         over = ended(study)
-        damages = damage(tmp_path, chance)
+        damages = damage(folder, chance)
         print(damages)
-        look(tmp_path)
+        look(folder)
         said: list[str] = []
         with killed_in(100_000, launcher):
             for _ in range(3):
@@ -235,14 +244,14 @@ def chaotic(chance: random.Random, diary: list[tuple[int, int]]) -> Script:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_ends_of_all_kinds_and_drivers_that_come_and_go(tmp_path: Path, seed: int) -> None:
+def test_ends_of_all_kinds_and_drivers_that_come_and_go(folder: Path, seed: int) -> None:
     """No damage here: no epoch is ever trained twice, and each attempt that ended has words."""
     chance = random.Random(seed)
     diary: list[tuple[int, int]] = []
     with fake_time() as clock:
         script = chaotic(chance, diary)
         launcher = FakeLauncher(script, clock, queue=chance.randint(0, 2), survives=chance.random() < 0.5)
-        study = Study(tmp_path, clock, f"x=range({POINTS})", max_attempts=chance.randint(1, 4))
+        study = Study(folder, clock, f"x=range({POINTS})", max_attempts=chance.randint(1, 4))
         for _ in range(chance.randint(1, 6)):
             with killed_in(chance.randint(1, 60), launcher), suppress(Killed):
                 drive(study, launcher, stop_at=chance.choice([None, chance.randint(1, 12)]))

@@ -45,4 +45,4 @@ TIMES = ("epoch_time", "images_per_second")
 
 
 def without_times(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if name not in TIMES}
+    return {n: value for n, value in metrics.items() if n not in TIMES and not n.startswith("time_to_")}

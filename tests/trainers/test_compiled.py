@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from trainers.compiled import compile_passes
+from trainers.data import Data
 
 
 def make_model(dropout: float = 0.0) -> keras.Model:
@@ -34,6 +34,12 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, 0] > 0).astype(np.int32) + (x[:, 1] > 0).astype(np.int32)
 
 
+def as_data(x: np.ndarray, y: np.ndarray, test: int | None = None, **settings: object) -> Data:
+    """All rows are for training; the first `test` are the test set."""
+    rows = np.arange(len(x), dtype=np.int32)
+    return Data(x, y, rows, rows[:10], x, y, rows[:test], outputs=3, **settings)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("batch_size", [1250, 32, 999, 2500])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_an_epoch_equals_fit(arrays: tuple[np.ndarray, np.ndarray], batch_size: int, dropout: float) -> None:
@@ -41,8 +47,8 @@ def test_an_epoch_equals_fit(arrays: tuple[np.ndarray, np.ndarray], batch_size: 
     plain = make_model(dropout)
     history = plain.fit(x, y, batch_size=batch_size, epochs=1, shuffle=False, verbose=0).history
     ours = make_model(dropout)
-    train, _ = compile_passes(ours, tf.constant(x), tf.constant(y), batch_size)
-    metrics = train(tf.constant(x), tf.constant(y), tf.range(len(x)))
+    train, _ = compile_passes(ours, as_data(x, y))
+    metrics = train(np.arange(len(x), dtype=np.int32), batch_size)
     assert {name: float(value) for name, value in metrics.items()} == pytest.approx(
         {name: values[0] for name, values in history.items()}, rel=1e-5
     )
@@ -51,24 +57,24 @@ def test_an_epoch_equals_fit(arrays: tuple[np.ndarray, np.ndarray], batch_size: 
 
 
 def test_metrics_are_of_their_own_pass_alone(arrays: tuple[np.ndarray, np.ndarray]) -> None:
-    x, y = (tf.constant(array) for array in arrays)
     model = make_model()
     model.optimizer.learning_rate = 0.0
-    train, evaluate = compile_passes(model, x, y, 32)
-    few, many = tf.range(10), tf.range(len(x))
-    expected = [float(train(x, y, rows)["accuracy"]) for rows in (few, many)]
+    data = as_data(*arrays)
+    train, evaluate = compile_passes(model, data)
+    expected = [float(train(rows, 32)["accuracy"]) for rows in (data.validation_rows, data.training_rows)]
     assert expected[0] != expected[1]
-    for function in (train, evaluate, evaluate, train):
-        found = [float(function(x, y, rows)["accuracy"]) for rows in (few, many)]
+    for _ in range(2):
+        found = [float(evaluate(name)["accuracy"]) for name in ("validation", "training")]
         assert found == pytest.approx(expected)
+        assert float(train(data.validation_rows, 32)["accuracy"]) == pytest.approx(expected[0])
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1023, 1024, 1025, 2500])
 def test_evaluation_equals_evaluate(arrays: tuple[np.ndarray, np.ndarray], rows: int) -> None:
     x, y = arrays
     model = make_model()
-    _, evaluate = compile_passes(model, tf.constant(x), tf.constant(y), 32)
-    ours = evaluate(tf.constant(x), tf.constant(y), tf.range(rows))
+    _, evaluate = compile_passes(model, as_data(x, y, test=rows))
+    ours = evaluate("test")
     expected = model.evaluate(x[:rows], y[:rows], batch_size=rows, verbose=0, return_dict=True)
     assert {name: float(value) for name, value in ours.items()} == pytest.approx(expected, rel=1e-5)
 
@@ -79,8 +85,8 @@ def test_rows_are_trained_in_the_order_given(arrays: tuple[np.ndarray, np.ndarra
     weights = []
     for inputs, labels, rows in ((x, y, order), (x[order], y[order], np.arange(len(x)))):
         model = make_model()
-        train, _ = compile_passes(model, tf.constant(inputs), tf.constant(labels), 32)
-        train(tf.constant(inputs), tf.constant(labels), tf.constant(rows.astype(np.int32)))
+        train, _ = compile_passes(model, as_data(inputs, labels))
+        train(rows.astype(np.int32), 32)
         weights.append(model.get_weights())
     for a, b in zip(*weights, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -91,6 +97,6 @@ def test_pixels_become_shares_of_255() -> None:
     y = np.zeros(64, np.int32)
     losses = []
     for x in (pixels, pixels.astype(np.float32) / 255):
-        _, evaluate = compile_passes(make_model(), tf.constant(x), tf.constant(y), 32)
-        losses.append(float(evaluate(tf.constant(x), tf.constant(y), tf.range(64))["loss"]))
+        _, evaluate = compile_passes(make_model(), as_data(x, y))
+        losses.append(float(evaluate("test")["loss"]))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -1,3 +1,5 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +53,8 @@ def test_labels_of_a_local_file(shape: tuple[int, ...], dtype: type, tmp_path: P
 
 @pytest.mark.parametrize(
     "labels",
-    [np.linspace(0, 1, 12), np.eye(12, dtype=np.int32), np.arange(12) - 1],
-    ids=["float", "one-hot", "-1"],
+    [np.linspace(0, 1, 12), np.eye(12, dtype=np.int32)],
+    ids=["float", "one-hot"],
 )
 def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
     write_npz(tmp_path / "mine.npz", labels)
@@ -104,3 +106,78 @@ def test_the_cnn_refuses_what_is_no_image() -> None:
 
     with pytest.raises(ValueError, match=r"model=cnn needs images.*model=mlp"):
         cnn((1,), 1, filters=[2], kernel_size=3, hidden=[], activation="relu", dropout=0.0)
+
+
+@pytest.mark.parametrize(("subset", "expected"), [(None, 1500), (300, 300), (0.1, 150), (1500, 1500)])
+def test_a_subset_is_drawn_by_seed_before_anything_is_held_out(subset: float | None, expected: int) -> None:
+    cfg = compose(f"dataset.subset={'null' if subset is None else subset}")
+    rows = []
+    for seed in (0, 0, 1):
+        loaded = data.load(cfg.dataset, "classification", seed)
+        rows.append({*loaded.training_rows.tolist(), *loaded.validation_rows.tolist()})
+        assert len(rows[-1]) == expected
+        assert len(loaded.validation_rows) == round(expected / 6)
+        assert len(loaded.test_rows) == 297
+    assert rows[0] == rows[1]
+    assert rows[0] != rows[2] or expected == 1500
+
+
+def test_batches_with_replacement_overlap() -> None:
+    loaded = data.load(compose("dataset.batches=with").dataset, "classification", 0)
+    order = loaded.order(seed=0, epoch=1)
+    assert (len(order), order.dtype) == (1250, np.int32)
+    assert set(order) <= set(loaded.training_rows)
+    assert len(set(order)) == pytest.approx((1 - np.exp(-1)) * 1250, rel=0.05)
+    np.testing.assert_array_equal(order, loaded.order(seed=0, epoch=1))
+    assert list(order) != list(loaded.order(seed=0, epoch=2))
+
+
+def test_one_hot_labels_train_to_the_same_numbers(tmp_path: Path) -> None:
+    found = []
+    for labels in ("sparse", "one_hot"):
+        recorder = Recorder(tmp_path / labels)
+        train(compose("loss=softmax", f"dataset.labels={labels}", "epochs=2"), recorder)
+        found.append(
+            [(m["loss"], m["val_loss"], m["accuracy"], m["val_accuracy"]) for m in recorder.reported]
+        )
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
+def test_without_a_validation_set_the_training_loss_judges(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    settings = ("dataset.validation=none", "loss.objective=loss", "loss.direction=minimize")
+    result = train(compose(*settings, "epochs=3"), recorder)
+    assert "val_loss" not in recorder.reported[0]
+    assert result["loss"] == min(metrics["loss"] for metrics in recorder.reported)
+    assert "test_accuracy" in result
+    assert "validated_on_test" not in result
+
+
+def test_a_test_set_that_judged_is_said_to_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorder = Recorder(tmp_path)
+    result = train(compose("dataset.validation=test", "epochs=2"), recorder)
+    assert result["validated_on_test"] == 1
+    assert result["test_loss"] == pytest.approx(recorder.reported[-1]["val_loss"])
+    assert "dataset.validation=test: the test set" in capsys.readouterr().out
+
+
+def test_points_are_fitted(tmp_path: Path) -> None:
+    settings = ("dataset=points", "dataset.x=[0,1,2,3]", "dataset.y=[1,3,5,7]", "optimizer=sgd", "lr=0.1")
+    recorder = Recorder(tmp_path)
+    result = train(compose(*settings, "epochs=200", "trainer.checkpoint_interval_s=0"), recorder)
+    assert set(result) >= {"loss", "best_epoch"}
+    assert not {"val_loss", "test_loss"} & set(result)
+    assert result["loss"] < 1e-3
+    kernel, bias = (recorder.checkpoint()[f"variable_{i}"] for i in (0, 1))
+    np.testing.assert_allclose([kernel.item(), bias.item()], [2, 1], atol=0.05)
+
+
+def test_points_with_several_inputs() -> None:
+    (x, y), (x_test, y_test) = sources.points([[1, 2], [3, 4], [5, 6]], [1, 2, 3])
+    assert (x.shape, y.shape, x_test.shape, y_test.shape) == ((3, 2), (3, 1), (0, 2), (0, 1))
+
+
+def test_the_names_of_the_classes_are_kept(tmp_path: Path) -> None:
+    loaded = data.load(compose().dataset, "classification", 0)
+    replace(loaded, classes=("æpfel", "birnen")).announce(tmp_path / "trial")
+    assert json.loads((tmp_path / "trial" / "classes.json").read_text()) == ["æpfel", "birnen"]

@@ -68,10 +68,24 @@ def test_more_gpus_than_there_are() -> None:
     [
         (lambda: keras.optimizers.SGD(global_clipnorm=1.0), "global_clipnorm"),
         (lambda: keras.optimizers.SGD(gradient_accumulation_steps=2), "gradient_accumulation_steps"),
+        (lambda: keras.optimizers.SGD(clipnorm=1.0), "optimizer.clipnorm"),
+        (lambda: keras.optimizers.SGD(clipvalue=1.0), "clipvalue"),
         (keras.optimizers.ScheduleFreeAdamW, "ScheduleFreeAdamW"),
     ],
 )
 def test_optimizers_that_go_wrong_on_several_devices(optimizer, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):
         distribution.check_optimizer(optimizer())
-    distribution.check_optimizer(keras.optimizers.SGD(clipnorm=1.0))
+    distribution.check_optimizer(keras.optimizers.SGD(momentum=0.9))
+
+
+def test_gpus_that_were_given_but_are_not_seen_are_missing_their_libraries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(ValueError) as error:
+        distribution.claim_gpus(2)
+    assert "was given GPUs (CUDA_VISIBLE_DEVICES=0,1), but TensorFlow sees none" in str(error.value)
+    assert "pip install -c constraints.txt -e '.[cuda]'" in str(error.value)
+    assert len(str(error.value).splitlines()) == 2
+    assert distribution.claim_gpus(0) == []

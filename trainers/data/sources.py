@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,12 @@ def keras_dataset(name: str, path: str | None = None) -> Split:
             error.add_note(f"Without a network, give a local file: dataset={name} dataset.path=my.npz")
             raise
     return split
+
+
+def points(x: Sequence[float], y: Sequence[float]) -> Split:
+    """The points (x, y); x and y may be numbers or lists of them. There is no test set."""
+    inputs, outputs = (np.asarray(values, np.float32).reshape(len(values), -1) for values in (x, y))
+    return (inputs, outputs), (inputs[:0], outputs[:0])
 
 
 def line(points: int, test_points: int, inputs: int, noise: float) -> Split:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conf.checks.npz import training_rows
+from conf.checks.npz import describe
 from tests.conf.composing import check
 
-X, Y = np.zeros((40, 2, 2), np.uint8), np.zeros(40, np.int64)
+X, Y = np.zeros((40, 2, 2), np.uint8), np.arange(40) % 3
 GOOD = {"x_train": X, "y_train": Y, "x_test": X[:7], "y_test": Y[:7]}
 
 
@@ -22,7 +22,7 @@ class Trap:
 def test_rows_of_a_good_file(save: object, tmp_path: Path) -> None:
     path = tmp_path / "good.npz"
     save(path, **GOOD)  # type: ignore[operator]
-    assert training_rows(str(path)) == 40
+    assert describe(str(path)).rows == 40
     for name in ("mnist", "npz"):
         check(f"dataset={name}", f"dataset.path={path}", "batch_size=33")
         with pytest.raises(ValueError, match=r"batch_size=34 is larger than the training set \(33 examples"):
@@ -61,13 +61,13 @@ def test_what_is_no_npz_at_all(tmp_path: Path) -> None:
             archive.writestr(f"{name}.npy", "zeros")
     for name in ("array.npy", "text.npz", "pickle.npz", "cut.npz"):
         with pytest.raises(ValueError, match=r"is no \.npz file"):
-            training_rows(str(tmp_path / name))
+            describe(str(tmp_path / name))
     with pytest.raises(ValueError, match="x_train is no numpy array"):
-        training_rows(str(tmp_path / "texts.npz"))
+        describe(str(tmp_path / "texts.npz"))
     with pytest.raises(ValueError, match=r"missing.npz does not exist \(seen from "):
-        training_rows(str(tmp_path / "missing.npz"))
+        describe(str(tmp_path / "missing.npz"))
     with pytest.raises(ValueError, match="is a folder"):
-        training_rows(str(tmp_path))
+        describe(str(tmp_path))
 
 
 def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,16 +78,16 @@ def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with zipfile.ZipFile("trap.npz", "a") as archive:
         archive.writestr("y_train2.npy", file.getvalue())
     np.savez("trap2.npz", **(GOOD | {"x_train": np.array([Trap()] * 40, dtype=object)}))
-    training_rows("trap.npz")
+    describe("trap.npz")
     with pytest.raises(ValueError, match="pickled objects"):
-        training_rows("trap2.npz")
+        describe("trap2.npz")
     assert not Path("unpickled").exists()
 
 
 def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     np.savez(path, **GOOD)
-    assert training_rows(str(path)) == 40
+    assert describe(str(path)).rows == 40
     path.unlink()
     np.savez(path, **(GOOD | {"x_train": X[:20], "y_train": Y[:20]}))
-    assert training_rows(str(path)) == 20
+    assert describe(str(path)).rows == 20

@@ -1,0 +1,151 @@
+"""What the examples of a dataset look like and how many there are, as far as headers tell."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from conf.checks import augment, image_folder, npz
+
+DEFAULT_SIZE = 128
+CACHE_GB = 20.0
+GB = 10**9
+SOURCES = "trainers.data.sources."
+IMAGE_FOLDER, POINTS = "trainers.data.images.folder", SOURCES + "points"
+KERAS_SHAPES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
+
+
+@dataclass(frozen=True)
+class Examples:
+    """None = unknown before the dataset is loaded."""
+
+    rows: int | None = None  # to train on, before anything is held out
+    shape: tuple[int, ...] | None = None  # of one example
+    own_validation: bool = False  # the dataset holds its validation set
+    test: bool = True  # it has a test set
+    name: str = ""  # where they come from, for messages
+
+
+def check(dataset: Mapping[str, Any], task: str, model: object) -> Examples:
+    """What a dataset's config section leaves to train on.
+
+    Raises ValueError, for the user, naming the file, if it is not there, not what its settings say, or unfit for the
+    task or for the model, the dotted name of its builder.
+    """
+    changes = augment.parse(dataset.get("augment"))
+    found = _found(dataset, task)
+    size = dataset.get("size")
+    if size is not None or (found.name and dataset["_target_"] == IMAGE_FOLDER):
+        height, width = image_size(size)
+        if found.shape is not None:
+            _need_image(found, f"dataset.size={size}")
+            found = replace(found, shape=(height, width, *(found.shape[2:] or (1,))))
+    if changes is not None and found.shape is not None:
+        _need_image(found, "dataset.augment")
+    if model == "trainers.networks.cnn" and found.shape is not None and len(found.shape) not in (2, 3):
+        raise ValueError(
+            f"model=cnn needs images, but an example of {found.name} has shape {found.shape}; try model=mlp"
+        )
+    if dataset.get("validation") == "test" and not found.test:
+        raise ValueError(
+            f"dataset.validation=test, but {found.name} has no test set; try dataset.validation=split"
+        )
+    if dataset.get("labels") == "one_hot" and task != "classification":
+        raise ValueError(f"dataset.labels=one_hot needs classes, but this is a {task}; leave it out")
+    return replace(found, rows=_chosen(found, dataset))
+
+
+def image_size(size: Any) -> tuple[int, int]:
+    """(height, width) of `dataset.size`: one number for both, or two; None = 128. Raises ValueError for all else."""
+    size = DEFAULT_SIZE if size is None else size
+    both = [size, size] if isinstance(size, int) else size
+    if (
+        not isinstance(both, Sequence)
+        or len(both) != 2
+        or not all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in both)
+    ):
+        raise ValueError(f"dataset.size={size}: must be pixels, such as 128, or [height,width]")
+    return both[0], both[1]
+
+
+def subset_size(rows: int, subset: float | None) -> int:
+    """Examples of `rows` that `dataset.subset` keeps: a share below 1, or a number of them."""
+    if subset is None:
+        return rows
+    return max(1, round(rows * subset)) if subset < 1 else min(rows, int(subset))
+
+
+def _found(dataset: Mapping[str, Any], task: str) -> Examples:
+    target, path, name = (dataset.get(key) for key in ("_target_", "path", "name"))
+    if target == SOURCES + "npz" or (target == SOURCES + "keras_dataset" and path is not None):
+        held = npz.describe(path, classes=task == "classification")
+        return Examples(held.rows, held.shape, name=str(path))
+    rows = dataset.get("n_train")
+    known: dict[object, Callable[[], Examples]] = {
+        IMAGE_FOLDER: lambda: _in_folder(dataset),
+        POINTS: lambda: _typed(dataset),
+        SOURCES + "keras_dataset": lambda: Examples(rows, KERAS_SHAPES.get(str(name)), name=str(name)),
+        SOURCES + "digits": lambda: Examples(rows, (8, 8), name="digits"),
+        SOURCES + "line": lambda: Examples(rows, (int(dataset["inputs"]),), name="line"),
+    }
+    return known.get(target, lambda: Examples(rows, name=str(target)))()
+
+
+def _in_folder(dataset: Mapping[str, Any]) -> Examples:
+    found = image_folder.remembered(dataset.get("path"))
+    size = image_size(dataset.get("size"))
+    depth = image_folder.channels_decoded(found, size, dataset)
+    if depth is None:
+        depth = image_folder.channels(found, dataset.get("channels"), bool(dataset.get("skip_broken")))
+    needed = len(found.files) * size[0] * size[1] * depth / GB
+    limit = float(dataset.get("cache_gb") or CACHE_GB)
+    if needed > limit:
+        raise ValueError(
+            f"{len(found.files)} images at {size[0]} x {size[1]} take {needed:.1f} GB once they are decoded, and "
+            f"dataset.cache_gb={limit:g}\nTry dataset.cache_gb={needed * 1.05 + 0.1:.1f}, or a smaller dataset.size"
+        )
+    rows, test = found.splits["train"], found.splits["test"] > 0
+    return Examples(rows, (*size, depth), found.splits["validation"] > 0, test, found.path)
+
+
+def _typed(dataset: Mapping[str, Any]) -> Examples:
+    x, y = dataset.get("x"), dataset.get("y")
+    for name, values in (("x", x), ("y", y)):
+        if not isinstance(values, list) or not values:
+            raise ValueError(
+                f"dataset.{name}={values}: must be a list of numbers, as in 'dataset.{name}=[1,2,5]'"
+            )
+        width = len(values[0]) if isinstance(values[0], list) else None
+        for row, value in enumerate(values):
+            numbers = value if isinstance(value, list) else [value]
+            if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+                raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a number")
+            if (len(value) if isinstance(value, list) else None) != width:
+                raise ValueError(
+                    f"dataset.{name}[{row}] is {value}, of another length than dataset.{name}[0]"
+                )
+    assert isinstance(x, list)
+    assert isinstance(y, list)
+    if len(x) != len(y):
+        raise ValueError(f"dataset.x has {len(x)} values, but dataset.y has {len(y)}; each x needs its y")
+    shape = (len(x[0]),) if isinstance(x[0], list) else (1,)
+    return Examples(len(x), shape, test=False, name="points")
+
+
+def _need_image(found: Examples, what: str) -> None:
+    if found.shape is None or len(found.shape) not in (2, 3):
+        raise ValueError(
+            f"{what} needs images, but an example of {found.name} has shape {found.shape}; leave it out"
+        )
+
+
+def _chosen(found: Examples, dataset: Mapping[str, Any]) -> int | None:
+    subset, rows = dataset.get("subset"), found.rows
+    if subset is not None and not (0 < subset < 1 or (isinstance(subset, int) and subset >= 2)):
+        raise ValueError(
+            f"dataset.subset={subset}: must be a share, > 0 and < 1, or a whole number of examples >= 2"
+        )
+    if rows is None:
+        return None
+    if subset is not None and subset > rows:
+        raise ValueError(f"dataset.subset={subset} is more than the {rows} training examples of {found.name}")
+    return subset_size(int(rows), subset)

@@ -1,0 +1,229 @@
+"""What a folder of images holds: its classes, its own split, its files; and what their headers say."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from numpy.lib import format as npy
+
+IMAGES = "images.npy"
+"""In an entry of the cache."""
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+NOT_READ = (".webp", ".tif", ".tiff", ".heic", ".avif", ".jp2", ".psd", ".svg")
+SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "F": 1, "LA": 2, "La": 2, "PA": 4, "RGBA": 4, "RGBa": 4}
+"""Of an image, by the mode that Pillow gives it; 3 for all others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """The images of a folder, ordered: train, validation, test; within each by class; within each by name."""
+
+    path: str
+    classes: tuple[str, ...]  # sorted by name
+    files: tuple[str, ...]  # below path
+    labels: tuple[int, ...]  # a file's place in `classes`
+    splits: Mapping[str, int]  # images in train, validation, test
+    digest: str  # of names, sizes and times
+    folders: tuple[tuple[str, int], ...]  # each with its time (ns)
+
+    def name(self, row: int) -> str:
+        """A file, as the user finds it."""
+        return str(Path(self.path) / self.files[row])
+
+
+_known: dict[str, Listing] = {}
+
+
+def listing(path: object) -> Listing:
+    """List a folder. Raises ValueError, for the user, unless it holds two classes or more, each with an image."""
+    if path is None:
+        raise ValueError("dataset.path is null: name a folder that holds a folder of images for each class")
+    root = Path(str(path)).expanduser()
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise ValueError(
+            f"dataset.path={path} {what} (seen from {Path.cwd()}); it must hold a folder for each class"
+        )
+    folders = [(str(root), root.stat().st_mtime_ns)]
+    names = _subfolders(root)
+    own = {SPLITS[name]: name for name in names if name in SPLITS}
+    if "train" not in own:
+        own = {"train": ""}
+    elif len(own) < len(names):
+        other = next(name for name in names if name not in own.values())
+        raise ValueError(
+            f"{root}: the folder {other!r} lies beside {own['train']!r}; only validation and test may"
+        )
+    classes: tuple[str, ...] = ()
+    files: list[str] = []
+    labels: list[int] = []
+    counts = dict.fromkeys(("train", "validation", "test"), 0)
+    digest = hashlib.blake2b(digest_size=12)
+    for split in ("train", "validation", "test"):
+        if split not in own:
+            continue
+        here = root / own[split]
+        found = _subfolders(here)
+        if split == "train":
+            classes = tuple(found)
+            _check_classes(here, classes)
+        for name in found:
+            if name not in classes:
+                raise ValueError(
+                    f"{here / name}: there is no class {name!r} in {root / own['train']}, to be trained on"
+                )
+            images = list(_images(here / name, folders))
+            if not images:
+                raise ValueError(f"{here / name} holds no image; a class needs one at least ({_suffixes()})")
+            for entry, stat in images:
+                relative = os.path.relpath(entry, root)
+                digest.update(
+                    f"{relative}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape")
+                )
+                files.append(relative)
+                labels.append(classes.index(name))
+            counts[split] += len(images)
+        if not counts[split]:
+            raise ValueError(f"{here} is empty: it must hold a folder for each class, or not be there")
+    return Listing(
+        str(root), classes, tuple(files), tuple(labels), counts, digest.hexdigest(), tuple(folders)
+    )
+
+
+def remembered(path: object) -> Listing:
+    """The same, listed once for all trials of a study as long as no folder changes."""
+    known = _known.get(str(path))
+    if known is None or any(_mtime_ns(folder) != time for folder, time in known.folders):
+        known = _known[str(path)] = listing(path)
+    return known
+
+
+@lru_cache(maxsize=4)
+def channels(found: Listing, wanted: int | None, skip_broken: bool) -> int:
+    """The channels of all images, from their headers. None wanted: they must agree; else they will be converted.
+
+    Raises ValueError, for the user, naming the first file that is no image or has other channels than most.
+    """
+    held: dict[int, list[int]] = {}
+    for row in range(len(found.files)):
+        try:
+            held.setdefault(header_channels(found.name(row)), []).append(row)
+        except OSError as error:
+            if not skip_broken:
+                raise ValueError(
+                    f"{found.name(row)} is no image that can be read ({_short(error)})\n"
+                    "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
+                ) from error
+    if wanted is not None:
+        return wanted
+    if not held:
+        raise ValueError(f"dataset.path={found.path}: none of its {len(found.files)} images can be read")
+    usual, rows = max(held.items(), key=lambda item: len(item[1]))
+    others = sorted(row for count, rows in held.items() if count != usual for row in rows)
+    if others:
+        first = others[0]
+        odd = next(count for count, rows in held.items() if first in rows)
+        raise ValueError(
+            f"{found.name(first)} has {odd} channel{'s' * (odd > 1)}, but {len(rows)} of {len(found.files)} images "
+            f"have {usual}\nTo convert all images, say dataset.channels=3 (colour) or dataset.channels=1 (grey)"
+        )
+    if usual == 2:
+        raise ValueError(f"{found.name(rows[0])} is grey and transparent: say dataset.channels=1, or 3")
+    return usual
+
+
+def first_channels(found: Listing) -> int:
+    """The channels of the first image whose header can be read, for a folder whose images agree."""
+    for row in range(len(found.files)):
+        with suppress(OSError):
+            return header_channels(found.name(row))
+    raise ValueError(f"dataset.path={found.path}: none of its {len(found.files)} images can be read")
+
+
+def cache_folder(setting: str | None) -> Path:
+    """Where decoded images are kept: `dataset.cache`, or sweepyard/ in KERAS_HOME, or ~/.cache/sweepyard."""
+    if setting is not None:
+        return Path(setting).expanduser()
+    home = os.environ.get("KERAS_HOME")
+    base = Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "sweepyard"
+
+
+def entry_name(found: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> str:
+    """The name under which the decoded images of a folder are kept."""
+    mode = f"{settings.get('channels') or 'same'}{'-skip' if settings.get('skip_broken') else ''}"
+    return f"{found.digest}-{size[0]}x{size[1]}-{mode}"
+
+
+def channels_decoded(found: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> int | None:
+    """The channels of a folder's images if they lie decoded in the cache: they need no second look then."""
+    kept = cache_folder(settings.get("cache")) / entry_name(found, size, settings) / IMAGES
+    try:
+        with kept.open("rb") as file:
+            npy.read_magic(file)
+            return int(npy.read_array_header_1_0(file)[0][3])
+    except FileNotFoundError:
+        return None
+
+
+def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
+    stray = next((p for p in _sorted(folder) if p.is_file() and p.name.lower().endswith(SUFFIXES)), None)
+    if stray is not None:
+        raise ValueError(f"{stray.path} lies beside the folders of the classes; move it into one of them")
+    if not classes:
+        raise ValueError(f"{folder} holds no folder; it must hold a folder of images for each class")
+    if len(classes) == 1:
+        raise ValueError(f"{folder} holds one class only ({classes[0]!r}); there is nothing to tell apart")
+
+
+def _subfolders(folder: Path) -> list[str]:
+    return [entry.name for entry in _sorted(folder) if entry.is_dir() and not entry.name.startswith(".")]
+
+
+def _images(folder: str | Path, folders: list[tuple[str, int]]) -> Iterable[tuple[str, os.stat_result]]:
+    folders.append((str(folder), Path(folder).stat().st_mtime_ns))
+    for entry in _sorted(folder):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _images(entry.path, folders)
+        elif entry.name.lower().endswith(SUFFIXES):
+            yield entry.path, entry.stat()
+        elif entry.name.lower().endswith(NOT_READ):
+            raise ValueError(f"{entry.path} cannot be read; convert it to {_suffixes()}, or remove it")
+
+
+def _sorted(folder: str | Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def _mtime_ns(folder: str) -> int | None:
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def header_channels(path: str) -> int:
+    """The channels of an image, from its header. Raises OSError."""
+    from PIL import Image
+
+    with Image.open(path, formats=("JPEG", "PNG", "BMP", "GIF")) as image:
+        return 3 if image.format == "GIF" else CHANNELS.get(image.mode, 3)
+
+
+def _short(error: OSError) -> str:
+    return (
+        "its header is damaged, or it is of another kind" if "cannot identify" in str(error) else str(error)
+    )
+
+
+def _suffixes() -> str:
+    return "JPEG, PNG, BMP or GIF"

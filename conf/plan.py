@@ -1,0 +1,170 @@
+"""How long a training is, its batch sizes and its learning rates: all known before it starts, from numbers alone.
+
+conf/lr_schedule and conf/batch_schedule name functions of this module. One of your own, in any module, takes the same
+first arguments.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""A learning rate below this is zero where it is used."""
+
+
+# Batch sizes: f(batch_size, epoch, **settings) -> the batch size of an epoch. Epochs count from 0 here.
+
+
+def constant_batch(batch_size: int, epoch: int) -> int:
+    """The same in every epoch."""
+    return batch_size
+
+
+def linear_batch(batch_size: int, epoch: int, increase: int, maximum: int | None) -> int:
+    """batch_size, batch_size + increase, batch_size + 2 increase, ..."""
+    return _at_most(batch_size + increase * epoch, maximum)
+
+
+def doubling_batch(batch_size: int, epoch: int, every_epochs: int, maximum: int | None) -> int:
+    """Twice as large every so many epochs: Smith et al., Don't Decay the Learning Rate, Increase the Batch Size."""
+    return _at_most(batch_size * 2 ** min(epoch // every_epochs, 62), maximum)
+
+
+def _at_most(size: int, maximum: int | None) -> int:
+    return size if maximum is None else min(size, maximum)
+
+
+# Learning rates: f(at, total, **settings) -> shares of lr. `at` is when each step is taken, in epochs and fractions of
+# one since the beginning, of shape (steps,); `total` is how many epochs there are.
+
+
+def constant(at: np.ndarray, total: float) -> np.ndarray:
+    """The same at every step."""
+    return np.ones_like(at)
+
+
+def warmup(at: np.ndarray, total: float, warmup_epochs: float, start: float) -> np.ndarray:
+    """From `start` in a straight line to 1, then constant: Goyal et al., Accurate, Large Minibatch SGD, 2017."""
+    done = np.clip(at / warmup_epochs, 0, 1) if warmup_epochs > 0 else np.ones_like(at)
+    rising: np.ndarray = start + (1 - start) * done
+    return rising
+
+
+def cosine(at: np.ndarray, total: float, warmup_epochs: float, start: float, final: float) -> np.ndarray:
+    """Half a wave from 1 to `final`, after a warm-up: Loshchilov and Hutter, SGDR, ICLR 2017, without restarts."""
+    falling = _half_wave((at - warmup_epochs) / max(total - warmup_epochs, 1e-9), 1, final)
+    both: np.ndarray = falling * warmup(at, total, warmup_epochs, start)
+    return both
+
+
+def step(at: np.ndarray, total: float, every_epochs: float, factor: float) -> np.ndarray:
+    """Times `factor` every so many epochs."""
+    falling: np.ndarray = factor ** np.floor(at / every_epochs + 1e-9)
+    return falling
+
+
+def polynomial(
+    at: np.ndarray, total: float, power: float, final: float, decay_epochs: float | None
+) -> np.ndarray:
+    """From 1 to `final` as (1 - t)^power, then constant. Power 1 is a straight line."""
+    return final + (1 - final) * (1 - np.clip(at / (decay_epochs or total), 0, 1)) ** power
+
+
+def exponential(at: np.ndarray, total: float, factor: float) -> np.ndarray:
+    """Times `factor` an epoch, a little of it at every step."""
+    return factor**at
+
+
+def one_cycle(at: np.ndarray, total: float, warmup_share: float, start: float, final: float) -> np.ndarray:
+    """From `start` up to 1 and down to `final` in half waves: Smith and Topin, Super-Convergence, 2019."""
+    done = at / total
+    up = _half_wave(done / warmup_share, start, 1)
+    return np.where(done < warmup_share, up, _half_wave((done - warmup_share) / (1 - warmup_share), 1, final))
+
+
+def _half_wave(done: np.ndarray, start: float, end: float) -> np.ndarray:
+    wave: np.ndarray = end + (start - end) * (1 + np.cos(np.pi * np.clip(done, 0, 1))) / 2
+    return wave
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What each epoch of a training is: element 0 belongs to epoch 1."""
+
+    batch_sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    whole: tuple[int, ...]
+    """Steps that a whole epoch of that batch size has: the last one may be cut short by the budget."""
+    images: tuple[int, ...]
+
+    @property
+    def epochs(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        sizes = sorted({self.batch_sizes[0], self.batch_sizes[-1]})
+        batches = " to ".join(map(str, sizes))
+        return f"{self.epochs} epochs = {sum(self.steps)} steps = {sum(self.images)} images, in batches of {batches}"
+
+
+def plan(cfg: Any, rows: int) -> Plan:
+    """The plan of a configuration (conf/schema.py) for an epoch of `rows` training examples.
+
+    Its budget is `epochs`, unless `steps` or `images` says another. Several GPUs leave out an epoch's last, smaller
+    batch: it would be shared unequally and bias the gradients.
+    """
+    size_of = function(cfg.batch_schedule)
+    epochs = cfg.epochs if cfg.steps is None and cfg.images is None else math.inf
+    sizes: list[int] = []
+    steps: list[int] = []
+    whole: list[int] = []
+    images: list[int] = []
+    while len(steps) < epochs:
+        size = size_of(cfg.batch_size, len(steps))
+        full = rows // size if cfg.gpus > 1 else -(-rows // size)
+        left = full
+        if cfg.steps is not None:
+            left = cfg.steps - sum(steps)
+        elif cfg.images is not None:
+            left = -(-(cfg.images - sum(images)) // size)
+        if left <= 0 or full == 0:
+            break
+        sizes.append(size)
+        whole.append(full)
+        steps.append(min(full, left))
+        images.append(min(steps[-1] * size, rows))
+    return Plan(tuple(sizes), tuple(steps), tuple(whole), tuple(images))
+
+
+def shares(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> np.ndarray:
+    """The share of lr at every step of the epochs from `first` up to `end`, as if nothing came before, shape (steps,).
+
+    With batch_schedule.lr_follows the learning rate grows as the batch does.
+    """
+    steps, whole, sizes = (each[first:end] for each in (plan.steps, plan.whole, plan.batch_sizes))
+    at = [epoch + np.arange(n) / of for epoch, (n, of) in enumerate(zip(steps, whole, strict=True))]
+    total = len(steps) - 1 + steps[-1] / whole[-1]
+    found = np.asarray(function(cfg.lr_schedule)(np.concatenate(at), total), dtype=np.float64)
+    if cfg.batch_schedule.get("lr_follows"):
+        found = found * np.repeat([size / plan.batch_sizes[0] for size in sizes], steps)
+    return found
+
+
+def function(section: Mapping[Any, Any]) -> Callable[..., Any]:
+    """The function that a schedule's config section names, with its settings."""
+    module, _, name = str(section["_target_"]).rpartition(".")
+    named = getattr(import_module(module), name)
+    settings = {str(key): value for key, value in section.items() if key not in ("_target_", "lr_follows")}
+    return lambda *arguments: named(*arguments, **settings)
+
+
+def is_constant(cfg: Any) -> bool:
+    """Whether the learning rate is one number for the whole training."""
+    follows = (
+        cfg.batch_schedule.get("lr_follows") and cfg.batch_schedule["_target_"] != "conf.plan.constant_batch"
+    )
+    return cfg.lr_schedule["_target_"] == "conf.plan.constant" and not follows

@@ -1,0 +1,117 @@
+"""The ready-made studies: all of their trials are valid at both scales, and at the small one they run to their end."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_lines import ROOT, SWEEP, rows, run
+
+STUDIES = {
+    "line_fit": 7,
+    "ten_optimizers": 10,
+    "lr_batch_cnn": 25,
+    "optimizer_hyperparameters": 123,
+    "losses_and_batches": 20,
+    "growing_batches": 5,
+    "batch_and_gpus": 27,
+    "fruit": 4,
+    "caltech256": 6,
+    "resnet_scaling": 12,
+}
+IMAGES = ("fruit", "caltech256", "resnet_scaling")
+MNIST = ROOT.parent / "shared" / "data" / "mnist.npz"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three kinds of images of 32 x 32 pixels, with a split."""
+    import numpy as np
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("images")
+    random = np.random.default_rng(0)
+    for split, count in (("train", 80), ("test", 8)):
+        for kind in range(3):
+            (folder / split / f"kind{kind}").mkdir(parents=True)
+            for i in range(count):
+                pixels = (random.integers(0, 90, (32, 32, 3)) + 80 * kind).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / split / f"kind{kind}" / f"{i}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 2,000 and 200 images of MNIST, or noise where it is not at hand."""
+    import numpy as np
+
+    path = tmp_path_factory.mktemp("mnist") / "mnist.npz"
+    if MNIST.exists():
+        with np.load(MNIST) as file:
+            arrays = {name: file[name][: 2400 if "train" in name else 200] for name in file.files}
+    else:
+        random = np.random.default_rng(0)
+        arrays = {
+            f"x_{s}": random.integers(0, 256, (n, 28, 28)).astype(np.uint8)
+            for s, n in (("train", 2400), ("test", 200))
+        }
+        arrays |= {
+            f"y_{s}": (np.arange(n) % 10).astype(np.uint8) for s, n in (("train", 2400), ("test", 200))
+        }
+    np.savez(path, **arrays)
+    return path
+
+
+def data_of(study: str, mnist: Path, images: Path) -> list[str]:
+    if study == "line_fit":
+        return []
+    if study in IMAGES:
+        return [f"dataset.path={images / 'train' if study == 'caltech256' else images}"]
+    return [f"dataset.path={mnist}"]
+
+
+def test_all_of_them_are_known() -> None:
+    assert {path.stem for path in (ROOT / "conf" / "study").glob("*.yaml")} == {
+        *STUDIES,
+        "best_lr_batch",
+        "optimizers",
+    }
+    page = (ROOT / "docs" / "studies.md").read_text()
+    for name, count in STUDIES.items():
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}`"))
+        assert line.endswith(f"| {count} |")
+        assert f"study={name}" in page
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_small_study_runs(study: str, mnist: Path, images: Path, tmp_path: Path) -> None:
+    name = ["tracking=none", f"hydra.sweeper.study_name={study}"]
+    command = [SWEEP, "-m", f"study={study}", "study.scale=small", *data_of(study, mnist, images), *name]
+    done = run(command, tmp_path, timeout_s=280)
+    assert done.code == 0, done.said
+    ended = rows(done.study())
+    assert len(ended) > 1
+    assert all(row.state == "completed" for row in ended)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_trial_of_the_whole_study_is_valid(study: str, images: Path, tmp_path: Path) -> None:
+    data = (
+        data_of(study, images, images) if study in IMAGES else []
+    )  # MNIST's size is known before it is there
+    # What there is here: few images, which make one batch size of two, and no GPUs, which make one count of three.
+    batch = ["batch_size=16"] if study in IMAGES else []
+    gpus = ["gpus=0"] if study in ("batch_and_gpus", "resnet_scaling") else []
+    expected = STUDIES[study] // (2 if study in ("caltech256", "resnet_scaling") else 1) // (3 if gpus else 1)
+    command = [
+        SWEEP,
+        "-m",
+        f"study={study}",
+        *data,
+        *batch,
+        *gpus,
+        "tracking=none",
+        "hydra.sweeper.preview=true",
+    ]
+    done = run(command, tmp_path)
+    assert done.code == 0, done.said
+    assert f"│ {expected} " in done.said

@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from tests.trainers.recorder import Recorder
+from trainers.callbacks import ReportToTrial
+
+X = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+Y = X.sum(axis=1, keepdims=True)
+
+
+def fit(trial: Recorder, epochs: int = 5) -> keras.Model:
+    """A training function as a person writes it."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    options = {"validation_split": 0.25, "shuffle": False, "verbose": 0}
+    model.fit(X, Y, epochs=epochs, callbacks=[ReportToTrial(trial)], **options)
+    return model
+
+
+def test_every_epoch_is_reported(tmp_path: Path) -> None:
+    trial = Recorder(tmp_path)
+    fit(trial)
+    assert trial.steps == [1, 2, 3, 4, 5]
+    assert set(trial.reported[0]) == {"loss", "val_loss"}
+    assert all(isinstance(value, float) for metrics in trial.reported for value in metrics.values())
+
+
+def test_a_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
+    straight = Recorder(tmp_path / "straight")
+    expected = fit(straight)
+    stopped = Recorder(tmp_path / "stopped", stop_after=2)
+    fit(stopped)
+    assert stopped.steps == [1, 2]
+    resumed = Recorder(tmp_path / "stopped")
+    model = fit(resumed)
+    assert resumed.steps == [3, 4, 5]
+    assert stopped.reported + resumed.reported == straight.reported
+    for ours, theirs in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_training_that_had_ended_trains_no_further(tmp_path: Path) -> None:
+    fit(Recorder(tmp_path, stop_after=5))
+    again = Recorder(tmp_path)
+    fit(again)
+    assert again.steps == []

@@ -1,0 +1,291 @@
+"""Folders of images: decoded once, shared, served from memory or from the file to the same numbers."""
+
+import multiprocessing
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from tests.trainers.recorder import Recorder, compose, without_times
+from trainers import data
+from trainers.data import cache
+from trainers.data.on_disk import OnDisk
+from trainers.trainer import train
+
+COLOURS = {"blue": (20, 30, 220), "green": (10, 200, 40), "red": (230, 10, 20)}
+SMALL = ("model.hidden=[8]", "trainer.checkpoint_interval_s=0", "batch_size=8")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    return tmp_path / "keras" / "sweepyard"
+
+
+def write(folder: Path, each: int = 10, splits: Sequence[str] = ("",)) -> Path:
+    """A folder of noisy images of one colour a class, of several sizes and formats."""
+    random = np.random.default_rng(0)
+    for split in splits:
+        for name, colour in COLOURS.items():
+            here = folder / split / name
+            here.mkdir(parents=True)
+            for number in range(each):
+                size = (8 + number % 3, 9 + number % 2, 3)
+                pixels = (np.array(colour) + random.normal(0, 20, size)).clip(0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(here / f"{number:03}.{('png', 'jpg', 'bmp')[number % 3]}")
+    return folder
+
+
+def load(*settings: str, seed: int = 0) -> data.Data:
+    cfg = compose("dataset=image_folder", "dataset.size=8", "batch_size=4", *settings)
+    return data.load(cfg.dataset, "classification", seed)
+
+
+def pixels_of(loaded: data.Data) -> np.ndarray:
+    assert isinstance(loaded.x, OnDisk)
+    return loaded.x.all()
+
+
+def test_images_are_what_keras_reads(tmp_path: Path) -> None:
+    import keras
+
+    folder = write(tmp_path / "images")
+    loaded = load(f"dataset.path={folder}")
+    assert loaded.classes == ("blue", "green", "red")
+    assert (loaded.outputs, loaded.x.shape, loaded.x.dtype) == (3, (30, 8, 8, 3), np.uint8)
+    assert (len(loaded.training_rows), len(loaded.validation_rows), len(loaded.test_rows)) == (25, 5, 0)
+    assert set(loaded.subsets) == {"training", "validation"}
+    theirs = keras.utils.image_dataset_from_directory(
+        str(folder), image_size=(8, 8), batch_size=None, shuffle=False, verbose=False
+    )
+    pixels = pixels_of(loaded)
+    for row, (image, label) in enumerate(theirs.as_numpy_iterator()):
+        np.testing.assert_allclose(pixels[row], image, atol=0.51)
+        assert loaded.y[row] == label
+
+
+@pytest.mark.parametrize(
+    ("splits", "rows"),
+    [
+        (("train", "test"), {"training": 25, "validation": 5, "test": 30}),
+        (("train", "validation"), {"training": 30, "validation": 30}),
+        (("train", "val", "test"), {"training": 30, "validation": 30, "test": 30}),
+    ],
+)
+def test_a_folders_own_split(splits: Sequence[str], rows: dict[str, int], tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", splits=splits)
+    loaded = load(f"dataset.path={folder}")
+    assert {name: len(subset.rows) for name, subset in loaded.subsets.items()} == rows
+    for name, subset in loaded.subsets.items():
+        if name != "test":
+            assert not set(subset.rows) & set(loaded.test_rows)
+
+
+def test_the_cache_is_made_once_and_anew_when_a_file_changes(tmp_path: Path, own_cache: Path) -> None:
+    folder = write(tmp_path / "images", each=2)
+    load(f"dataset.path={folder}")
+    made = {
+        path: (path / "images.npy").stat().st_mtime_ns for path in own_cache.glob("*8x8*") if path.is_dir()
+    }
+    assert len(made) == 1
+    load(f"dataset.path={folder}")
+    assert all((path / "images.npy").stat().st_mtime_ns == time for path, time in made.items())
+    Image.new("RGB", (5, 5), "white").save(folder / "red" / "000.png")
+    assert (pixels_of(load(f"dataset.path={folder}"))[4] == 255).all()
+    load(f"dataset.path={folder}", "dataset.size=[4,6]")
+    assert len([path for path in own_cache.iterdir() if path.is_dir()]) == 3
+
+
+def test_a_cache_folder_of_ones_own(tmp_path: Path, own_cache: Path) -> None:
+    load(f"dataset.path={write(tmp_path / 'images', each=2)}", f"dataset.cache={tmp_path}/mine")
+    assert list((tmp_path / "mine").glob("*/images.npy"))
+    assert not own_cache.exists()
+
+
+@pytest.mark.parametrize("settings", [(), ("dataset.augment=strong",), ("dataset.batches=with",)])
+def test_from_the_file_and_from_memory_train_to_the_same_bits(
+    settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "images", splits=("train", "test"))
+    ends = {}
+    for gb in (2, 0):
+        cfg = compose("dataset=image_folder", "dataset.size=8", f"dataset.path={folder}", *SMALL, *settings)
+        cfg.dataset.resident_gb = gb
+        assert data.load(cfg.dataset, "classification", 0).resident == (gb == 2)
+        recorder = Recorder(tmp_path / str(gb))
+        result = train(cfg, recorder)
+        ends[gb] = without_times(result), [without_times(metrics) for metrics in recorder.reported]
+    assert ends[0] == ends[2]
+    assert "test_accuracy" in ends[0][0]
+
+
+@pytest.mark.parametrize("gb", [0, 2])
+def test_an_augmented_training_goes_on_to_the_same_bits(gb: int, tmp_path: Path) -> None:
+    folder = write(tmp_path / "images")
+    settings = (
+        *SMALL,
+        "epochs=4",
+        "dataset.augment=strong",
+        f"dataset.resident_gb={gb}",
+        "model.dropout=0.2",
+    )
+    cfg = compose("dataset=image_folder", "dataset.size=8", f"dataset.path={folder}", *settings)
+    straight = Recorder(tmp_path / "straight")
+    expected = train(cfg, straight)
+    train(cfg, Recorder(tmp_path / "stopped", stop_after=2))
+    resumed = Recorder(tmp_path / "stopped")
+    assert without_times(train(cfg, resumed)) == without_times(expected)
+    for name, array in straight.checkpoint().items():
+        if name != "progress":
+            np.testing.assert_array_equal(resumed.checkpoint()[name], array)
+
+
+def test_augmentation_touches_the_training_set_alone(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images")
+    found = []
+    for augment in ("none", "strong"):
+        cfg = compose(
+            *("dataset=image_folder", "dataset.size=8", f"dataset.path={folder}", "lr=1e-12", "epochs=1"),
+            *(*SMALL, f"dataset.augment={augment}"),
+        )
+        recorder = Recorder(tmp_path / augment)
+        train(cfg, recorder)
+        found.append(recorder.reported[0])
+    assert found[0]["val_loss"] == pytest.approx(found[1]["val_loss"], rel=1e-6)
+    assert found[0]["loss"] != pytest.approx(found[1]["loss"], rel=1e-6)
+
+
+def break_one(folder: Path) -> Path:
+    """Cut an image in its middle, which its header does not tell."""
+    path = folder / "green" / "001.jpg"
+    path.write_bytes(path.read_bytes()[:-40])
+    return path
+
+
+def test_a_broken_image_is_named(tmp_path: Path, own_cache: Path) -> None:
+    folder = write(tmp_path / "images")
+    path = break_one(folder)
+    with pytest.raises(ValueError) as error:
+        load(f"dataset.path={folder}")
+    assert str(error.value).startswith(f"{path} (")
+    assert "dataset.skip_broken=true" in str(error.value)
+    assert not list(own_cache.glob("*/images.npy"))
+
+
+def test_a_broken_image_is_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "images")
+    path = break_one(folder)
+    for _ in range(2):
+        loaded = load(f"dataset.path={folder}", "dataset.skip_broken=true")
+        assert loaded.skipped == 1
+        assert sorted([*loaded.training_rows, *loaded.validation_rows]) == [r for r in range(30) if r != 11]
+        assert f"left out 1 of 30 images, first {path}" in capsys.readouterr().out
+
+
+def test_what_tensorflow_does_not_read_pillow_may(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", each=3)
+    Image.new("P", (6, 6), 0).save(folder / "red" / "000.bmp")
+    Image.new("P", (6, 6), 0).save(folder / "red" / "000.gif")
+    assert load(f"dataset.path={folder}", "dataset.channels=3").skipped == 0
+
+
+@pytest.mark.parametrize(
+    ("channels", "mode"), [(None, "L"), (1, "RGB"), (3, "L"), (4, "RGBA"), (None, "RGBA")]
+)
+def test_channels(channels: int | None, mode: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(4):
+            Image.new(mode, (5, 5)).save(tmp_path / "images" / name / f"{number}.png")
+    settings = [] if channels is None else [f"dataset.channels={channels}"]
+    depth = channels or len(mode)
+    assert load(f"dataset.path={tmp_path}/images", *settings).x.shape == (8, 8, 8, depth)
+
+
+def test_a_full_cache_loses_what_was_not_used_for_longest(tmp_path: Path) -> None:
+    def plan(value: int) -> cache.Plan:
+        def fill(write: cache.Write) -> dict[str, int]:
+            write(0, np.full((10, 100), value, np.uint8))
+            return {"value": value}
+
+        return cache.Plan((10, 100), np.dtype(np.uint8), fill)
+
+    def entry(name: str, value: int) -> OnDisk:
+        return cache.entry(tmp_path, name, 3500 / cache.GB, lambda: plan(value))[0]
+
+    for number, name in enumerate("abc"):
+        in_use = entry(name, number)
+        if name != "b":
+            os.close(in_use.file)
+        os.utime(tmp_path / name, (number, number))
+    kept = entry("a", 9)  # used again, as it was
+    assert kept.take(np.array([3]))[0, 0] == 0
+    os.close(kept.file)
+    os.close(entry("d", 3).file)
+    # b was used before c, but a process still reads it.
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"a", "b", "d"}
+    with pytest.raises(ValueError, match=r"more than dataset.cache_gb=.*\nTry dataset.cache_gb="):
+        cache.entry(tmp_path, "e", 1e-9, lambda: plan(0))
+
+
+def decode(folder: str, kept: str, results: "multiprocessing.Queue[tuple[float, int]]") -> None:
+    cfg = compose(*("dataset=image_folder", f"dataset.path={folder}", "dataset.size=64", "batch_size=4"))
+    cfg.dataset.cache = kept
+    loaded = data.load(cfg.dataset, "classification", 0)
+    made = next(Path(kept).glob("*/images.npy")).stat().st_mtime
+    results.put((made, int(pixels_of(loaded).sum())))
+
+
+def test_processes_side_by_side_decode_once(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", each=40)
+    fresh = multiprocessing.get_context("spawn")
+    results: multiprocessing.Queue[tuple[float, int]] = fresh.Queue()
+    arguments = (str(folder), str(tmp_path / "kept"), results)
+    processes = [fresh.Process(target=decode, args=arguments) for _ in range(3)]
+    for process in processes:
+        process.start()
+    found = {results.get(timeout=120) for _ in processes}
+    for process in processes:
+        process.join(timeout=30)
+    assert len(found) == 1
+
+
+def test_a_killed_maker_leaves_nothing_that_is_read(tmp_path: Path, own_cache: Path) -> None:
+    folder = write(tmp_path / "images", each=2)
+    pid = os.fork()
+    if pid == 0:
+        cache.Progress.__init__ = lambda *_: os.kill(os.getpid(), 9)  # type: ignore[method-assign,misc,assignment]
+        load(f"dataset.path={folder}")
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == 9
+    assert list(own_cache.glob(".*.making"))
+    assert pixels_of(load(f"dataset.path={folder}")).any()
+    assert not list(own_cache.glob(".*.making"))
+
+
+def test_arrays_are_resized_the_same_way(tmp_path: Path, own_cache: Path) -> None:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (20, 6, 6, 3), np.uint8)
+    y = np.arange(20) % 4
+    np.savez(tmp_path / "mine.npz", x_train=x[:16], y_train=y[:16], x_test=x[16:], y_test=y[16:])
+    settings = ("dataset=cifar10", f"dataset.path={tmp_path}/mine.npz", "dataset.size=[9,12]", "batch_size=4")
+    loaded = data.load(compose(*settings).dataset, "classification", 0)
+    assert loaded.x.shape == (20, 9, 12, 3)
+    assert list(loaded.test_rows) == [16, 17, 18, 19]
+    assert sorted([*loaded.training_rows, *loaded.validation_rows]) == list(range(16))
+    expected = tf.image.resize(x, (9, 12)).numpy()
+    np.testing.assert_allclose(pixels_of(loaded), expected, atol=0.51)
+    np.testing.assert_array_equal(loaded.y, y)
+    assert len(list(own_cache.glob("*-9x12/images.npy"))) == 1
+
+
+def test_a_file_that_was_cut_is_an_error(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((10, 50), np.uint8))
+    x = OnDisk(tmp_path / "x.npy")
+    os.truncate(tmp_path / "x.npy", 300)
+    with pytest.raises(OSError, match="row 9 of 10 is cut off"):
+        x.take(np.array([1, 9]))

@@ -1,0 +1,300 @@
+"""Known networks: their preprocessing, what of them learns when, and that a training of them can be resumed."""
+
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+
+from conf.checks import networks as known
+from conf.plan import plan
+from tests.trainers.recorder import Recorder, compose, without_times
+from trainers import data, networks, phases
+from trainers.trainer import build, train
+
+MOBILE = ("model=mobilenetv2", "dataset=npz", "batch_size=8", "trainer.checkpoint_interval_s=0")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of 32 x 32 pixels whose brightness is their class."""
+    random = np.random.default_rng(0)
+    y = random.integers(0, 2, 40).astype(np.uint8)
+    x = (random.integers(0, 100, (40, 32, 32, 3)) + 120 * y[:, None, None, None]).astype(np.uint8)
+    path = tmp_path_factory.mktemp("images") / "images.npz"
+    np.savez(path, x_train=x[:24], y_train=y[:24], x_test=x[24:], y_test=y[24:])
+    return path
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of weights, as a base of its own was saved; its statistics are not those of a new one."""
+    keras.utils.set_random_seed(7)
+    base = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
+    for layer in base.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.moving_mean.assign(layer.moving_mean + 0.01)
+    path = tmp_path_factory.mktemp("weights") / "mobile.weights.h5"
+    base.save_weights(path)
+    return path
+
+
+def configured(images: Path, *overrides: str) -> DictConfig:
+    return compose(*MOBILE, f"dataset.path={images}", *overrides)
+
+
+def base_weights(model: keras.Model) -> dict[str, np.ndarray]:
+    base = networks.base_of(model)
+    assert base is not None
+    return {weight.path: weight.numpy() for weight in base.weights}
+
+
+def test_what_the_checks_know_is_what_keras_has() -> None:
+    there = {name for name in dir(keras.applications) if name[0].isupper()}
+    assert set(known.NAMES) == there
+    for name, (parameters, features) in known.PARAMETERS.items():
+        if name != "ResNet152V2":  # as certain, but slow
+            maker = getattr(keras.applications, name)
+            base = maker(include_top=False, weights=None, input_shape=(32, 32, 3))
+            assert (base.count_params(), base.output_shape[-1]) == (parameters, features)
+
+
+@pytest.mark.parametrize(("name", "least"), known.SMALLEST.items())
+def test_the_smallest_images_are_those_that_keras_takes(name: str, least: int) -> None:
+    with pytest.raises(ValueError, match=str(least)):
+        getattr(keras.applications, name)(
+            include_top=False, weights=None, input_shape=(least - 1, least - 1, 3)
+        )
+
+
+# One of each kind: -1..1, colours turned round and centred, inside the network itself.
+@pytest.mark.parametrize("name", ["MobileNetV2", "VGG16", "EfficientNetV2B0"])
+def test_a_network_sees_pixels_as_it_was_made_for(name: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype(np.float32)
+    keras.utils.set_random_seed(0)
+    model = networks.application((32, 32, 3), 3, name=name.lower(), weights=None, dropout=0.0)
+    module = sys.modules[getattr(keras.applications, name).__module__]
+    base = networks.base_of(model)
+    seen = base(module.preprocess_input(pixels.copy()), training=False)
+    expected = model.layers[-1](keras.ops.mean(seen, axis=(1, 2)))
+    np.testing.assert_allclose(model(pixels / 255, training=False), expected, rtol=1e-3, atol=1e-4)
+    # Loaded by a Keras that knows nothing of this repository.
+    networks.save(model, None, tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again(pixels / 255), model(pixels / 255), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (32, 32, 1)])
+def test_grey_images_are_shown_in_three_channels(shape: tuple[int, ...]) -> None:
+    model = networks.application(shape, 2, name="mobilenetv2", weights=None, dropout=0.2)
+    assert model(np.zeros((1, *shape), np.float32)).shape == (1, 2)
+
+
+def test_images_with_two_channels_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"needs images of 1 or 3 channels, but an example has shape \(32, 32, 2\)"
+    ):
+        networks.application((32, 32, 2), 2, name="mobilenetv2", weights=None, dropout=0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "learning"),
+    [
+        ("model.fine_tune=false", 0),
+        (
+            "model.fine_tune=5",
+            3,
+        ),  # of its last five layers, one has no weights and two are batch normalizations
+        ("model.fine_tune=true", None),
+    ],
+)
+def test_what_learns(
+    settings: str, learning: int | None, images: Path, weights: Path, tmp_path: Path
+) -> None:
+    cfg = configured(images, f"model.weights={weights}", *settings.split(), "epochs=1")
+    loaded = data.load(cfg.dataset, "classification", 0)
+    model = build(cfg, loaded)
+    base = networks.base_of(model)
+    normalizing = [layer for layer in base.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    assert not any(layer.trainable for layer in normalizing)
+    before = base_weights(model)
+    model.train_on_batch(loaded.x[:8] / np.float32(255), loaded.y[:8])
+    moved = {path for path, value in base_weights(model).items() if (value != before[path]).any()}
+    assert not any("bn" in path.lower() or "moving" in path for path in moved)
+    assert bool(moved) == (learning != 0)
+    if settings == "model.fine_tune=5":
+        last = {weight.path for layer in base.layers[-5:] for weight in layer.weights}
+        assert moved <= last
+
+
+def tiny(
+    input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str | None, dropout: float
+) -> keras.Model:
+    """A network with a base, as small as can be."""
+    shape = [keras.Input(input_shape), keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization()]
+    base = keras.Sequential([*shape, keras.layers.GlobalAveragePooling2D()])
+    inputs = keras.Input(input_shape)
+    head = [base, keras.layers.Dropout(dropout), keras.layers.Dense(outputs)]
+    outcome = inputs
+    for layer in head:
+        outcome = layer(outcome)
+    return keras.Model(inputs, outcome)
+
+
+def test_the_head_first_and_then_the_base_at_its_own_rate(images: Path, tmp_path: Path) -> None:
+    cfg = configured(images)
+    cfg.epochs = 4
+    cfg.model.update({"_target_": "tests.trainers.test_networks.tiny", "weights": "some", "dropout": 0.2})
+    cfg.model.update({"head_epochs": 2, "fine_tune_lr": 1e-5})
+    straight = Recorder(tmp_path / "straight")
+    expected = train(cfg, straight)
+    rates = [metrics["learning_rate"] for metrics in straight.reported]
+    assert rates == pytest.approx([1e-3, 1e-3, 1e-5, 1e-5])
+    # Stopped inside of each phase, and exactly between the two.
+    for stop_after in (1, 2, 3):
+        folder = tmp_path / str(stop_after)
+        train(cfg, Recorder(folder, stop_after))
+        resumed = Recorder(folder)
+        assert f'"phase": {2 if stop_after > 2 else 1}' in str(resumed.checkpoint()["progress"])
+        assert without_times(train(cfg, resumed)) == without_times(expected)
+        for name, array in straight.checkpoint().items():
+            if name != "progress":
+                np.testing.assert_array_equal(resumed.checkpoint()[name], array)
+
+
+def test_the_base_learns_in_the_second_phase(images: Path, tmp_path: Path) -> None:
+    cfg = configured(images)
+    cfg.model.update({"_target_": "tests.trainers.test_networks.tiny", "weights": "some", "head_epochs": 2})
+    kernels = {}
+    for epochs in (1, 2, 3):
+        cfg.epochs = epochs
+        trial = Recorder(tmp_path / str(epochs))
+        if epochs < 3:
+            cfg.model.update({"fine_tune": False, "head_epochs": 0})
+        else:
+            cfg.model.update({"fine_tune": True, "head_epochs": 2})
+        train(cfg, trial)
+        kernels[epochs] = next(a for a in trial.checkpoint().values() if a.shape == (3, 3, 3, 2))
+    np.testing.assert_array_equal(kernels[1], kernels[2])
+    assert (kernels[3] != kernels[2]).any()
+
+
+def test_the_base_moves_in_its_phase_alone(images: Path, weights: Path) -> None:
+    cfg = configured(images, f"model.weights={weights}", "model.head_epochs=1", "epochs=3")
+    head, both = phases.phases(cfg, plan(cfg, 20))
+    assert (head.first, head.end, head.learning, both.first, both.end, both.learning) == (
+        0,
+        1,
+        False,
+        1,
+        3,
+        True,
+    )
+    assert phases.phases(compose("epochs=3"), plan(cfg, 20)) == [phases.Phase(1, 0, 3, 0.001, True)]
+
+
+@pytest.mark.parametrize("name", ["mobile.weights.h5", "whole.h5", "whole.keras"])
+def test_a_file_of_weights_is_loaded_exactly(name: str, weights: Path, tmp_path: Path) -> None:
+    base = keras.applications.MobileNetV2(include_top=False, weights=str(weights), input_shape=(32, 32, 3))
+    path = weights
+    if name != "mobile.weights.h5":
+        path = tmp_path / name
+        base.save(path)
+    known.check_weights("MobileNetV2", str(path))
+    model = networks.application((64, 64, 3), 2, name="MobileNetV2", weights=str(path), dropout=0.0)
+    for ours, theirs in zip(networks.base_of(model).get_weights(), base.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_imagenet_without_a_network_is_told_in_two_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise OSError(
+            "URL fetch failure on https://storage.googleapis.com: None -- Name or service not known"
+        )
+
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setattr("keras.src.applications.mobilenet_v2.file_utils.get_file", offline)
+    with pytest.raises(ValueError, match=r"model.weights=imagenet needs a network") as error:
+        networks.application((32, 32, 3), 2, name="mobilenetv2", weights="imagenet", dropout=0.0)
+    assert len(str(error.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("model", [("model=cnn", "model.filters=[4]", "model.hidden=[8]"), ("model=mlp",)])
+def test_mixed_precision_is_of_one_trial(model: tuple[str, ...], tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    cfg = compose(*model, "mixed_precision=true", "epochs=3", "trainer.checkpoint_interval_s=0", "lr=0.01")
+    built = build(cfg, data.load(cfg.dataset, "classification", 0))
+    assert {layer.compute_dtype for layer in built.layers[1:-1] if layer.weights} == {"bfloat16"}
+    assert built.layers[-1].compute_dtype == "float32"
+    assert keras.config.dtype_policy().name == "float32"
+    assert train(cfg, recorder)["test_accuracy"] > 0.5
+    assert keras.config.dtype_policy().name == "float32"
+    assert {array.dtype for array in recorder.checkpoint().values()} & {np.dtype("float32")}
+
+
+def test_steps_can_be_compiled_by_xla(tmp_path: Path) -> None:
+    plain = train(compose("epochs=2", "model.hidden=[8]"), Recorder(tmp_path / "plain"))
+    jit = train(compose("epochs=2", "model.hidden=[8]", "model.jit=true"), Recorder(tmp_path / "jit"))
+    assert without_times(jit) == pytest.approx(without_times(plain), rel=1e-3)
+
+
+@pytest.mark.parametrize(("which", "attained"), [("best", "val_accuracy"), ("last", "test_accuracy")])
+def test_the_model_is_kept(which: str, attained: str, tmp_path: Path) -> None:
+    settings = ("epochs=6", "lr=0.05", "model.hidden=[4]", "seed=3", "trainer.checkpoint_interval_s=0")
+    cfg = compose(*settings, f"trainer.save_model={which}")
+    train(cfg, Recorder(tmp_path, stop_after=4))
+    assert not (tmp_path / "model.keras").exists()
+    result = train(cfg, Recorder(tmp_path))
+    model = keras.models.load_model(tmp_path / "model.keras")
+    loaded = data.load(cfg.dataset, "classification", 3)
+    name, subset = ("validation", "val") if which == "best" else ("test", "test")
+    x, y, rows = loaded.subsets[name]
+    accuracy = np.mean(np.argmax(model.predict(x[rows], verbose=0), axis=-1) == y[rows])
+    assert accuracy == pytest.approx(result[f"{subset}_accuracy"], abs=1e-6)
+    assert attained in result
+    assert not list(tmp_path.glob("writing*"))
+
+
+def test_no_model_is_kept_unless_asked_for(tmp_path: Path) -> None:
+    train(compose("epochs=1"), Recorder(tmp_path))
+    assert not list(tmp_path.glob("*.keras"))
+
+
+def test_a_line_says_where_it_lies(tmp_path: Path) -> None:
+    cfg = compose(
+        "dataset=line",
+        "optimizer=sgd",
+        "lr=0.1",
+        "epochs=20",
+        "model.initial_weight=5",
+        "model.initial_bias=-1",
+    )
+    result = train(cfg, Recorder(tmp_path))
+    loaded = data.load(cfg.dataset, "regression", 0)
+    x, y = loaded.x[loaded.training_rows][:, 0], loaded.y[loaded.training_rows][:, 0]
+    weight, bias = np.polyfit(x, y, 1)
+    assert (result["weight"], result["bias"]) == pytest.approx((weight, bias), abs=0.02)
+    assert result["mse"] == pytest.approx(np.mean((y - weight * x - bias) ** 2), rel=0.05)
+    assert result["r2"] == pytest.approx(1 - result["mse"] / np.var(y), rel=1e-3)
+
+
+def test_a_line_begins_where_it_is_told(tmp_path: Path) -> None:
+    model = networks.linear((2,), 1, initial_weight=5.0, initial_bias=-1.0)
+    assert model(np.array([[1.0, 2.0]])).numpy()[0, 0] == pytest.approx(14.0)
+    assert networks.line_of(model, np.zeros((3, 2)), np.zeros((3, 1))) == {
+        "weight_0": 5.0,
+        "weight_1": 5.0,
+        "bias": -1.0,
+        "mse": 1.0,
+    }
+    assert networks.line_of(networks.linear((2,), 3), np.zeros((3, 2)), np.zeros((3, 3))) == {}
+
+
+def test_a_base_from_scratch_learns_as_a_whole(images: Path) -> None:
+    cfg = configured(images)
+    base = networks.base_of(build(cfg, data.load(cfg.dataset, "classification", 0)))
+    assert all(layer.trainable for layer in base.layers)

@@ -1,0 +1,95 @@
+"""Optimizers that Keras lacks: steps that end in weights which are exactly zero.
+
+Both minimize loss + l1 |w| + l2/2 w^2 over all weights, with the strengths named as those of Keras' Ftrl.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+
+class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
+    def __init__(
+        self,
+        learning_rate: Any,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **options)
+        self.l1_regularization_strength = l1_regularization_strength
+        self.l2_regularization_strength = l2_regularization_strength
+
+    def _step(self, variable: keras.Variable, gradient: Any, rate: Any) -> None:
+        """Go against the gradient, then to the point that the penalty, at the same rate, prefers nearby."""
+        to = variable - rate * gradient
+        shrunk = ops.maximum(ops.abs(to) - rate * self.l1_regularization_strength, 0)
+        self.assign(variable, ops.sign(to) * shrunk / (1 + rate * self.l2_regularization_strength))
+
+    def get_config(self) -> dict[str, Any]:
+        strengths = ("l1_regularization_strength", "l2_regularization_strength")
+        return {**super().get_config(), **{name: getattr(self, name) for name in strengths}}
+
+
+@keras.saving.register_keras_serializable("sweepyard")
+class ProximalGradientDescent(_Proximal):
+    """Gradient descent with a proximal step for the penalties.
+
+    Duchi and Singer, Efficient Online and Batch Learning Using Forward Backward Splitting, JMLR 10, 2009, eq. 19;
+    the arithmetic is that of TensorFlow's ApplyProximalGradientDescent.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        name: str = "proximal_gradient_descent",
+        **options: Any,
+    ) -> None:
+        strengths = l1_regularization_strength, l2_regularization_strength
+        super().__init__(learning_rate, *strengths, name=name, **options)
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        self._step(variable, ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype))
+
+
+@keras.saving.register_keras_serializable("sweepyard")
+class ProximalAdagrad(_Proximal):
+    """AdaGrad with a proximal step for the penalties, each weight at its own rate.
+
+    Duchi, Hazan and Singer, Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, JMLR 12,
+    2011, section 5 (composite mirror descent); the arithmetic is that of TensorFlow's ApplyProximalAdagrad.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        name: str = "proximal_adagrad",
+        **options: Any,
+    ) -> None:
+        strengths = l1_regularization_strength, l2_regularization_strength
+        super().__init__(learning_rate, *strengths, name=name, **options)
+        self.initial_accumulator_value = initial_accumulator_value
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        start = keras.initializers.Constant(self.initial_accumulator_value)
+        self._accumulators = self.add_optimizer_variables(variables, "accumulator", initializer=start)
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        gradient = ops.cast(gradient, variable.dtype)
+        accumulator = self._accumulators[self._get_variable_index(variable)]
+        self.assign_add(accumulator, ops.square(gradient))
+        # A weight that was never touched, from an accumulator of 0, stays where it is.
+        rate = ops.cast(learning_rate, variable.dtype) * ops.rsqrt(ops.maximum(accumulator, 1e-30))
+        self._step(variable, gradient, rate)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "initial_accumulator_value": self.initial_accumulator_value}
