@@ -69,6 +69,9 @@ def data_of(study: str, mnist: Path, images: Path) -> list[str]:
     return [f"dataset.path={mnist}"]
 
 
+pytestmark = pytest.mark.studies
+
+
 def test_all_of_them_are_known() -> None:
     assert {path.stem for path in (ROOT / "conf" / "study").glob("*.yaml")} == {
         *STUDIES,

@@ -26,9 +26,10 @@ class Composer:
     """
 
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
+        assert isinstance(loader, ConfigLoaderImpl)  # the only one that Hydra has
         self._loader = loader
         self._master = master
-        self._groups = set(master.hydra.runtime.choices)
+        self._groups = dict.fromkeys(master.hydra.runtime.choices, True)
         self._parser = OverridesParser.create(config_loader=loader)
         self._composed: dict[
             tuple[str, ...], bytes
@@ -70,8 +71,11 @@ class Composer:
         return config
 
     def _is_value(self, override: Override) -> bool:
-        plain = not (override.is_add() or override.is_force_add() or override.is_delete())
-        return plain and override.package is None and override.key_or_group not in self._groups
+        """Whether it changes a value, as Hydra tells it: the choice of a group changes the defaults list."""
+        key = override.key_or_group
+        if key not in self._groups:
+            self._groups[key] = self._loader.repository.group_exists(key)
+        return override.package is None and (isinstance(override.value(), dict) or not self._groups[key])
 
 
 def check(config: DictConfig) -> None:
