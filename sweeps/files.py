@@ -25,6 +25,7 @@ _BEAT_S = 10.0
 _DEAD_S = 60.0
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 class Unreadable(Exception):
@@ -49,10 +50,12 @@ class Rounds:
         return True
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part."""
-    aside = _write_aside(path, content)
-    aside.replace(path)
+def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
+    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part.
+
+    Without `sync` that does not hold for a crash of the whole node: for notes that are needed only while it is up.
+    """
+    _write_aside(path, content, sync).replace(path)
 
 
 def write_once(path: Path, content: str | bytes) -> bool:
@@ -62,8 +65,12 @@ def write_once(path: Path, content: str | bytes) -> bool:
         os.link(aside, path)
     except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS or path.exists():
+            raise
+        aside.replace(path)
     finally:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
     return True
 
 
@@ -278,10 +285,11 @@ def _note(path: Path) -> Holder:
         return Holder()
 
 
-def _write_aside(path: Path, content: str | bytes) -> Path:
+def _write_aside(path: Path, content: str | bytes, sync: bool = True) -> Path:
     aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
     with aside.open("wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     return aside

@@ -63,7 +63,7 @@ class View:
             alike.setdefault((row.state, row.error), []).append(row)
         for (state, error), (row, *others) in alike.items():
             log = f"   log: {_near(log)}" if (log := _log(row)) else ""
-            so_did = f" (and trials {', '.join(str(other.number) for other in others)})" if others else ""
+            so_did = f" (and {', '.join(str(other.number) for other in others)} alike)" if others else ""
             self.say(f"trial {row.number}{so_did} {state}: {error}{log}")
         self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
 

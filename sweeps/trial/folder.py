@@ -97,10 +97,10 @@ class TrialFolder:
     def write_point(self, number: int, point: Point) -> None:
         """Note which trial this is, should the study's journal be damaged."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path / "trial.json", json.dumps({"number": number, "point": point}))
+        write_whole(self.path / "trial.json", json.dumps({"number": number, "point": point}), sync=False)
 
     def write_tracking(self, content: Mapping[str, Any]) -> None:
-        write_whole(self.path / "tracking.json", json.dumps(content))
+        write_whole(self.path / "tracking.json", json.dumps(content), sync=False)
 
     def read_tracking(self) -> dict[str, Any]:
         """Raises Unreadable if the file is damaged."""
@@ -139,7 +139,7 @@ class TrialFolder:
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
         content = {"asked": asked or time.time(), "gpus": gpus, "idle_slot_s": idle_slot_s}
-        write_whole(attempt.path / "asked.json", json.dumps(content))
+        write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
 
 
@@ -172,7 +172,7 @@ class AttemptFolder:
 
     def begin(self, began: float) -> None:
         """What an attempt writes first: when it had room, in seconds since 1970."""
-        write_whole(self.path / "began", repr(began))
+        write_whole(self.path / "began", repr(began), sync=False)
 
     def began(self) -> float | None:
         """When the attempt had room, in seconds since 1970; None if it had none yet."""
