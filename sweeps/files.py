@@ -247,10 +247,11 @@ def holder(path: Path) -> Holder | None:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        answer = (fcntl.F_UNLCK,)
+        answer = ()
     finally:
         os.close(file)
-    return _note(path) if answer[0] != fcntl.F_UNLCK or _held_elsewhere(path, reached=True) else None
+    held = answer[0] != fcntl.F_UNLCK if answer else False
+    return _note(path) if held or _held_elsewhere(path, reached=bool(answer)) else None
 
 
 def _take(file: int) -> bool | None:
@@ -271,7 +272,7 @@ def _held_elsewhere(path: Path, reached: bool) -> bool:
     note = _note(path)
     here = note.host == socket.gethostname()
     gone = here and (reached or not Path(f"/proc/{note.pid}").exists())
-    if not note.pid or note.pid == os.getpid() or gone:
+    if not note.pid or gone or (here and note.pid == os.getpid()):
         return False
     with tempfile.TemporaryFile(dir=path.parent) as file:  # by the clock of the file system, not of this node
         return os.fstat(file.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S

@@ -92,7 +92,9 @@ class BatchTrials(TrialLauncher):
         return len(self._batch) < self._size
 
     def submit(self, job: Job) -> bool:
-        if not self.has_room():
+        if not self.has_room() or (
+            self._batch and job.number != self._batch[-1].number + 1
+        ):  # Hydra counts on
             return False
         self._batch.append(job)
         return True
@@ -103,12 +105,15 @@ class BatchTrials(TrialLauncher):
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
         batch, self._batch = self._batch, []
+        if not batch:
+            time.sleep(timeout_s)
+            return []
         for job in batch:
             with suppress(OSError):  # a disk that is full is told of by the trial itself
                 job.attempt_folder.begin(time.time())
         overrides = [list(job.config.hydra.overrides.task) for job in batch]
         try:
-            returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number) if batch else []
+            returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number)
         except (Exception, SystemExit) as error:  # some raise what a trial raised, and lose the batch
             return [(job.number, end_of_error(error)) for job in batch]
         return [

@@ -107,6 +107,8 @@ class Forks:
 
     def close(self) -> None:
         """Closing the pipe tells the server to kill what still runs and to end."""
+        if not hasattr(self, "_process"):  # it was never opened
+            return
         self._server.close()
         if not self.ready:
             self._process.terminate()  # it is still importing, and would not look at the pipe before it is done
@@ -154,10 +156,7 @@ class Forks:
 
 def _what_happened(code: int, log: Path) -> End:
     """From a process's exit code, or minus the signal that killed it."""
-    try:
-        last = "\n".join(last_lines(log, 20)) if code else ""
-    except OSError:
-        last = ""
+    last = "\n".join(last_lines(log, 20)) if code else ""
     if any(word in last for word in _MEMORY_WORDS):
         return End(State.OUT_OF_MEMORY, "it ran out of memory")
     if code >= 0:

@@ -97,8 +97,8 @@ def look(row: Row) -> Row:
     row.state = State.QUEUED if newest.began() is None else State.RUNNING
     if newest.is_over and row.attempts:
         row.take(row.attempts[-1])
-        if row.state in (State.LOST, State.TIMED_OUT):
-            row.state = State.QUEUED  # it goes on
+        if row.state in (State.LOST, State.TIMED_OUT) or len(row.attempts) <= row.forgiven:
+            row.state = State.QUEUED  # it goes on, or is retried
     return row
 
 

@@ -81,6 +81,8 @@ class Loop:
                     self._running[number].said = end
                 for attempt in [one for one in self._running.values() if one.said]:
                     self._end(attempt)
+                if not self.stopped and any(one.began is None for one in self._running.values()):
+                    self._spent()
                 if self._rounds.due(len(self._running)):
                     for attempt in [one for one in self._running.values() if not one.said]:
                         self._hear(attempt)
@@ -259,11 +261,9 @@ class Loop:
         """Whether the study may not start further trials: too many failed, or its budget is used up."""
         rate, hours = self._settings.max_failure_rate, self._settings.max_gpu_hours
         if rate is not None and len(self._summary.bad()) > rate * self._search.total:
-            self.stopped = (
-                f"{len(self._summary.bad())} trials failed, more than max_failure_rate={rate} allows"
-            )
+            self._stop(f"{len(self._summary.bad())} trials failed, more than max_failure_rate={rate} allows")
         elif hours is not None and self._gpu_hours() >= hours:
-            self.stopped = f"the budget of max_gpu_hours={hours} is spent"
+            self._stop(f"the budget of max_gpu_hours={hours} is spent")
         return bool(self.stopped)
 
     def _gpu_hours(self) -> float:

@@ -82,9 +82,6 @@ class Search:
         self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self._n_trials = settings.n_trials
         self._in_folder = settings.storage is None
-        if settings.extend and self.is_grid and self._in_folder:
-            known = {space.name(p): _distribution(p, grid=True) for p in space.parameters}
-            storage.widen(name, folder, known)
         self._open = partial(
             storage.open_study,
             name,
@@ -96,6 +93,11 @@ class Search:
         )
         self._study, self.mended = self._open()
         """`mended` says what had to be mended in the journal; empty if nothing had to be."""
+        if settings.extend and self.is_grid and self._in_folder:
+            storage.widen(
+                name, folder, {space.name(p): _distribution(p, grid=True) for p in space.parameters}
+            )
+            self._study, _ = self._open()
         if self._in_folder:
             self._add_missing()
         self._prunes = len(self.directions) == 1 and not isinstance(

@@ -15,7 +15,7 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, append_lines, read_json, set_aside
+from sweeps.files import Unreadable, append_lines, read_json, set_aside, write_whole
 from sweeps.results.summary import Row, Summary, look
 from sweeps.study.definition import Definition, resume_line
 from sweeps.tracking.secrets import without_password
@@ -87,7 +87,7 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
         )
     except (Unreadable, KeyError, ValueError, IndexError) as error:
         kept = set_aside(journal)
-        journal.write_bytes(kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
+        write_whole(journal, kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
         mended = f"{error}. What came after it is read from the trials' folders ({kept.name} is kept)"
         study = optuna.create_study(study_name=name, storage=_open(journal), load_if_exists=True, **settings)
     return study, mended
@@ -157,7 +157,7 @@ def widen(name: str, folder: Path, known: Mapping[str, BaseDistribution]) -> Non
     """Give all trials of a grid the choices of now: Optuna wants the same ones throughout a study."""
 
     def widened(trial: FrozenTrial) -> None:
-        trial.distributions = {key: known[key] for key in trial.params}
+        trial.distributions |= {key: known[key] for key in trial.params if key in known}
 
     if (folder / _JOURNAL).exists():
         _rewrite(name, folder, widened)

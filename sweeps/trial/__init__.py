@@ -140,7 +140,7 @@ def objective_of(hydra: Any) -> Objective:
     """What the study that a config's hydra node describes is judged by."""
     names = OmegaConf.select(hydra, "sweeper.objective")
     if names is None:
-        return Objective()
+        return Objective(needed=False)
     return Objective(tuple(map(str, names if OmegaConf.is_list(names) else [names])), named=True)
 
 

@@ -139,7 +139,7 @@ class Job:
     study: str
     number: int
     attempt: int
-    """Counts from 1."""
+    """Counts from 1; 0 until it has a folder."""
     config: DictConfig
     """The whole composed config, with its hydra node: hydra.launcher has this trial's own settings."""
     request: Request

@@ -87,6 +87,10 @@ def end_of_return(returned: Any, objective: Objective | None, heard: State | Non
         metrics, values = read_objective(returned, objective)
         check_finite(dict(zip(objective.names, values, strict=False)))
     except (Diverged, ValueError, TypeError) as error:
+        if heard and isinstance(
+            error, MissingObjective
+        ):  # it was cut short: nobody judges it by what it has not
+            return End(state, _HEARD.get(state, ""))
         return end_of_error(error)
     return End(state, _HEARD.get(state, ""), values, metrics)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lab import CLUSTER, ScriptedSlurm, cluster_sh, job_maker, scripted
+from lab import CLUSTER, ScriptedSlurm, cluster_sh, job_maker
 
 from sweeps.launchers.slurm import base
 from sweeps.launchers.slurm.jobs import SlurmTrials
@@ -56,7 +56,8 @@ def trials(cluster: None) -> Iterator[SlurmTrials]:
 
 
 @pytest.fixture
-def scripted_slurm(tmp_path: Path) -> Iterator[ScriptedSlurm]:
+def scripted_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedSlurm:
     """No cluster: commands that answer what the test says."""
-    with scripted(tmp_path / "bin") as commands:
-        yield commands
+    # By the monkeypatch of the test, which may set the PATH too: what is set last is taken back first.
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    return ScriptedSlurm(tmp_path / "bin")

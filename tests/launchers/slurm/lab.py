@@ -121,9 +121,8 @@ class ScriptedSlurm:
 
 @contextmanager
 def scripted(folder: Path) -> Iterator[ScriptedSlurm]:
-    before = os.environ["PATH"]
-    os.environ["PATH"] = f"{folder}:{before}"
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
     try:
         yield ScriptedSlurm(folder)
     finally:
-        os.environ["PATH"] = before
+        os.environ["PATH"] = os.environ["PATH"].removeprefix(f"{folder}:")
