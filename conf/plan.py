@@ -123,20 +123,27 @@ def plan(cfg: Any, rows: int) -> Plan:
     steps: list[int] = []
     whole: list[int] = []
     images: list[int] = []
+    taken = seen = 0
     while len(steps) < epochs:
         size = size_of(cfg.batch_size, len(steps))
         full = rows // size if cfg.gpus > 1 else -(-rows // size)
         left = full
         if cfg.steps is not None:
-            left = cfg.steps - sum(steps)
+            left = cfg.steps - taken
         elif cfg.images is not None:
-            left = -(-(cfg.images - sum(images)) // size)
-        if left <= 0 or full == 0:
+            left = -(-(cfg.images - seen) // size)
+        if left <= 0:
             break
+        if full == 0:
+            raise ValueError(
+                f"batch_size={size} in epoch {len(steps) + 1} is larger than the training set ({rows} examples); "
+                "try a smaller batch_size, or batch_schedule.maximum"
+            )
         sizes.append(size)
         whole.append(full)
         steps.append(min(full, left))
         images.append(min(steps[-1] * size, rows))
+        taken, seen = taken + steps[-1], seen + images[-1]
     return Plan(tuple(sizes), tuple(steps), tuple(whole), tuple(images))
 
 

@@ -116,10 +116,10 @@ class Config:
         if self.gpus > 1:
             _check_distribution(self)
         rows, shape = _check_training_set(self)
-        training.check_schedules(self, rows)
-        networks.check(self.model, shape, self.gpus, training.epochs_of(self, rows))
         for section in SECTIONS:
             targets.check(f"{section}._target_", getattr(self, section).get("_target_"))
+        training.check_schedules(self, rows)
+        networks.check(self.model, shape, self.gpus, training.epochs_of(self, rows))
 
 
 def _check_numbers(cfg: Config) -> None:

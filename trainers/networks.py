@@ -157,14 +157,17 @@ def base_of(model: keras.Model) -> keras.Model | None:
     return next((layer for layer in model.layers if isinstance(layer, keras.Model)), None)
 
 
-def line_of(model: keras.Model, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """weight, bias, mse and r2 (share of the variance that is explained) of y = Wx + b on points (rows, ...).
+def line_of(model: keras.Model, x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> dict[str, float]:
+    """weight, bias, mse and r2 (share of the variance that is explained) of y = Wx + b on these rows of the points.
 
     With several inputs: weight_0, weight_1, ... Empty unless the model is such a line with one output.
     """
     dense = [layer for layer in model.layers if not isinstance(layer, layers.Flatten)]
     if len(dense) != 1 or not isinstance(dense[0], layers.Dense) or dense[0].units != 1:
         return {}
+    x, y = x[rows], y[rows]
+    if x.dtype == np.uint8:  # as it is trained on
+        x = x / np.float32(255)
     weights, bias = (np.asarray(value, np.float64) for value in dense[0].get_weights())
     residuals = np.asarray(y, np.float64) - (x.reshape(len(x), -1) @ weights + bias)
     spread = np.var(y, dtype=np.float64)

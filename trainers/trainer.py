@@ -66,8 +66,9 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
         while progress.epoch < phase.end and not (phase is course[-1] and _has_stalled(progress, phase, cfg)):
             progress.epoch += 1
+            rate = float(model.optimizer.learning_rate.numpy())
             metrics = _run_epoch(train_pass, evaluate, dataset, planned, cfg.seed, progress.epoch)
-            metrics["learning_rate"] = float(model.optimizer.learning_rate.numpy())
+            metrics["learning_rate"] = rate
             trial.report(metrics, step=progress.epoch)
             _check_finite(metrics, progress.epoch)
             progress.history.append([metrics[_judge(metrics)], metrics["epoch_time"]])
@@ -107,7 +108,8 @@ def network(cfg: DictConfig, dataset: data.Data) -> keras.Model:
 
 def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned: Plan, phase: Phase) -> None:
     """Compile a model for one phase of its training, with an optimizer whose variables exist."""
-    freeze(model, phase, pretrained=cfg.model.get("weights") is not None)
+    if "fine_tune" in cfg.model:  # a network of somebody's own keeps what it froze
+        freeze(model, phase, pretrained=cfg.model.get("weights") not in (None, "random"))
     rate: dict[str, object] = {}
     if not is_constant(cfg):
         from trainers.schedules import Table
@@ -186,4 +188,4 @@ def _arrivals(progress: Progress, cfg: DictConfig) -> dict[str, float]:
 def _line(model: keras.Model, dataset: data.Data, task: str) -> dict[str, float]:
     if task != "regression" or not isinstance(dataset.x, np.ndarray):
         return {}
-    return networks.line_of(model, dataset.x[dataset.training_rows], dataset.y[dataset.training_rows])
+    return networks.line_of(model, dataset.x, dataset.y, dataset.training_rows)

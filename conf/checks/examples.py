@@ -91,6 +91,8 @@ def _found(dataset: Mapping[str, Any], task: str) -> Examples:
 
 
 def _in_folder(dataset: Mapping[str, Any]) -> Examples:
+    if dataset.get("channels") == 2:
+        raise ValueError("dataset.channels=2: must be 1 (grey), 3 (colour) or 4 (colour and transparency)")
     found = image_folder.remembered(dataset.get("path"))
     size = image_size(dataset.get("size"))
     depth = image_folder.channels_decoded(found, size, dataset)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +15,12 @@ IMAGES = "images.npy"
 """In an entry of the cache."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 NOT_READ = (".webp", ".tif", ".tiff", ".heic", ".avif", ".jp2", ".psd", ".svg")
-SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""Folders that are parts of a split, however they are capitalized."""
 CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "F": 1, "LA": 2, "La": 2, "PA": 4, "RGBA": 4, "RGBa": 4}
 """Of an image, by the mode that Pillow gives it; 3 for all others."""
 
@@ -40,6 +45,23 @@ class Listing:
 _known: dict[str, Listing] = {}
 
 
+def _own_split(root: Path, names: Sequence[str]) -> dict[str, str]:
+    """The folder of each part of the split, below root; "" for train where root holds the classes themselves."""
+    own = {SPLITS[name.lower()]: name for name in names if name.lower() in SPLITS}
+    if "train" not in own:
+        if own and len(own) == len(names):
+            raise ValueError(
+                f"{root} holds {', '.join(names)}, but no folder train; or name a folder of classes"
+            )
+        return {"train": ""}
+    if len(own) < len(names):
+        other = next(name for name in names if name not in own.values())
+        raise ValueError(
+            f"{root}: the folder {other!r} lies beside {own['train']!r}; only validation and test may"
+        )
+    return own
+
+
 def listing(path: object) -> Listing:
     """List a folder. Raises ValueError, for the user, unless it holds two classes or more, each with an image."""
     if path is None:
@@ -52,14 +74,7 @@ def listing(path: object) -> Listing:
         )
     folders = [(str(root), root.stat().st_mtime_ns)]
     names = _subfolders(root)
-    own = {SPLITS[name]: name for name in names if name in SPLITS}
-    if "train" not in own:
-        own = {"train": ""}
-    elif len(own) < len(names):
-        other = next(name for name in names if name not in own.values())
-        raise ValueError(
-            f"{root}: the folder {other!r} lies beside {own['train']!r}; only validation and test may"
-        )
+    own = _own_split(root, names)
     classes: tuple[str, ...] = ()
     files: list[str] = []
     labels: list[int] = []

@@ -285,13 +285,13 @@ def test_a_line_says_where_it_lies(tmp_path: Path) -> None:
 def test_a_line_begins_where_it_is_told(tmp_path: Path) -> None:
     model = networks.linear((2,), 1, initial_weight=5.0, initial_bias=-1.0)
     assert model(np.array([[1.0, 2.0]])).numpy()[0, 0] == pytest.approx(14.0)
-    assert networks.line_of(model, np.zeros((3, 2)), np.zeros((3, 1))) == {
+    assert networks.line_of(model, np.zeros((3, 2)), np.zeros((3, 1)), np.arange(3)) == {
         "weight_0": 5.0,
         "weight_1": 5.0,
         "bias": -1.0,
         "mse": 1.0,
     }
-    assert networks.line_of(networks.linear((2,), 3), np.zeros((3, 2)), np.zeros((3, 3))) == {}
+    assert networks.line_of(networks.linear((2,), 3), np.zeros((3, 2)), np.zeros((3, 3)), np.arange(3)) == {}
 
 
 def test_a_base_from_scratch_learns_as_a_whole(images: Path) -> None:

@@ -66,7 +66,7 @@ def test_rates_are_reported(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     train(compose(*SMALL, "lr_schedule=step", "lr_schedule.every_epochs=1", "epochs=3"), recorder)
     rates = [metrics["learning_rate"] for metrics in recorder.reported]
-    assert rates == pytest.approx([0.0005, 0.00025, 0.00025])  # of the step that would be next
+    assert rates == pytest.approx([0.001, 0.0005, 0.00025])  # as each epoch begins
 
 
 def test_a_table_is_saved_with_its_rates() -> None:

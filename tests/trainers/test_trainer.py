@@ -117,4 +117,4 @@ def test_a_schedule_moves_the_learning_rate(tmp_path: Path) -> None:
     )
     train(compose(schedule, "epochs=2"), recorder)
     rates = [metrics["learning_rate"] for metrics in recorder.reported]
-    assert rates == pytest.approx([0.0005, 0.00025])  # 1,250 examples are 40 steps
+    assert rates == pytest.approx([0.001, 0.0005])  # 1,250 examples are 40 steps

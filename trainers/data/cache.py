@@ -68,7 +68,9 @@ def _open(path: Path) -> tuple[OnDisk, dict[str, Any]] | None:
     try:
         images = OnDisk(path / IMAGES)
         info: dict[str, Any] = json.loads((path / INFO).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # not there, or damaged: it is made anew
+        return None
+    if os.fstat(images.file).st_size < images.end:
         return None
     with suppress(OSError):  # a disk without locks or set times keeps it a little less well
         fcntl.flock(images.file, fcntl.LOCK_SH)  # until this process ends
@@ -85,6 +87,8 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
     aside.mkdir()
     try:
         with (aside / IMAGES).open("wb") as file:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_SH)  # nobody makes room here
             npy.write_array_header_1_0(
                 file, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             )
@@ -100,6 +104,7 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
             json.dump(info, file_of_info)
             file_of_info.flush()
             os.fsync(file_of_info.fileno())
+        shutil.rmtree(folder / name, ignore_errors=True)  # a damaged one
         aside.rename(folder / name)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -133,6 +138,7 @@ def _remove(path: Path) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             aside = path.with_name(f".{path.name}.removing")
+            shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
             print(f"removed from the cache, unused for longest: {path}", flush=True)

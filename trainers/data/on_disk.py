@@ -21,6 +21,7 @@ class OnDisk:
             self.shape, _, self.dtype = npy.read_array_header_1_0(file)
             self._start = file.tell()
         self._row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:]))
+        self.end = self._start + self.nbytes  # bytes of the whole file
 
     def __len__(self) -> int:
         return self.shape[0]

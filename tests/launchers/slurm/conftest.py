@@ -35,9 +35,11 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def a_quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def a_quick_disk() -> Iterator[None]:
     """All nodes share this machine's own: what a job wrote last is there when SLURM says that it is over."""
-    monkeypatch.setattr(base, "_FILES_LATE_S", 0.5)
+    with pytest.MonkeyPatch.context() as patch:  # of its own: a test may undo what it has patched itself
+        patch.setattr(base, "_FILES_LATE_S", 0.5)
+        yield
 
 
 @pytest.fixture
