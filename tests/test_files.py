@@ -492,6 +492,13 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert str(holder(path)).startswith("process 1 on elsewhere")
     with pytest.raises(Held):
         Lock(path)
+    note(path, HOST, os.getppid(), 1)
+    assert str(holder(path)).startswith(
+        f"process {os.getppid()} on {HOST}"
+    )  # as whoever takes it would be told
+    note(path, "elsewhere", os.getpid(), 1)  # numbers of processes are those of their node
+    with pytest.raises(Held):
+        Lock(path)
     note(path, "elsewhere", 1, 100)
     assert holder(path) is None
     lock.release()

@@ -245,6 +245,7 @@ class Loop:
             self._record(row, End(State.FAILED, str(error)))
             return None
         row.folder = job.folder.path
+        self._search.place(row)
         try:
             job.folder.write_point(proposal.number, proposal.point)
         except OSError as error:

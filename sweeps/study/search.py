@@ -170,6 +170,11 @@ class Search:
         self._reported[number] = step
         return trial.should_prune()
 
+    def place(self, row: Row) -> None:
+        """Note where a trial is, if not where everybody looks first."""
+        if (where := storage.folder_attr(row.folder, self._folder)) != str(row.number):
+            self._trials[row.number].set_user_attr("folder", where)
+
     def tell(self, row: Row) -> None:
         """Record how a trial ended."""
         trial = self._trials.pop(row.number)

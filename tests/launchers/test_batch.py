@@ -156,3 +156,13 @@ def test_our_launcher_under_their_sweeper(
     (end,) = tmp_path.glob("multirun/*/*/0/attempts/1/end.json")
     assert json.loads(end.read_text())["state"] == state
     assert not list(tmp_path.glob("multirun/*/*/.returns*"))
+
+
+def test_a_batch_is_numbered_as_hydra_numbers_it(tmp_path: Path) -> None:
+    """Hydra's launch() counts on from its first trial, so what a retry leaves out begins a batch of its own."""
+    jobs = make_jobs(tmp_path, 4, GRID)
+    trials = BatchTrials(Theirs(jobs, lambda job: float(job.number)), size=10)
+    assert [trials.submit(jobs[number]) for number in (1, 3)] == [True, False]
+    assert [(number, end.objective) for number, end in trials.poll(0.0)] == [(1, [1.0])]
+    assert trials.submit(jobs[3])
+    assert [(number, end.objective) for number, end in trials.poll(0.0)] == [(3, [3.0])]

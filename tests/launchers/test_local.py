@@ -414,3 +414,7 @@ def test_what_a_trial_asks_for(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     config = OmegaConf.create({"hydra": {"launcher": OmegaConf.structured(LocalLauncherConf(**settings))}})
     assert LocalTrials([], tmp_path / "log").request(config) == expected
+
+
+def test_what_was_never_opened_can_be_closed(tmp_path: Path) -> None:
+    LocalTrials([], tmp_path / "log").close()

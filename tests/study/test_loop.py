@@ -635,6 +635,15 @@ def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
     )
 
 
+def test_a_budget_takes_back_what_waits_for_its_turn(make_study: MakeStudy, clock: Clock) -> None:
+    """A cluster has all trials long before the first one fails."""
+    launcher = FakeLauncher(ends(End(State.FAILED, "too large")), clock, slots=1, queue=10, survives=True)
+    done = make_study("x=range(6)", max_failure_rate=0.3).drive(launcher)
+    assert len(launcher.submitted) == 6
+    assert done.ended().count("failed") < 6
+    assert "max_failure_rate" in done.loop.stopped
+
+
 def test_a_config_that_is_not_valid_fails_its_trial_alone(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3")
     study.refused = {1}

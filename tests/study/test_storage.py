@@ -293,6 +293,15 @@ def test_a_grid_gets_more_values(make_study: MakeStudy, clock: Clock) -> None:
     assert len({json.dumps(row.params) for row in done.summary.rows}) == 9
 
 
+def test_a_damaged_grid_gets_more_values(make_study: MakeStudy, clock: Clock) -> None:
+    few = make_study("x=1,2", "opt=adam,sgd")
+    few.drive(FakeLauncher(trains(1), clock))
+    journal = journal_of(few)
+    journal.write_bytes(journal.read_bytes()[:-200] + b"noise\n")
+    done = make_study("x=1,2,8", "opt=adam,sgd").drive(FakeLauncher(trains(1), clock), extend=True)
+    assert done.states() == ["completed"] * 6
+
+
 # Reading, without being its driver
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # with the controller away they would try for minutes
-_SACCT_PAUSE_S = 10.0
+_SACCT_PAUSE_S = 5.0
 _ABSENT_S = 30.0
 _CANCEL_AT_ONCE = 500
 
