@@ -159,7 +159,7 @@ class Driver:
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
-        if running := summary.count(State.RUNNING, State.QUEUED) if loop.detach else 0:
+        if running := loop.going_on if loop.detach else 0:
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
         open_ones = summary.count(State.CANCELLED, State.REFUSED)

@@ -92,6 +92,11 @@ class Loop:
                     self._interrupt(reason)
                 self._view.tick(self._summary, self._notes())
 
+    @property
+    def going_on(self) -> int:
+        """How many attempts were submitted and are not over."""
+        return len(self._running)
+
     def _on_signal(self, number: int, _: Any) -> None:
         """The first signal is acted on when the loop comes round, a second Ctrl-C at once."""
         if self._signal and number == signal.SIGINT:
