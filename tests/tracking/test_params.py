@@ -44,8 +44,10 @@ def test_those_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None
         "dataset": "digits",
         "loss": "cross_entropy",
         "trainer": "keras",
+        "lr_schedule": "constant",
+        "batch_schedule": "constant",
     }
-    values = {"lr": "0.1", "batch_size": "32", "epochs": "5", "seed": "7"}
+    values = {"lr": "0.1", "batch_size": "32", "epochs": "5", "seed": "7", "mixed_precision": "False"}
     assert params == {**groups, "tracking": "mlflow", **values, **swept}
 
 
