@@ -18,7 +18,11 @@ SEARCH = "-m hydra/sweeper=optuna"
 # arguments, how they are run, and what the answer must hold: the mistake, what is allowed, what to type
 MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("optimizer=adm", BOTH, ["optimizer=adm does not exist", "optimizer=adam?", "lion", "sgd", "ftrl"]),
-    ("model=mpl", PLAIN, ["model=mpl does not exist", "model=mlp?", "application, cnn", "linear, mlp, mobilenetv2"]),
+    (
+        "model=mpl",
+        PLAIN,
+        ["model=mpl does not exist", "model=mlp?", "application, cnn", "linear, mlp, mobilenetv2"],
+    ),
     ("optimizer=quite_other", SWEPT, ["optimizer=quite_other does not exist", "adadelta, adagrad, adam"]),
     ("dataset=digit", SWEPT, ["dataset=digit does not exist", "dataset=digits?"]),
     ("optimzer=adam", BOTH, ["'optimzer' is not in the configuration", "'optimizer'?"]),

@@ -7,7 +7,7 @@ from sweeps.results.summary import Row
 from sweeps.trial.folder import MetricsLine
 from sweeps.trial.job import End, Job, State
 
-_WARNED_MIN = 2.0  # before its limit a SLURM job is warned, by default, and ends of its own
+_WARNED_MIN = 2.0  # before its limit a SLURM job is warned, by default, and ends by itself
 GOES_ON = {State.LOST, State.TIMED_OUT}
 """The ends after which a trial gets another attempt, which goes on from its checkpoint."""
 
@@ -73,7 +73,6 @@ def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_
         return False
     last = ends[-1]
     took_min = (last.ended - (last.began or last.ended)) / 60
-    longer = row.state is State.TIMED_OUT and (
-        timeout_min is None or timeout_min > 1.1 * took_min + _WARNED_MIN
-    )
+    had_min = 1.1 * took_min + min(_WARNED_MIN, 0.7 * took_min)  # at most: its limit is not on record
+    longer = row.state is State.TIMED_OUT and (timeout_min is None or timeout_min > had_min)
     return longer or may_go_on(ends, max_attempts, max_timeouts)

@@ -37,7 +37,8 @@ def end_of(info: JobInfo, folder: Path) -> End:
         lines, set_up = last_lines(folder / "log", 20), (folder / "slurm" / "set_up").exists()
     except OSError as error:
         return End(State.LOST, f"how it ended cannot be read: {error} ({job}: {info.state})")
-    own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
+    # Theirs may stand in the middle of a line: srun does not wait for the end of it.
+    own = [words for line in lines if (words := re.split("srun: |slurmstepd", line)[0])]
     said = f"({job}): {own[-1]}" if own else f"({job})"
     if any(map(_MEMORY.search, lines)):
         end = End(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {said}")
@@ -45,7 +46,7 @@ def end_of(info: JobInfo, folder: Path) -> End:
         end = End(State.REFUSED, f"it ended before its processes started; a setup line failed {said}")
     elif info.state == "COMPLETED":
         end = End(State.FAILED, f"its process ended without a result {said}")
-    elif task := next(filter(None, map(_TASK_ENDED.match, lines)), None):  # srun then kills the other tasks
+    elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):  # srun then kills the other tasks
         end = _end_of_task(task[3], f"task {task[2]} on {task[1]}: {task[3]} {said}")
     else:  # the batch script and its srun died too
         end = End(State.LOST, f"its job was killed from outside ({job})")

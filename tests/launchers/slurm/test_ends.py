@@ -65,6 +65,12 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
             State.FAILED,
             "without a result, task 0 on lab1",
         ),
+        (
+            JobInfo("7", "FAILED"),
+            f"half a line{SRUN}Exited with exit code 3",
+            State.FAILED,
+            "(SLURM job 7): half a line",
+        ),
         (JobInfo("7", "FAILED"), f"{SRUN}Segmentation fault", State.FAILED, "crashed, task 0 on lab1"),
         (JobInfo("7", "FAILED"), f"{SRUN}Killed", State.LOST, "killed from outside, task 0 on lab1"),
         (JobInfo("7", "FAILED"), "hello", State.LOST, "its job was killed from outside"),

@@ -13,7 +13,7 @@ SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
 
 
 @pytest.fixture(autouse=True)
-def defaults_of_hydra_1_1():
+def defaults_of_hydra_1_1() -> None:
     """What the suite expects; a test that ran before may have composed with another version_base."""
     version.setbase("1.1")
 

