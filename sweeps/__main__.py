@@ -35,14 +35,14 @@ _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost")
 def list_studies(root: Root = _MULTIRUN) -> None:
     """All studies, newest first."""
     shown = Table("study", "trials", "best", "driver")
-    for folder in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
+    for found in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
         try:
-            summary, _ = _read(folder.parent.name, root)
+            summary, _ = _read(found.parent.name, root)
         except UserError as error:  # of this study alone
-            shown.add_row(folder.parent.name, "?", str(error).splitlines()[0], "")
+            shown.add_row(found.parent.name, "?", str(error).splitlines()[0], "")
             continue
         best = summary.best()
-        driver = holder(folder.parent / "driver.lock")
+        driver = holder(found.parent / "driver.lock")
         shown.add_row(
             summary.name,
             f"{summary.over()} of {summary.total}",
