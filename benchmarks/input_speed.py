@@ -37,9 +37,7 @@ MEMORY_MB = 128  # that the process may take beside what it had before the data 
 
 
 def main() -> None:
-    archive = (
-        sys.argv[1] if len(sys.argv) > 1 else str(ROOT.parent / "shared" / "data" / "cifar10_images.tar.xz")
-    )
+    archive = sys.argv[1] if len(sys.argv) > 1 else str(ROOT.parent / "shared" / "data" / "cifar10_images.tar.xz")
     with tempfile.TemporaryDirectory() as folder:
         unpack(archive, Path(folder))
         found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
@@ -75,11 +73,7 @@ def unpack(archive: str, folder: Path) -> None:
 
 
 def in_own_process(way: str, folder: str) -> dict[str, float]:
-    environment = os.environ | {
-        "CUDA_VISIBLE_DEVICES": "",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONPATH": str(ROOT),
-    }
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, __file__, "--measure", way, folder]
     child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if child.returncode:
@@ -96,11 +90,7 @@ def timed(work: Callable[[], int], warm: bool = True) -> dict[str, float]:
     images = work()
     wall_s = time.perf_counter() - started
     cpu_s = time.process_time() - cpu
-    return {
-        "images_per_second": images / wall_s,
-        "per_cpu_second": images / cpu_s,
-        "cores_used": cpu_s / wall_s,
-    }
+    return {"images_per_second": images / wall_s, "per_cpu_second": images / cpu_s, "cores_used": cpu_s / wall_s}
 
 
 def loaded(folder: str, resident_gb: float, augment: str = "none"):  # type: ignore[no-untyped-def]
@@ -138,9 +128,7 @@ def first_pass(folder: str) -> dict[str, float]:
     all_cores()
     tf.image.resize(tf.zeros((1, 1, 1)), (1, 1))
     with tempfile.TemporaryDirectory() as cache:
-        return timed(
-            lambda: len(decoded(folder_of(f"{folder}/cifar10/train"), (SIZE, SIZE), cache, 20).y), warm=False
-        )
+        return timed(lambda: len(decoded(folder_of(f"{folder}/cifar10/train"), (SIZE, SIZE), cache, 20).y), warm=False)
 
 
 def first_pass_of_keras(folder: str) -> dict[str, float]:
@@ -170,9 +158,7 @@ def input_alone(folder: str, resident_gb: float) -> dict[str, float]:
             return index + 1, total + tf.reduce_sum(tf.cast(batch[:, 0, 0, 0], tf.int64))
 
         start = tf.zeros((), tf.int64), tf.zeros((), tf.int64)
-        return tf.while_loop(
-            lambda i, _: i < tf.shape(bounds, tf.int64)[0] - 1, body, start, parallel_iterations=1
-        )
+        return tf.while_loop(lambda i, _: i < tf.shape(bounds, tf.int64)[0] - 1, body, start, parallel_iterations=1)
 
     def work() -> int:
         rows = dataset.order(0, 1)
@@ -193,9 +179,7 @@ def step_of_mobilenet(folder: str) -> dict[str, float]:
     from trainers.compiled import compile_passes
 
     _, dataset = loaded(folder, 2)
-    model = keras.applications.MobileNetV2(
-        (SIZE, SIZE, 3), weights=None, classes=10, classifier_activation=None
-    )
+    model = keras.applications.MobileNetV2((SIZE, SIZE, 3), weights=None, classes=10, classifier_activation=None)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(), loss, jit_compile=False)
     model.optimizer.build(model.trainable_variables)
@@ -250,9 +234,7 @@ def augment_of_keras(folder: str) -> dict[str, float]:
         ]
     )
     images = tf.data.Dataset.from_tensor_slices(dataset.x.all()[: 20 * BATCH]).batch(BATCH)
-    changed = images.map(
-        lambda x: layers(tf.cast(x, tf.float32) / 255.0, training=True), tf.data.AUTOTUNE
-    ).prefetch(2)
+    changed = images.map(lambda x: layers(tf.cast(x, tf.float32) / 255.0, training=True), tf.data.AUTOTUNE).prefetch(2)
     return timed(lambda: sum(len(batch) for batch in changed))
 
 
@@ -286,14 +268,7 @@ def train_larger_than_memory(folder: str, in_memory: bool) -> dict[str, float]:
         limit = int((before_mb + MEMORY_MB) * 2**20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     dataset = replace(
-        dataset,
-        resident=in_memory,
-        x=x,
-        y=y,
-        x_test=x,
-        y_test=y,
-        training_rows=rows,
-        validation_rows=rows[:32],
+        dataset, resident=in_memory, x=x, y=y, x_test=x, y_test=y, training_rows=rows, validation_rows=rows[:32]
     )
     train, _ = compile_passes(model, dataset)
 

@@ -32,9 +32,7 @@ def train(cfg: Any, trial: Any) -> dict[str, float]:
 def drive(folder: Path, until: str) -> tuple[float, int]:
     """Start the driver, stop it when the file `until` exists in the study. Seconds until then, and its peak MB."""
     command = [sys.executable, SWEEP, "-m", "trainer=own", "trainer._target_=many_trials.train"]
-    command += [f"{name}=range({v.start},{v.stop})" for name, v in GRID.items()] + [
-        "hydra.sweeper.study_name=many"
-    ]
+    command += [f"{name}=range({v.start},{v.stop})" for name, v in GRID.items()] + ["hydra.sweeper.study_name=many"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     started = time.perf_counter()
     driver = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
@@ -44,9 +42,7 @@ def drive(folder: Path, until: str) -> tuple[float, int]:
         time.sleep(0.01)
     taken = time.perf_counter() - started
     peak_kb = next(
-        line.split()[1]
-        for line in Path(f"/proc/{driver.pid}/status").read_text().splitlines()
-        if "VmHWM" in line
+        line.split()[1] for line in Path(f"/proc/{driver.pid}/status").read_text().splitlines() if "VmHWM" in line
     )
     driver.send_signal(signal.SIGINT)
     driver.wait()
@@ -88,9 +84,7 @@ def main() -> None:
         done = FINISHED
         for _ in range(rounds):
             command = [sys.executable, "-m", "sweeps", "status", "many"]
-            status.append(
-                seconds(lambda command=command: run(["env", f"PYTHONPATH={ROOT}", *command], folder))
-            )
+            status.append(seconds(lambda command=command: run(["env", f"PYTHONPATH={ROOT}", *command], folder)))
             taken, peak_mb = drive(folder, f"{done}/attempts/1/began")
             resume.append(taken)
             memory.append(peak_mb)

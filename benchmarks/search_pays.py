@@ -48,9 +48,7 @@ def main() -> None:
         print(f"  search, seed {seed}  {100 * accuracy:.2f} %  {epochs} epochs  {pair}", flush=True)
     behind = statistics.median(100 * (grid[0] - accuracy) for accuracy, _, _ in found)
     share = statistics.median(100 * epochs / grid[1] for _, epochs, _ in found)
-    print(
-        f"  median          {behind:.2f} percentage points below the grid's best, with {share:.0f} % of its epochs"
-    )
+    print(f"  median          {behind:.2f} percentage points below the grid's best, with {share:.0f} % of its epochs")
 
 
 if __name__ == "__main__":

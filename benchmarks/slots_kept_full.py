@@ -62,9 +62,7 @@ def main() -> None:
     print(f"{len(DURATIONS_S)} trials of 1 to 10 s in {SLOTS} slots, {rounds} rounds; {machine()}")
     print(f"  best possible  {best:.1f} s")
     for name, values in taken.items():
-        print(
-            f"  {name:13}  {spread(values):28} {100 * (statistics.median(values) / best - 1):.1f} % above the best"
-        )
+        print(f"  {name:13}  {spread(values):28} {100 * (statistics.median(values) / best - 1):.1f} % above the best")
 
 
 if __name__ == "__main__":

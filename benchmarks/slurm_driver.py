@@ -71,9 +71,7 @@ def main() -> None:
         print(f"{jobs} jobs, {in_flight} in flight: from one's end to the next one's submission", flush=True)
         print(f"  {spread(waited)}, {len(waited)} times", flush=True)
         wall, cpu = study(folder, "warm", trials, 0, f"array_parallelism={slots}", "trials_per_job=null")
-        print(
-            f"{trials} trials on {slots} warm workers: {trials / wall:.1f} a second, driver {cpu:.1f} s of CPU"
-        )
+        print(f"{trials} trials on {slots} warm workers: {trials / wall:.1f} a second, driver {cpu:.1f} s of CPU")
         began = [file.stat().st_mtime for file in folder.glob("multirun/warm/*/attempts/1/began")]
         print(f"  once the workers were there: {(trials - 1) / (max(began) - min(began)):.1f} a second")
 

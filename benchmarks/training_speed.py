@@ -40,11 +40,7 @@ def main() -> None:
 
 def in_own_process(way: str, model: str, seed: int, path: str) -> dict[str, float]:
     """{"speed": images a second, "accuracy": on the test set} of one training in a process of its own."""
-    environment = os.environ | {
-        "CUDA_VISIBLE_DEVICES": "",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONPATH": str(ROOT),
-    }
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, __file__, "--measure", way, model, str(seed), path]
     child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if child.returncode:
@@ -78,19 +74,8 @@ def composed(model: str, seed: str, path: str):  # type: ignore[no-untyped-def]
     from trainers import data
 
     overrides = [
-        *(
-            "hydra/sweeper=basic",
-            "hydra/launcher=basic",
-            "dataset=mnist",
-            f"dataset.path={path}",
-            f"model={model}",
-        ),
-        *(
-            f"lr={LR}",
-            f"batch_size={BATCH_SIZE}",
-            f"epochs={EPOCHS[model]}",
-            "trainer.checkpoint_interval_s=3600",
-        ),
+        *("hydra/sweeper=basic", "hydra/launcher=basic", "dataset=mnist", f"dataset.path={path}", f"model={model}"),
+        *(f"lr={LR}", f"batch_size={BATCH_SIZE}", f"epochs={EPOCHS[model]}", "trainer.checkpoint_interval_s=3600"),
         *(f"dataset.validation_split={VALIDATION_SPLIT[model]}", f"seed={seed}"),
     ]
     with hydra.initialize_config_dir(str(ROOT / "conf"), version_base=None):
@@ -108,19 +93,14 @@ def fit(model_name: str, seed: str, path: str) -> dict[str, float]:
     keras.utils.set_random_seed(cfg.seed)
     model = build(cfg, dataset)
     model.compile(model.optimizer, model.loss, metrics=["accuracy"])  # with Keras' default for jit_compile
-    x, x_test = (
-        array.astype("float32") / 255 for array in (dataset.x[dataset.training_rows], dataset.x_test)
-    )
+    x, x_test = (array.astype("float32") / 255 for array in (dataset.x[dataset.training_rows], dataset.x_test))
     y = dataset.y[dataset.training_rows]
 
     def epoch() -> None:
         model.fit(x, y, batch_size=BATCH_SIZE, epochs=1, verbose=0)
 
     speed = images_per_second(epoch, len(x), cfg.epochs)
-    return {
-        "speed": speed,
-        "accuracy": model.evaluate(x_test, dataset.y_test, verbose=0, return_dict=True)["accuracy"],
-    }
+    return {"speed": speed, "accuracy": model.evaluate(x_test, dataset.y_test, verbose=0, return_dict=True)["accuracy"]}
 
 
 def trainer(model_name: str, seed: str, path: str) -> dict[str, float]:
@@ -171,9 +151,7 @@ def bound(model_name: str, seed: str, path: str) -> dict[str, float]:
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(y, rows), logits)
             loss = tf.reduce_mean(losses)
         rate = LR * tf.sqrt(1 - 0.999 ** done.assign_add(1.0)) / (1 - 0.9**done)
-        for weight, gradient, (first, second) in zip(
-            weights, tape.gradient(loss, weights), moments, strict=True
-        ):
+        for weight, gradient, (first, second) in zip(weights, tape.gradient(loss, weights), moments, strict=True):
             first.assign_add((gradient - first) * 0.1)
             second.assign_add((gradient * gradient - second) * 0.001)
             weight.assign_sub(rate * first / (tf.sqrt(second) + 1e-7))
@@ -184,9 +162,7 @@ def bound(model_name: str, seed: str, path: str) -> dict[str, float]:
             step(batches[index])
             return (index + 1,)
 
-        tf.while_loop(
-            lambda index: index < tf.shape(batches)[0], body, (tf.constant(0),), parallel_iterations=1
-        )
+        tf.while_loop(lambda index: index < tf.shape(batches)[0], body, (tf.constant(0),), parallel_iterations=1)
 
     whole = len(dataset.training_rows) // BATCH_SIZE * BATCH_SIZE
     numbers = iter(range(1, cfg.epochs + 1))

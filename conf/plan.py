@@ -67,9 +67,7 @@ def step(at: np.ndarray, total: float, every_epochs: float, factor: float) -> np
     return falling
 
 
-def polynomial(
-    at: np.ndarray, total: float, power: float, final: float, decay_epochs: float | None
-) -> np.ndarray:
+def polynomial(at: np.ndarray, total: float, power: float, final: float, decay_epochs: float | None) -> np.ndarray:
     """From 1 to `final` as (1 - t)^power, then constant. Power 1 is a straight line."""
     return final + (1 - final) * (1 - np.clip(at / (decay_epochs or total), 0, 1)) ** power
 
@@ -171,7 +169,5 @@ def function(section: Mapping[Any, Any]) -> Callable[..., Any]:
 
 def is_constant(cfg: Any) -> bool:
     """Whether the learning rate is one number for the whole training."""
-    follows = (
-        cfg.batch_schedule.get("lr_follows") and cfg.batch_schedule["_target_"] != "conf.plan.constant_batch"
-    )
+    follows = cfg.batch_schedule.get("lr_follows") and cfg.batch_schedule["_target_"] != "conf.plan.constant_batch"
     return cfg.lr_schedule["_target_"] == "conf.plan.constant" and not follows

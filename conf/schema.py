@@ -164,9 +164,7 @@ def _check_training_set(cfg: Config) -> tuple[int | None, tuple[int, ...] | None
     task = str(dataset.get("task") or cfg.loss.get("task"))
     found = examples.check(dataset, task, cfg.model.get("_target_"))
     if dataset.get("labels") == "one_hot" and ".Sparse" in str(cfg.loss.get("_target_")):
-        raise ValueError(
-            f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax"
-        )
+        raise ValueError(f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax")
     if dataset.get("validation") == "none" and str(cfg.loss.get("objective")).startswith("val_"):
         raise ValueError(
             f"dataset.validation=none holds out nothing, so that there is no {cfg.loss['objective']} to be judged by\n"
@@ -178,9 +176,7 @@ def _check_training_set(cfg: Config) -> tuple[int | None, tuple[int, ...] | None
     if dataset.get("validation", "split") == "split" and not found.own_validation:
         kept = training_size(rows, float(dataset.get("validation_split", VALIDATION_SPLIT)))
     if kept < 1:
-        raise ValueError(
-            f"dataset.validation_split={dataset['validation_split']} leaves no training example of {rows}"
-        )
+        raise ValueError(f"dataset.validation_split={dataset['validation_split']} leaves no training example of {rows}")
     if cfg.batch_size > kept and dataset.get("_target_") != examples.POINTS:  # whose batch is all of them
         raise ValueError(
             f"batch_size={cfg.batch_size} is larger than the training set ({kept} examples after the "

@@ -61,11 +61,7 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
     driver = holder(summary.folder / "driver.lock")
     show_status(summary, str(driver or "none"), _jobs_in_words(summary))
     if not driver and summary.over() < (summary.total or 0):
-        _console.print(
-            f"not finished; go on with: {definition.resume_line(definition_)}",
-            soft_wrap=True,
-            markup=False,
-        )
+        _console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -105,13 +101,9 @@ def _reopen(summary: Summary, definition_: Definition, states: list[str], trials
     if not all(word.strip().isdecimal() for word in trials.split(",") if trials):
         raise UserError(f"--trials {trials}: give the numbers of trials, as in --trials 3,7")
     if definition_.storage:
-        raise UserError(
-            f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever"
-        )
+        raise UserError(f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever")
     wanted = {int(word) for word in trials.split(",")} if trials else None
-    found = [
-        row.number for row in summary.rows if row.state in states and (wanted is None or row.number in wanted)
-    ]
+    found = [row.number for row in summary.rows if row.state in states and (wanted is None or row.number in wanted)]
     if not found or (wanted and wanted != set(found)):
         counts = ", ".join(f"{summary.count(State(state))} {state}" for state in _RETRIED)
         raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}")
@@ -168,9 +160,7 @@ def _stop_jobs(name: str, root: Path) -> None:
     if problem := take_back(summary.folder, jobs):
         raise UserError(f"the jobs that wait could not be cancelled: {problem}")
     running = sum(job.state != "PENDING" for job in jobs)
-    _console.print(
-        f"cancelled {len(jobs) - running} jobs that waited; {running} end after their trials' epoch"
-    )
+    _console.print(f"cancelled {len(jobs) - running} jobs that waited; {running} end after their trials' epoch")
 
 
 @app.command()
@@ -208,9 +198,7 @@ def _folder(name: str, root: Path) -> Path:
     folder = (root / name).absolute()
     if not (folder / "study.json").exists():
         known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
-        raise UserError(
-            f"there is no study {name} in {root}. There is: {known or 'none; start one with sweep.py -m'}"
-        )
+        raise UserError(f"there is no study {name} in {root}. There is: {known or 'none; start one with sweep.py -m'}")
     return folder
 
 

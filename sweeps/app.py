@@ -91,11 +91,7 @@ def _run_alone(cfg: DictConfig, task: Task) -> Any:
         folder.parent,
         settings.objectives,
         settings.directions,
-        [
-            row
-            for row in _single_runs(folder.parent)
-            if row.folder == folder or row.state is not State.RUNNING
-        ],
+        [row for row in _single_runs(folder.parent) if row.folder == folder or row.state is not State.RUNNING],
     )
     unlisted = Row(len(summary.rows), {}, State.RUNNING, folder)  # with hydra.output_subdir=null
     row = next((row for row in summary.rows if row.folder == folder), unlisted)

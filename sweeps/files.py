@@ -81,9 +81,7 @@ def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
     try:
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
-            data = (
-                b" (cut)\n" + data
-            )  # what a writer that was killed left stays a line of its own, and a bad one
+            data = b" (cut)\n" + data  # what a writer that was killed left stays a line of its own, and a bad one
         try:
             left = memoryview(data)
             while left:

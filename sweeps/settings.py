@@ -111,9 +111,7 @@ class SweeperConf:
     def __post_init__(self) -> None:
         _at_least(self, "sweeper", {"n_trials": 1, "n_jobs": 1, "max_attempts": 1, "max_gpu_hours": 0})
         if self.max_failure_rate is not None and not 0 <= self.max_failure_rate <= 1:
-            raise ValueError(
-                f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1"
-            )
+            raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
         for direction in self.directions:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
@@ -229,9 +227,7 @@ class SlurmLauncherConf:
     """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:
-        at_least = dict.fromkeys(
-            ["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu"], 1
-        )
+        at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu"], 1)
         at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
         at_least |= {"max_submissions_per_min": 1, "gpus_per_node": 0, "gpus_per_task": 0}
         at_least |= {"signal_delay_s": 0, "max_num_timeout": 0}
@@ -247,9 +243,7 @@ class SlurmLauncherConf:
             raise ValueError(f"hydra.launcher.poll_s={self.poll_s}: look at the queue every 0.5 s at most")
         for name in self.additional_parameters:
             if name.replace("_", "-") in _OWN_OPTIONS:
-                raise ValueError(
-                    f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out"
-                )
+                raise ValueError(f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out")
 
 
 _OWN_OPTIONS = {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}

@@ -53,10 +53,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def start(
-    arguments: Iterable[str],
-    folder: Path,
-    extra: Mapping[str, str] | None = None,
-    largest_file: int | None = None,
+    arguments: Iterable[str], folder: Path, extra: Mapping[str, str] | None = None, largest_file: int | None = None
 ) -> "subprocess.Popen[str]":
     """`python ARGUMENTS` in `folder`, which is made if it is not there.
 
@@ -101,10 +98,7 @@ def run_all(
 ) -> dict[str, Done]:
     """Several command lines, two at a time, each in a folder of its own; by their names."""
     with ThreadPoolExecutor(2) as pool:
-        running = {
-            name: pool.submit(run, line, folder / str(i), extra)
-            for i, (name, line) in enumerate(lines.items())
-        }
+        running = {name: pool.submit(run, line, folder / str(i), extra) for i, (name, line) in enumerate(lines.items())}
         return {name: future.result() for name, future in running.items()}
 
 

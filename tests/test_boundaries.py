@@ -97,10 +97,7 @@ runpy.run_path(%r, run_name="__main__")
 
 @pytest.mark.parametrize(
     "arguments, loaded",
-    [
-        (["--help"], "['sweeps']"),
-        (["-m", "seed=1,2", "epochs=1", "tracking=none"], "['optuna', 'sweeps']"),
-    ],
+    [(["--help"], "['sweeps']"), (["-m", "seed=1,2", "epochs=1", "tracking=none"], "['optuna', 'sweeps']")],
 )
 def test_the_driver_never_loads_tensorflow(tmp_path: Path, arguments: list[str], loaded: str) -> None:
     code = SHOWN % str(ROOT / "sweep.py")

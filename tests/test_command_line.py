@@ -18,11 +18,7 @@ SEARCH = "-m hydra/sweeper=optuna"
 # arguments, how they are run, and what the answer must hold: the mistake, what is allowed, what to type
 MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("optimizer=adm", BOTH, ["optimizer=adm does not exist", "optimizer=adam?", "lion", "sgd", "ftrl"]),
-    (
-        "model=mpl",
-        PLAIN,
-        ["model=mpl does not exist", "model=mlp?", "application, cnn", "linear, mlp, mobilenetv2"],
-    ),
+    ("model=mpl", PLAIN, ["model=mpl does not exist", "model=mlp?", "application, cnn", "linear, mlp, mobilenetv2"]),
     ("optimizer=quite_other", SWEPT, ["optimizer=quite_other does not exist", "adadelta, adagrad, adam"]),
     ("dataset=digit", SWEPT, ["dataset=digit does not exist", "dataset=digits?"]),
     ("optimzer=adam", BOTH, ["'optimzer' is not in the configuration", "'optimizer'?"]),
@@ -43,11 +39,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("lr=[", BOTH, ["'lr=['", "cannot be read", "key=value"]),
     ("batch_size=0", BOTH, ["batch_size=0", ">= 1", "try batch_size=32"]),
     ("batch_size=1.5", SWEPT, ["batch_size=1.5", "Integer"]),
-    (
-        "batch_size=5000",
-        BOTH,
-        ["batch_size=5000", "larger than the training set (1250", "try batch_size=1024"],
-    ),
+    ("batch_size=5000", BOTH, ["batch_size=5000", "larger than the training set (1250", "try batch_size=1024"]),
     ("epochs=0", BOTH, ["epochs=0", ">= 1", "try epochs=5"]),
     ("gpus=-1", BOTH, ["gpus=-1", ">= 0", "gpus=0"]),
     ("gpus=64 batch_size=64", BOTH, ["gpus=64", "this machine has", "GPUs"]),
@@ -174,9 +166,7 @@ def test_the_whole_traceback_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_bug_in_a_trainer_is_no_mistake_of_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text(
-        "def train(cfg, trial):\n    raise ValueError('from inside the trainer')\n"
-    )
+    (tmp_path / "broken.py").write_text("def train(cfg, trial):\n    raise ValueError('from inside the trainer')\n")
     done = run([SWEEP, "trainer._target_=broken.train"], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 1
     assert "from inside the trainer" in done.err

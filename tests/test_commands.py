@@ -147,9 +147,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", ["study.json", "study.journal"])
 @pytest.mark.parametrize("name", ["failed", "killed"])
-def test_a_damaged_study_concerns_that_study(
-    answer: Answer, tmp_path: Path, name: str, file: str, damage: str
-) -> None:
+def test_a_damaged_study_concerns_that_study(answer: Answer, tmp_path: Path, name: str, file: str, damage: str) -> None:
     damaged = tmp_path / "multirun" / name / file
     damaged.write_bytes(DAMAGES[damage](damaged.read_bytes()))
     code, listed = answer("list")

@@ -95,9 +95,7 @@ def test_the_first_word_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_a_writer_that_is_killed_leaves_the_old_content_or_the_new(
-    tmp_path: Path, fork: Fork, number: int
-) -> None:
+def test_a_writer_that_is_killed_leaves_the_old_content_or_the_new(tmp_path: Path, fork: Fork, number: int) -> None:
     file = tmp_path / "file"
     write_whole(file, "0" * 100_000)
 
@@ -177,9 +175,7 @@ def test_lines_cut_at_every_byte(tmp_path: Path) -> None:
         count = whole[:cut].count(b"\n")
         ends = whole[:cut].rfind(b"\n") + 1
         assert read_lines(file) == Lines(VALUES[:count], ends)
-        append_lines(
-            file, ["more"]
-        )  # what was cut is not completed by it, though its newline alone was missing
+        append_lines(file, ["more"])  # what was cut is not completed by it, though its newline alone was missing
         assert read_lines(file, ends) == Lines(["more"], file.stat().st_size, int(ends < cut))
 
 
@@ -221,9 +217,7 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("room", range(0, 40, 3))
-def test_lines_that_the_disk_does_not_take_leave_the_file_as_it_was(
-    tmp_path: Path, fork: Fork, room: int
-) -> None:
+def test_lines_that_the_disk_does_not_take_leave_the_file_as_it_was(tmp_path: Path, fork: Fork, room: int) -> None:
     file = tmp_path / "file"
     append_lines(file, ["before"])
     before = file.read_bytes()
@@ -267,8 +261,7 @@ def test_a_writer_that_is_killed_costs_at_most_its_last_line(tmp_path: Path, for
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b"null", b"1", b'"text"', b'{"a": 1}{"a": 1}', b'{"a": \xff}', b"\x00", b"[" * 99_999],
+    "content", [b"", b"{", b"[]", b"null", b"1", b'"text"', b'{"a": 1}{"a": 1}', b'{"a": \xff}', b"\x00", b"[" * 99_999]
 )
 def test_what_is_no_json_object_is_unreadable(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file.json"
@@ -305,8 +298,7 @@ def test_what_somebody_else_wrote_is_not_loaded(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
-    [(b"", []), (b"a\nb\nc\n", ["b", "c"]), (b"a\n\xff", ["a", "\ufffd"]), (None, [])],
+    ("content", "expected"), [(b"", []), (b"a\nb\nc\n", ["b", "c"]), (b"a\n\xff", ["a", "\ufffd"]), (None, [])]
 )
 def test_the_end_of_a_log(tmp_path: Path, content: bytes | None, expected: list[str]) -> None:
     log = tmp_path / "log"
@@ -463,9 +455,7 @@ def test_a_holder_that_beats_is_heard(tmp_path: Path, monkeypatch: pytest.Monkey
     lock.release()
 
 
-def test_two_that_took_it_in_the_same_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork: Fork
-) -> None:
+def test_two_that_took_it_in_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork: Fork) -> None:
     """The one that noted itself last has it, and the other can tell."""
     path = tmp_path / "lock"
     monkeypatch.setattr(files, "_take", lambda file: False)
@@ -493,9 +483,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(Held):
         Lock(path)
     note(path, HOST, os.getppid(), 1)
-    assert str(holder(path)).startswith(
-        f"process {os.getppid()} on {HOST}"
-    )  # as whoever takes it would be told
+    assert str(holder(path)).startswith(f"process {os.getppid()} on {HOST}")  # as whoever takes it would be told
     note(path, "elsewhere", os.getpid(), 1)  # numbers of processes are those of their node
     with pytest.raises(Held):
         Lock(path)

@@ -113,10 +113,7 @@ def test_a_grid_needs_no_objective(objectives: dict[str, Done]) -> None:
     assert "best" not in done.said
     report = lines.sweeps(done.folder, "report", done.study().name)
     assert report.code == 0, report.said
-    assert (
-        "x=1" in (done.study() / "report.html").read_text()
-        or "+x" in (done.study() / "trials.csv").read_text()
-    )
+    assert "x=1" in (done.study() / "report.html").read_text() or "+x" in (done.study() / "trials.csv").read_text()
     status = lines.sweeps(done.folder, "status", done.study().name)
     assert "3 of 3 trials have ended (3 completed)" in status.out
     assert "best" not in status.out
@@ -191,9 +188,7 @@ NUMBERS = ["+x=interval(0, 2)", "+y=tag(log, interval(1, 3))"]
 def test_every_sampler_searches(tmp_path: Path, sampler: str) -> None:
     if sampler == "gp":
         pytest.importorskip("torch", reason="the Gaussian process needs PyTorch, which is not installed")
-    code, out = run(
-        tmp_path, *SEARCH, f"hydra/sweeper/sampler={sampler}", *NUMBERS, "hydra.sweeper.n_trials=12"
-    )
+    code, out = run(tmp_path, *SEARCH, f"hydra/sweeper/sampler={sampler}", *NUMBERS, "hydra.sweeper.n_trials=12")
     assert code == 0, out
     found = trials(tmp_path)
     assert len(found) == 12
@@ -234,9 +229,7 @@ def test_a_search_space_in_code(tmp_path: Path) -> None:
 )
 def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: list[str]) -> None:
     chosen = [f"hydra/sweeper/pruner={pruner}", *(f"hydra.sweeper.pruner.{one}" for one in settings)]
-    code, out = run(
-        tmp_path, *GRID, *chosen, "+x=1,2,9,8,7", "+epochs=40", "+sleep=0.03", "hydra.sweeper.n_jobs=1"
-    )
+    code, out = run(tmp_path, *GRID, *chosen, "+x=1,2,9,8,7", "+epochs=40", "+sleep=0.03", "hydra.sweeper.n_jobs=1")
     assert code == 0, out
     found = trials(tmp_path)
     states = [row.state for row in found]
@@ -351,9 +344,7 @@ def test_memory_is_limited_where_a_user_says_so(tmp_path: Path) -> None:
 
 
 def test_what_a_trial_starts_ends_with_it(tmp_path: Path) -> None:
-    driver = lines.start(
-        theirs(*GRID, "+spawns=1", "+x=1,2", "+sleep=1.5", "hydra.sweeper.n_jobs=1"), tmp_path
-    )
+    driver = lines.start(theirs(*GRID, "+spawns=1", "+x=1,2", "+sleep=1.5", "hydra.sweeper.n_jobs=1"), tmp_path)
     study = tmp_path / "multirun" / "s"
 
     def left() -> int:

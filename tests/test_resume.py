@@ -72,9 +72,7 @@ def uninterrupted(folder: Path) -> dict[int, dict[str, float]]:
     return results(folder, "whole")
 
 
-def test_a_driver_killed_at_any_instant_loses_nothing(
-    folder: Path, uninterrupted: dict[int, dict[str, float]]
-) -> None:
+def test_a_driver_killed_at_any_instant_loses_nothing(folder: Path, uninterrupted: dict[int, dict[str, float]]) -> None:
     instants = random.Random(1)
     for _ in range(8):
         driver = start(folder, "killed", *TWELVE)
@@ -252,9 +250,7 @@ def test_what_trials_started_ends_when_their_driver_is_killed(tmp_path: Path) ->
 
 
 def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
-    driver = start(
-        folder, "lost", "seed=1", "epochs=200", "trainer.checkpoint_interval_s=0.0", "tracking=none"
-    )
+    driver = start(folder, "lost", "seed=1", "epochs=200", "trainer.checkpoint_interval_s=0.0", "tracking=none")
     trial = folder / "multirun" / "lost" / "0"
     wait_until(lambda: len(steps(trial)) > 5)
     holder = json.loads((trial / "attempts" / "1" / "alive").read_text())

@@ -63,9 +63,7 @@ def interrupted(python_path: dict[str, str], tmp_path_factory: pytest.TempPathFa
     def send(name: str) -> Done:
         folder = tmp_path_factory.mktemp(name)
         process = lines.start(line("trains"), folder, python_path)
-        wait_until(
-            lambda: any(len(steps(file.parent)) > 2 for file in folder.glob("outputs/*/*/metrics.jsonl"))
-        )
+        wait_until(lambda: any(len(steps(file.parent)) > 2 for file in folder.glob("outputs/*/*/metrics.jsonl")))
         process.send_signal(getattr(signal, name))
         return lines.finish(process, folder, 60)
 
@@ -74,9 +72,7 @@ def interrupted(python_path: dict[str, str], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_a_signal_is_answered_in_one_line_and_shown_in_mlflow(
-    interrupted: dict[str, Done], name: str
-) -> None:
+def test_a_signal_is_answered_in_one_line_and_shown_in_mlflow(interrupted: dict[str, Done], name: str) -> None:
     from mlflow import MlflowClient
 
     done = interrupted[name]
@@ -111,9 +107,7 @@ def test_an_end_is_told_and_written_down(ended: dict[str, Done], how: str) -> No
     assert error.startswith("sys.exit") or error in done.err
 
 
-def test_a_run_whose_config_hydra_does_not_write_is_tracked(
-    python_path: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_run_whose_config_hydra_does_not_write_is_tracked(python_path: dict[str, str], tmp_path: Path) -> None:
     done = run(line("is_done", "hydra.output_subdir=null"), tmp_path, python_path)
     assert done.code == 0, done.said
     (file,) = tmp_path.glob("outputs/*/*/metrics.jsonl")
@@ -134,14 +128,10 @@ def test_a_password_in_an_address_is_refused_and_nothing_is_written(
         assert len(done.err.splitlines()) == 2, done.err
         assert "${oc.env:" in done.err
         assert "geheim" not in done.said
-        assert not [
-            file for file in done.folder.rglob("*") if file.is_file() and b"geheim" in file.read_bytes()
-        ], name
+        assert not [file for file in done.folder.rglob("*") if file.is_file() and b"geheim" in file.read_bytes()], name
 
 
-def test_a_password_from_the_environment_is_written_nowhere(
-    python_path: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_password_from_the_environment_is_written_nowhere(python_path: dict[str, str], tmp_path: Path) -> None:
     address = {"MY_ADDRESS": f"sqlite:///{tmp_path}/geheim.db"}
     told = "tracking.uri=${oc.env:MY_ADDRESS}"
     ways = {

@@ -51,12 +51,9 @@ def mnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     else:
         random = np.random.default_rng(0)
         arrays = {
-            f"x_{s}": random.integers(0, 256, (n, 28, 28)).astype(np.uint8)
-            for s, n in (("train", 2400), ("test", 200))
+            f"x_{s}": random.integers(0, 256, (n, 28, 28)).astype(np.uint8) for s, n in (("train", 2400), ("test", 200))
         }
-        arrays |= {
-            f"y_{s}": (np.arange(n) % 10).astype(np.uint8) for s, n in (("train", 2400), ("test", 200))
-        }
+        arrays |= {f"y_{s}": (np.arange(n) % 10).astype(np.uint8) for s, n in (("train", 2400), ("test", 200))}
     np.savez(path, **arrays)
     return path
 
@@ -73,11 +70,7 @@ pytestmark = pytest.mark.studies
 
 
 def test_all_of_them_are_known() -> None:
-    assert {path.stem for path in (ROOT / "conf" / "study").glob("*.yaml")} == {
-        *STUDIES,
-        "best_lr_batch",
-        "optimizers",
-    }
+    assert {path.stem for path in (ROOT / "conf" / "study").glob("*.yaml")} == {*STUDIES, "best_lr_batch", "optimizers"}
     page = (ROOT / "docs" / "studies.md").read_text()
     for name, count in STUDIES.items():
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}`"))
@@ -98,23 +91,12 @@ def test_the_small_study_runs(study: str, mnist: Path, images: Path, tmp_path: P
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_trial_of_the_whole_study_is_valid(study: str, images: Path, tmp_path: Path) -> None:
-    data = (
-        data_of(study, images, images) if study in IMAGES else []
-    )  # MNIST's size is known before it is there
+    data = data_of(study, images, images) if study in IMAGES else []  # MNIST's size is known before it is there
     # What there is here: few images, which make one batch size of two, and no GPUs, which make one count of three.
     batch = ["batch_size=16"] if study in IMAGES else []
     gpus = ["gpus=0"] if study in ("batch_and_gpus", "resnet_scaling") else []
     expected = STUDIES[study] // (2 if study in ("caltech256", "resnet_scaling") else 1) // (3 if gpus else 1)
-    command = [
-        SWEEP,
-        "-m",
-        f"study={study}",
-        *data,
-        *batch,
-        *gpus,
-        "tracking=none",
-        "hydra.sweeper.preview=true",
-    ]
+    command = [SWEEP, "-m", f"study={study}", *data, *batch, *gpus, "tracking=none", "hydra.sweeper.preview=true"]
     done = run(command, tmp_path)
     assert done.code == 0, done.said
     assert f"│ {expected} " in done.said

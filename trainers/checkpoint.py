@@ -26,9 +26,7 @@ class Progress:
     best_epoch: int = 0  # 0 = none yet
     best: dict[str, float] = field(default_factory=dict)  # metrics of best_epoch
     phase: int = 1  # of trainers/phases.py: which of the variables an optimizer has
-    history: list[list[float]] = field(
-        default_factory=list
-    )  # of each epoch: what it is judged by, and its seconds
+    history: list[list[float]] = field(default_factory=list)  # of each epoch: what it is judged by, and its seconds
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,7 @@ class Saved:
             variable.assign(array)
 
 
-def save(
-    folder: Path, progress: Progress, model: keras.Model, best: Sequence[np.ndarray] | None = None
-) -> None:
+def save(folder: Path, progress: Progress, model: keras.Model, best: Sequence[np.ndarray] | None = None) -> None:
     """Write every variable of the model, its optimizer and its dropout seeds, without pickle, and `best` weights."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / "writing.npz"

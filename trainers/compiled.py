@@ -81,11 +81,7 @@ def compile_passes(model: keras.Model, data: Data, seed: int = 0) -> tuple[Train
 
 
 def _compile(
-    model: keras.Model,
-    data: Data,
-    step: Callable[[tuple[tf.Tensor, tf.Tensor]], object],
-    like: _Placed,
-    training: bool,
+    model: keras.Model, data: Data, step: Callable[[tuple[tf.Tensor, tf.Tensor]], object], like: _Placed, training: bool
 ) -> Callable[..., Metrics]:
     """f(arrays, rows, bounds, draw): `step` on the rows between each two neighbours of `bounds`."""
     strategy = model.distribute_strategy

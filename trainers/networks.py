@@ -39,9 +39,7 @@ def precision(mixed: bool) -> Iterator[None]:
     """
     before = keras.config.dtype_policy()
     if mixed:
-        gpus = [
-            tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")
-        ]
+        gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
         old = any(gpu.get("compute_capability", (8, 0)) < (8, 0) for gpu in gpus)
         keras.config.set_dtype_policy("mixed_float16" if old else "mixed_bfloat16")
     try:
@@ -117,9 +115,7 @@ def application(
     if len(input_shape) == 2:
         input_shape = (*input_shape, 1)
     if len(input_shape) != 3 or input_shape[-1] not in (1, 3):
-        raise ValueError(
-            f"model.name={name} needs images of 1 or 3 channels, but an example has shape {input_shape}"
-        )
+        raise ValueError(f"model.name={name} needs images of 1 or 3 channels, but an example has shape {input_shape}")
     maker = getattr(keras.applications, name)
     inputs = keras.Input(input_shape)
     pixels = layers.Rescaling(255.0, dtype="float32")(inputs)

@@ -45,9 +45,7 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     dataset.announce(trial.checkpoint_folder.parent)
     planned = plan(cfg, len(dataset.training_rows))
     if not planned.epochs:
-        raise ValueError(
-            f"batch_size={cfg.batch_size} is larger than the training set ({len(dataset.training_rows)})"
-        )
+        raise ValueError(f"batch_size={cfg.batch_size} is larger than the training set ({len(dataset.training_rows)})")
     print(planned, flush=True)
     saved = checkpoint.newest(trial.checkpoint_folder)
     progress, best_weights = (saved.progress, saved.best) if saved else (Progress(), None)

@@ -45,15 +45,11 @@ def parse(value: object) -> Augment | None:
     if value is None or isinstance(value, str):
         value = {"preset": value}
     if not isinstance(value, Mapping):
-        raise ValueError(
-            f"dataset.augment={value}: must be {' or '.join(PRESETS)}, or ranges such as {{rotation: 5}}"
-        )
+        raise ValueError(f"dataset.augment={value}: must be {' or '.join(PRESETS)}, or ranges such as {{rotation: 5}}")
     asked = {str(name): setting for name, setting in value.items() if setting is not None}
     preset = asked.pop("preset", "none")
     if preset not in PRESETS:
-        raise ValueError(
-            f"dataset.augment={preset}: must be {', '.join(PRESETS)}, or ranges such as {{rotation: 5}}"
-        )
+        raise ValueError(f"dataset.augment={preset}: must be {', '.join(PRESETS)}, or ranges such as {{rotation: 5}}")
     settings = PRESETS[preset] | asked
     flip = settings.pop("flip", "none")
     if flip not in FLIPS:
@@ -72,9 +68,7 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
     if (
         not isinstance(limits, Sequence)
         or len(limits) != 2
-        or not all(
-            isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in limits
-        )
+        or not all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in limits)
         or (both and value < 0)
         or not lowest <= limits[0] <= limits[1] <= highest
     ):

@@ -46,9 +46,7 @@ def check(dataset: Mapping[str, Any], task: str, model: object) -> Examples:
             f"model=cnn needs images, but an example of {found.name} has shape {found.shape}; try model=mlp"
         )
     if dataset.get("validation") == "test" and not found.test:
-        raise ValueError(
-            f"dataset.validation=test, but {found.name} has no test set; try dataset.validation=split"
-        )
+        raise ValueError(f"dataset.validation=test, but {found.name} has no test set; try dataset.validation=split")
     if dataset.get("labels") == "one_hot" and task != "classification":
         raise ValueError(f"dataset.labels=one_hot needs classes, but this is a {task}; leave it out")
     return replace(found, rows=_chosen(found, dataset))
@@ -113,18 +111,14 @@ def _typed(dataset: Mapping[str, Any]) -> Examples:
     x, y = dataset.get("x"), dataset.get("y")
     for name, values in (("x", x), ("y", y)):
         if not isinstance(values, list) or not values:
-            raise ValueError(
-                f"dataset.{name}={values}: must be a list of numbers, as in 'dataset.{name}=[1,2,5]'"
-            )
+            raise ValueError(f"dataset.{name}={values}: must be a list of numbers, as in 'dataset.{name}=[1,2,5]'")
         width = len(values[0]) if isinstance(values[0], list) else None
         for row, value in enumerate(values):
             numbers = value if isinstance(value, list) else [value]
             if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
                 raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a number")
             if (len(value) if isinstance(value, list) else None) != width:
-                raise ValueError(
-                    f"dataset.{name}[{row}] is {value}, of another length than dataset.{name}[0]"
-                )
+                raise ValueError(f"dataset.{name}[{row}] is {value}, of another length than dataset.{name}[0]")
     assert isinstance(x, list)
     assert isinstance(y, list)
     if len(x) != len(y):
@@ -135,17 +129,13 @@ def _typed(dataset: Mapping[str, Any]) -> Examples:
 
 def _need_image(found: Examples, what: str) -> None:
     if found.shape is None or len(found.shape) not in (2, 3):
-        raise ValueError(
-            f"{what} needs images, but an example of {found.name} has shape {found.shape}; leave it out"
-        )
+        raise ValueError(f"{what} needs images, but an example of {found.name} has shape {found.shape}; leave it out")
 
 
 def _chosen(found: Examples, dataset: Mapping[str, Any]) -> int | None:
     subset, rows = dataset.get("subset"), found.rows
     if subset is not None and not (0 < subset < 1 or (isinstance(subset, int) and subset >= 2)):
-        raise ValueError(
-            f"dataset.subset={subset}: must be a share, > 0 and < 1, or a whole number of examples >= 2"
-        )
+        raise ValueError(f"dataset.subset={subset}: must be a share, > 0 and < 1, or a whole number of examples >= 2")
     if rows is None:
         return None
     if subset is not None and subset > rows:

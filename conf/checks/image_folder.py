@@ -50,15 +50,11 @@ def _own_split(root: Path, names: Sequence[str]) -> dict[str, str]:
     own = {SPLITS[name.lower()]: name for name in names if name.lower() in SPLITS}
     if "train" not in own:
         if own and len(own) == len(names):
-            raise ValueError(
-                f"{root} holds {', '.join(names)}, but no folder train; or name a folder of classes"
-            )
+            raise ValueError(f"{root} holds {', '.join(names)}, but no folder train; or name a folder of classes")
         return {"train": ""}
     if len(own) < len(names):
         other = next(name for name in names if name not in own.values())
-        raise ValueError(
-            f"{root}: the folder {other!r} lies beside {own['train']!r}; only validation and test may"
-        )
+        raise ValueError(f"{root}: the folder {other!r} lies beside {own['train']!r}; only validation and test may")
     return own
 
 
@@ -69,9 +65,7 @@ def listing(path: object) -> Listing:
     root = Path(str(path)).expanduser()
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
-        raise ValueError(
-            f"dataset.path={path} {what} (seen from {Path.cwd()}); it must hold a folder for each class"
-        )
+        raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must hold a folder for each class")
     folders = [(str(root), root.stat().st_mtime_ns)]
     names = _subfolders(root)
     own = _own_split(root, names)
@@ -98,17 +92,13 @@ def listing(path: object) -> Listing:
                 raise ValueError(f"{here / name} holds no image; a class needs one at least ({_suffixes()})")
             for entry, stat in images:
                 relative = os.path.relpath(entry, root)
-                digest.update(
-                    f"{relative}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape")
-                )
+                digest.update(f"{relative}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
                 files.append(relative)
                 labels.append(classes.index(name))
             counts[split] += len(images)
         if not counts[split]:
             raise ValueError(f"{here} is empty: it must hold a folder for each class, or not be there")
-    return Listing(
-        str(root), classes, tuple(files), tuple(labels), counts, digest.hexdigest(), tuple(folders)
-    )
+    return Listing(str(root), classes, tuple(files), tuple(labels), counts, digest.hexdigest(), tuple(folders))
 
 
 def remembered(path: object) -> Listing:
@@ -235,9 +225,7 @@ def header_channels(path: str) -> int:
 
 
 def _short(error: OSError) -> str:
-    return (
-        "its header is damaged, or it is of another kind" if "cannot identify" in str(error) else str(error)
-    )
+    return "its header is damaged, or it is of another kind" if "cannot identify" in str(error) else str(error)
 
 
 def _suffixes() -> str:

@@ -23,9 +23,7 @@ def check(where: str, y_train: np.ndarray, y_test: np.ndarray | None = None) -> 
             )
         if y.dtype.kind == "i" and y.min() < 0:
             row = int(np.argmax(y.reshape(-1) < 0))
-            raise ValueError(
-                f"{where}: {name}[{row}] is {y.flat[row]}; labels must be whole numbers from 0 on"
-            )
+            raise ValueError(f"{where}: {name}[{row}] is {y.flat[row]}; labels must be whole numbers from 0 on")
     if not len(y_train):
         return
     classes = np.unique(y_train)
@@ -39,6 +37,4 @@ def check(where: str, y_train: np.ndarray, y_test: np.ndarray | None = None) -> 
         )
     if y_test is not None and len(y_test) and y_test.max() > classes[-1]:
         row = int(np.argmax(y_test.reshape(-1) > classes[-1]))
-        raise ValueError(
-            f"{where}: y_test[{row}] is {y_test.flat[row]}; y_train knows 0 to {classes[-1]} only"
-        )
+        raise ValueError(f"{where}: y_test[{row}] is {y_test.flat[row]}; y_train knows 0 to {classes[-1]} only")

@@ -68,9 +68,7 @@ def _check_no_base(model: Mapping[str, Any]) -> None:
 
 def _check_shape(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[-1] not in (1, 3)):
-        raise ValueError(
-            f"model.name={name} needs images of 1 or 3 channels, but an example has shape {shape}"
-        )
+        raise ValueError(f"model.name={name} needs images of 1 or 3 channels, but an example has shape {shape}")
     least = SMALLEST.get(name, 32)
     if min(shape[:2]) < least:
         raise ValueError(

@@ -132,6 +132,4 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
     """Raise ValueError for options of conf/trainer/keras.yaml that are none."""
     value = trainer.get("save_model", "none")
     if value not in SAVE_MODEL:
-        raise ValueError(
-            f"trainer.save_model={value}: must be {', '.join(SAVE_MODEL[:-1])} or {SAVE_MODEL[-1]}"
-        )
+        raise ValueError(f"trainer.save_model={value}: must be {', '.join(SAVE_MODEL[:-1])} or {SAVE_MODEL[-1]}")

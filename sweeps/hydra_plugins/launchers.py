@@ -40,9 +40,7 @@ class _OnTrials(Launcher):
 
         trials = self.trials(Path(self.config.hydra.sweep.dir))
         try:
-            return launch(
-                trials, self.config, self.hydra_context, self.task_function, job_overrides, initial_job_idx
-            )
+            return launch(trials, self.config, self.hydra_context, self.task_function, job_overrides, initial_job_idx)
         finally:
             trials.close()
 

@@ -15,9 +15,7 @@ from sweeps.settings import SweeperConf
 
 # A YAML file may not have the name of a ConfigStore node, so the public names, grid and optuna, are files
 # (sweeps/conf) that extend this one: https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
-ConfigStore.instance().store(
-    group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provider="sweepyard"
-)
+ConfigStore.instance().store(group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provider="sweepyard")
 
 
 class StudySweeper(Sweeper):

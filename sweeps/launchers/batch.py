@@ -92,9 +92,7 @@ class BatchTrials(TrialLauncher):
         return len(self._batch) < self._size
 
     def submit(self, job: Job) -> bool:
-        if not self.has_room() or (
-            self._batch and job.number != self._batch[-1].number + 1
-        ):  # Hydra counts on
+        if not self.has_room() or (self._batch and job.number != self._batch[-1].number + 1):  # Hydra counts on
             return False
         self._batch.append(job)
         return True

@@ -127,9 +127,7 @@ class Forks:
         if not self.ready and (not killed or self._deaths == _DEATHS):
             said = "".join(last_lines(self._log, 1))
             why = f"it was killed {_DEATHS} times, perhaps for its memory" if killed else said
-            raise UserError(
-                f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}"
-            )
+            raise UserError(f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}")
         self.ready = False
         over = [self._end(Ended(number, -signal.SIGKILL)) for number in list(self._running)]
         self.open()

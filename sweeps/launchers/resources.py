@@ -31,9 +31,7 @@ def table(requests: Iterable[Request]) -> Table:
     shown = Table("trials", "GPUs each", "CPU cores each", "memory (GB) each", "timeout (min)")
     for wanted, count in Counter(requests).items():
         cells = (wanted.cores, wanted.mem_gb, wanted.timeout_min)
-        shown.add_row(
-            str(count), str(wanted.gpus), *("not set" if cell is None else f"{cell:g}" for cell in cells)
-        )
+        shown.add_row(str(count), str(wanted.gpus), *("not set" if cell is None else f"{cell:g}" for cell in cells))
     return shown
 
 

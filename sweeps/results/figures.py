@@ -47,14 +47,8 @@ def curves(summary: Summary) -> go.Figure | None:
             figure.add_scatter(x=steps, y=values, name=name, mode="lines+markers", line_color=color)
     if not figure.data:
         return None
-    shown = (
-        f"the best {len(best)} of {len(summary.rows)} trials"
-        if len(best) < len(summary.rows)
-        else "all trials"
-    )
-    figure.update_layout(
-        title=f"{metric} of {shown}; darker is better", xaxis_title="step", yaxis_title=metric
-    )
+    shown = f"the best {len(best)} of {len(summary.rows)} trials" if len(best) < len(summary.rows) else "all trials"
+    figure.update_layout(title=f"{metric} of {shown}; darker is better", xaxis_title="step", yaxis_title=metric)
     figure.update_traces(marker_size=5)
     return figure
 
@@ -66,10 +60,7 @@ def parallel_coordinates(summary: Summary) -> go.Figure | None:
     if len(rows) < 2 or not names:
         return None
     axes = [_axis(name, [row.params.get(name) for row in rows]) for name in names]
-    axes += [
-        {"label": name, "values": [row.objective[i] for row in rows]}
-        for i, name in enumerate(summary.objective)
-    ]
+    axes += [{"label": name, "values": [row.objective[i] for row in rows]} for i, name in enumerate(summary.objective)]
     first = [row.objective[0] for row in rows]
     line = {
         "color": first,
@@ -82,9 +73,7 @@ def parallel_coordinates(summary: Summary) -> go.Figure | None:
 
 def heat_map(summary: Summary) -> go.Figure | None:
     """The first objective over two numbers, if exactly two were swept; over what else was, its best."""
-    rows = summary.top(len(summary.rows))[
-        ::-1
-    ]  # the best last: of trials at one place, it is the one to be seen
+    rows = summary.top(len(summary.rows))[::-1]  # the best last: of trials at one place, it is the one to be seen
     swept = {name: _as_numbers([row.params.get(name) for row in rows]) for name in _varied(rows)}
     numbers = [(name, values) for name, values in swept.items() if values is not None]
     if len(numbers) != 2:
@@ -153,9 +142,7 @@ def _varied(rows: Sequence[Row]) -> list[str]:
 
 def _as_numbers(values: Sequence[Value]) -> list[float] | None:
     """The values if all of them are numbers."""
-    numbers = [
-        v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
-    ]
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
     return numbers if len(numbers) == len(values) else None
 
 
@@ -175,10 +162,7 @@ def _axis(name: str, values: Sequence[Value]) -> dict[str, Any]:
     low, high = min(place.values()), max(place.values())
     nowhere = low - ((high - low) or 1) / 8
     ticks = _ticks(sorted(place), log)
-    tickvals, ticktext = (
-        [math.log10(tick) if log else tick for tick in ticks],
-        [_short(tick) for tick in ticks],
-    )
+    tickvals, ticktext = ([math.log10(tick) if log else tick for tick in ticks], [_short(tick) for tick in ticks])
     if len(numbers) < len(values):
         tickvals, ticktext = [nowhere, *tickvals], ["none", *ticktext]
     where = iter(place[number] for number in numbers)

@@ -47,8 +47,7 @@ class Cost:
 def of_study(rows: Sequence[Row]) -> dict[str, Cost]:
     """What the trials of each kind cost together: completed, pruned, failed, unfinished, and all of them."""
     found = {
-        name: sum((of_trial(row) for row in rows if belongs(row.state)), Cost())
-        for name, belongs in _KINDS.items()
+        name: sum((of_trial(row) for row in rows if belongs(row.state)), Cost()) for name, belongs in _KINDS.items()
     }
     return {name: cost for name, cost in found.items() if cost.trials} | {"all": sum(found.values(), Cost())}
 

@@ -108,9 +108,7 @@ def _csv(summary: Summary) -> str:
     spent = [*(f"seconds_{name}" for name in ledger.PHASES), "gpu_hours", "energy_kwh"]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(
-        ["trial", "state", *params, *summary.objective, *metrics, *spent, "attempts", "error", "folder"]
-    )
+    table.writerow(["trial", "state", *params, *summary.objective, *metrics, *spent, "attempts", "error", "folder"])
     for row in sorted(summary.rows, key=lambda row: row.number):
         cost = costs[row.number]
         cells = [row.number, row.state, *(row.params.get(name, "") for name in params)]

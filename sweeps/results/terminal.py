@@ -33,9 +33,7 @@ class View:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._live.stop()
 
     def say(self, text: str) -> None:
@@ -107,8 +105,7 @@ class View:
             parts.append(Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
         running = [row for row in summary.rows if row.state is State.RUNNING]
         parts += [
-            Text(f"  {row.number}  {row.name}  {_newest(row, summary)}", "dim")
-            for row in running[:_RUNNING_SHOWN]
+            Text(f"  {row.number}  {row.name}  {_newest(row, summary)}", "dim") for row in running[:_RUNNING_SHOWN]
         ]
         if not summary.rows or (not running and not ended):
             parts.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))

@@ -15,7 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from sweeps.errors import UserError
 from sweeps.settings import MEANT
 
-_GRAMMAR = "Write key=value, key=a,b,c or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
+_GRAMMAR = (
+    "Write key=value, key=a,b,c or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
+)
 
 
 class Composer:
@@ -31,9 +33,7 @@ class Composer:
         self._master = master
         self._groups = dict.fromkeys(master.hydra.runtime.choices, True)
         self._parser = OverridesParser.create(config_loader=loader)
-        self._composed: dict[
-            tuple[str, ...], bytes
-        ] = {}  # pickled: copied four times faster than by deepcopy
+        self._composed: dict[tuple[str, ...], bytes] = {}  # pickled: copied four times faster than by deepcopy
 
     def compose(self, overrides: Sequence[str], number: int | str) -> DictConfig:
         """The whole config of one trial, its hydra node included.
@@ -127,9 +127,7 @@ def _wrong_choice(lines: list[str]) -> str | None:
     if first.startswith("Ambiguous value for argument"):
         key = first.split("'")[1]
         as_list = key.replace("=", "=[", 1) + "]"
-        return (
-            f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
-        )
+        return f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
     return None
 
 

@@ -62,9 +62,7 @@ class Definition:
 
 
 def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
-    task = OmegaConf.to_container(
-        OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    )
+    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -185,9 +183,5 @@ def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(node, dict) and node:
-        return [
-            pair
-            for key, value in node.items()
-            for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))
-        ]
+        return [pair for key, value in node.items() for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))]
     return [(prefix, text_of(node) if not isinstance(node, str) else node)]

@@ -83,9 +83,7 @@ class Driver:
         keep = True  # whatever the driver did not expect does not end what runs well elsewhere
         try:
             with on_signals(self._on_signal):
-                if has_password(
-                    self._settings.tracking_uri or ""
-                ):  # the only way in which trials may have it
+                if has_password(self._settings.tracking_uri or ""):  # the only way in which trials may have it
                     os.environ.setdefault("MLFLOW_TRACKING_URI", self._settings.tracking_uri or "")
                 trials.open()
                 summary = self._run(space)
@@ -132,21 +130,12 @@ class Driver:
 
         search = Search(self._name, self._folder, self._settings, space, self._config)
         self._objective = search.objective
-        summary = Summary(
-            self._name, self._folder, search.objective.names, search.directions, [], search.total
-        )
+        summary = Summary(self._name, self._folder, search.objective.names, search.directions, [], search.total)
         with View() as view:
             tracker = self._open_tracker(summary)
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(
-                search,
-                self._trials,
-                self._make_job,
-                summary,
-                self._settings,
-                view,
-                tracker,
-                self._told_to_stop,
+                search, self._trials, self._make_job, summary, self._settings, view, tracker, self._told_to_stop
             )
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
@@ -164,9 +153,7 @@ class Driver:
             view.say(f"{running} trials go on without this command. Look at them: {look}")
         open_ones = summary.count(State.CANCELLED, State.REFUSED)
         if loop.stopped or running or open_ones:
-            why = loop.stopped or (
-                "it was detached" if running else f"{open_ones} trials were cancelled or refused"
-            )
+            why = loop.stopped or ("it was detached" if running else f"{open_ones} trials were cancelled or refused")
             view.say(f"study {self._name} is not finished: {why}.\nGo on with: {self._resume_line}")
         self._interrupted = loop.interrupted
         return summary
@@ -177,9 +164,7 @@ class Driver:
 
     def _told_to_stop(self) -> str:
         if other := self._lock.taken_over_by():
-            raise UserError(
-                f"study {self._name} is left to {other}, which runs it too: locks do not reach there"
-            )
+            raise UserError(f"study {self._name} is left to {other}, which runs it too: locks do not reach there")
         stopped = (self._folder / "stop").exists()
         return "it was stopped by python -m sweeps stop" if stopped else self._signal
 
@@ -214,15 +199,12 @@ class Driver:
                 raise UserError(explain(error, self._config)) from error
 
         conditional: dict[Condition, list[Override]] = {
-            parse_condition(text): read(_lines(under))
-            for text, under in self._settings.conditional_params.items()
+            parse_condition(text): read(_lines(under)) for text, under in self._settings.conditional_params.items()
         }
         constants = {condition.key: self._constant(condition.key) for condition in conditional}
         space = parse(read([*_lines(self._settings.params), *arguments]), conditional, constants)
         if not is_grid(self._settings) and not space.parameters and not self._settings.custom_search_space:
-            raise UserError(
-                "a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'"
-            )
+            raise UserError("a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
         if not is_grid(self._settings) and _returns_nothing(self._task_function):
             name = getattr(self._task_function, "__name__", "the task function")
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")

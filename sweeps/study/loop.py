@@ -254,9 +254,7 @@ class Loop:
         try:
             job.folder.write_point(proposal.number, proposal.point)
         except OSError as error:
-            self._refuse(
-                Attempt(job, row, self._clock()), End(State.REFUSED, f"its folder cannot be made: {error}")
-            )
+            self._refuse(Attempt(job, row, self._clock()), End(State.REFUSED, f"its folder cannot be made: {error}"))
             return None
         if self._tracker:
             run = self._tracker.start_trial(row, proposal.overrides, job.config)
@@ -274,9 +272,7 @@ class Loop:
 
     def _gpu_hours(self) -> float:
         ended = sum(end.gpu_hours for row in self._summary.rows for end in row.attempts)
-        running = [
-            (one.job.request.gpus, self._clock() - one.began) for one in self._running.values() if one.began
-        ]
+        running = [(one.job.request.gpus, self._clock() - one.began) for one in self._running.values() if one.began]
         return ended + sum(gpus * seconds for gpus, seconds in running) / 3600
 
     def _submitted(self, attempt: Attempt) -> None:

@@ -14,12 +14,7 @@ from hydra._internal.utils import _locate
 from hydra.errors import InstantiationException
 from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
@@ -68,17 +63,13 @@ class Search:
     cells and raises on the last tell.
     """
 
-    def __init__(
-        self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig
-    ) -> None:
+    def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
         self._folder = folder
         self._config = config  # what custom_search_space is called with
         self.space = space
         self.directions = settings.directions
         self.is_grid = is_grid(settings)
-        self.objective = Objective(
-            settings.objectives, settings.objective is not None, needed=not self.is_grid
-        )
+        self.objective = Objective(settings.objectives, settings.objective is not None, needed=not self.is_grid)
         self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self._n_trials = settings.n_trials
         self._in_folder = settings.storage is None
@@ -94,15 +85,11 @@ class Search:
         self._study, self.mended = self._open()
         """`mended` says what had to be mended in the journal; empty if nothing had to be."""
         if settings.extend and self.is_grid and self._in_folder:
-            storage.widen(
-                name, folder, {space.name(p): _distribution(p, grid=True) for p in space.parameters}
-            )
+            storage.widen(name, folder, {space.name(p): _distribution(p, grid=True) for p in space.parameters})
             self._study, _ = self._open()
         if self._in_folder:
             self._add_missing()
-        self._prunes = len(self.directions) == 1 and not isinstance(
-            self._study.pruner, optuna.pruners.NopPruner
-        )
+        self._prunes = len(self.directions) == 1 and not isinstance(self._study.pruner, optuna.pruners.NopPruner)
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         earlier = self._study.get_trials(deepcopy=False)
@@ -149,10 +136,7 @@ class Search:
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
         over = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        return [
-            storage.row_of(trial, self._folder)
-            for trial in self._study.get_trials(deepcopy=False, states=over)
-        ]
+        return [storage.row_of(trial, self._folder) for trial in self._study.get_trials(deepcopy=False, states=over)]
 
     def reopen(self, numbers: Sequence[int]) -> bool:
         """Let these trials, which have ended, run again. False in a storage of the user's, where they cannot."""
@@ -212,9 +196,7 @@ class Search:
         known = {self.space.name(p): _distribution(p, self.is_grid) for p in self.space.parameters}
         missing = storage.missing_trials(self._study, self._folder)
         if missing and not self.mended:
-            self.mended = (
-                f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
-            )
+            self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
         for number, point in missing:
             named = {
                 self.space.name(p): point[p.key]
@@ -292,9 +274,7 @@ def _build(kind: str, conf: Any) -> Any:
     if not conf:
         return None
     if conf["_target_"] == "optuna.samplers.GPSampler" and find_spec("torch") is None:
-        raise UserError(
-            "hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install -c constraints.txt torch"
-        )
+        raise UserError("hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install -c constraints.txt torch")
     try:
         return instantiate(conf)
     except InstantiationException as error:

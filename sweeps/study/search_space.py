@@ -51,9 +51,7 @@ class Choice:
     @cached_property
     def _text(self) -> dict[str, str]:  # True == 1 in Python, but not in a configuration
         pairs = [*zip(self.values, self.texts, strict=True)]
-        return {
-            canonical({"": value}): text for value, text in reversed(pairs)
-        }  # of equal ones the first stands
+        return {canonical({"": value}): text for value, text in reversed(pairs)}  # of equal ones the first stands
 
 
 @dataclass(frozen=True)
@@ -160,9 +158,7 @@ def text_of(value: Any) -> str:
 
 
 def parse(
-    overrides: Sequence[Override],
-    conditional: Mapping[Condition, Sequence[Override]],
-    constants: Mapping[str, str],
+    overrides: Sequence[Override], conditional: Mapping[Condition, Sequence[Override]], constants: Mapping[str, str]
 ) -> SearchSpace:
     """Build the search space. A later override of the same key replaces an earlier one.
 
@@ -173,9 +169,7 @@ def parse(
     fixed = {key: override for key, override in last.items() if not override.is_sweep_override()}
     parameters = [_parameter(o, None) for o in last.values() if o.is_sweep_override()]
     for condition, under in conditional.items():
-        parameters += [
-            _parameter(override, condition) for override in under if override.get_key_element() not in last
-        ]
+        parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in last]
     known = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
     return SearchSpace(tuple(parameters), tuple(_input_line(o) for o in fixed.values()), known)
 
@@ -230,6 +224,4 @@ def _check_range(key: str, sweep: RangeSweep) -> None:
     start, stop, step = sweep.start, sweep.stop, sweep.step
     if start is None or stop is None or not all(math.isfinite(n) for n in (start, stop, step)) or step == 0:
         shown = ", ".join(str(n) for n in (start, stop, step))
-        raise UserError(
-            f"{key}=range({shown}) has no end; give a start, a stop and a step: {key}=range(1, 10, 2)"
-        )
+        raise UserError(f"{key}=range({shown}) has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")

@@ -72,9 +72,7 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
     """The Optuna study, made if there is none, for its driver; and what had to be mended in its journal, in words."""
     if url is not None:
         try:
-            return optuna.create_study(
-                study_name=name, storage=resolved(url), load_if_exists=True, **settings
-            ), ""
+            return optuna.create_study(study_name=name, storage=resolved(url), load_if_exists=True, **settings), ""
         except Exception as error:  # whatever a database says
             raise UserError(
                 f"hydra.sweeper.storage cannot be used: {without_password(str(error).splitlines()[0])}"
@@ -82,9 +80,7 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
     journal, mended = folder / _JOURNAL, ""
     backend = _Journal(journal)
     try:
-        study = optuna.create_study(
-            study_name=name, storage=JournalStorage(backend), load_if_exists=True, **settings
-        )
+        study = optuna.create_study(study_name=name, storage=JournalStorage(backend), load_if_exists=True, **settings)
     except (Unreadable, KeyError, ValueError, IndexError) as error:
         kept = set_aside(journal)
         write_whole(journal, kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
@@ -138,9 +134,7 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
 
 def row_of(trial: FrozenTrial, study: Path) -> Row:
     """A trial as Optuna has it; `study` is the folder."""
-    params = {
-        name.partition(" under ")[0]: value for name, value in trial.params.items()
-    }  # as a user knows them
+    params = {name.partition(" under ")[0]: value for name, value in trial.params.items()}  # as a user knows them
     forgiven = trial.user_attrs.get("forgiven", 0)
     end = trial.user_attrs.get("end")
     if end is None:
@@ -148,9 +142,7 @@ def row_of(trial: FrozenTrial, study: Path) -> Row:
         return Row(trial.number, params, State.QUEUED, folder, forgiven=forgiven)
     attempts = [End.from_json(attempt) for attempt in end["attempts"]]
     metrics = attempts[-1].metrics if attempts else {}
-    return Row(
-        trial.number, params, State(end["state"]), study / end["folder"], attempts, metrics, 0.0, forgiven
-    )
+    return Row(trial.number, params, State(end["state"]), study / end["folder"], attempts, metrics, 0.0, forgiven)
 
 
 def widen(name: str, folder: Path, known: Mapping[str, BaseDistribution]) -> None:

@@ -18,12 +18,7 @@ _MOST_CURVES = 4
 _OURS = {"deleted": False, "isGenerated": False}
 _BY_STEP: dict[str, Any] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
 _LINE: dict[str, Any] = {"xAxisScaleType": "linear", "scaleType": "linear", "range": {}, "yAxisKey": "metric"}
-_LINE |= {
-    "yAxisExpressions": [],
-    "ignoreOutliers": False,
-    "useGlobalXaxisKey": True,
-    "useGlobalLineSmoothing": True,
-}
+_LINE |= {"yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True}
 
 
 def tag(
@@ -108,12 +103,7 @@ def _section(name: str, columns: int, height: int) -> dict[str, Any]:
 
 
 def _chart(kind: str, section: str, title: str, **rest: Any) -> dict[str, Any]:
-    place = {
-        "uuid": f"{kind}-{title}",
-        "displayName": title,
-        "type": kind,
-        "metricSectionId": f"section-{section}",
-    }
+    place = {"uuid": f"{kind}-{title}", "displayName": title, "type": kind, "metricSectionId": f"section-{section}"}
     return {**place, **_OURS, "runsCountToCompare": _RUNS_SHOWN, **rest}
 
 
@@ -132,6 +122,4 @@ def _scatter(params: Sequence[str], best: str) -> list[dict[str, Any]]:
 
 
 def _curve(metric: str) -> dict[str, Any]:
-    return _chart(
-        "LINE", "Curves", metric, metricKey=metric, selectedMetricKeys=[metric], **_BY_STEP, **_LINE
-    )
+    return _chart("LINE", "Curves", metric, metricKey=metric, selectedMetricKeys=[metric], **_BY_STEP, **_LINE)

@@ -19,9 +19,7 @@ def has_password(text: str) -> bool:
 
 def without_password(text: str) -> str:
     """The text as it may be shown and written down."""
-    return _PASSWORD.sub(
-        lambda found: f"{found['user']}***@" if found["user"] else f"{found['query']}***", text
-    )
+    return _PASSWORD.sub(lambda found: f"{found['user']}***@" if found["user"] else f"{found['query']}***", text)
 
 
 def refuse_typed(*typed: object) -> None:

@@ -185,14 +185,10 @@ class StudyRun:
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
         tags = {"mlflow.note.content": report.markdown(summary)}
         if best := summary.best():
-            figures |= {
-                f"best_{key(name)}": value for name, value in zip(self.objective, best.objective, strict=True)
-            }
+            figures |= {f"best_{key(name)}": value for name, value in zip(self.objective, best.objective, strict=True)}
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
-        self.send(
-            self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags
-        )
+        self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
         for file in (summary.folder / report.HTML, summary.folder / report.CSV):
             if file.exists():
                 self.client.log_artifact(self.run_id, str(file))
@@ -281,9 +277,7 @@ class StudyRun:
         """Where the code is from."""
         tags = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
         try:
-            git = subprocess.run(
-                ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
-            )
+            git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
         except (FileNotFoundError, subprocess.TimeoutExpired) as error:
             logging.getLogger(__name__).info("no git commit noted: %s", error)
             return tags

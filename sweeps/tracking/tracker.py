@@ -77,9 +77,7 @@ class Tracker:
             ) from error
         self._thread.start()
 
-    def start_trial(
-        self, row: Row, overrides: Sequence[str], config: DictConfig | None = None
-    ) -> dict[str, str]:
+    def start_trial(self, row: Row, overrides: Sequence[str], config: DictConfig | None = None) -> dict[str, str]:
         """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
 
         During an outage that is nothing, and the run is created later. An address with a password is not added: a

@@ -40,11 +40,7 @@ class Trial:
     """
 
     def __init__(
-        self,
-        folder: TrialFolder,
-        attempt: int,
-        objective: Objective | None = None,
-        world: World | None = None,
+        self, folder: TrialFolder, attempt: int, objective: Objective | None = None, world: World | None = None
     ) -> None:
         self.world = world or World()
         """Which of the trial's processes this is, and where the others are."""
@@ -74,17 +70,13 @@ class Trial:
             Diverged: the objective is NaN or infinite.
         """
         values = as_numbers(metrics)
-        print(
-            f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True
-        )
+        print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
         if self.world.is_chief and (self._reported_before is None or step > self._reported_before):
             self._folder.append_metrics(MetricsLine(step, time.time(), values))
         names = self._objective.names if self._objective.named else ()
         if lacking := lacks(names, values, "reported"):
             raise MissingObjective(lacking)
-        check_finite(
-            {name: values[name] for name in self._objective.names if name in values}, f"at step {step}"
-        )
+        check_finite({name: values[name] for name in self._objective.names if name in values}, f"at step {step}")
 
     def should_stop(self) -> bool:
         """True once the driver wants this trial to end after the current epoch: it was pruned or cancelled.
@@ -155,9 +147,7 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
         except (TypeError, ValueError):
             shape = getattr(value, "shape", None)
             what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape is not None else "")
-            raise TypeError(
-                f"the metric '{name}' is a {what} ({value!r:.60}); a metric is one number"
-            ) from None
+            raise TypeError(f"the metric '{name}' is a {what} ({value!r:.60}); a metric is one number") from None
     return values
 
 

@@ -26,16 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import (
-    Lines,
-    Unreadable,
-    append_lines,
-    read_json,
-    read_lines,
-    set_aside,
-    write_once,
-    write_whole,
-)
+from sweeps.files import Lines, Unreadable, append_lines, read_json, read_lines, set_aside, write_once, write_whole
 from sweeps.trial.job import End, Point, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
@@ -128,9 +119,7 @@ class TrialFolder:
             found += [end] if end else []
         return found
 
-    def new_attempt(
-        self, asked: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0
-    ) -> "AttemptFolder":
+    def new_attempt(self, asked: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0) -> "AttemptFolder":
         """A folder for one more attempt.
 
         `asked` is when the trial began to wait for room (by default now), `idle_slot_s` how long its slot stood empty.

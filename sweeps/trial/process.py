@@ -87,9 +87,7 @@ def end_of_return(returned: Any, objective: Objective | None, heard: State | Non
         metrics, values = read_objective(returned, objective)
         check_finite(dict(zip(objective.names, values, strict=False)))
     except (Diverged, ValueError, TypeError) as error:
-        if heard and isinstance(
-            error, MissingObjective
-        ):  # it was cut short: nobody judges it by what it has not
+        if heard and isinstance(error, MissingObjective):  # it was cut short: nobody judges it by what it has not
             return End(state, _HEARD.get(state, ""))
         return end_of_error(error)
     return End(state, _HEARD.get(state, ""), values, metrics)
@@ -142,8 +140,6 @@ def _leave(returned: JobReturn, path: Path) -> None:
         data = cloudpickle.dumps(returned)
     except Exception as error:  # whatever a foreign value raises while it is pickled
         returned.status = JobStatus.FAILED
-        returned.return_value = RuntimeError(
-            f"what the task returned cannot be sent to the driver: {error!r}"
-        )
+        returned.return_value = RuntimeError(f"what the task returned cannot be sent to the driver: {error!r}")
         data = cloudpickle.dumps(returned)
     write_whole(path, data)

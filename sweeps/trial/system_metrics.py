@@ -30,9 +30,7 @@ _SHORTEST_S = 0.5
 def sampling(folder: TrialFolder, interval_s: float = 5.0) -> Iterator[None]:
     """Sample in the background, first after at most a second, last on leaving. Failures go to the log."""
     ended = threading.Event()
-    thread = threading.Thread(
-        target=_sample, args=(folder, interval_s, ended), name="system metrics", daemon=True
-    )
+    thread = threading.Thread(target=_sample, args=(folder, interval_s, ended), name="system metrics", daemon=True)
     thread.start()
     try:
         yield

@@ -27,17 +27,11 @@ def test_the_choices_are_the_documented_ones() -> None:
 GROUPS = ("optimizer", "model", "dataset", "tracking", "lr_schedule", "batch_schedule")
 
 
-@pytest.mark.parametrize(
-    ("group", "choice"),
-    [(group, choice) for group in GROUPS for choice in choices(group)],
-)
+@pytest.mark.parametrize(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)])
 def test_every_choice_is_valid(group: str, choice: str, tmp_path: Path) -> None:
     needed = [f"dataset.path={write_npz(tmp_path)}"] if choice == "npz" else []
     if group == "model" and choice not in ("cnn", "linear", "mlp"):
-        needed = [
-            "dataset=cifar10",
-            *(["model.name=vgg16"] * (choice == "application")),
-        ]
+        needed = ["dataset=cifar10", *(["model.name=vgg16"] * (choice == "application"))]
     if choice == "image_folder":
         needed = [f"dataset.path={write_images(tmp_path)}"]
     check(f"{group}={choice}", "batch_size=4", *needed)
@@ -64,10 +58,7 @@ def test_every_loss_fits_a_dataset(loss: str) -> None:
         (("dataset=line", "loss=huber"), {"loss._target_": "keras.losses.Huber"}),
         (("loss=huber", "dataset=line", "model=mlp"), {"model._target_": "trainers.networks.mlp"}),
         (("+trainer.mine=3", "trainer._target_=json.dumps"), {"trainer.mine": 3}),
-        (
-            ("trainer=own", "trainer._target_=json.dumps"),
-            {"trainer._target_": "json.dumps", "trainer.preload": []},
-        ),
+        (("trainer=own", "trainer._target_=json.dumps"), {"trainer._target_": "json.dumps", "trainer.preload": []}),
         (("dataset=mnist",), {"dataset.validation_split": 1 / 6}),
         (("model.hidden=[]",), {"model.hidden": []}),
     ],
@@ -95,10 +86,7 @@ BAD_VALUES = [
     ("gpus=64", "batch_size=32 cannot be shared equally by gpus=64; try batch_size=64"),
     ("seed=-1", "seed=-1: must be 0 <= seed < 2**32; try seed=0"),
     ("loss=mse", "The loss is for regression, the dataset is a classification; try loss=cross_entropy"),
-    (
-        "dataset=line loss=cross_entropy",
-        "The loss is for classification, the dataset is a regression; try loss=mse",
-    ),
+    ("dataset=line loss=cross_entropy", "The loss is for classification, the dataset is a regression; try loss=mse"),
     (
         "dataset.task=clustering",
         "dataset.task=clustering: must be classification or regression, or null if it fits any",
@@ -113,16 +101,10 @@ BAD_VALUES = [
     ("optimizer=momentum optimizer.momentum=1.1", "optimizer.momentum=1.1: must be a number >= 0 and <= 1"),
     ("optimizer=nesterov optimizer.momentum=true", "optimizer.momentum=True: must be a number >= 0 and <= 1"),
     ("optimizer=rmsprop optimizer.rho=2", "optimizer.rho=2: must be a number >= 0 and <= 1"),
-    (
-        "optimizer=ftrl optimizer.learning_rate_power=0.5",
-        "optimizer.learning_rate_power=0.5: must be a number <= 0",
-    ),
+    ("optimizer=ftrl optimizer.learning_rate_power=0.5", "optimizer.learning_rate_power=0.5: must be a number <= 0"),
     ("+optimizer.clipnorm=0", "optimizer.clipnorm=0: must be a number > 0 or null"),
     *(
-        (
-            f"gpus=2 +optimizer.{key}={value}",
-            f"optimizer.{key} is wrong with gpus=2; leave it out, or use gpus=1",
-        )
+        (f"gpus=2 +optimizer.{key}={value}", f"optimizer.{key} is wrong with gpus=2; leave it out, or use gpus=1")
         for key, value in [("global_clipnorm", 1), ("clipnorm", 1), ("clipvalue", 0.5)]
     ),
     (
@@ -149,10 +131,7 @@ BAD_VALUES = [
     ("images=-1", "images=-1: must be >= 1, or null for a budget of epochs=5"),
     ("steps=10 images=10", "steps=10 and images=10 are two budgets; leave one of them out"),
     ("lr_schedule=step lr_schedule.factor=0", "lr_schedule.factor=0: must be a number > 0"),
-    (
-        "lr_schedule=one_cycle lr_schedule.warmup_share=1",
-        "lr_schedule.warmup_share=1: must be a number > 0 and < 1",
-    ),
+    ("lr_schedule=one_cycle lr_schedule.warmup_share=1", "lr_schedule.warmup_share=1: must be a number > 0 and < 1"),
     (
         "lr_schedule=polynomial lr_schedule.decay_epochs=3",
         "lr_schedule=polynomial reaches 0 in epoch 4 of 5: nothing would be learned there; try lr_schedule.final=0.01",
@@ -180,15 +159,9 @@ BAD_VALUES = [
         "batch_schedule=linear reaches batch_size=50 in epoch 2, which gpus=4 cannot share equally; "
         "start and grow by multiples of 4",
     ),
-    (
-        "batch_schedule=linear batch_schedule.increase=0",
-        "batch_schedule.increase=0: must be a whole number >= 1",
-    ),
+    ("batch_schedule=linear batch_schedule.increase=0", "batch_schedule.increase=0: must be a whole number >= 1"),
     ("trainer.save_model=first", "trainer.save_model=first: must be best, last or none"),
-    (
-        "model=application",
-        "model.name=null: no network of keras.applications; try ResNet50V2 or MobileNetV2",
-    ),
+    ("model=application", "model.name=null: no network of keras.applications; try ResNet50V2 or MobileNetV2"),
     (
         "model=application model.name=resnet50v",
         "model.name=resnet50v: no network of keras.applications; try ResNet50V2 or ResNet50 or ResNet152V2",
@@ -227,10 +200,7 @@ BAD_VALUES = [
         "model=mobilenetv2 dataset=cifar10 model.fine_tune=0",
         "model.fine_tune=0: must be true, false or a number of layers >= 1",
     ),
-    (
-        "+model.fine_tune=true",
-        "model.fine_tune=True: this model has no base to fine-tune; try model=mobilenetv2",
-    ),
+    ("+model.fine_tune=true", "model.fine_tune=True: this model has no base to fine-tune; try model=mobilenetv2"),
     (
         "gpus=2 optimizer._target_=keras.optimizers.ScheduleFreeAdamW",
         "ScheduleFreeAdamW is wrong with gpus=2; use gpus=1, or optimizer=adamw",
@@ -240,16 +210,10 @@ BAD_VALUES = [
     ("model.dropout=1", "model.dropout=1: must be a number >= 0 and < 1"),
     ("dataset.validation_split=0", "dataset.validation_split=0: must be a number > 0 and < 1"),
     ("dataset.validation_split=0.9999", "dataset.validation_split=0.9999 leaves no training example of 1500"),
-    (
-        "trainer.early_stopping_patience=0",
-        "trainer.early_stopping_patience=0: must be a whole number >= 1 or null",
-    ),
+    ("trainer.early_stopping_patience=0", "trainer.early_stopping_patience=0: must be a whole number >= 1 or null"),
     ("trainer.checkpoint_interval_s=-1", "trainer.checkpoint_interval_s=-1: must be a number >= 0"),
     ("trainer.preload=torch", "trainer.preload=torch: must be a list of names, such as [torch,numpy]"),
-    (
-        "trainer=own",
-        "trainer._target_ is missing; it must be the dotted name of a callable, such as my_module.f",
-    ),
+    ("trainer=own", "trainer._target_ is missing; it must be the dotted name of a callable, such as my_module.f"),
     ("dataset=npz", "dataset.path is null: name a .npz file, as in dataset.path=my.npz"),
 ]
 
@@ -261,9 +225,7 @@ def test_a_bad_value_is_explained(overrides: str, message: str) -> None:
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize(
-    "override", ["lr=abc", "gpus=1.5", "epochs=many", "optimizer.bta_1=0.5", "lrr=1", "model.x=1"]
-)
+@pytest.mark.parametrize("override", ["lr=abc", "gpus=1.5", "epochs=many", "optimizer.bta_1=0.5", "lrr=1", "model.x=1"])
 def test_hydra_refuses_wrong_types_and_unknown_keys(override: str) -> None:
     with pytest.raises(ConfigCompositionException):
         compose(override)
@@ -290,9 +252,7 @@ def test_a_file_of_weights_is_looked_at_before_it_is_loaded(tmp_path: Path) -> N
         "belongs to another network: it holds 2,257,984 numbers, ResNet50V2 has 23,564,800; try model=mobilenetv2"
     )
     topped = write("topped.h5", 2_257_984 + 1281 * 1000)
-    assert said("mobilenetv2", topped).startswith(
-        "holds MobileNetV2 with its 1000 classes on top; give the file"
-    )
+    assert said("mobilenetv2", topped).startswith("holds MobileNetV2 with its 1000 classes on top; give the file")
     check("model=mobilenetv2", "dataset=cifar10", f"model.weights={write('a.weights.h5', 2_257_984 + 1281)}")
     assert "does not exist (seen from" in said("mobilenetv2", "/no/where.h5")
     assert "is a folder" in said("mobilenetv2", tmp_path)
@@ -317,9 +277,7 @@ def test_checking_imports_nothing_heavy() -> None:
         "import sys; from tests.conf.composing import check; check(); "
         "sys.exit(str([m for m in ('tensorflow', 'keras', 'trainers', 'sklearn') if m in sys.modules] or ''))"
     )
-    child = subprocess.run(
-        [sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=False
-    )
+    child = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=False)
     assert child.stderr.strip() == ""
 
 

@@ -32,12 +32,7 @@ def rates(*overrides: str, rows: int = 100, first: int = 0, end: int | None = No
         ("batch_size=32 images=101", (32, 32), (4, 1), (100, 32)),
         ("batch_size=10 images=15", (10,), (2,), (20,)),
         ("batch_schedule=linear epochs=4", (30, 40, 50, 60), (4, 3, 2, 2), (100, 100, 100, 100)),
-        (
-            "batch_schedule=linear batch_schedule.maximum=45 epochs=4",
-            (30, 40, 45, 45),
-            (4, 3, 3, 3),
-            (100,) * 4,
-        ),
+        ("batch_schedule=linear batch_schedule.maximum=45 epochs=4", (30, 40, 45, 45), (4, 3, 3, 3), (100,) * 4),
         ("batch_schedule=linear steps=8", (30, 40, 50), (4, 3, 1), (100, 100, 50)),
         ("batch_schedule=doubling batch_size=8 epochs=4", (8, 16, 32, 64), (13, 7, 4, 2), (100,) * 4),
         (
@@ -85,10 +80,7 @@ def test_a_batch_that_several_gpus_never_fill_leaves_nothing() -> None:
         ("lr_schedule=exponential epochs=2", [0.9 ** (t / 10) for t in range(20)]),
         ("lr_schedule=exponential steps=15", [0.9 ** (t / 10) for t in range(15)]),
         ("lr_schedule=polynomial steps=15", [1 - t / 15 for t in range(15)]),
-        (
-            "batch_schedule=doubling batch_schedule.lr_follows=true batch_size=25 epochs=2",
-            [1.0] * 4 + [2.0] * 2,
-        ),
+        ("batch_schedule=doubling batch_schedule.lr_follows=true batch_size=25 epochs=2", [1.0] * 4 + [2.0] * 2),
         (
             "batch_schedule=doubling batch_schedule.lr_follows=true lr_schedule=step lr_schedule.every_epochs=1 "
             "batch_size=25 epochs=3",
@@ -111,18 +103,14 @@ def test_one_cycle_rises_and_falls() -> None:
 def test_a_cosine_is_that_of_keras() -> None:
     import keras
 
-    theirs = keras.optimizers.schedules.CosineDecay(
-        0.1, decay_steps=30, alpha=0.05, warmup_target=1.0, warmup_steps=10
-    )
+    theirs = keras.optimizers.schedules.CosineDecay(0.1, decay_steps=30, alpha=0.05, warmup_target=1.0, warmup_steps=10)
     ours = rates("lr_schedule=cosine", "lr_schedule.warmup_epochs=1", "lr_schedule.final=0.05", "epochs=4")
     # Keras starts from 0.1 and its cosine at the top, as here.
     assert ours == pytest.approx([float(theirs(t)) for t in range(40)], abs=1e-6)
 
 
 def test_a_phase_has_a_schedule_of_its_own() -> None:
-    assert rates("lr_schedule=polynomial", "epochs=4", first=2, end=4) == pytest.approx(
-        [1 - t / 20 for t in range(20)]
-    )
+    assert rates("lr_schedule=polynomial", "epochs=4", first=2, end=4) == pytest.approx([1 - t / 20 for t in range(20)])
 
 
 def halving(at: np.ndarray, total: float, depth: int) -> np.ndarray:

@@ -121,9 +121,7 @@ def process_ids(trials: TrialLauncher, job: Job) -> list[int]:
 
 def are_gone(pids: list[int]) -> bool:
     """Whether none of them runs any more. A zombie is gone: it only waits for its parent to notice."""
-    return all(
-        not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in pids
-    )
+    return all(not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in pids)
 
 
 class LauncherContract:
@@ -148,9 +146,7 @@ class LauncherContract:
 
             def make(number: int, task: Callable[[Any], Any], **settings: Any) -> Job:
                 where = [f"hydra.sweep.dir={study}", f"hydra.sweep.subdir={number}", "hydra.mode=MULTIRUN"]
-                config = compose(
-                    "config", [*where, f"hydra/launcher={self.LAUNCHER}"], return_hydra_config=True
-                )
+                config = compose("config", [*where, f"hydra/launcher={self.LAUNCHER}"], return_hydra_config=True)
                 with open_dict(config):
                     config.hydra.job.id, config.hydra.job.num = f"app_{number}", number
                     config.hydra.launcher.update({**self.SETTINGS, **settings})
@@ -170,9 +166,7 @@ class LauncherContract:
         assert [line.step for line in job.folder.read_metrics().values] == [0, 1, 2]
         assert "hello from the trial and its driver" in job.attempt_folder.log.read_text()
 
-    def test_a_bad_end_has_a_name_and_takes_nobody_with_it(
-        self, trials: TrialLauncher, make_job: MakeJob
-    ) -> None:
+    def test_a_bad_end_has_a_name_and_takes_nobody_with_it(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         tasks = [*self.BAD_ENDS, completes]
         jobs = [make_job(number, task) for number, task in enumerate(tasks)]
         found: dict[int, End] = {}
@@ -180,18 +174,14 @@ class LauncherContract:
             while not trials.submit(job):
                 found |= dict(trials.poll(0.1))
         found |= exits(trials, len(jobs) - len(found))
-        ends = {
-            task: job.attempt_folder.close(found[job.number]) for job, task in zip(jobs, tasks, strict=True)
-        }
+        ends = {task: job.attempt_folder.close(found[job.number]) for job, task in zip(jobs, tasks, strict=True)}
         completed = ends.pop(completes)
         assert (completed.state, completed.error) == (State.COMPLETED, "")
         for task, (state, words) in self.BAD_ENDS.items():
             assert ends[task].state is state
             assert words.lower() in ends[task].error.lower()
 
-    def test_a_trial_is_cancelled_with_what_it_started(
-        self, trials: TrialLauncher, make_job: MakeJob
-    ) -> None:
+    def test_a_trial_is_cancelled_with_what_it_started(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         job = make_job(0, never_returns)
         submit(trials, job)
         pids = process_ids(trials, job)

@@ -147,9 +147,7 @@ def test_what_theirs_are_asked_for(launcher: dict[str, Any], expected: Request) 
         ("is_killed", 1, "trial 0 lost: its process was killed from outside: Killed. Its log: ", "lost"),
     ],
 )
-def test_our_launcher_under_their_sweeper(
-    tmp_path: Path, how: str, code: int, words: str, state: str
-) -> None:
+def test_our_launcher_under_their_sweeper(tmp_path: Path, how: str, code: int, words: str, state: str) -> None:
     done = run([THEIRS, "-m", "hydra/launcher=local", "hydra/sweeper=basic", f"+how={how}"], tmp_path)
     assert done.code == code
     assert words in done.said

@@ -2,11 +2,7 @@
 
 import pytest
 from hydra import version
-from hydra.test_utils.launcher_common_tests import (
-    BatchedSweeperTestSuite,
-    IntegrationTestSuite,
-    LauncherTestSuite,
-)
+from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 
 
 @pytest.fixture(autouse=True)
@@ -21,16 +17,13 @@ class TestLocalLauncher(LauncherTestSuite):
 
 
 @pytest.mark.parametrize(
-    "launcher_name, overrides",
-    [("local", ["hydra/sweeper=basic", "hydra.sweeper.max_batch_size=2"])],
+    "launcher_name, overrides", [("local", ["hydra/sweeper=basic", "hydra.sweeper.max_batch_size=2"])]
 )
 class TestLocalLauncherBatched(BatchedSweeperTestSuite):
     pass
 
 
 @pytest.mark.parametrize("task_launcher_cfg", [{}])
-@pytest.mark.parametrize(
-    "extra_flags", [["-m", "hydra/launcher=local", "hydra.job.chdir=true"]], ids=["local"]
-)
+@pytest.mark.parametrize("extra_flags", [["-m", "hydra/launcher=local", "hydra.job.chdir=true"]], ids=["local"])
 class TestLocalLauncherIntegration(IntegrationTestSuite):
     pass

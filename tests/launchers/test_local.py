@@ -84,9 +84,7 @@ def leaves_others_and_waits(cfg: Any) -> float:
 def _spawn(name: str) -> None:
     """Start a shell in its own session, which starts a further process."""
     folder = current_trial().checkpoint_folder.parent
-    script = (
-        f"sleep 600 & echo $$ $! > {folder}/.{name} && mv {folder}/.{name} {folder}/{name}.left; sleep 600"
-    )
+    script = f"sleep 600 & echo $$ $! > {folder}/.{name} && mv {folder}/.{name} {folder}/{name}.left; sleep 600"
     subprocess.Popen(["setsid", "sh", "-c", script])
 
 
@@ -183,12 +181,8 @@ class TestLocalTrials(LauncherContract):
         assert (over.state, "timeout_min" in over.error) == (State.TIMED_OUT, True)
         assert are_gone(process_ids(trials, job)[:1])
 
-    @pytest.mark.parametrize(
-        "how", ["ended", "cancelled", "closed", "server killed", "server killed, closed"]
-    )
-    def test_what_a_trial_started_ends_with_it(
-        self, trials: LocalTrials, make_job: MakeJob, how: str
-    ) -> None:
+    @pytest.mark.parametrize("how", ["ended", "cancelled", "closed", "server killed", "server killed, closed"])
+    def test_what_a_trial_started_ends_with_it(self, trials: LocalTrials, make_job: MakeJob, how: str) -> None:
         bystander = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
         job = make_job(0, leaves_others_behind if how == "ended" else leaves_others_and_waits)
         submit(trials, job)
@@ -233,9 +227,7 @@ class TestLocalTrials(LauncherContract):
             submit(trials, make_job(1, completes))
             exits(trials, 1)
 
-    def test_a_server_killed_just_before_a_trial_is_cancelled(
-        self, trials: LocalTrials, make_job: MakeJob
-    ) -> None:
+    def test_a_server_killed_just_before_a_trial_is_cancelled(self, trials: LocalTrials, make_job: MakeJob) -> None:
         job = make_job(0, never_returns)
         submit(trials, job)
         pids = process_ids(trials, job)
@@ -248,10 +240,7 @@ class TestLocalTrials(LauncherContract):
 
     @pytest.mark.parametrize(
         "objective, state, words",
-        [
-            (Objective(needed=False), State.COMPLETED, ""),
-            (Objective(), State.FAILED, "a trial returns its objective"),
-        ],
+        [(Objective(needed=False), State.COMPLETED, ""), (Objective(), State.FAILED, "a trial returns its objective")],
     )
     def test_sys_exit_without_a_code_is_a_return(
         self, trials: LocalTrials, make_job: MakeJob, objective: Objective, state: State, words: str
@@ -261,16 +250,12 @@ class TestLocalTrials(LauncherContract):
         end = end_of(trials, job)
         assert (end.state, words in end.error) == (state, True)
 
-    def test_a_limit_of_memory_counts_what_a_trial_starts(
-        self, trials: LocalTrials, make_job: MakeJob
-    ) -> None:
+    def test_a_limit_of_memory_counts_what_a_trial_starts(self, trials: LocalTrials, make_job: MakeJob) -> None:
         job, free = make_job(0, fills_memory, mem_gb=0.5), make_job(1, completes)
         submit(trials, job)
         end = end_of(trials, job)
         assert end.state is State.OUT_OF_MEMORY
-        assert re.fullmatch(r"it used 0\.[5-8]\d* GB, more than hydra.launcher.mem_gb=0.5", end.error), (
-            end.error
-        )
+        assert re.fullmatch(r"it used 0\.[5-8]\d* GB, more than hydra.launcher.mem_gb=0.5", end.error), end.error
         submit(trials, free)
         assert end_of(trials, free).state is State.COMPLETED
 
@@ -339,9 +324,7 @@ time.sleep(600)
 
 
 def test_a_killed_driver_leaves_nothing(tmp_path: Path) -> None:
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     trial = tmp_path / f"study-{tmp_path.name}" / "0"
     pids = left_behind(trial)
     driver.kill()
@@ -359,9 +342,7 @@ def test_what_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kills", [1, 3])
-def test_a_server_killed_while_it_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
-) -> None:
+def test_a_server_killed_while_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
     (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(2)")
     monkeypatch.syspath_prepend(tmp_path)
     trials = LocalTrials(["slow_to_import"], tmp_path / "fork_server.log")

@@ -11,13 +11,7 @@ from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import End, State
 
 KILLED = End(
-    State.LOST,
-    seconds={"queued": 10.0, "training": 20.0},
-    asked=0.0,
-    began=10.0,
-    ended=30.0,
-    gpus=2,
-    energy_kwh=0.5,
+    State.LOST, seconds={"queued": 10.0, "training": 20.0}, asked=0.0, began=10.0, ended=30.0, gpus=2, energy_kwh=0.5
 )
 NEVER_BEGAN = End(State.CANCELLED, seconds={"queued": 7.0}, asked=0.0, began=None, ended=7.0, gpus=2)
 PHASES = {"queued": 1.0, "starting": 1.0, "training": 8.0, "idle_slot": 0.5}
@@ -31,12 +25,7 @@ WHOLE = End(State.COMPLETED, seconds=PHASES, asked=30.0, began=31.0, ended=40.0,
         ([NEVER_BEGAN], {"queued": 7}, 0, None),
         ([KILLED], {"queued": 10, "training": 20}, 40, 0.5),
         ([WHOLE], {"queued": 1, "starting": 1, "training": 8, "idle_slot": 0.5}, 9, None),
-        (
-            [NEVER_BEGAN, KILLED, WHOLE],
-            {"queued": 18, "starting": 1, "training": 28, "idle_slot": 0.5},
-            49,
-            0.5,
-        ),
+        ([NEVER_BEGAN, KILLED, WHOLE], {"queued": 18, "starting": 1, "training": 28, "idle_slot": 0.5}, 49, 0.5),
     ],
 )
 def test_a_trial_costs_what_its_attempts_did(
@@ -78,16 +67,11 @@ def test_slots_that_stand_empty_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("watts", "expected"),
-    [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)],
+    ("watts", "expected"), [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)]
 )
-def test_energy_is_power_by_time(
-    tmp_path: Path, watts: list[dict[int, float]], expected: float | None
-) -> None:
+def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], expected: float | None) -> None:
     folder = TrialFolder(tmp_path)
-    folder.append_metrics(
-        MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS
-    )  # before
+    folder.append_metrics(MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)  # before
     for step, sample in enumerate(watts):  # each speaks for the ten seconds before it
         named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
         metrics = {"system/memory_usage_megabytes": 5.0, **named}

@@ -77,16 +77,7 @@ def test_csv_has_everything(tmp_path: Path) -> None:
     whole = {"queued": 2.0, "starting": 0.5, "training": 1.5, "idle_slot": 0.1}
     summary.rows[0].attempts = [
         End(State.LOST, seconds=killed, asked=0.0, began=1.0, ended=4.0, gpus=2, energy_kwh=0.5),
-        End(
-            State.COMPLETED,
-            objective=[0.0],
-            seconds=whole,
-            asked=4.0,
-            began=6.0,
-            ended=9.0,
-            gpus=2,
-            energy_kwh=0.25,
-        ),
+        End(State.COMPLETED, objective=[0.0], seconds=whole, asked=4.0, began=6.0, ended=9.0, gpus=2, energy_kwh=0.25),
     ]
     summary.rows[0].tracking_s = 0.02
     fail(summary.rows[1], State.FAILED, "two\nlines")
@@ -155,9 +146,7 @@ def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", b'{"step": 1, "ti{"step": 2}\n', None])
-def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(
-    tmp_path: Path, damage: bytes | None
-) -> None:
+def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(tmp_path: Path, damage: bytes | None) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
@@ -187,8 +176,7 @@ def axes(summary: Summary) -> dict[str, tuple[list[float], list[str] | None]]:
     figure = figures.parallel_coordinates(summary)
     assert figure is not None
     return {
-        axis.label: (list(axis["values"]), axis.ticktext and list(axis.ticktext))
-        for axis in figure.data[0].dimensions
+        axis.label: (list(axis["values"]), axis.ticktext and list(axis.ticktext)) for axis in figure.data[0].dimensions
     }
 
 
@@ -204,9 +192,7 @@ def axes(summary: Summary) -> dict[str, tuple[list[float], list[str] | None]]:
         ([8, None], [8, 7.875], ["none", "8"]),
     ],
 )
-def test_axes_of_parallel_coordinates(
-    tmp_path: Path, values: list[Any], places: list[float], ticks: list[str]
-) -> None:
+def test_axes_of_parallel_coordinates(tmp_path: Path, values: list[Any], places: list[float], ticks: list[str]) -> None:
     points = [{"x": value} if value is not None else {} for value in values]
     summary = study(tmp_path, *points, direction="minimize")  # the first is the best, so the order stays
     assert axes(summary) == {"x": (pytest.approx(places), ticks), "acc": ([0.0, 0.1], None)}
@@ -217,9 +203,7 @@ def test_what_did_not_vary_has_no_axis(tmp_path: Path) -> None:
 
 
 def test_heat_map_of_a_grid_shows_the_best_of_the_rest(tmp_path: Path) -> None:
-    points: list[Point] = [
-        {"lr": lr, "batch": b, "opt": o} for o in "ab" for lr in (0.1, 0.2) for b in (32, 64)
-    ]
+    points: list[Point] = [{"lr": lr, "batch": b, "opt": o} for o in "ab" for lr in (0.1, 0.2) for b in (32, 64)]
     figure = figures.heat_map(study(tmp_path, *points))
     assert figure is not None
     (cells,) = figure.data
@@ -231,15 +215,9 @@ def test_heat_map_of_a_search_shows_its_places(tmp_path: Path) -> None:
     points: list[Point] = [{"lr": 10.0**-i, "batch": 2**i} for i in range(5)]
     figure = figures.heat_map(study(tmp_path, *points))
     assert figure is not None
-    assert (figure.data[0].type, figure.layout.xaxis.type, figure.layout.yaxis.type) == (
-        "scatter",
-        "log",
-        "linear",
-    )
+    assert (figure.data[0].type, figure.layout.xaxis.type, figure.layout.yaxis.type) == ("scatter", "log", "linear")
 
 
-@pytest.mark.parametrize(
-    "points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]]
-)
+@pytest.mark.parametrize("points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]])
 def test_no_heat_map_unless_two_numbers_were_swept(tmp_path: Path, points: list[Point]) -> None:
     assert figures.heat_map(study(tmp_path, *points)) is None

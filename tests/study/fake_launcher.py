@@ -67,9 +67,7 @@ class FakeLauncher(TrialLauncher):
     With `survives` it is a cluster: what runs goes on after its driver, whose next one adopts it.
     """
 
-    def __init__(
-        self, script: Script, clock: Clock, slots: int = 2, queue: int = 0, survives: bool = False
-    ) -> None:
+    def __init__(self, script: Script, clock: Clock, slots: int = 2, queue: int = 0, survives: bool = False) -> None:
         self.detach = self.keep_on_interrupt = False
         self.max_timeouts: int | None = None
         self.survives = survives
@@ -280,9 +278,7 @@ class Study:
         self.timeout_min: float | None = None
         """What each trial asks for."""
 
-    def drive(
-        self, launcher: FakeLauncher, told_to_stop: Callable[[], str] = lambda: "", **changes: Any
-    ) -> Drive:
+    def drive(self, launcher: FakeLauncher, told_to_stop: Callable[[], str] = lambda: "", **changes: Any) -> Drive:
         """One driver, from its start to its end. Until then it is in `last`, should it be killed."""
         launcher.open()
         settings = SweeperConf(**{**vars(self.settings), **changes})

@@ -54,10 +54,7 @@ def test_how_often_a_trial_goes_on(
     [
         ([LOST], "its node failed; given up after 1 attempt: allow more with hydra.sweeper.max_attempts"),
         ([LOST, CANCELLED, LOST], "its node failed; given up after 2 attempts: allow more with"),
-        (
-            [TIMED_OUT] * 3,
-            "it reached its time limit; given up after 3 attempts: give it more time (hydra.launcher",
-        ),
+        ([TIMED_OUT] * 3, "it reached its time limit; given up after 3 attempts: give it more time (hydra.launcher"),
     ],
 )
 def test_who_is_given_up_is_told_why(ends: list[End], words: str) -> None:

@@ -104,19 +104,13 @@ def test_resources_follow_the_trial(composer: Composer) -> None:
         (["batch_size=[1]"], ["batch_size"]),
         (["optimizer=adm"], ["optimizer=adm does not exist", "optimizer=adam?", "adadelta, adagrad, adam"]),
         (["optimizer.beta2=1"], ["'optimizer.beta2'", "'optimizer.beta_2'?", "+optimizer.beta2=1"]),
-        (
-            ["optimizer.zzz=1"],
-            ["'optimizer.zzz'", "Known here: optimizer.learning_rate", "optimizer.epsilon"],
-        ),
+        (["optimizer.zzz=1"], ["'optimizer.zzz'", "Known here: optimizer.learning_rate", "optimizer.epsilon"]),
         (["epohcs=1"], ["'epohcs'", "'epochs'?", "+epohcs=1"]),
         (["quite_unknown_words=1"], ["'quite_unknown_words' is not in the configuration"]),
         (["~nothing_there"], ["nothing_there"]),
         (["lr="], ["lr", "Float"]),
         (["lr=[1"], ["'lr=[1' cannot be read", "Write key=value"]),
-        (
-            ["batch_size=${no_such_key}", "lr=0.1"],
-            ["batch_size: ", "'no_such_key' not found"],
-        ),
+        (["batch_size=${no_such_key}", "lr=0.1"], ["batch_size: ", "'no_such_key' not found"]),
         (["batch_size=${oc.env:NO_SUCH_VARIABLE}"], ["batch_size: ", "'NO_SUCH_VARIABLE' not found"]),
         (["batch_size=${no_such_resolver:1}"], ["batch_size: ", "no_such_resolver"]),
         (["batch_size=???"], ["batch_size: ", "missing"]),
@@ -125,9 +119,7 @@ def test_resources_follow_the_trial(composer: Composer) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_cannot_be_composed_is_explained(
-    overrides: list[str], expected: list[str], composer: Composer
-) -> None:
+def test_what_cannot_be_composed_is_explained(overrides: list[str], expected: list[str], composer: Composer) -> None:
     with pytest.raises(UserError) as caught:
         check(composer.compose(overrides, 0))
     text = str(caught.value)
@@ -137,11 +129,7 @@ def test_what_cannot_be_composed_is_explained(
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (ValueError("one line"), "one line"),
-        (ValueError("first\n\n  second  "), "first\nsecond"),
-    ],
+    ("error", "expected"), [(ValueError("one line"), "one line"), (ValueError("first\n\n  second  "), "first\nsecond")]
 )
 def test_other_errors_keep_their_words(error: Exception, expected: str, master: DictConfig) -> None:
     assert explain(error, master) == expected
@@ -151,9 +139,7 @@ def test_other_errors_keep_their_words(error: Exception, expected: str, master: 
     ("overrides", "valid"),
     [(["lr=0.1"], True), (["lr=0"], False), (["batch_size=4000"], False), (["dataset=line"], True)],
 )
-def test_a_config_is_checked_by_its_own_dataclasses(
-    overrides: list[str], valid: bool, composer: Composer
-) -> None:
+def test_a_config_is_checked_by_its_own_dataclasses(overrides: list[str], valid: bool, composer: Composer) -> None:
     config = composer.compose(overrides, 0)
     if valid:
         check(config)

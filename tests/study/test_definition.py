@@ -19,9 +19,7 @@ GRID = {"sampler": {"_target_": "optuna.samplers.GridSampler"}}
 SEARCH = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "n_trials": 5}
 
 
-def make(
-    *lines: str, name: str = "s", config: dict[str, object] | None = None, **settings: object
-) -> Definition:
+def make(*lines: str, name: str = "s", config: dict[str, object] | None = None, **settings: object) -> Definition:
     """The study of this command line."""
     sweeper = SweeperConf(**settings)  # type: ignore[arg-type]
     hydra = {"sweeper": {"storage": sweeper.storage, "tracking_uri": sweeper.tracking_uri}}
@@ -65,9 +63,7 @@ def test_another_study_is_refused_with_the_differences(
     with pytest.raises(UserError, match="was started with something else: ") as caught:
         agree(tmp_path, make(*lines, **changes), extend=False)  # type: ignore[arg-type]
     assert shown in str(caught.value)
-    assert "Please either 1. choose another hydra.sweeper.study_name, 2. type the command" in str(
-        caught.value
-    )
+    assert "Please either 1. choose another hydra.sweeper.study_name, 2. type the command" in str(caught.value)
     assert (tmp_path / "study.json").read_bytes() == before
 
 
@@ -117,9 +113,7 @@ def test_what_extending_a_study_may_add(
     assert read(tmp_path) == new
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"\x00\xff", b"{}", b'{"name": "s"}', b'{"colour": 1}', b"{}{}"]
-)
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x00\xff", b"{}", b'{"name": "s"}', b'{"colour": 1}', b"{}{}"])
 def test_a_damaged_definition_is_named_kept_and_written_anew(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "study.json"
     file.write_bytes(content)

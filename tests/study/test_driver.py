@@ -109,12 +109,7 @@ def test_what_it_did_not_expect_never_ends_what_runs_elsewhere(
     ],
 )
 def test_a_signal_ends_it_with_130_and_the_line_that_goes_on(
-    run: Run,
-    clock: Clock,
-    capsys: pytest.CaptureFixture[str],
-    number: signal.Signals,
-    survives: bool,
-    keep: bool,
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], number: signal.Signals, survives: bool, keep: bool
 ) -> None:
     launcher = FakeLauncher(trains(9), clock, survives=survives)
     launcher.on_poll = lambda: launcher.polls == 3 and os.kill(os.getpid(), number)
@@ -126,9 +121,7 @@ def test_a_signal_ends_it_with_130_and_the_line_that_goes_on(
     assert "hydra.sweeper.study_name=s" in out.splitlines()[-1]
 
 
-def test_a_second_ctrl_c_ends_the_jobs_too(
-    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_ctrl_c_ends_the_jobs_too(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     launcher = FakeLauncher(ends(), clock, survives=True)
     launcher.script = lambda job: (print("deaf") for _ in iter(int, 1))  # type: ignore[assignment, return-value]
     launcher.on_poll = lambda: launcher.polls in (3, 5) and os.kill(os.getpid(), signal.SIGINT)
@@ -166,13 +159,7 @@ def test_two_drivers_that_no_lock_tells_apart(run: Run, clock: Clock, tmp_path: 
 def test_a_search_says_what_it_needs_before_it_starts_a_trial(run: Run, clock: Clock, tmp_path: Path) -> None:
     launcher = FakeLauncher(trains(), clock)
     with pytest.raises(UserError, match="a search needs an objective, and returns_nothing"):
-        run(
-            launcher,
-            "hydra.sweeper.n_trials=5",
-            sweep="x=interval(0,1)",
-            function=returns_nothing,
-            sweeper="optuna",
-        )
+        run(launcher, "hydra.sweeper.n_trials=5", sweep="x=interval(0,1)", function=returns_nothing, sweeper="optuna")
     assert launcher.submitted == []
     assert not (tmp_path / "multirun").exists()
 

@@ -53,9 +53,7 @@ def disk_that_fails(fails: Callable[[Path], bool], number: int = errno.ESTALE) -
 
 
 @pytest.mark.parametrize("damage", ['{"step": 1, "ti{"step": 2', "\x00\x01\x02", "[]", '{"step": "x"}'])
-def test_a_damaged_line_of_metrics_costs_no_more_than_itself(
-    make_study: MakeStudy, clock: Clock, damage: str
-) -> None:
+def test_a_damaged_line_of_metrics_costs_no_more_than_itself(make_study: MakeStudy, clock: Clock, damage: str) -> None:
     def damaged(job: Job) -> Acts:
         acts = trains()(job)
         next(acts)
@@ -98,9 +96,7 @@ def test_a_file_that_cannot_be_read_concerns_one_trial(
         assert f"{os.strerror(number)}: '{file}'" in done.out
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", "\x00\xff", '{"state": "fine"}', '{"state": "lost", "x": 1}']
-)
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00\xff", '{"state": "fine"}', '{"state": "lost", "x": 1}'])
 def test_an_end_that_holds_no_end_is_lost_and_the_trial_goes_on(
     make_study: MakeStudy, clock: Clock, content: str
 ) -> None:
@@ -120,9 +116,7 @@ def test_an_end_that_holds_no_end_is_lost_and_the_trial_goes_on(
     assert study.steps(1) == [0, 1, 2]
 
 
-def test_what_cannot_be_read_from_the_start_is_left_for_the_next_command(
-    make_study: MakeStudy, clock: Clock
-) -> None:
+def test_what_cannot_be_read_from_the_start_is_left_for_the_next_command(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4")
     study.drive(FakeLauncher(ends(CANCELLED), clock))
     file = study.trial(1).path / "attempts" / "1" / "end.json"
@@ -177,9 +171,7 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
 # Refused
 
 
-def test_three_identical_refusals_stop_the_study_which_says_so_once(
-    make_study: MakeStudy, clock: Clock
-) -> None:
+def test_three_identical_refusals_stop_the_study_which_says_so_once(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(30)")
     launcher = FakeLauncher(ends(REFUSED, begins=False), clock, slots=1)
     done = study.drive(launcher)
@@ -300,9 +292,7 @@ def test_a_time_limit_goes_on_as_long_as_attempts_advance(
 
 
 @pytest.mark.parametrize("said", [LOST, End(State.LOST), End(State.TIMED_OUT)])
-def test_a_trial_that_is_lost_each_time_is_given_up_in_words(
-    make_study: MakeStudy, clock: Clock, said: End
-) -> None:
+def test_a_trial_that_is_lost_each_time_is_given_up_in_words(make_study: MakeStudy, clock: Clock, said: End) -> None:
     launcher = FakeLauncher(by_trial(trains(), t0=ends(said)), clock)
     done = make_study("x=1,2").drive(launcher)
     assert done.states() == [str(said.state), "completed"]
@@ -339,9 +329,7 @@ def test_a_trial_that_was_given_up_goes_on_when_more_is_allowed(
         assert study.drive(launcher).states() == ["completed"] * 2
 
 
-@pytest.mark.parametrize(
-    ("timeout_min", "goes_on"), [(10.0, False), (10.5, False), (30.0, True), (None, True)]
-)
+@pytest.mark.parametrize(("timeout_min", "goes_on"), [(10.0, False), (10.5, False), (30.0, True), (None, True)])
 def test_a_trial_that_was_given_up_goes_on_with_more_time(
     make_study: MakeStudy, clock: Clock, timeout_min: float | None, goes_on: bool
 ) -> None:
@@ -359,9 +347,7 @@ def test_a_trial_that_was_given_up_goes_on_with_more_time(
     assert done.states() == ["completed" if goes_on else "timed_out"]
 
 
-def test_a_trial_cancelled_by_its_owner_is_open_for_the_next_command_alone(
-    make_study: MakeStudy, clock: Clock
-) -> None:
+def test_a_trial_cancelled_by_its_owner_is_open_for_the_next_command_alone(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study()
     launcher = FakeLauncher(by_trial(trains(), t1=ends(CANCELLED)), clock)
     done = study.drive(launcher)
@@ -383,9 +369,7 @@ def test_what_is_final_stays_so(make_study: MakeStudy, clock: Clock, said: End) 
     assert again.submitted == []
 
 
-def test_a_trial_that_is_lost_while_its_study_stops_goes_on_later(
-    make_study: MakeStudy, clock: Clock
-) -> None:
+def test_a_trial_that_is_lost_while_its_study_stops_goes_on_later(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(4)")
     launcher = FakeLauncher(ends(LOST), clock)
     done = study.drive(launcher, lambda: "it was stopped" if launcher.polls == 1 else "")
@@ -581,9 +565,7 @@ def test_a_driver_killed_at_any_poll_loses_nothing(make_study: MakeStudy, clock:
     assert sorted(diary) == [(trial, epoch) for trial in range(4) for epoch in range(4)]
 
 
-def test_a_driver_that_detaches_leaves_when_there_is_no_more_room(
-    make_study: MakeStudy, clock: Clock
-) -> None:
+def test_a_driver_that_detaches_leaves_when_there_is_no_more_room(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(6)")
     launcher = FakeLauncher(trains(), clock, queue=2, survives=True)
     launcher.detach = True
@@ -630,9 +612,7 @@ def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
     done = study.drive(FakeLauncher(an_hour, clock, slots=1))
     assert done.ended() == ["completed"] * 2
     assert done.loop.stopped == "the budget of max_gpu_hours=3.5 is spent"
-    assert sum(end.gpu_hours for row in done.summary.rows for end in row.attempts) == pytest.approx(
-        4, rel=0.01
-    )
+    assert sum(end.gpu_hours for row in done.summary.rows for end in row.attempts) == pytest.approx(4, rel=0.01)
 
 
 def test_a_budget_takes_back_what_waits_for_its_turn(make_study: MakeStudy, clock: Clock) -> None:
@@ -686,7 +666,5 @@ def test_folders_are_those_of_the_trials(make_study: MakeStudy, clock: Clock) ->
     study = make_study("x=1,2")
     done = study.drive(FakeLauncher(trains(), clock))
     assert [row.folder for row in done.summary.rows] == [study.folder / "0", study.folder / "1"]
-    line = MetricsLine(
-        2, TrialFolder(study.folder / "1").read_metrics().values[2].time, {"objective": 101, "loss": 1}
-    )
+    line = MetricsLine(2, TrialFolder(study.folder / "1").read_metrics().values[2].time, {"objective": 101, "loss": 1})
     assert study.trial(1).read_metrics().values[2] == line

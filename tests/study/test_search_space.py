@@ -81,11 +81,7 @@ def test_a_glob_is_the_choices_that_match() -> None:
 
 @pytest.mark.parametrize(
     "lines, overrides",
-    [
-        (["a=1", "a=2"], ["a=2"]),
-        (["a=1,2", "a=3"], ["a=3"]),
-        (["a=1", "b=2", "a=3,4"], ["b=2", "a=3"]),
-    ],
+    [(["a=1", "a=2"], ["a=2"]), (["a=1,2", "a=3"], ["a=3"]), (["a=1", "b=2", "a=3,4"], ["b=2", "a=3"])],
 )
 def test_the_last_word_on_a_key_counts(lines: list[str], overrides: list[str]) -> None:
     grid = space(*lines)

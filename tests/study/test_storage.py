@@ -193,9 +193,7 @@ def forked(act: Callable[[], object]) -> int:
     return pid
 
 
-def test_a_driver_killed_while_it_writes_leaves_a_journal_that_goes_on(
-    make_study: MakeStudy, clock: Clock
-) -> None:
+def test_a_driver_killed_while_it_writes_leaves_a_journal_that_goes_on(make_study: MakeStudy, clock: Clock) -> None:
     chance, study = random.Random(1), make_study("x=range(400)")
     for _ in range(12):
         pid = forked(lambda: study.drive(FakeLauncher(trains(1), clock)))
@@ -230,9 +228,7 @@ def test_a_full_disk_leaves_the_journal_as_it_was(study: Study) -> None:
 # Trials that go on after their end
 
 
-def test_trials_that_are_reopened_run_again_and_the_others_do_not(
-    make_study: MakeStudy, clock: Clock
-) -> None:
+def test_trials_that_are_reopened_run_again_and_the_others_do_not(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study()
     failed = End(State.FAILED, "too large")
     assert study.drive(FakeLauncher(ends(failed), clock)).states() == ["failed"] * 3
@@ -348,9 +344,7 @@ def test_a_database_instead_of_the_journal(make_study: MakeStudy, clock: Clock, 
     assert launcher.submitted == []
 
 
-@pytest.mark.parametrize(
-    "url", ["nonsense", "sqlite:////no/such/folder/studies.db", "mysql+nodriver://host/db"]
-)
+@pytest.mark.parametrize("url", ["nonsense", "sqlite:////no/such/folder/studies.db", "mysql+nodriver://host/db"])
 def test_a_database_that_cannot_be_used(make_study: MakeStudy, clock: Clock, url: str) -> None:
     with pytest.raises(UserError, match=r"hydra.sweeper.storage cannot be used: "):
         make_study(storage=url).drive(FakeLauncher(trains(), clock))

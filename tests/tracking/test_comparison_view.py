@@ -39,11 +39,7 @@ def test_it_shows_this_studys_trials_best_first() -> None:
 @pytest.mark.parametrize(
     ("objective", "curves", "shown"),
     [
-        (
-            ["val_accuracy"],
-            ["loss", "val_loss", "epoch_time", "val_accuracy"],
-            ["val_accuracy", "val_loss", "loss"],
-        ),
+        (["val_accuracy"], ["loss", "val_loss", "epoch_time", "val_accuracy"], ["val_accuracy", "val_loss", "loss"]),
         (["f1"], ["val_loss", "f1"], ["f1", "val_loss"]),
         (["score"], ["b", "a"], ["a", "b"]),
         (["score"], [], []),
@@ -76,11 +72,7 @@ def test_it_stays_within_what_mlflow_stores() -> None:
 
 
 def test_a_study_keeps_its_address() -> None:
-    key, _ = comparison_view.tag(
-        "s", params=[], objective=["o"], directions=["minimize"], curves=[], now_ms=1
-    )
-    assert f"viewStateShareKey={key.rpartition('.')[2]}&compareRunsMode=CHART" in comparison_view.path(
-        "7", "s"
-    )
+    key, _ = comparison_view.tag("s", params=[], objective=["o"], directions=["minimize"], curves=[], now_ms=1)
+    assert f"viewStateShareKey={key.rpartition('.')[2]}&compareRunsMode=CHART" in comparison_view.path("7", "s")
     assert comparison_view.path("7", "s").startswith("/#/experiments/7/runs?")
     assert comparison_view.key("s") != comparison_view.key("t")

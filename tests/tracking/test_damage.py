@@ -15,17 +15,7 @@ from sweeps.tracking.tracker import Tracker
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
-from tests.tracking.studies import (
-    complete,
-    finish,
-    new_row,
-    open_tracker,
-    runs,
-    steps_of,
-    summary_of,
-    train,
-    wait_for,
-)
+from tests.tracking.studies import complete, finish, new_row, open_tracker, runs, steps_of, summary_of, train, wait_for
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda content: content[: len(content) // 2],
@@ -90,10 +80,7 @@ def test_a_note_of_another_trial_is_not_followed(store: str, tmp_path: Path) -> 
     other = rows[1].folder / "tracking.json"
     (rows[0].folder / "tracking.json").write_bytes(other.read_bytes())
     second = open_tracker(store, study)
-    assert [second.start_trial(row, [])["MLFLOW_RUN_ID"] for row in rows] == [
-        known["lr=0.1"],
-        known["lr=0.2"],
-    ]
+    assert [second.start_trial(row, [])["MLFLOW_RUN_ID"] for row in rows] == [known["lr=0.1"], known["lr=0.2"]]
     finish(second, summary_of(study, *map(complete, rows)))
     assert ids(store) == known
 
@@ -105,9 +92,7 @@ def test_a_study_of_the_same_name_elsewhere_is_another(store: str, tmp_path: Pat
         again = open_tracker(store, tmp_path / place / "s")
         assert again._study.run_id == tracker._study.run_id
         tracker._finished.set(), again._finished.set()
-    notes = [
-        json.loads((tmp_path / place / "s" / "tracking.json").read_text()) for place in ("here", "there")
-    ]
+    notes = [json.loads((tmp_path / place / "s" / "tracking.json").read_text()) for place in ("here", "there")]
     assert notes[0] != notes[1]
 
 
@@ -211,9 +196,7 @@ def test_a_start_whatever_fails_is_no_end_of_the_driver(
     tracker._finished.set()
 
 
-def test_a_full_disk_is_no_outage_of_mlflow(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_no_outage_of_mlflow(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -232,9 +215,7 @@ def test_names_that_mlflow_refuses_cost_no_others(store: str, tmp_path: Path) ->
     tracker.start_trial(row, [])
     train(row, range(3))
     with (row.folder / "metrics.jsonl").open("a") as file:
-        file.write(
-            json.dumps({"step": 3, "time": 2e9, "metrics": {"a//b": 1, "y" * 300: 2, "loss": 0.5}}) + "\n"
-        )
+        file.write(json.dumps({"step": 3, "time": 2e9, "metrics": {"a//b": 1, "y" * 300: 2, "loss": 0.5}}) + "\n")
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
     (found,) = (run for name, run in runs(store).items() if name != "s")
     assert found.data.params == {"lr": "0.1"}
@@ -294,8 +275,4 @@ def test_a_trial_tried_again_loses_its_old_error(store: str, tmp_path: Path) -> 
     tracker.end_trial(again)
     finish(tracker, summary_of(study, again))
     found = runs(store)["lr=0.1"]
-    assert (found.info.status, found.data.tags["state"], found.data.tags["error"]) == (
-        "FINISHED",
-        "completed",
-        "",
-    )
+    assert (found.info.status, found.data.tags["state"], found.data.tags["error"]) == ("FINISHED", "completed", "")

@@ -109,9 +109,7 @@ def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -
     expect(page.get_by_text("4 matching runs")).to_be_visible()
     expect(run_names(page)).to_have_text(BEST_FIRST)  # the trials alone, the best first
     for axis in ("optimizer", "lr", "best/val_accuracy"):
-        expect(
-            chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)
-        ).to_be_visible()
+        expect(chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)).to_be_visible()
     for metric in ("val_accuracy", "val_loss"):
         expect(chart(page, metric).locator(".scatterlayer .points path")).to_have_count(len(STARTED) * EPOCHS)
 

@@ -33,9 +33,7 @@ def test_those_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None
         (tmp_path / "s" / "0" / ".hydra").mkdir(parents=True)
         task = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
         OmegaConf.save(task, tmp_path / "s" / "0" / ".hydra" / "config.yaml")
-        OmegaConf.save(
-            OmegaConf.masked_copy(config, ["hydra"]), tmp_path / "s" / "0" / ".hydra" / "hydra.yaml"
-        )
+        OmegaConf.save(OmegaConf.masked_copy(config, ["hydra"]), tmp_path / "s" / "0" / ".hydra" / "hydra.yaml")
     params = params_of(store, tmp_path, None if written else config, gpus=2, **{"optimizer.momentum": 0.5})
     swept = {"gpus": "2", "optimizer.momentum": "0.5"}
     groups = {
@@ -69,9 +67,7 @@ def test_those_of_somebody_elses_app(store: str, tmp_path: Path, monkeypatch: py
             "solver": {"rate": 1e-5, "tolerance": 1e-9},
             "widths": [1, 2],
             "hydra": {
-                "runtime": {
-                    "choices": {"solver": "lbfgs", "db@source": "big", "hydra/launcher": "local", "x": None}
-                }
+                "runtime": {"choices": {"solver": "lbfgs", "db@source": "big", "hydra/launcher": "local", "x": None}}
             },
         }
     )

@@ -21,17 +21,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
 from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, run, start
 from tests.command_lines import finish as finish_line
-from tests.tracking.studies import (
-    Server,
-    finish,
-    free_port,
-    new_row,
-    open_tracker,
-    runs,
-    summary_of,
-    train,
-    wait_for,
-)
+from tests.tracking.studies import Server, finish, free_port, new_row, open_tracker, runs, summary_of, train, wait_for
 
 WITH = {
     "postgresql://me:sesame@host/db": "postgresql://me:***@host/db",
@@ -81,9 +71,7 @@ def files_with(text: str, folder: Path) -> list[Path]:
     return [file for file in folder.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
 
 
-def test_it_is_in_no_file_tag_or_message(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = server.uri.replace("://", "://me:sesame@")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setattr(sys, "argv", ["sweep.py", f"tracking.uri={uri}"])
@@ -183,9 +171,7 @@ def test_a_whole_study_and_its_dashboard_show_it_nowhere(with_password: str, tmp
 
 @pytest.mark.parametrize("key", ["hydra.sweeper.tracking_uri", "hydra.sweeper.storage"])
 @pytest.mark.parametrize("mode", [["-m"], []], ids=["study", "single run"])
-def test_one_that_is_typed_is_refused_before_anything_starts(
-    key: str, mode: list[str], tmp_path: Path
-) -> None:
+def test_one_that_is_typed_is_refused_before_anything_starts(key: str, mode: list[str], tmp_path: Path) -> None:
     done = run([SWEEP, *mode, f"{key}=postgresql://me:sesame@host/db"], tmp_path)
     assert done.code == 2 and "sesame" not in done.said
     assert "me:***@" in done.err and len(done.err.splitlines()) == 2

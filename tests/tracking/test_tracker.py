@@ -42,14 +42,10 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     folder = TrialFolder(row.folder)
     folder.new_attempt().log.write_text("what it printed")
     train(row, range(3))
-    folder.append_metrics(
-        MetricsLine(0, 1e9, {"system/cpu_utilization_percentage": 99.0}), "system_metrics.jsonl"
-    )
+    folder.append_metrics(MetricsLine(0, 1e9, {"system/cpu_utilization_percentage": 99.0}), "system_metrics.jsonl")
     complete(row)
     seconds = {"idle_slot": 0.0, "queued": 2.0, "training": 1.5}
-    row.attempts = [
-        replace(row.attempts[-1], seconds=seconds, began=12.0, ended=14.0, gpus=2, energy_kwh=0.25)
-    ]
+    row.attempts = [replace(row.attempts[-1], seconds=seconds, began=12.0, ended=14.0, gpus=2, energy_kwh=0.25)]
     tracker.end_trial(row)
     summary = summary_of(study, row)
     report.write(summary)
@@ -172,10 +168,7 @@ def test_the_next_driver_goes_on_in_the_same_runs(store: str, tmp_path: Path) ->
         first.start_trial(row, [])
         train(row, range(2))
     wait_for(
-        lambda: (
-            len(runs(store)) == 4
-            and all(steps_of(store, run) for name, run in runs(store).items() if name != "s")
-        )
+        lambda: len(runs(store)) == 4 and all(steps_of(store, run) for name, run in runs(store).items() if name != "s")
     )
     (rows[1].folder / "tracking.json").unlink()  # this driver died just before it noted the run
     before = {name: run.info.run_id for name, run in runs(store).items()}
@@ -213,10 +206,7 @@ def test_what_mlflow_refuses_is_told_and_the_rest_is_sent(store: str, tmp_path: 
     client.log_param(tracker.start_trial(row, [])["MLFLOW_RUN_ID"], "lr", "another")
     train(row, range(2))
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
-    assert (
-        tracker.problem is not None
-        and "trial 0 (lr=0.1): Changing param values is not allowed" in tracker.problem
-    )
+    assert tracker.problem is not None and "trial 0 (lr=0.1): Changing param values is not allowed" in tracker.problem
     assert len(steps_of(store, runs(store)["lr=0.1"])) == 2
     assert runs(store)["lr=0.1"].info.status == "FINISHED"
 
@@ -267,9 +257,7 @@ def test_a_locked_database_is_waited_for(store: str, tmp_path: Path) -> None:
 def test_a_deleted_experiment_is_explained(store: str, tmp_path: Path) -> None:
     client = MlflowClient(store)
     client.delete_experiment(client.create_experiment("e"))
-    with pytest.raises(
-        UserError, match=r"'e' was deleted.*\nMLFLOW_TRACKING_URI=sqlite.* experiments restore -x 1"
-    ):
+    with pytest.raises(UserError, match=r"'e' was deleted.*\nMLFLOW_TRACKING_URI=sqlite.* experiments restore -x 1"):
         open_tracker(store, tmp_path / "s")
 
 
@@ -291,12 +279,7 @@ def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("uri", "variable", "used", "command"),
     [
-        (
-            None,
-            None,
-            "sqlite:///{cwd}/mlflow.db",
-            "ui --backend-store-uri sqlite:///{cwd}/mlflow.db --port 5000",
-        ),
+        (None, None, "sqlite:///{cwd}/mlflow.db", "ui --backend-store-uri sqlite:///{cwd}/mlflow.db --port 5000"),
         (None, "http://h:1", "http://h:1", None),
         (
             "sqlite:///a.db",
@@ -323,13 +306,8 @@ def test_which_store(
 
 
 def test_importing_it_does_not_import_mlflow() -> None:
-    heavy = (
-        "import sys, sweeps.tracking.tracker; print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout
-        == "set()\n"
-    )
+    heavy = "import sys, sweeps.tracking.tracker; print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:

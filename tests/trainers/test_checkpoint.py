@@ -73,9 +73,7 @@ def test_nothing_readable_is_an_error_that_says_what_to_do(tmp_path: Path) -> No
     save_two(tmp_path)
     for name in ("newest.npz", "previous.npz"):
         (tmp_path / name).write_bytes(b"PK")
-    with pytest.raises(
-        ValueError, match=r"(?s)newest.npz cannot be read.*previous.npz.*delete " + str(tmp_path)
-    ):
+    with pytest.raises(ValueError, match=r"(?s)newest.npz cannot be read.*previous.npz.*delete " + str(tmp_path)):
         checkpoint.restore(tmp_path, make_model())
 
 

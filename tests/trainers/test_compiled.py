@@ -10,12 +10,7 @@ from trainers.data import Data
 
 def make_model(dropout: float = 0.0) -> keras.Model:
     keras.utils.set_random_seed(0)
-    layers = [
-        keras.Input((4,)),
-        keras.layers.Dense(8, "relu"),
-        keras.layers.Dropout(dropout),
-        keras.layers.Dense(3),
-    ]
+    layers = [keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dropout(dropout), keras.layers.Dense(3)]
     model = keras.Sequential(layers)
     model.compile(
         keras.optimizers.Adam(0.01),

@@ -51,11 +51,7 @@ def test_labels_of_a_local_file(shape: tuple[int, ...], dtype: type, tmp_path: P
     assert loaded.x.dtype == np.uint8  # scaled a batch at a time
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [np.linspace(0, 1, 12), np.eye(12, dtype=np.int32)],
-    ids=["float", "one-hot"],
-)
+@pytest.mark.parametrize("labels", [np.linspace(0, 1, 12), np.eye(12, dtype=np.int32)], ids=["float", "one-hot"])
 def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
     write_npz(tmp_path / "mine.npz", labels)
     mine = section(_target_="trainers.data.sources.npz", path=str(tmp_path / "mine.npz"))
@@ -137,9 +133,7 @@ def test_one_hot_labels_train_to_the_same_numbers(tmp_path: Path) -> None:
     for labels in ("sparse", "one_hot"):
         recorder = Recorder(tmp_path / labels)
         train(compose("loss=softmax", f"dataset.labels={labels}", "epochs=2"), recorder)
-        found.append(
-            [(m["loss"], m["val_loss"], m["accuracy"], m["val_accuracy"]) for m in recorder.reported]
-        )
+        found.append([(m["loss"], m["val_loss"], m["accuracy"], m["val_accuracy"]) for m in recorder.reported])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 

@@ -33,10 +33,7 @@ def ours(x: np.ndarray, ranges: Augment, seed: int = 0, epoch: int = 1, batch: i
         (Augment(zoom=(-0.5, -0.5)), lambda: layers.RandomZoom((-0.5, -0.5))),
         (Augment(shift=(0.25, 0.25)), lambda: layers.RandomTranslation((0.25, 0.25), (0.25, 0.25))),
         (Augment(shift=(-0.1, -0.1)), lambda: layers.RandomTranslation((-0.1, -0.1), (-0.1, -0.1))),
-        (
-            Augment(contrast=(0.7, 0.7)),
-            lambda: layers.RandomContrast((-0.7 + 1e-9, 0.7), value_range=(0, 1)),
-        ),
+        (Augment(contrast=(0.7, 0.7)), lambda: layers.RandomContrast((-0.7 + 1e-9, 0.7), value_range=(0, 1))),
     ],
 )
 def test_each_change_equals_the_layer(ranges: Augment, layer) -> None:  # type: ignore[no-untyped-def]
@@ -68,9 +65,7 @@ def test_flips_mirror_half_of_the_images(flip: str, axes: list[int]) -> None:
     x = np.random.default_rng(0).random((400, 6, 8, 1)).astype(np.float32)
     found = ours(x, Augment(flip=flip))
     for axis in axes:
-        kept_or_flipped = (
-            [x, np.flip(x, axis)] if len(axes) == 1 else [x, *(np.flip(x, a) for a in (1, 2, (1, 2)))]
-        )
+        kept_or_flipped = [x, np.flip(x, axis)] if len(axes) == 1 else [x, *(np.flip(x, a) for a in (1, 2, (1, 2)))]
         as_which = np.argmin([np.abs(found - y).max((1, 2, 3)) for y in kept_or_flipped], axis=0)
         nearest = np.choose(as_which[:, None, None, None], kept_or_flipped)
         np.testing.assert_allclose(found, nearest, atol=1e-5)
@@ -104,10 +99,7 @@ def test_images_without_channels_keep_their_shape() -> None:
         ({"preset": None, "rotation": None, "flip": None}, None),
         ({"rotation": 0}, None),
         ("light", Augment(zoom=(-0.01, 0.01), shift=(-0.01, 0.01))),
-        (
-            "strong",
-            Augment("horizontal", rotation=(-5.0, 5.0), zoom=(-0.2, 0.2), shift=(-0.2, 0.2)),
-        ),
+        ("strong", Augment("horizontal", rotation=(-5.0, 5.0), zoom=(-0.2, 0.2), shift=(-0.2, 0.2))),
         ({"preset": "light", "zoom": [0, 0.5]}, Augment(zoom=(0.0, 0.5), shift=(-0.01, 0.01))),
         ({"contrast": 0.1}, Augment(contrast=(-0.1, 0.1))),
     ],
@@ -121,10 +113,7 @@ def test_what_is_asked_for(value: object, expected: Augment | None) -> None:
     [
         ("storng", "dataset.augment=storng: must be none, light, strong, or ranges"),
         (3, "dataset.augment=3: must be none or light or strong"),
-        (
-            {"rotations": 3},
-            "dataset.augment.rotations: there is flip, rotation, zoom, shift, contrast and preset",
-        ),
+        ({"rotations": 3}, "dataset.augment.rotations: there is flip, rotation, zoom, shift, contrast and preset"),
         ({"flip": "up"}, "dataset.augment.flip=up: must be none, horizontal, vertical, both"),
         ({"rotation": -5}, "dataset.augment.rotation=-5: must be a number >= 0 or [low, high], degrees"),
         ({"zoom": [0.2, 0.1]}, "dataset.augment.zoom=[0.2, 0.1]: must be"),

@@ -88,9 +88,7 @@ def test_a_folders_own_split(splits: Sequence[str], rows: dict[str, int], tmp_pa
 def test_the_cache_is_made_once_and_anew_when_a_file_changes(tmp_path: Path, own_cache: Path) -> None:
     folder = write(tmp_path / "images", each=2)
     load(f"dataset.path={folder}")
-    made = {
-        path: (path / "images.npy").stat().st_mtime_ns for path in own_cache.glob("*8x8*") if path.is_dir()
-    }
+    made = {path: (path / "images.npy").stat().st_mtime_ns for path in own_cache.glob("*8x8*") if path.is_dir()}
     assert len(made) == 1
     load(f"dataset.path={folder}")
     assert all((path / "images.npy").stat().st_mtime_ns == time for path, time in made.items())
@@ -107,9 +105,7 @@ def test_a_cache_folder_of_ones_own(tmp_path: Path, own_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", [(), ("dataset.augment=strong",), ("dataset.batches=with",)])
-def test_from_the_file_and_from_memory_train_to_the_same_bits(
-    settings: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[str, ...], tmp_path: Path) -> None:
     folder = write(tmp_path / "images", splits=("train", "test"))
     ends = {}
     for gb in (2, 0):
@@ -126,13 +122,7 @@ def test_from_the_file_and_from_memory_train_to_the_same_bits(
 @pytest.mark.parametrize("gb", [0, 2])
 def test_an_augmented_training_goes_on_to_the_same_bits(gb: int, tmp_path: Path) -> None:
     folder = write(tmp_path / "images")
-    settings = (
-        *SMALL,
-        "epochs=4",
-        "dataset.augment=strong",
-        f"dataset.resident_gb={gb}",
-        "model.dropout=0.2",
-    )
+    settings = (*SMALL, "epochs=4", "dataset.augment=strong", f"dataset.resident_gb={gb}", "model.dropout=0.2")
     cfg = compose("dataset=image_folder", "dataset.size=8", f"dataset.path={folder}", *settings)
     straight = Recorder(tmp_path / "straight")
     expected = train(cfg, straight)
@@ -193,9 +183,7 @@ def test_what_tensorflow_does_not_read_pillow_may(tmp_path: Path) -> None:
     assert load(f"dataset.path={folder}", "dataset.channels=3").skipped == 0
 
 
-@pytest.mark.parametrize(
-    ("channels", "mode"), [(None, "L"), (1, "RGB"), (3, "L"), (4, "RGBA"), (None, "RGBA")]
-)
+@pytest.mark.parametrize(("channels", "mode"), [(None, "L"), (1, "RGB"), (3, "L"), (4, "RGBA"), (None, "RGBA")])
 def test_channels(channels: int | None, mode: str, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "images" / name).mkdir(parents=True)

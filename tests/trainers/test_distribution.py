@@ -37,14 +37,7 @@ def test_two_devices_train_as_one_does(optimizer: str, tmp_path: Path) -> None:
 
 def test_a_rest_is_left_out(tmp_path: Path) -> None:
     # 1,250 examples in batches of 500.
-    command = [
-        sys.executable,
-        "-m",
-        "tests.trainers.two_devices",
-        str(tmp_path),
-        "epochs=1",
-        "batch_size=500",
-    ]
+    command = [sys.executable, "-m", "tests.trainers.two_devices", str(tmp_path), "epochs=1", "batch_size=500"]
     child = subprocess.run(
         [*command, "trainer.checkpoint_interval_s=0"],
         cwd=Path(__file__).parents[2],
@@ -79,9 +72,7 @@ def test_optimizers_that_go_wrong_on_several_devices(optimizer, message: str) ->
     distribution.check_optimizer(keras.optimizers.SGD(momentum=0.9))
 
 
-def test_gpus_that_were_given_but_are_not_seen_are_missing_their_libraries(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpus_that_were_given_but_are_not_seen_are_missing_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(ValueError) as error:
         distribution.claim_gpus(2)

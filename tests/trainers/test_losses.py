@@ -42,10 +42,7 @@ def softmax_by_hand() -> float:
     ("loss", "expected"),
     [
         (losses.Softmax(), softmax_by_hand()),
-        (
-            losses.Softmax(label_smoothing=0.1),
-            float(keras.losses.CategoricalCrossentropy(True, 0.1)(ROWS, LOGITS)),
-        ),
+        (losses.Softmax(label_smoothing=0.1), float(keras.losses.CategoricalCrossentropy(True, 0.1)(ROWS, LOGITS))),
         (losses.Sigmoid(), by_hand()),
         (losses.Sigmoid(), float(keras.losses.BinaryCrossentropy(True)(ROWS, LOGITS))),
         (losses.Sigmoid(pos_weight=3.0), by_hand(pos_weight=3.0)),
@@ -86,15 +83,7 @@ def test_large_logits_stay_finite(loss: keras.losses.Loss) -> None:
     assert np.isfinite(float(loss(np.array([1]), huge)))
 
 
-CLASSIFICATIONS = (
-    "cross_entropy",
-    "sparse_softmax",
-    "softmax",
-    "sigmoid",
-    "weighted",
-    "focal",
-    "weighted_kappa",
-)
+CLASSIFICATIONS = ("cross_entropy", "sparse_softmax", "softmax", "sigmoid", "weighted", "focal", "weighted_kappa")
 
 
 @pytest.mark.parametrize("name", CLASSIFICATIONS)

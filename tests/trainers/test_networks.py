@@ -64,9 +64,7 @@ def test_what_the_checks_know_is_what_keras_has() -> None:
 @pytest.mark.parametrize(("name", "least"), known.SMALLEST.items())
 def test_the_smallest_images_are_those_that_keras_takes(name: str, least: int) -> None:
     with pytest.raises(ValueError, match=str(least)):
-        getattr(keras.applications, name)(
-            include_top=False, weights=None, input_shape=(least - 1, least - 1, 3)
-        )
+        getattr(keras.applications, name)(include_top=False, weights=None, input_shape=(least - 1, least - 1, 3))
 
 
 # One of each kind: -1..1, colours turned round and centred, inside the network itself.
@@ -93,9 +91,7 @@ def test_grey_images_are_shown_in_three_channels(shape: tuple[int, ...]) -> None
 
 
 def test_images_with_two_channels_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"needs images of 1 or 3 channels, but an example has shape \(32, 32, 2\)"
-    ):
+    with pytest.raises(ValueError, match=r"needs images of 1 or 3 channels, but an example has shape \(32, 32, 2\)"):
         networks.application((32, 32, 2), 2, name="mobilenetv2", weights=None, dropout=0.0)
 
 
@@ -103,16 +99,11 @@ def test_images_with_two_channels_are_refused() -> None:
     ("settings", "learning"),
     [
         ("model.fine_tune=false", 0),
-        (
-            "model.fine_tune=5",
-            3,
-        ),  # of its last five layers, one has no weights and two are batch normalizations
+        ("model.fine_tune=5", 3),  # of its last five layers, one has no weights and two are batch normalizations
         ("model.fine_tune=true", None),
     ],
 )
-def test_what_learns(
-    settings: str, learning: int | None, images: Path, weights: Path, tmp_path: Path
-) -> None:
+def test_what_learns(settings: str, learning: int | None, images: Path, weights: Path, tmp_path: Path) -> None:
     cfg = configured(images, f"model.weights={weights}", *settings.split(), "epochs=1")
     loaded = data.load(cfg.dataset, "classification", 0)
     model = build(cfg, loaded)
@@ -129,9 +120,7 @@ def test_what_learns(
         assert moved <= last
 
 
-def tiny(
-    input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str | None, dropout: float
-) -> keras.Model:
+def tiny(input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str | None, dropout: float) -> keras.Model:
     """A network with a base, as small as can be."""
     shape = [keras.Input(input_shape), keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization()]
     base = keras.Sequential([*shape, keras.layers.GlobalAveragePooling2D()])
@@ -184,14 +173,7 @@ def test_the_base_learns_in_the_second_phase(images: Path, tmp_path: Path) -> No
 def test_the_base_moves_in_its_phase_alone(images: Path, weights: Path) -> None:
     cfg = configured(images, f"model.weights={weights}", "model.head_epochs=1", "epochs=3")
     head, both = phases.phases(cfg, plan(cfg, 20))
-    assert (head.first, head.end, head.learning, both.first, both.end, both.learning) == (
-        0,
-        1,
-        False,
-        1,
-        3,
-        True,
-    )
+    assert (head.first, head.end, head.learning, both.first, both.end, both.learning) == (0, 1, False, 1, 3, True)
     assert phases.phases(compose("epochs=3"), plan(cfg, 20)) == [phases.Phase(1, 0, 3, 0.001, True)]
 
 
@@ -208,13 +190,9 @@ def test_a_file_of_weights_is_loaded_exactly(name: str, weights: Path, tmp_path:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_imagenet_without_a_network_is_told_in_two_lines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_imagenet_without_a_network_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def offline(*_: object, **__: object) -> None:
-        raise OSError(
-            "URL fetch failure on https://storage.googleapis.com: None -- Name or service not known"
-        )
+        raise OSError("URL fetch failure on https://storage.googleapis.com: None -- Name or service not known")
 
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setattr("keras.src.applications.mobilenet_v2.file_utils.get_file", offline)
@@ -266,12 +244,7 @@ def test_no_model_is_kept_unless_asked_for(tmp_path: Path) -> None:
 
 def test_a_line_says_where_it_lies(tmp_path: Path) -> None:
     cfg = compose(
-        "dataset=line",
-        "optimizer=sgd",
-        "lr=0.1",
-        "epochs=20",
-        "model.initial_weight=5",
-        "model.initial_bias=-1",
+        "dataset=line", "optimizer=sgd", "lr=0.1", "epochs=20", "model.initial_weight=5", "model.initial_bias=-1"
     )
     result = train(cfg, Recorder(tmp_path))
     loaded = data.load(cfg.dataset, "regression", 0)

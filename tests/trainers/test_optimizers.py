@@ -75,10 +75,7 @@ def test_it_ends_where_the_lasso_does(
 @pytest.mark.parametrize("l1, l2", [(0.0, 0.0), (0.3, 0.1)])
 @pytest.mark.parametrize("kind", ["gd", "adagrad"])
 def test_a_step_is_that_of_tensorflow(kind: str, l1: float, l2: float) -> None:
-    start, gradient = (
-        np.array([1.0, -0.2, 0.0, 0.05], np.float32),
-        np.array([0.5, -1.0, 0.0, 2.0], np.float32),
-    )
+    start, gradient = (np.array([1.0, -0.2, 0.0, 0.05], np.float32), np.array([0.5, -1.0, 0.0, 2.0], np.float32))
     theirs = tf.Variable(start)
     ops = tf.raw_ops
     if kind == "gd":

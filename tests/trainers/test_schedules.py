@@ -14,10 +14,7 @@ from trainers.trainer import build, train
 
 SMALL = ("model.hidden=[8]", "trainer.checkpoint_interval_s=0", "batch_size=125")
 SCHEDULES = (
-    *(
-        f"lr_schedule={name}"
-        for name in ("warmup", "cosine", "step", "polynomial", "exponential", "one_cycle")
-    ),
+    *(f"lr_schedule={name}" for name in ("warmup", "cosine", "step", "polynomial", "exponential", "one_cycle")),
     "batch_schedule=linear batch_schedule.increase=100",
     "batch_schedule=doubling batch_schedule.lr_follows=true lr_schedule=cosine",
     "steps=27",

@@ -52,9 +52,7 @@ def test_the_seed_decides_every_bit(settings: tuple[str, ...], tmp_path: Path) -
     for folder, seed in (("a", 3), ("b", 3), ("c", 4)):
         recorder = Recorder(tmp_path / folder)
         train(compose(*settings, "epochs=2", f"seed={seed}"), recorder)
-        ends.append(
-            {name: array.tobytes() for name, array in recorder.checkpoint().items() if "variable" in name}
-        )
+        ends.append({name: array.tobytes() for name, array in recorder.checkpoint().items() if "variable" in name})
     assert ends[0] == ends[1]
     assert ends[0] != ends[2]
 

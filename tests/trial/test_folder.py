@@ -158,9 +158,7 @@ def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
 
 @pytest.mark.parametrize("name", ["asked.json", "began"])
 @pytest.mark.parametrize("content", ["", "{", "nan?", "\x00"])
-def test_notes_that_are_damaged_keep_no_attempt_from_ending(
-    folder: TrialFolder, name: str, content: str
-) -> None:
+def test_notes_that_are_damaged_keep_no_attempt_from_ending(folder: TrialFolder, name: str, content: str) -> None:
     attempt = folder.new_attempt(asked=10.0)
     attempt.begin(14.0)
     (attempt.path / name).write_text(content)
@@ -211,12 +209,7 @@ def test_attempts_are_counted_as_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [
-        ("pruned", State.PRUNED),
-        ("cancelled", State.CANCELLED),
-        ("", State.CANCELLED),
-        ("\x00?", State.CANCELLED),
-    ],
+    [("pruned", State.PRUNED), ("cancelled", State.CANCELLED), ("", State.CANCELLED), ("\x00?", State.CANCELLED)],
 )
 def test_a_request_to_stop_that_is_damaged_is_one_all_the_same(
     folder: TrialFolder, content: str, expected: State
@@ -254,12 +247,9 @@ def test_states(state: State, over: bool, bad: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("watts", "expected"),
-    [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)],
+    ("watts", "expected"), [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)]
 )
-def test_energy_is_power_by_time(
-    tmp_path: Path, watts: list[dict[int, float]], expected: float | None
-) -> None:
+def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], expected: float | None) -> None:
     folder = TrialFolder(tmp_path)
     before = {"system/gpu_0_power_usage_watts": 9999.0}
     folder.append_metrics(MetricsLine(0, 50.0, before), SYSTEM_METRICS)

@@ -74,10 +74,7 @@ def test_a_trial_that_heard_a_stop_ends_so_and_keeps_its_numbers(heard: State) -
     assert bool(end.error) == (heard is not State.PRUNED)  # every end that is no result has words
     short = replace(end, objective=[], metrics={})
     assert returned(None, GRID, heard) == short
-    for value, objective in (
-        (None, SEARCH),
-        ({"loss": 1.0}, NAMED),
-    ):  # cut short before it had what it is judged by
+    for value, objective in ((None, SEARCH), ({"loss": 1.0}, NAMED)):  # cut short before it had what it is judged by
         assert returned(value, objective, heard) == short
 
 

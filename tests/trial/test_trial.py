@@ -30,9 +30,7 @@ def lines(folder: TrialFolder) -> list[tuple[int, dict[str, float]]]:
     return [(line.step, line.metrics) for line in folder.read_metrics().values]
 
 
-def test_what_is_reported_is_written_and_shown(
-    folder: TrialFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_reported_is_written_and_shown(folder: TrialFolder, capsys: pytest.CaptureFixture[str]) -> None:
     trial = Trial(folder, 1)
     trial.report({"loss": np.float32(0.5), "accuracy": 1}, step=0)
     trial.report({"loss": 0.25}, step=1)
@@ -44,12 +42,7 @@ def test_what_is_reported_is_written_and_shown(
 @pytest.mark.parametrize(
     ("metrics", "objective", "error", "words"),
     [
-        (
-            {"loss": "low"},
-            Objective(),
-            TypeError,
-            "the metric 'loss' is a str ('low'); a metric is one number",
-        ),
+        ({"loss": "low"}, Objective(), TypeError, "the metric 'loss' is a str ('low'); a metric is one number"),
         ({"loss": [0.5]}, Objective(), TypeError, "the metric 'loss' is a list ([0.5])"),
         ({"loss": {"a": 1}}, Objective(), TypeError, "the metric 'loss' is a dict"),
         ({"loss": None}, Objective(), TypeError, "the metric 'loss' is a NoneType"),
@@ -135,9 +128,7 @@ def test_two_trials_in_a_process_share_nothing(tmp_path: Path, of_hydra: Callabl
     ]
 
 
-def test_a_new_attempt_in_the_same_process_is_another_trial(
-    tmp_path: Path, of_hydra: Callable[..., None]
-) -> None:
+def test_a_new_attempt_in_the_same_process_is_another_trial(tmp_path: Path, of_hydra: Callable[..., None]) -> None:
     folder = TrialFolder(tmp_path)
     folder.new_attempt().request_stop(State.CANCELLED)
     of_hydra(tmp_path)
@@ -206,9 +197,7 @@ def test_a_rank_that_asks_more_often_says_so(folder: TrialFolder, monkeypatch: p
     chief, other = (Trial(folder, 1, world=World(rank, 2)) for rank in range(2))
     chief.should_stop()
     assert not other.should_stop()
-    with pytest.raises(
-        TimeoutError, match="rank 1 asked whether to stop for the 2th time, and the chief did not"
-    ):
+    with pytest.raises(TimeoutError, match="rank 1 asked whether to stop for the 2th time, and the chief did not"):
         other.should_stop()
 
 

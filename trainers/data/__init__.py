@@ -124,8 +124,7 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
         with_replacement=section.get("batches", "without") == "with",
         one_hot=section.get("labels", "sparse") == "one_hot",
         augment=parse(section.get("augment")),
-        resident=isinstance(pool.x, np.ndarray)
-        or pool.x.nbytes <= section.get("resident_gb", RESIDENT_GB) * GB,
+        resident=isinstance(pool.x, np.ndarray) or pool.x.nbytes <= section.get("resident_gb", RESIDENT_GB) * GB,
         classes=pool.classes,
         skipped=pool.skipped,
     )

@@ -34,14 +34,10 @@ class Plan(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    fill: Callable[
-        [Write], dict[str, Any]
-    ]  # writes all rows; returns what is to be known about them, as JSON
+    fill: Callable[[Write], dict[str, Any]]  # writes all rows; returns what is to be known about them, as JSON
 
 
-def entry(
-    folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]
-) -> tuple[OnDisk, dict[str, Any]]:
+def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) -> tuple[OnDisk, dict[str, Any]]:
     """The array `name`, and what is known about it.
 
     If it is not there, one process makes it to `plan`, and the others wait. What was not used for longest is removed
@@ -58,9 +54,7 @@ def entry(
                 _make(folder, name, limit_gb, plan())
                 found = _open(folder / name)
     if found is None:
-        raise OSError(
-            f"{folder / name} vanished as soon as it was made; is dataset.cache_gb={limit_gb} too small?"
-        )
+        raise OSError(f"{folder / name} vanished as soon as it was made; is dataset.cache_gb={limit_gb} too small?")
     return found
 
 
@@ -183,7 +177,4 @@ class Progress:
         bar = ("#" * round(20 * share)).ljust(20, ".")
         rate = done / max(now - self._started, 1e-9)
         left_s = (self._total - done) / max(rate, 1e-9)
-        print(
-            f"[{bar}] {share:4.0%}  {done:,} of {self._total:,}  {rate:,.0f}/s  {left_s:.0f} s left",
-            flush=True,
-        )
+        print(f"[{bar}] {share:4.0%}  {done:,} of {self._total:,}  {rate:,.0f}/s  {left_s:.0f} s left", flush=True)

@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from conf.checks.image_folder import (
-    Listing,
-    cache_folder,
-    entry_name,
-    first_channels,
-    header_channels,
-    listing,
-)
+from conf.checks.image_folder import Listing, cache_folder, entry_name, first_channels, header_channels, listing
 from trainers.data import cache
 from trainers.data.pool import Pool
 
@@ -58,10 +51,7 @@ def decoded(source: ImageFolder, size: tuple[int, int], place: str | None, limit
     bounds = np.cumsum([0, *found.splits.values()])
     parts = [np.arange(a, b)[good[a:b]].astype(np.int32) for a, b in pairwise(bounds)]
     if skipped := len(info["broken"]):
-        print(
-            f"skip_broken: left out {skipped} of {rows} images, first {found.name(info['broken'][0])}",
-            flush=True,
-        )
+        print(f"skip_broken: left out {skipped} of {rows} images, first {found.name(info['broken'][0])}", flush=True)
     train, validation, test = parts
     y = np.array(found.labels, np.int32)
     return Pool(x, y, train, validation, x, y, test, len(found.classes), found.classes, skipped)
@@ -118,14 +108,10 @@ def _decode(source: ImageFolder, size: tuple[int, int], depth: int, write: cache
         def one(row: Any) -> Any:
             # 0: as the file has them; those that differ are looked at below.
             file, wanted = tf.io.read_file(paths[row]), source.channels or 0
-            image = tf.ensure_shape(
-                tf.io.decode_image(file, wanted, expand_animations=False), (None, None, depth)
-            )
+            image = tf.ensure_shape(tf.io.decode_image(file, wanted, expand_animations=False), (None, None, depth))
             return row, _as(tf.image.resize(image, size), tf.uint8)
 
-        images = tf.data.Dataset.range(total).map(
-            one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-        )
+        images = tf.data.Dataset.range(total).map(one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         missing = np.ones(total, bool)
         for rows, batch in images.ignore_errors().batch(BATCH).prefetch(2).as_numpy_iterator():
             missing[rows] = False

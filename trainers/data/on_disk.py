@@ -36,9 +36,7 @@ class OnDisk:
         found = np.empty((len(rows), self._row_bytes), np.uint8)
         for row, place in zip(rows.tolist(), found, strict=True):
             if os.preadv(self.file, [place.data], self._start + row * self._row_bytes) != self._row_bytes:
-                raise OSError(
-                    f"row {row} of {self.shape[0]} is cut off in the cache; the next attempt makes it anew"
-                )
+                raise OSError(f"row {row} of {self.shape[0]} is cut off in the cache; the next attempt makes it anew")
         return found.view(self.dtype).reshape(len(rows), *self.shape[1:])
 
     def all(self) -> np.ndarray:

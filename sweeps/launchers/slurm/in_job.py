@@ -77,15 +77,12 @@ def world_of(environment: Mapping[str, str]) -> World:
     command = ["scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]]
     nodes = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
     counts = (
-        re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(",")
+        re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part) for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(",")
     )
     tasks = [int(found[1]) for found in counts if found for _ in range(int(found[2] or 1))]  # 2(x3),1
     addresses = [node for node, count in zip(nodes, tasks, strict=True) for _ in range(count)]
     if addresses[rank] != environment["SLURMD_NODENAME"]:
-        raise RuntimeError(
-            "hydra.launcher.srun_args: the ranks of a trial must fill one node after the other"
-        )
+        raise RuntimeError("hydra.launcher.srun_args: the ranks of a trial must fill one node after the other")
     return World(rank, size, int(environment["SLURM_LOCALID"]), len(nodes), tuple(addresses))
 
 

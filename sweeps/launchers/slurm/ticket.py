@@ -21,9 +21,7 @@ def name_of(folder: Path) -> str:
     it is found by its name whether or not its id was ever written down.
     """
     whole = folder.resolve()
-    shown = "-".join(
-        re.sub(r"[^\w.-]", "_", part)[:60] for part in (whole.parents[2].name, whole.parents[1].name)
-    )
+    shown = "-".join(re.sub(r"[^\w.-]", "_", part)[:60] for part in (whole.parents[2].name, whole.parents[1].name))
     unique = hashlib.blake2s(bytes(whole), digest_size=4).hexdigest()
     return f"{shown}.{whole.name}-{unique}"
 

@@ -65,11 +65,7 @@ class SlurmWorkers(SlurmBase):
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         left = [folder.parent for folder in self._folder.glob("*/[0-9]*/slurm")]
         listed = squeue() if left else {}
-        known = (
-            {name for name, info in listed.items() if info.state not in ENDED}
-            if isinstance(listed, dict)
-            else None
-        )
+        known = {name for name, info in listed.items() if info.state not in ENDED} if isinstance(listed, dict) else None
         for folder in left:
             if known is None or name_of(folder) in known or any(folder.glob("claimed/*")):
                 self._workers[name_of(folder)] = self._follow(folder)

@@ -45,21 +45,9 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (lambda i: image(i / "cat" / "1.png"), (), "FOLDER holds one class only ('cat')"),
     (lambda i: image(folder(i) / "1.png"), (), "FOLDER/1.png lies beside the folders of the classes"),
     (lambda i: (folder(i) / "empty").mkdir(), (), "FOLDER/empty holds no image; a class needs one at least"),
-    (
-        lambda i: (folder(i) / "cat" / "a.webp").touch(),
-        (),
-        "FOLDER/cat/a.webp cannot be read; convert it to JPEG",
-    ),
-    (
-        lambda i: image(folder(i) / "cat" / "a.png", "L"),
-        (),
-        "FOLDER/cat/a.png has 1 channel, but 12 of 13 images",
-    ),
-    (
-        lambda i: image(folder(i) / "dog" / "a.png", "RGBA"),
-        (),
-        "FOLDER/dog/a.png has 4 channels, but 12 of 13",
-    ),
+    (lambda i: (folder(i) / "cat" / "a.webp").touch(), (), "FOLDER/cat/a.webp cannot be read; convert it to JPEG"),
+    (lambda i: image(folder(i) / "cat" / "a.png", "L"), (), "FOLDER/cat/a.png has 1 channel, but 12 of 13 images"),
+    (lambda i: image(folder(i) / "dog" / "a.png", "RGBA"), (), "FOLDER/dog/a.png has 4 channels, but 12 of 13"),
     (
         lambda i: (folder(i) / "dog" / "a.jpg").write_text("no image"),
         (),
@@ -77,11 +65,7 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
         "FOLDER: the folder 'more' lies beside 'train'",
     ),
     (folder, ("dataset.validation=test",), "dataset.validation=test, but FOLDER has no test set"),
-    (
-        folder,
-        ("dataset.validation_split=0.99",),
-        "dataset.validation_split=0.99 leaves no training example of 12",
-    ),
+    (folder, ("dataset.validation_split=0.99",), "dataset.validation_split=0.99 leaves no training example of 12"),
     (folder, ("batch_size=11",), "batch_size=11 is larger than the training set (10 examples"),
     (folder, ("dataset.subset=13",), "dataset.subset=13 is more than the 12 training examples of FOLDER"),
     (folder, ("dataset.subset=1",), "dataset.subset=1: must be a share, > 0 and < 1, or a whole number"),
@@ -157,10 +141,7 @@ LABELS = [
     (np.array([0, 1, 3, 1]), "y_train has no example of class 2, but of 3 classes up to 3"),
     (np.array([1, 2, 3, 4]), "y_train has no example of class 0, but of 4 classes up to 4"),
     (np.array([1, 1, 1, 1]), "y_train holds class 1 only; there is nothing to tell apart"),
-    (
-        np.array([0.0, 1.0, 0.5, 1.0]),
-        "A classification's labels are one whole number >= 0 an example; y_train is",
-    ),
+    (np.array([0.0, 1.0, 0.5, 1.0]), "A classification's labels are one whole number >= 0 an example; y_train is"),
 ]
 
 
@@ -193,23 +174,11 @@ def test_a_class_that_only_the_test_set_has(tmp_path: Path) -> None:
         ("dataset=points dataset.x=[]", "dataset.x=[]: must be a list of numbers"),
         ("dataset=points dataset.x=[[1,2],[3]] dataset.y=[1,2]", "dataset.x[1] is [3], of another length"),
         ("dataset=points dataset.validation=test", "dataset.validation=test, but points has no test set"),
-        (
-            "dataset=points model=cnn",
-            "model=cnn needs images, but an example of points has shape (1,); try model=mlp",
-        ),
-        (
-            "dataset=line model=cnn",
-            "model=cnn needs images, but an example of line has shape (1,); try model=mlp",
-        ),
-        (
-            "dataset=line dataset.augment=light",
-            "dataset.augment needs images, but an example of line has shape (1,)",
-        ),
+        ("dataset=points model=cnn", "model=cnn needs images, but an example of points has shape (1,); try model=mlp"),
+        ("dataset=line model=cnn", "model=cnn needs images, but an example of line has shape (1,); try model=mlp"),
+        ("dataset=line dataset.augment=light", "dataset.augment needs images, but an example of line has shape (1,)"),
         ("dataset=line dataset.size=8", "dataset.size=8 needs images, but an example of line has shape (1,)"),
-        (
-            "dataset=line dataset.labels=one_hot",
-            "dataset.labels=one_hot needs classes, but this is a regression",
-        ),
+        ("dataset=line dataset.labels=one_hot", "dataset.labels=one_hot needs classes, but this is a regression"),
         (
             "dataset.labels=one_hot",
             "dataset.labels=one_hot, but keras.losses.SparseCategoricalCrossentropy takes classes; try loss=softmax",
@@ -239,7 +208,5 @@ def test_checking_a_folder_imports_no_tensorflow(tmp_path: Path) -> None:
         f"check('dataset=image_folder', 'dataset.path={folder(tmp_path / 'i')}', 'batch_size=2'); "
         "sys.exit(str([m for m in ('tensorflow', 'keras', 'trainers') if m in sys.modules] or ''))"
     )
-    child = subprocess.run(
-        [sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=False
-    )
+    child = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=False)
     assert child.stderr.strip() == ""

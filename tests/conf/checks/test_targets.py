@@ -44,10 +44,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "target",
     [
-        *(
-            f"my_package.my_module.{name}"
-            for name in ["renamed", "dumps", "CONSTANT", "other", "rest", "typed"]
-        ),
+        *(f"my_package.my_module.{name}" for name in ["renamed", "dumps", "CONSTANT", "other", "rest", "typed"]),
         *(
             f"my_package.my_module.{name}"
             for name in ["not_installed", "fallback", "inside_if", "handle", "bound_in_with"]
@@ -80,10 +77,7 @@ def test_what_can_be_imported(target: str, package: Path) -> None:
         ("my_package.inner.shallow.f", "there is no 'shallow' in my_package.inner"),
         ("my_package.inner.dep.f", "there is no 'dep' in my_package.inner; did you mean deep?"),
         ("my_pakage.my_module.f", "there is no module 'my_pakage'; did you mean my_package?"),
-        (
-            "my_package.my_module",
-            "is a module; name a function or class in it, such as my_package.my_module.f",
-        ),
+        ("my_package.my_module", "is a module; name a function or class in it, such as my_package.my_module.f"),
         ("my_package.broken.train", "broken.py, line 2: "),
         ("train", "name the module too, as in my_module.train"),
         ("my_package..f", "is 'my_package..f'; it must be the dotted name of a callable"),

@@ -41,12 +41,7 @@ def main(cfg):
 if __name__ == "__main__":
     main()
 """
-SLURM = [
-    "hydra/sweeper=grid",
-    "hydra/launcher=slurm",
-    "hydra.launcher.poll_s=0.5",
-    "hydra.launcher.mem_gb=0.5",
-]
+SLURM = ["hydra/sweeper=grid", "hydra/launcher=slurm", "hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
 ONE_AT_A_TIME = "+hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
 
 
@@ -108,9 +103,7 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
     ],
     ids=["jobs", "warm"],
 )
-def test_detached_jobs_go_on_and_are_taken_up(
-    tmp_path: Path, count: int, left: int, settings: list[str]
-) -> None:
+def test_detached_jobs_go_on_and_are_taken_up(tmp_path: Path, count: int, left: int, settings: list[str]) -> None:
     study = [f"+x=range({count})", "+epochs=10", "hydra.launcher.array_parallelism=2", *settings]
     out = finish(tmp_path, *study, "hydra.launcher.detach=true")
     assert f"{left} trials go on without this command" in out

@@ -53,12 +53,7 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
         (JobInfo("7", GONE), "", State.LOST, "SLURM no longer knows it"),
         (JobInfo("7", "TIMEOUT"), "", State.TIMED_OUT, "time limit"),
         (JobInfo("7", "OUT_OF_MEMORY"), "", State.OUT_OF_MEMORY, "more memory than it had asked for"),
-        (
-            JobInfo("7", "FAILED"),
-            "slurmstepd: error: Detected 1 oom-kill event",
-            State.OUT_OF_MEMORY,
-            "more memory",
-        ),
+        (JobInfo("7", "FAILED"), "slurmstepd: error: Detected 1 oom-kill event", State.OUT_OF_MEMORY, "more memory"),
         (
             JobInfo("7", "FAILED"),
             f"bye\n{SRUN}Exited with exit code 3",
@@ -77,9 +72,7 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
         (JobInfo("7", "COMPLETED"), "bye", State.FAILED, "ended without a result (SLURM job 7): bye"),
     ],
 )
-def test_what_slurm_and_the_log_say(
-    attempt: AttemptFolder, info: JobInfo, log: str, state: State, words: str
-) -> None:
+def test_what_slurm_and_the_log_say(attempt: AttemptFolder, info: JobInfo, log: str, state: State, words: str) -> None:
     attempt.log.write_text(log)
     end = end_of_attempt(info, attempt)
     assert (end.state, words in end.error) == (state, True), end

@@ -84,9 +84,7 @@ def test_a_submission_without_an_answer_may_be_refused_in_the_end(driver: Driver
 
 
 @pytest.mark.parametrize("damage", ["", "{", "noise", '{"id": "99"}', None])
-def test_a_job_is_adopted_whatever_became_of_its_ticket(
-    driver: Driver, make_job: MakeJob, damage: str | None
-) -> None:
+def test_a_job_is_adopted_whatever_became_of_its_ticket(driver: Driver, make_job: MakeJob, damage: str | None) -> None:
     job, other = make_job(1, task), make_job(2, task)
     assert driver.launcher.submit(job)
     ticket = job.attempt_folder.path / "job.json"
@@ -109,9 +107,7 @@ def test_a_job_that_is_gone_is_not_adopted_unless_slurm_is_silent(driver: Driver
     assert driver.launcher.adopt(job)
 
 
-def test_one_trials_trouble_is_its_own(
-    driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_trials_trouble_is_its_own(driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     stale, damaged, well = (make_job(number, task) for number in range(3))
     for job in (stale, damaged, well):
         assert driver.launcher.submit(job)
@@ -144,9 +140,7 @@ def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int)
     job.attempt_folder.log.write_text("step 1")
     if dice.random() < 0.5:
         job.attempt_folder.close(End(State.COMPLETED))
-    victim = dice.choice(
-        [*sorted(file for file in job.attempt_folder.path.rglob("*") if file.is_file()), None]
-    )
+    victim = dice.choice([*sorted(file for file in job.attempt_folder.path.rglob("*") if file.is_file()), None])
     if victim is None:
         shutil.rmtree(job.folder.path)
     else:
@@ -274,9 +268,7 @@ def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: M
     assert living_jobs(study, []) == []
 
 
-def test_jobs_whose_answer_never_came_are_told_of_on_leaving(
-    driver: Driver, make_job: MakeJob, caplog: Any
-) -> None:
+def test_jobs_whose_answer_never_came_are_told_of_on_leaving(driver: Driver, make_job: MakeJob, caplog: Any) -> None:
     driver.slurm.never_answer(but_take=True)
     job = make_job(1, task)
     assert driver.launcher.submit(job)

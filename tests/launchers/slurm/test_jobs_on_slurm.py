@@ -128,9 +128,7 @@ def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make
     assert "attempt 2 has taken over" in job.attempt_folder.log.read_text()
 
 
-def test_held_job_and_pending_reason(
-    trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any
-) -> None:
+def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr("sweeps.launchers.slurm.base._STUCK_S", 1.0)
     held = make_job(1, quick, additional_parameters={"hold": True})
     crowded = make_job(2, quick, nodes=4, additional_parameters={"begin": "now+1hour"})
@@ -176,9 +174,7 @@ def test_array_parallelism_and_submission_rate(make_job: MakeJob) -> None:
     wait_for(lambda: "CANCELLED" in slurm("squeue", "-t", "all", "-h", "-o", "%T", "-j", job_id(first)))
 
 
-def test_dead_controller_and_dead_accounting(
-    trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any
-) -> None:
+def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any) -> None:
     monkeypatch.setattr("sweeps.launchers.slurm.base.BUSY_PAUSE_S", 1.0)
     before, during = make_job(1, train), make_job(2, quick)
     submit(trials, before)

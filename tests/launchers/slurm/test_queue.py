@@ -51,10 +51,7 @@ def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> N
         ("echo '7|COMPLETED|a-study-1.1-none'", JobInfo("7", "COMPLETED")),
         ("echo '7|CANCELLED by 12|a-study-1.1-none'", JobInfo("7", "CANCELLED", by="12")),
         ("echo '7|COMPLETED|a-study-1.1-none'; echo '7.0|OUT_OF_MEMORY|x'", JobInfo("7", "OUT_OF_MEMORY")),
-        (
-            "echo '8|COMPLETED|somebody-elses'; echo '7|'; echo",
-            None,
-        ),  # the id that was noted is another job's
+        ("echo '8|COMPLETED|somebody-elses'; echo '7|'; echo", None),  # the id that was noted is another job's
     ],
 )
 def test_a_job_that_squeue_forgot(
@@ -90,11 +87,7 @@ def talks_nonsense(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize(
     "what, said",
-    [
-        (missing, "sacct cannot be run"),
-        (cannot_fork, "squeue cannot be run"),
-        (talks_nonsense, "could not be asked"),
-    ],
+    [(missing, "sacct cannot be run"), (cannot_fork, "squeue cannot be run"), (talks_nonsense, "could not be asked")],
 )
 def test_the_watcher_survives_and_says_what_it_met(
     scripted_slurm: ScriptedSlurm, monkeypatch: Any, what: Callable[..., None], said: str
@@ -129,9 +122,7 @@ def test_squeue_of_a_user_with_odd_jobs(scripted_slurm: ScriptedSlurm) -> None:
     assert {name: info.id for name, info in listed.items()} == {"a|b": "1", "twice": "3", "\ufffd": "5"}
 
 
-def test_who_cancelled_a_job_is_asked_once_it_is_cancelled(
-    scripted_slurm: ScriptedSlurm, watcher: Watcher
-) -> None:
+def test_who_cancelled_a_job_is_asked_once_it_is_cancelled(scripted_slurm: ScriptedSlurm, watcher: Watcher) -> None:
     (scripted_slurm.folder / "names").write_text("mine\n")
     watcher.watch("mine", "1")
     scripted_slurm.list("CANCELLED")
@@ -148,9 +139,7 @@ def test_who_cancelled_a_job_is_asked_once_it_is_cancelled(
     assert not scripted_slurm.lines("asked")
 
 
-def test_scancel_says_what_went_wrong(
-    scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_scancel_says_what_went_wrong(scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: Any) -> None:
     assert cancel(["1", "2"]) == ""
     assert cancel(["3"], pending_only=True) == ""
     assert scripted_slurm.lines("scancelled") == ["1 2", "--state=PENDING 3"]

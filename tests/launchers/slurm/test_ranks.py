@@ -63,9 +63,7 @@ def listens(cfg: Any) -> float:
 
 def found_by(job: Job) -> list[dict[str, Any]]:
     lines = [line for line in job.attempt_folder.log.read_text().splitlines() if "FOUND " in line]
-    return sorted(
-        (json.loads(line.split("FOUND ")[1]) for line in lines), key=lambda one: one["SLURM_PROCID"]
-    )
+    return sorted((json.loads(line.split("FOUND ")[1]) for line in lines), key=lambda one: one["SLURM_PROCID"])
 
 
 def test_each_job_has_the_resources_of_its_trial(trials: SlurmTrials, make_job: MakeJob) -> None:

@@ -51,9 +51,7 @@ def asked(trials: int = 1, **settings: Any) -> dict[str, Any]:
     found = parameters(Path("/study/0/attempts/1"), SlurmLauncherConf(**settings), trials)
     names = ("cpus_per_task", "gpus_per_node", "gpus_per_task", "gres", "mem", "mem_per_gpu", "mem_per_cpu")
     by_gpu = found["additional_parameters"].get("cpus-per-gpu")
-    return {name: found[name] for name in names if name in found} | (
-        {"cpus_per_gpu": by_gpu} if by_gpu else {}
-    )
+    return {name: found[name] for name in names if name in found} | ({"cpus_per_gpu": by_gpu} if by_gpu else {})
 
 
 def of_two(**settings: Any) -> dict[str, Any]:
@@ -65,15 +63,8 @@ def test_one_trial_asks_for_what_it_needs() -> None:
     assert asked(mem_gb=0.5, cpus_per_task=2) == {"mem": "512MB", "cpus_per_task": 2}
     assert asked(mem_per_cpu="2G") == {"mem_per_cpu": "2G"}
     assert asked(additional_parameters={"mem-per-gpu": "2G"}) == {}
-    assert asked(gres="gpu:0,nvme:1", cpus_per_gpu=40, mem_per_gpu="9G") == {
-        "mem": "4096MB",
-        "gres": "nvme:1",
-    }
-    assert asked(gpus_per_node=1, cpus_per_gpu=40) == {
-        "mem": "4096MB",
-        "gpus_per_node": 1,
-        "cpus_per_gpu": 40,
-    }
+    assert asked(gres="gpu:0,nvme:1", cpus_per_gpu=40, mem_per_gpu="9G") == {"mem": "4096MB", "gres": "nvme:1"}
+    assert asked(gpus_per_node=1, cpus_per_gpu=40) == {"mem": "4096MB", "gpus_per_node": 1, "cpus_per_gpu": 40}
 
 
 def test_a_worker_asks_for_all_its_trials_side_by_side() -> None:
@@ -84,11 +75,7 @@ def test_a_worker_asks_for_all_its_trials_side_by_side() -> None:
         "mem": "8192MB",
     }
     assert of_two(gres="gpu", cpus_per_gpu=4) == {"gres": "gpu:2", "cpus_per_gpu": 4, "mem": "8192MB"}
-    assert of_two(gpus_per_node=1, mem_per_gpu="3G") == {
-        "cpus_per_task": 2,
-        "gpus_per_node": 2,
-        "mem_per_gpu": "3G",
-    }
+    assert of_two(gpus_per_node=1, mem_per_gpu="3G") == {"cpus_per_task": 2, "gpus_per_node": 2, "mem_per_gpu": "3G"}
     assert of_two(gpus_per_task=1, mem_gb=1)["gpus_per_task"] == 2
 
 
@@ -120,10 +107,7 @@ def test_what_is_no_setting_is_refused_with_a_hint(override: str, hint: str) -> 
 
 @pytest.mark.parametrize(
     ("override", "words"),
-    [
-        ("hydra.launcher.nodes=2", "trials_per_job=1"),
-        ("hydra.launcher.timeout_min=2", "signal_delay_s=120"),
-    ],
+    [("hydra.launcher.nodes=2", "trials_per_job=1"), ("hydra.launcher.timeout_min=2", "signal_delay_s=120")],
 )
 def test_what_a_worker_cannot_run(override: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):

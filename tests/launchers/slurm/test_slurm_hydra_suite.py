@@ -2,11 +2,7 @@
 
 import pytest
 from hydra import version
-from hydra.test_utils.launcher_common_tests import (
-    BatchedSweeperTestSuite,
-    IntegrationTestSuite,
-    LauncherTestSuite,
-)
+from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 
 pytestmark = pytest.mark.usefixtures("cluster")
 SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
@@ -24,8 +20,7 @@ class TestSlurmLauncher(LauncherTestSuite):
 
 
 @pytest.mark.parametrize(
-    "launcher_name, overrides",
-    [("slurm", ["hydra/sweeper=basic", "hydra.sweeper.max_batch_size=2", *SETTINGS])],
+    "launcher_name, overrides", [("slurm", ["hydra/sweeper=basic", "hydra.sweeper.max_batch_size=2", *SETTINGS])]
 )
 class TestSlurmLauncherBatched(BatchedSweeperTestSuite):
     pass

@@ -71,13 +71,7 @@ def test_what_a_job_runs_is_read_only_if_its_user_wrote_it(
 def test_a_driver_inside_a_job_hands_nothing_of_it_on(
     scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_a_job = {
-        "SLURM_JOB_ID": "3",
-        "SLURM_MEM_PER_CPU": "9",
-        "SBATCH_EXCLUSIVE": "1",
-        "PMI_RANK": "0",
-        "PMIX_X": "1",
-    }
+    of_a_job = {"SLURM_JOB_ID": "3", "SLURM_MEM_PER_CPU": "9", "SBATCH_EXCLUSIVE": "1", "PMI_RANK": "0", "PMIX_X": "1"}
     for name, value in {**of_a_job, "SLURM_CONF": "/etc/here", "MINE": "yes"}.items():
         monkeypatch.setenv(name, value)
     send(attempt, print)
@@ -99,11 +93,7 @@ def test_a_driver_on_a_login_node_keeps_its_habits(
     [
         ("echo 'sbatch: error: invalid partition' >&2; exit 1", RefusedError, "invalid partition"),
         ("echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1", False, "QOSMaxSubmit"),
-        (
-            "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1",
-            False,
-            "Unable to contact",
-        ),
+        ("echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1", False, "Unable to contact"),
         ("echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1", True, "timed out"),
         ("sleep 5", True, "longer than"),
         ("echo hello", True, "hello"),

@@ -60,9 +60,7 @@ class Driver:
     def check(self) -> None:
         """Each trial that was asked for is queued, claimed by a worker that is followed, or over: in one place only."""
         queued = [file.name for file in self.folder.glob("*/queue/*.job")]
-        claimed = [
-            file.name for one in self.launcher._workers.values() for file in one.folder.glob("claimed/*")
-        ]
+        claimed = [file.name for one in self.launcher._workers.values() for file in one.folder.glob("claimed/*")]
         assert len(self.launcher._workers) <= self.launcher._settings.array_parallelism
         for number in self.asked - self.over.keys():
             places = [name for name in queued + claimed if int(name.split(".")[0]) == number]
@@ -148,9 +146,7 @@ def test_two_workers_that_never_begin_refuse_what_waits(
     for _ in range(6):
         driver.tick(*["FAILED"] * len(driver.slurm.names))
     assert states(driver.over) == dict.fromkeys(range(4), State.REFUSED)
-    assert all(
-        "never began" in end.error and "setup line failed" in end.error for end in driver.over.values()
-    )
+    assert all("never began" in end.error and "setup line failed" in end.error for end in driver.over.values())
     before = len(driver.slurm.names)
     assert before <= 2 + together  # one may be on its way when the second fails
     driver.submit(make_job(9, task, **WARM))  # the reason has not gone away
@@ -175,9 +171,7 @@ def test_a_refused_worker_refuses_its_pool_alone(start: Callable[..., Driver], m
     driver.tick()
     driver.slurm.refuse("invalid partition")
     driver.launcher._settings.array_parallelism = 2
-    driver.submit(
-        make_job(1, task, partition="nowhere", **WARM), make_job(2, task, partition="nowhere", **WARM)
-    )
+    driver.submit(make_job(1, task, partition="nowhere", **WARM), make_job(2, task, partition="nowhere", **WARM))
     found = driver.tick("RUNNING")
     assert states(found) == {1: State.REFUSED, 2: State.REFUSED}
     assert found[1].error == "SLURM refused the job: invalid partition"
@@ -233,9 +227,7 @@ def test_cancel_and_withdraw(start: Callable[..., Driver], make_job: MakeJob) ->
     assert states(driver.tick("RUNNING")) == {2: State.CANCELLED}
 
 
-def test_what_a_worker_could_not_read_is_lost_and_named(
-    start: Callable[..., Driver], make_job: MakeJob
-) -> None:
+def test_what_a_worker_could_not_read_is_lost_and_named(start: Callable[..., Driver], make_job: MakeJob) -> None:
     driver = start(array_parallelism=1)
     driver.submit(make_job(0, task, **WARM), make_job(1, task, **WARM))
     driver.tick()
@@ -253,9 +245,7 @@ def test_a_trial_whose_file_somebody_deleted_is_lost(
     driver.submit(make_job(0, task, **WARM))
     driver.tick()
     next(driver.folder.glob("*/queue/*.job")).unlink()
-    assert (
-        dict(driver.launcher.poll(0.02)) == {}
-    )  # a rename may show in one folder before it does in the other
+    assert dict(driver.launcher.poll(0.02)) == {}  # a rename may show in one folder before it does in the other
     monkeypatch.setattr(waiting, "_GONE_S", -1.0)
     found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
     assert (found[0].state, "is gone" in found[0].error) == (State.LOST, True)
@@ -311,12 +301,7 @@ def test_only_their_owner_may_look_into_the_queues(start: Callable[..., Driver],
         driver.tick()
     finally:
         os.umask(before)
-    for folder in (
-        driver.folder,
-        *driver.folder.glob("*/queue"),
-        driver.worker(1),
-        driver.worker(1) / "slurm",
-    ):
+    for folder in (driver.folder, *driver.folder.glob("*/queue"), driver.worker(1), driver.worker(1) / "slurm"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
 
 

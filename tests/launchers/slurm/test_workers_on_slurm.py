@@ -21,10 +21,7 @@ MakeJob = Callable[..., Job]
 
 
 def where(cfg: Any) -> float:
-    print(
-        f"JOB {os.environ['SLURM_JOB_ID']} PID {os.getpid()} GPUS {os.environ['CUDA_VISIBLE_DEVICES']}",
-        flush=True,
-    )
+    print(f"JOB {os.environ['SLURM_JOB_ID']} PID {os.getpid()} GPUS {os.environ['CUDA_VISIBLE_DEVICES']}", flush=True)
     return 2.0
 
 
@@ -97,9 +94,7 @@ def said(job: Job) -> tuple[str, list[str]]:
 
 
 def words_of(job: Job) -> list[str]:
-    return next(
-        line for line in job.attempt_folder.log.read_text().splitlines() if line.startswith("JOB")
-    ).split()
+    return next(line for line in job.attempt_folder.log.read_text().splitlines() if line.startswith("JOB")).split()
 
 
 def state_of(slurm_job: str) -> str:
@@ -121,9 +116,7 @@ def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: Ma
     wait_for(lambda: state_of(said(jobs[0])[0]) == "COMPLETED", 20)  # a worker that did its work ends well
 
 
-@pytest.mark.parametrize(
-    "gpus", [{"gpus_per_node": 2}, {"gres": "gpu:2", "cpus_per_gpu": 1, "cpus_per_task": None}]
-)
+@pytest.mark.parametrize("gpus", [{"gpus_per_node": 2}, {"gres": "gpu:2", "cpus_per_gpu": 1, "cpus_per_task": None}])
 def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
     start: Any, make_job: MakeJob, gpus: dict[str, Any]
 ) -> None:
@@ -138,9 +131,7 @@ def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
     assert sorted(map(sorted, by_job.values())) == [[["0,1"], ["2,3"]]] * 2
 
 
-def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(
-    start: Any, make_job: MakeJob
-) -> None:
+def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(start: Any, make_job: MakeJob) -> None:
     settings = {"trials_per_job": None}
     launcher = start(array_parallelism=1, **settings)
     first = make_job(1, patient, **settings)
@@ -176,12 +167,7 @@ def test_a_worker_that_cannot_start_refuses_its_trials(start: Any, make_job: Mak
     ]
     found = submit(launcher, jobs, 4)
     assert {end.state for end in found.values()} == {State.REFUSED}
-    for number, words in {
-        1: "setup line failed",
-        2: "setup line failed",
-        3: "invalid partition",
-        4: "preload",
-    }.items():
+    for number, words in {1: "setup line failed", 2: "setup line failed", 3: "invalid partition", 4: "preload"}.items():
         assert words in found[number].error
 
 
@@ -189,6 +175,4 @@ def test_of_trials_side_by_side_the_one_that_took_too_much_is_to_blame(start: An
     settings = {"trials_per_job": None, "trials_at_once": 2, "mem_gb": 0.4}
     launcher = start(array_parallelism=1, **settings)
     found = submit(launcher, [make_job(1, greedy, **settings), make_job(2, patient, **settings)], 2)
-    assert {number: end.state for number, end in found.items()} == {1: State.OUT_OF_MEMORY, 2: State.LOST}, (
-        found
-    )
+    assert {number: end.state for number, end in found.items()} == {1: State.OUT_OF_MEMORY, 2: State.LOST}, found
