@@ -14,8 +14,7 @@ from rich.table import Table
 
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock, Unreadable, holder, write_whole
-from sweeps.launchers.slurm.leftovers import living_jobs, take_back
-from sweeps.launchers.slurm.queue import JobInfo
+from sweeps.launchers.slurm.queue import JobInfo, SlurmError, living_jobs, take_back
 from sweeps.results.summary import Summary
 from sweeps.study import definition
 from sweeps.study.definition import Definition
@@ -134,14 +133,15 @@ def stop(name: Name, root: Root = _MULTIRUN) -> None:
 
 def _jobs_in_words(summary: Summary) -> str:
     """What SLURM still has of a study; empty if nothing."""
-    jobs = _jobs(summary)
-    if isinstance(jobs, str):
-        return f"SLURM does not tell of its jobs: {jobs}"
+    try:
+        jobs = _jobs(summary)
+    except SlurmError as error:
+        return f"SLURM does not tell of its jobs: {error}"
     kinds = Counter(f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs)
     return "SLURM jobs: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()) if jobs else ""
 
 
-def _jobs(summary: Summary) -> list[JobInfo] | str:
+def _jobs(summary: Summary) -> list[JobInfo]:
     return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
 
 
@@ -149,16 +149,13 @@ def _stop_jobs(name: str, root: Path) -> None:
     """What a driver that is gone left in SLURM."""
     summary, _ = _read(name, root)
     jobs = _jobs(summary)
-    if isinstance(jobs, str):
-        raise UserError(f"SLURM does not answer: {jobs}")
     if not jobs:
         _console.print(f"study {name} is not running")
         return
     for row in summary.rows:
         if row.state is State.RUNNING and (attempt := TrialFolder(row.folder).newest()):
             attempt.request_stop(State.CANCELLED)
-    if problem := take_back(summary.folder, jobs):
-        raise UserError(f"the jobs that wait could not be cancelled: {problem}")
+    take_back(summary.folder, jobs)
     running = sum(job.state != "PENDING" for job in jobs)
     _console.print(f"cancelled {len(jobs) - running} jobs that waited; {running} end after their trials' epoch")
 

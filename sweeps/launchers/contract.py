@@ -51,9 +51,7 @@ class TrialLauncher(Protocol):
 
     def notes(self) -> list[str]:
         """What a person should know while trials wait: why they are pending, what is stuck."""
-
-    def cancel(self, number: int) -> None:
-        """End this trial's attempt now. `poll` still reports it."""
+        return []
 
     def withdraw(self) -> None:
         """Take back every attempt that was submitted and has not begun; `poll` reports it as cancelled."""

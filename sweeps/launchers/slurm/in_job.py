@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -56,8 +56,7 @@ def run_attempt(job: Job) -> None:
         log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(log, 1), os.dup2(log, 2)
     threading.Thread(target=_fence, args=[attempt], daemon=True).start()
-    settings = read(job.config.hydra.launcher, SlurmLauncherConf)
-    Notice([attempt] if world.is_chief else [], warned_after_s(settings)).listen()
+    Notice([attempt] if world.is_chief else [], read(job.config.hydra.launcher, SlurmLauncherConf)).listen()
     end = run_trial(job, job_start(), world)
     if end.state in _WENT_WRONG:
         if not world.is_chief:
@@ -92,10 +91,14 @@ class Notice:
     The attempts in `folders` hear of it as they hear of every stop, through `Trial.should_stop()`.
     """
 
-    def __init__(self, folders: Iterable[AttemptFolder], due_s: float) -> None:
-        self.folders = list(folders)
+    def __init__(self, folders: list[AttemptFolder], settings: SlurmLauncherConf) -> None:
+        self.folders = folders
         self.given = False
-        self._due_s = due_s
+        self._due_s = settings.timeout_min * 60 - settings.signal_delay_s
+
+    def is_due(self, early_s: float = 0.0) -> bool:
+        """Whether the job's time is nearly over, whether or not SLURM has said so."""
+        return time.time() - job_start() > self._due_s - early_s
 
     def listen(self) -> None:
         """From here on both signals are heard."""
@@ -112,8 +115,7 @@ class Notice:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.given = True
-        near = time.time() - job_start() > self._due_s - _EARLY_S
-        reason = State.TIMED_OUT if number == WARNING and near else State.LOST
+        reason = State.TIMED_OUT if number == WARNING and self.is_due(_EARLY_S) else State.LOST
         print(f"SLURM says that this job must end soon ({signal.Signals(number).name})", flush=True)
         for folder in list(self.folders):
             try:
@@ -121,11 +123,6 @@ class Notice:
                     folder.request_stop(reason)
             except OSError as error:  # the others must hear it, and the next signal too
                 print(f"{folder.path} could not be told: {error}", flush=True)
-
-
-def warned_after_s(settings: SlurmLauncherConf) -> float:
-    """How long a job runs until SLURM gives its notice."""
-    return settings.timeout_min * 60 - settings.signal_delay_s
 
 
 def job_start() -> float:

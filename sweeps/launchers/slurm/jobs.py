@@ -1,23 +1,17 @@
 """Trials as SLURM jobs: each attempt one job with the resources of its own trial."""
 
-from dataclasses import dataclass
+from contextlib import suppress
 
 from sweeps.files import Unreadable
-from sweeps.launchers.slurm.base import Followed, SlurmBase
+from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import end_of_attempt
 from sweeps.launchers.slurm.in_job import run_attempt
-from sweeps.launchers.slurm.queue import ENDED, JobInfo, squeue
+from sweeps.launchers.slurm.queue import Followed, SlurmError, squeue
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
-from sweeps.launchers.slurm.ticket import end_of_ranks, name_of, noted_id
+from sweeps.launchers.slurm.ticket import name_of, noted_id
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, State
-
-
-@dataclass
-class _Trial:
-    job: Job
-    sent: Followed
 
 
 class SlurmTrials(SlurmBase):
@@ -25,10 +19,8 @@ class SlurmTrials(SlurmBase):
 
     def __init__(self, settings: SlurmLauncherConf) -> None:
         super().__init__(settings)
-        self._trials: dict[int, _Trial] = {}
-
-    def _jobs(self) -> list[Followed]:
-        return [trial.sent for trial in self._trials.values()]
+        self._trials: dict[str, Job] = {}
+        """By the names of their SLURM jobs."""
 
     def has_room(self, ahead: bool = False) -> bool:
         return len(self._trials) < self._settings.array_parallelism
@@ -42,68 +34,56 @@ class SlurmTrials(SlurmBase):
         try:
             sent = self._send(folder, asked, run_attempt, job)
         except RefusedError as error:
-            self._trials.pop(job.number, None)
-            self._report(job.number, End(State.REFUSED, f"SLURM refused the job: {error}"))
+            self._end(job, End(State.REFUSED, f"SLURM refused the job: {error}"))
             return True
         if sent:
-            self._trials[job.number] = _Trial(job, sent)
+            self._trials[sent.name] = job
         return sent is not None
 
     def adopt(self, job: Job) -> bool:
         """False if its job is certainly not there: none was noted, and SLURM knows no job of its name."""
         folder = job.attempt_folder.path
-        if noted_id(folder) is None:
-            listed = squeue()
-            if isinstance(listed, dict) and name_of(folder) not in listed:
+        job_id = noted_id(folder)
+        with suppress(SlurmError):
+            if job_id is None and name_of(folder) not in squeue():
                 return False
-        self._trials[job.number] = _Trial(job, self._follow(folder))
+        self._trials[self._follow(folder, job_id).name] = job
         return True
 
-    def cancel(self, number: int) -> None:
-        if number in self._trials:
-            self._cancel([self._trials[number].sent])
-
     def withdraw(self) -> None:
-        self._cancel_all(only_pending=True)
+        self._cancel(list(self._jobs.values()), only_pending=True)
 
     def close(self, keep: bool = False) -> None:
         if not keep:
-            self._cancel_all()
+            self._cancel(list(self._jobs.values()))
+        self._jobs.clear()
         self._trials.clear()
         self._watcher.stop()
 
     def _look(self) -> None:
         if not self._rounds.due(len(self._trials)):
             return
-        for number, trial in list(self._trials.items()):
-            with self._concerning(f"trial {number}"):
-                self._look_at(trial)
+        for name, job in list(self._trials.items()):
+            with self._concerning(f"trial {job.number}"):
+                self._look_at(job, self._jobs[name])
 
-    def _look_at(self, trial: _Trial) -> None:
-        info, launcher = self._info(trial.sent), trial.job.config.hydra.launcher
-        ended = info is not None and info.state in ENDED
-        final = info is not None and ended and self._is_final(trial.sent, info)
+    def _look_at(self, job: Job, sent: Followed) -> None:
+        info, launcher = self._look_after(sent), job.config.hydra.launcher
         try:
-            own = trial.job.attempt_folder.end()
-            if own and (ended or launcher.nodes * launcher.tasks_per_node == 1):
-                self._end(trial, own)
-            elif info and final and not self._never_was(trial.sent, info):
-                self._end(trial, self._end_without_word(trial, info))
-            elif final and self._may_send():
-                self._submit(trial.job)
+            own = job.attempt_folder.end()
+            if own and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
+                self._end(job, own)
+            elif info and not sent.never_was:
+                self._end(job, end_of_attempt(info, job.attempt_folder))
+            elif info and self._may_send():
+                self._submit(job)
         except (OSError, Unreadable) as error:
-            if not final:
+            if info is None:
                 raise
-            self._end(trial, End(State.LOST, str(error)))
+            self._end(job, End(State.LOST, str(error)))
 
-    def _end_without_word(self, trial: _Trial, info: JobInfo) -> End:
-        sent = trial.sent
-        if sent.cancel_at is not None and (info.state == "CANCELLED" or not sent.only_pending):
-            return End(State.CANCELLED, f"it was cancelled (SLURM job {info.id})")
-        end = end_of_attempt(info, trial.job.attempt_folder)
-        return (end.state is State.FAILED and end_of_ranks(sent.folder)) or end
-
-    def _end(self, trial: _Trial, end: End) -> None:
-        self._watcher.forget(trial.sent.name)
-        del self._trials[trial.job.number]
-        self._report(trial.job.number, end)
+    def _end(self, job: Job, end: End) -> None:
+        name = name_of(job.attempt_folder.path)
+        self._trials.pop(name, None)
+        self._jobs.pop(name, None)
+        self._report(job.number, end)

@@ -5,14 +5,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweeps.errors import UserError
+from sweeps.launchers.slurm.ticket import name_of
 
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # with the controller away they would try for minutes
 _SACCT_PAUSE_S = 5.0
 _ABSENT_S = 30.0
-_CANCEL_AT_ONCE = 500
+_STUCK_S = 60.0
 
 # Not AssocMaxJobsLimit and its like, which the end of another job lifts, nor nodes that are down for a while.
 _STUCK = re.compile(
@@ -40,6 +44,10 @@ ENDED = {
 """The states from which a job does not come back: https://slurm.schedmd.com/squeue.html (job state codes)."""
 
 
+class SlurmError(UserError):
+    """A command of SLURM failed, or did not answer: says why."""
+
+
 @dataclass(frozen=True)
 class JobInfo:
     """A job as SLURM last described it."""
@@ -50,121 +58,118 @@ class JobInfo:
     reason: str = ""
     """Why it is pending."""
     by: str | None = None
-    """The user (a number) who cancelled it, which sacct alone knows; empty if it will not tell, None before it has."""
+    """The user (a number) who cancelled it, which sacct alone knows."""
+
+    @property
+    def over(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def pending(self) -> bool:
+        return self.state == "PENDING"
 
     @property
     def stuck(self) -> bool:
         """Whether it waits and will not start by itself."""
-        return self.state == "PENDING" and _STUCK.search(self.reason) is not None
+        return self.pending and _STUCK.search(self.reason) is not None
 
 
-class Watcher:
-    """Asks SLURM in a thread of its own, so that a slow or absent SLURM keeps nobody waiting.
+@dataclass
+class Followed:
+    """A SLURM job of ours that is queued, or runs, or may. It is known by its name, which is there before its id."""
 
-    Jobs are known by name: it is there before the id is.
-    """
+    folder: Path
+    name: str
+    id: str | None = None
+    """None as long as neither sbatch nor squeue has told: SLURM may not have it."""
+    info: JobInfo | None = None
+    """None as long as SLURM has not said anything of it."""
+    absent_since: float | None = None
+    """Since when SLURM does not know it. Times are those of time.monotonic()."""
+    ended_at: float | None = None
+    cancel_at: float | None = None
+    """When to cancel it once more, should it still be pending; None if it was not cancelled."""
+    warn_at: float = field(default_factory=lambda: time.monotonic() + _STUCK_S)
+    """When to tell that it does not start by itself."""
 
-    def __init__(self, poll_s: float) -> None:
+    @property
+    def never_was(self) -> bool:
+        """Whether sbatch, which did not answer, has submitted nothing."""
+        return self.id is None and self.info is not None and self.info.state == GONE
+
+
+class Watcher(threading.Thread):
+    """Asks SLURM for `jobs`, by name, in a thread of its own: a slow or absent SLURM keeps nobody waiting."""
+
+    def __init__(self, jobs: dict[str, Followed], poll_s: float) -> None:
+        super().__init__(daemon=True)
+        self._jobs = jobs
         self._poll_s = poll_s
-        self._lock = threading.Lock()
-        self._ids: dict[str, str | None] = {}
-        self._known: dict[str, JobInfo] = {}
-        self._absent_since: dict[str, float] = {}
         self._sacct_at = -_SACCT_PAUSE_S
-        self._no_account = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._stopped = threading.Event()
         self.problem = ""
         """Why SLURM's last answer is missing; empty if it is not."""
 
-    def watch(self, name: str, job_id: str | None) -> None:
-        """Follow this job from now on. Its id may still be unknown."""
-        with self._lock:
-            self._ids[name] = job_id
-        if not self._thread.ident:
-            self._thread.start()
-
-    def forget(self, name: str) -> None:
-        with self._lock:
-            for of_name in (self._ids, self._known, self._absent_since):
-                of_name.pop(name, None)
-
-    def info(self, name: str) -> JobInfo | None:
-        """None as long as SLURM has not said anything of the job."""
-        with self._lock:
-            return self._known.get(name)
-
     def stop(self) -> None:
-        self._stop.set()
-        if self._thread.ident:
-            self._thread.join(timeout=1.0)
+        self._stopped.set()
 
-    def _watch(self) -> None:
-        while not self._stop.wait(self._poll_s):
+    def run(self) -> None:
+        while not self._stopped.wait(self._poll_s):
             try:
                 self.ask()
             except Exception as error:  # whatever it is: without this thread no job would ever be over
-                self.problem = f"SLURM could not be asked: {error!r}"
+                self.problem = f"SLURM could not be asked: {error}"
 
     def ask(self) -> None:
-        """Bring what is known up to date. No answer changes nothing: it means unknown, not over."""
-        with self._lock:
-            ids, known = dict(self._ids), dict(self._known)
-        listed = squeue()
-        if isinstance(listed, str):
-            self.problem = listed
-            return
-        jobs = {name: info for name, info in listed.items() if name in ids}
-        for name in jobs.keys() & known.keys():
-            jobs[name] = replace(jobs[name], by=known[name].by)
-        unclear = {name: job_id for name, job_id in ids.items() if name not in jobs}
-        unclear |= {name: one.id for name, one in jobs.items() if one.state == "CANCELLED" and one.by is None}
-        jobs |= self._account_for(unclear, jobs)
-        self.problem = self._no_account if unclear else ""
-        with self._lock:
-            for name in self._ids.keys() & ids.keys():
-                self._update(name, jobs.get(name), ids[name])
+        """Bring what is known up to date. No answer changes nothing: it means unknown, not over.
 
-    def _update(self, name: str, info: JobInfo | None, job_id: str | None) -> None:
-        if info:
-            self._known[name] = info
-            self._absent_since.pop(name, None)
-        elif time.monotonic() - self._absent_since.setdefault(name, time.monotonic()) > _ABSENT_S:
-            self._known[name] = JobInfo(job_id or "", GONE)
+        Raises:
+            SlurmError: squeue did not answer.
+        """
+        jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
+        listed = squeue() if jobs else {}
+        unclear = [job for job in jobs if job.name not in listed or listed[job.name].state == "CANCELLED"]
+        told = self._account_for([job.id for job in unclear if job.id])
+        known = listed | {name: info for name, info in told.items() if info.by or name not in listed}
+        now = time.monotonic()
+        for job in jobs:
+            if info := known.get(job.name):
+                job.info, job.absent_since = info, None
+                continue
+            job.absent_since = job.absent_since or now
+            if now - job.absent_since > _ABSENT_S:
+                job.info = JobInfo(job.id or "", GONE)
 
-    def _account_for(self, unclear: dict[str, str | None], jobs: dict[str, JobInfo]) -> dict[str, JobInfo]:
+    def _account_for(self, ids: Sequence[str]) -> dict[str, JobInfo]:
         """What the accounting has on jobs that squeue does not list, or lists as cancelled by nobody knows whom."""
-        ids = [job_id for job_id in unclear.values() if job_id]
-        if not ids or time.monotonic() - self._sacct_at < _SACCT_PAUSE_S:
-            return {}
-        self._sacct_at = time.monotonic()
-        found = sacct(ids)
-        self._no_account = found if isinstance(found, str) else ""
-        if isinstance(found, str):  # without accounting a job that squeue forgot is GONE
-            return {name: replace(jobs[name], by="") for name in unclear if name in jobs}
-        return {name: info for name, info in found.items() if name not in jobs or info.by is not None}
+        if not ids:
+            self.problem = ""
+        elif time.monotonic() - self._sacct_at >= _SACCT_PAUSE_S:
+            self._sacct_at = time.monotonic()
+            try:
+                told, self.problem = sacct(ids), ""
+                return told
+            except SlurmError as error:  # without accounting a job that squeue forgot is GONE
+                self.problem = str(error)
+        return {}
 
 
-def squeue() -> dict[str, JobInfo] | str:
-    """This user's jobs by name, also those that ended within minutes (MinJobAge); or why that failed."""
-    answer = _ask(_SQUEUE)
-    if isinstance(answer, str):
-        return answer
+def squeue() -> dict[str, JobInfo]:
+    """This user's jobs by name, also those that ended within minutes (MinJobAge). Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
-    for job_id, state, reason, name in (row for line in answer if len(row := line.split("|", 3)) == 4):
-        if name not in jobs or jobs[name].state in ENDED:
+    rows = [line.split("|", 3) for line in _run(_SQUEUE).splitlines()]
+    for job_id, state, reason, name in (row for row in rows if len(row) == 4):
+        if name not in jobs or jobs[name].over:
             jobs[name] = JobInfo(job_id, state, reason)
     return jobs
 
 
-def sacct(ids: Iterable[str]) -> dict[str, JobInfo] | str:
-    """The jobs with these ids by name, from the accounting; or why that failed."""
-    answer = _ask([*_SACCT, f"--jobs={','.join(ids)}"])
-    if isinstance(answer, str):
-        return answer
+def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
+    """The jobs with these ids by name, from the accounting. Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
     names: dict[str, str] = {}
-    for step_id, state, name in (row for line in answer if len(row := line.split("|", 2)) == 3):
+    rows = [line.split("|", 2) for line in _run([*_SACCT, f"--jobs={','.join(ids)}"]).splitlines()]
+    for step_id, state, name in (row for row in rows if len(row) == 3):
         job_id, _, step = step_id.partition(".")
         words = state.split()  # CANCELLED by 0
         if not step and words:
@@ -175,41 +180,44 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo] | str:
     return jobs
 
 
-def cancel(ids: Sequence[str], pending_only: bool = False) -> str:
-    """Cancel jobs, or those among them that have not begun. Returns what went wrong, or an empty text.
+def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
+    """Cancel jobs, by ids or `--name=NAME`, or those among them that have not begun. One that is over is no mistake.
 
-    A job that is already over is no mistake.
+    Raises:
+        SlurmError: some may still run.
     """
-    command = ["scancel", *(["--state=PENDING"] if pending_only else [])]
-    parts = (ids[i : i + _CANCEL_AT_ONCE] for i in range(0, len(ids), _CANCEL_AT_ONCE))
-    return "; ".join(problem for part in parts if (problem := _cancel([*command, *part])))
-
-
-def _cancel(command: list[str]) -> str:
-    done = _run(command)
-    if isinstance(done, str):
-        return done
-    over = ("Job/step already completing or completed", "Invalid job id specified")
-    lines = [line for line in done.stderr.splitlines() if not any(text in line for text in over)]
-    return "; ".join(lines) if done.returncode else ""
-
-
-def _ask(command: list[str]) -> list[str] | str:
-    done = _run(command)
-    if isinstance(done, str):
-        return done
-    if done.returncode:
-        return done.stderr.strip() or f"{command[0]} ended with {done.returncode}"
-    return done.stdout.splitlines()
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str] | str:
-    """The command that ended; or why it did not."""
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"{command[0]} took longer than {_TIMEOUT_S} s"
+        _run(["scancel", *(["--state=PENDING"] if pending_only else []), *jobs])
+    except SlurmError as error:
+        over = ("Job/step already completing or completed", "Invalid job id specified")
+        lines = [line for line in str(error).splitlines() if not any(text in line for text in over)]
+        if lines:
+            raise SlurmError("; ".join(lines)) from error
+
+
+def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
+    """The jobs of the study's `unfinished` trials and workers that are queued or run. Raises SlurmError."""
+    folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
+    names = {name_of(folder.parent) for folder in [*folders, *study.glob("workers/*/[0-9]*/slurm")]}
+    return [info for name, info in squeue().items() if name in names and not info.over] if names else []
+
+
+def take_back(study: Path, jobs: list[JobInfo]) -> None:
+    """Cancel those of the study's jobs that are still pending, and empty its workers' queues. Raises SlurmError."""
+    for queued in study.glob("workers/*/queue/*.job"):
+        queued.unlink(missing_ok=True)  # a worker may be quicker
+    if pending := [job.id for job in jobs if job.pending]:
+        cancel(pending, pending_only=True)
+
+
+def _run(command: list[str]) -> str:
+    """What the command prints. Raises SlurmError if it fails."""
+    try:
+        done = subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise SlurmError(f"{command[0]} took longer than {_TIMEOUT_S} s") from error
+    except subprocess.CalledProcessError as error:
+        raise SlurmError(error.stderr.strip() or f"{command[0]} ended with {error.returncode}") from error
     except OSError as error:  # it is not installed here, or no process can be started now
-        return f"{command[0]} cannot be run: {error}"
+        raise SlurmError(f"{command[0]} cannot be run: {error}") from error
+    return done.stdout

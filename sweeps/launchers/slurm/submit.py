@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -20,11 +21,11 @@ from sweeps.launchers.slurm.ticket import note_id
 _TIMEOUT_S = 20
 """How long sbatch may take; with the controller away it would try for minutes."""
 
-_BUSY = (
-    *("MaxSubmitJob", "Resource temporarily unavailable", "temporarily unable to accept job"),
-    *("Unable to contact slurm controller", "Connection refused"),
+_BUSY = re.compile(
+    "MaxSubmitJob|Resource temporarily unavailable|temporarily unable to accept job|"
+    "Unable to contact slurm controller|Connection refused"
 )
-_UNANSWERED = ("Socket timed out", "Transport endpoint", "Zero Bytes were transmitted")
+_UNANSWERED = re.compile("Socket timed out|Transport endpoint|Zero Bytes were transmitted")
 _OF_A_JOB = ("SLURM_", "SBATCH_", "PMI")
 _PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m: calls are pickled by module name
 _IGNORING = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python is ready to hear them
@@ -35,14 +36,11 @@ class RefusedError(Exception):
 
 
 class BusyError(Exception):
-    """SLURM does not take the job now: a limit on submitted jobs is reached, or it does not answer.
+    """SLURM does not take the job now: a limit on submitted jobs is reached, or its controller is away."""
 
-    `unsure` tells that the job may have been submitted all the same.
-    """
 
-    def __init__(self, words: str, unsure: bool) -> None:
-        super().__init__(words)
-        self.unsure = unsure
+class UnansweredError(BusyError):
+    """SLURM did not answer: the job may have been submitted all the same."""
 
 
 def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None], *arguments: Any) -> str:
@@ -50,7 +48,7 @@ def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None]
 
     Raises:
         RefusedError: what is asked for can never be had.
-        BusyError: it could not be submitted now.
+        BusyError: it could not be submitted now, or perhaps not.
         OSError: its files could not be written.
     """
     own = folder / "slurm"
@@ -65,12 +63,13 @@ def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None]
         note_id(folder, job_id)
     except FailedJobError as error:
         words = str(error).replace("sbatch: error: ", "").strip()
-        unsure = not words or any(text in words for text in _UNANSWERED)
-        if unsure or any(text in words for text in _BUSY):
-            raise BusyError(words or f"sbatch took longer than {_TIMEOUT_S} s", unsure) from error
+        if not words or _UNANSWERED.search(words):
+            raise UnansweredError(words or f"sbatch took longer than {_TIMEOUT_S} s") from error
+        if _BUSY.search(words):
+            raise BusyError(words) from error
         raise RefusedError(words.replace("\n", "; ")) from error
     except (FailedSubmissionError, OSError) as error:  # sbatch may be through
-        raise BusyError(str(error), unsure=True) from error
+        raise UnansweredError(str(error)) from error
     return job_id
 
 

@@ -10,10 +10,10 @@ rank<r>.json      why a rank above 0 failed, as an `End`                        
 import hashlib
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from sweeps.files import Unreadable, read_json, write_whole
-from sweeps.trial.job import End
 
 
 def name_of(folder: Path) -> str:
@@ -31,20 +31,9 @@ def note_id(folder: Path, job_id: str) -> None:
 
 
 def noted_id(folder: Path) -> str | None:
-    """None if no id was written, or it cannot be read."""
-    try:
-        job_id = (read_json(folder / "job.json") or {}).get("id")
-    except (OSError, Unreadable):
-        return None
-    return job_id if isinstance(job_id, str) and job_id.isdecimal() else None
-
-
-def end_of_ranks(attempt: Path) -> End | None:
-    """Why a rank above 0 failed: the first that did."""
-    for file in sorted(attempt.glob("rank*.json"), key=lambda file: file.stat().st_mtime):
-        try:
-            end = End.from_json(read_json(file) or {})
-        except (Unreadable, ValueError, KeyError, TypeError):
-            continue
-        return End(end.state, f"{file.stem.replace('rank', 'rank ')}: {end.error}")
+    """None if none was written, it cannot be read, or the folder is a copy of that of another job."""
+    with suppress(OSError, Unreadable):
+        note = read_json(folder / "job.json") or {}
+        if note.get("name") == name_of(folder):
+            return str(note["id"])
     return None

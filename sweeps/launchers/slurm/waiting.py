@@ -13,9 +13,12 @@ from sweeps.launchers.slurm.request import parameters
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, State
 
-UNREAD = ".unread"
-"""After the token of one that its worker could not read."""
 _GONE_S = 90.0  # how long a renamed file may be in neither of two folders, as an NFS client sees them
+
+
+def token_of(job: Job) -> str:
+    """The name of a trial's file: in the queue's order, and known without reading any file."""
+    return f"{job.number:07}.{job.attempt:04}.job"
 
 
 @dataclass
@@ -31,9 +34,9 @@ class Waiting:
     @classmethod
     def queue(cls, job: Job, pools: Path) -> "Waiting":
         """Put it into the queue of its pool."""
-        waiting = cls(job, pools)
-        asked = repr((parameters(pools, waiting.settings), waiting.settings.preload))
-        waiting.pool /= hashlib.blake2s(asked.encode(), digest_size=4).hexdigest()
+        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+        asked = repr((parameters(pools, settings), settings.preload))
+        waiting = cls(job, pools / hashlib.blake2s(asked.encode(), digest_size=4).hexdigest())
         waiting.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(waiting.file, cloudpickle.dumps(job))
         return waiting
@@ -41,23 +44,13 @@ class Waiting:
     @classmethod
     def find(cls, job: Job, pools: Path) -> "Waiting | None":
         """Where an earlier driver queued it, perhaps under other settings; whether or not a worker has it now."""
-        token = cls(job, pools).token
-        places = (f"*/queue/{token}", f"*/*/claimed/{token}*")
+        places = (f"*/queue/{token_of(job)}", f"*/*/claimed/{token_of(job)}")
         found = next((file for place in places for file in pools.glob(place)), None)
         return cls(job, pools / found.relative_to(pools).parts[0]) if found else None
 
     @property
-    def settings(self) -> SlurmLauncherConf:
-        return read(self.job.config.hydra.launcher, SlurmLauncherConf)
-
-    @property
-    def token(self) -> str:
-        """The name of its file: in the queue's order, and known without reading any file."""
-        return f"{self.job.number:07}.{self.job.attempt:04}.job"
-
-    @property
     def file(self) -> Path:
-        return self.pool / "queue" / self.token
+        return self.pool / "queue" / token_of(self.job)
 
     def end(self, seen: Collection[str]) -> End | None:
         """How it ended, if it did; `seen` are the names of the files in the queue and in the hands of the workers.
@@ -65,7 +58,7 @@ class Waiting:
         Raises:
             Unreadable: its end is damaged, and it runs: it will write it again.
         """
-        placed, now = self.token in seen, time.monotonic()
+        placed, now = self.file.name in seen, time.monotonic()
         self.gone_since = None if placed else self.gone_since or now
         try:
             end = self.job.attempt_folder.end()
@@ -73,16 +66,6 @@ class Waiting:
             if placed:
                 raise
             return End(State.LOST, str(error))
-        if not end and self.token + UNREAD in seen:
-            end = End(State.LOST, f"{self.file} could not be read by its worker")
-        elif not end and self.gone_since and now - self.gone_since > _GONE_S:
-            end = End(State.LOST, f"{self.file} is gone, and no worker has it")
+        if not end and self.gone_since and now - self.gone_since > _GONE_S:
+            end = End(State.LOST, f"{self.file} is gone, and no worker has it: deleted, or damaged (see their logs)")
         return end
-
-    def take_out(self) -> bool:
-        """False if a worker was quicker."""
-        try:
-            self.file.unlink()
-        except FileNotFoundError:
-            return False
-        return True

@@ -3,19 +3,21 @@
 import math
 import shutil
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.files import write_whole
-from sweeps.launchers.slurm.base import Followed, SlurmBase
+from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import end_of, ends_in_worker
 from sweeps.launchers.slurm.in_worker import run_worker
-from sweeps.launchers.slurm.queue import ENDED, squeue
+from sweeps.launchers.slurm.queue import Followed, SlurmError, squeue
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
-from sweeps.launchers.slurm.ticket import name_of
+from sweeps.launchers.slurm.ticket import name_of, noted_id
 from sweeps.launchers.slurm.waiting import Waiting
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, Request, State
@@ -32,26 +34,18 @@ class SlurmWorkers(SlurmBase):
     """
 
     _TICK_S = 0.05
-    _WAITS = "workers pending"
 
     def __init__(self, settings: SlurmLauncherConf, folder: Path) -> None:
         super().__init__(settings)
         self._folder = folder
         self._waiting: dict[int, Waiting] = {}
-        self._workers: dict[str, Followed] = {}
         self._fruitless: dict[Path, int] = {}
         """How many workers of a pool in a row ended before they took a trial."""
-
-    def _jobs(self) -> list[Followed]:
-        return list(self._workers.values())
 
     def request(self, config: DictConfig) -> Request:
         settings = read(config.hydra.launcher, SlurmLauncherConf)
         if settings.nodes * settings.tasks_per_node > 1:
-            raise UserError(
-                "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs a job of its own; "
-                "set hydra.launcher.trials_per_job=1"
-            )
+            raise UserError("a trial of several tasks or nodes needs a job of its own: hydra.launcher.trials_per_job=1")
         if settings.timeout_min * 60 <= settings.signal_delay_s:
             raise UserError(
                 f"hydra.launcher.timeout_min={settings.timeout_min}: a worker takes no trial once it is warned of "
@@ -63,12 +57,12 @@ class SlurmWorkers(SlurmBase):
         """Find the workers that an earlier driver left."""
         super().open()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        left = [folder.parent for folder in self._folder.glob("*/[0-9]*/slurm")]
-        listed = squeue() if left else {}
-        known = {name for name, info in listed.items() if info.state not in ENDED} if isinstance(listed, dict) else None
-        for folder in left:
-            if known is None or name_of(folder) in known or any(folder.glob("claimed/*")):
-                self._workers[name_of(folder)] = self._follow(folder)
+        living = None  # unknown
+        with suppress(SlurmError):
+            living = {name for name, info in squeue().items() if not info.over}
+        for folder in (file.parent for file in self._folder.glob("*/[0-9]*/slurm")):
+            if living is None or name_of(folder) in living or any(folder.glob("claimed/*")):
+                self._follow(folder, noted_id(folder))
 
     def has_room(self, ahead: bool = False) -> bool:
         if ahead and self._settings.detach:  # nobody will be there to queue the others
@@ -89,24 +83,15 @@ class SlurmWorkers(SlurmBase):
             self._waiting[job.number] = waiting
         return waiting is not None
 
-    def cancel(self, number: int) -> None:
-        waiting = self._waiting.get(number)
-        if waiting is None or self._withdraw(waiting):
-            return
-        for worker in self._workers.values():
-            if (worker.folder / "claimed" / waiting.token).exists():
-                write_whole(worker.folder / f"cancel-{waiting.token}", "")
-
     def withdraw(self) -> None:
-        for number, waiting in list(self._waiting.items()):
-            with self._concerning(f"trial {number}"):
-                self._withdraw(waiting)
+        self._take_out(self._waiting.values(), End(State.CANCELLED, "it was cancelled"))
 
-    def _withdraw(self, waiting: Waiting, end: End | None = None) -> bool:
-        """Take a trial out of the queue, unless a worker was quicker, and so end it."""
-        if taken_out := waiting.take_out():
-            self._end(waiting, end or End(State.CANCELLED, "it was cancelled"))
-        return taken_out
+    def _take_out(self, trials: Iterable[Waiting], end: End) -> None:
+        """End those trials that are still queued."""
+        for waiting in list(trials):
+            with self._concerning(f"trial {waiting.job.number}"), suppress(FileNotFoundError):  # a worker was quicker
+                waiting.file.unlink()
+                self._end(waiting, end)
 
     def close(self, keep: bool = False) -> None:
         with self._concerning("new workers"):
@@ -115,12 +100,12 @@ class SlurmWorkers(SlurmBase):
         if not keep:
             killed = bool(self._waiting)
             self.withdraw()
-            for worker in [] if killed else self._jobs():
+            for worker in [] if killed else self._jobs.values():
                 with self._concerning(worker.name):  # it ends by itself, and well
                     write_whole(worker.folder / "dismissed", "")
-            self._cancel_all(only_pending=not killed)
+            self._cancel(list(self._jobs.values()), only_pending=not killed)
+        self._jobs.clear()
         self._waiting.clear()
-        self._workers.clear()
         self._watcher.stop()
 
     def _end(self, waiting: Waiting, end: End) -> None:
@@ -128,10 +113,10 @@ class SlurmWorkers(SlurmBase):
         self._report(waiting.job.number, end)
 
     def _look(self) -> None:
-        if self._rounds.due(len(self._waiting) + len(self._workers)):
+        if self._rounds.due(len(self._waiting) + len(self._jobs)):
             with self._concerning("the queue of the workers"):
                 self._look_at_trials()
-            for worker in self._jobs():
+            for worker in list(self._jobs.values()):
                 with self._concerning(worker.name):
                     self._look_at_worker(worker)
         with self._concerning("new workers"):
@@ -140,7 +125,7 @@ class SlurmWorkers(SlurmBase):
     def _look_at_trials(self) -> None:
         pools = {waiting.pool for waiting in self._waiting.values()}
         seen = {file.name for pool in pools for file in pool.glob("queue/*.job")}
-        seen |= {file.name for worker in self._jobs() for file in worker.folder.glob("claimed/*")}
+        seen |= {file.name for worker in self._jobs.values() for file in worker.folder.glob("claimed/*")}
         for number, waiting in list(self._waiting.items()):
             with self._concerning(f"trial {number}"):
                 if end := waiting.end(seen):
@@ -148,25 +133,20 @@ class SlurmWorkers(SlurmBase):
 
     def _look_at_worker(self, worker: Followed) -> None:
         """When a worker is over, so are the trials that it ran."""
-        info = self._info(worker)
+        info, pool, claimed = self._look_after(worker), worker.folder.parent, worker.folder / "claimed"
+        if fruitful := claimed.exists():
+            self._fruitless.pop(pool, None)
+        if worker.info and worker.info.state == "RUNNING":
+            worker.cancel_at = None  # it was quicker than we
         if info is None:
             return
-        pool, over = worker.folder.parent, info.state in ENDED
-        fruitful = (over or pool in self._fruitless) and any(worker.folder.glob("[cd]*/*"))  # claimed or done
-        if fruitful:
-            self._fruitless.pop(pool, None)
-        if info.state == "RUNNING":
-            worker.cancel_at = None  # it was quicker than we
-        if not over or not self._is_final(worker, info):
-            return
         end = end_of(info, worker.folder)
-        ran = [one.job for one in self._waiting.values() if (worker.folder / "claimed" / one.token).exists()]
+        ran = [one.job for one in self._waiting.values() if (claimed / one.file.name).exists()]
         for number, of_trial in ends_in_worker(info, end, ran):
             self._end(self._waiting[number], of_trial)
-        shutil.rmtree(worker.folder / "claimed", ignore_errors=True)  # should it live on, it claims no more
-        self._watcher.forget(worker.name)
-        del self._workers[worker.name]
-        taken_back = worker.cancel_at is not None or self._never_was(worker, info)
+        shutil.rmtree(claimed, ignore_errors=True)  # should it live on, it claims no more
+        del self._jobs[worker.name]
+        taken_back = worker.cancel_at is not None or worker.never_was
         if not fruitful and not taken_back and any(pool.glob("queue/*.job")):
             self._note_fruitless(pool, end)
 
@@ -180,8 +160,7 @@ class SlurmWorkers(SlurmBase):
             self._refuse(pool, f"its workers never began: {end.error}")
 
     def _refuse(self, pool: Path, why: str) -> None:
-        for waiting in [one for one in self._waiting.values() if one.pool == pool]:
-            self._withdraw(waiting, End(State.REFUSED, why))
+        self._take_out([one for one in self._waiting.values() if one.pool == pool], End(State.REFUSED, why))
 
     def _staff(self) -> bool:
         """Submit a worker that is missing, and take back those that are not needed and still wait.
@@ -189,31 +168,27 @@ class SlurmWorkers(SlurmBase):
         Returns whether there are as many as may be.
         """
         enough = True
-        waiting, workers = list(self._waiting.values()), self._jobs()
-        for pool in {one.pool for one in waiting} | {job.folder.parent for job in workers}:
-            trials = [one for one in waiting if one.pool == pool]
-            staff = [job for job in workers if job.folder.parent == pool and job.cancel_at is None]
-            needed = math.ceil(len(trials) / self._settings.trials_at_once)
-            if len(staff) < needed and len(self._workers) < self._settings.array_parallelism:
+        for pool in {one.pool for one in self._waiting.values()} | {job.folder.parent for job in self._jobs.values()}:
+            trials = [one.job for one in self._waiting.values() if one.pool == pool]
+            staff = [job for job in self._jobs.values() if job.folder.parent == pool and job.cancel_at is None]
+            surplus = len(staff) - math.ceil(len(trials) / self._settings.trials_at_once)
+            pending = [job for job in staff if job.info and job.info.pending]
+            if surplus > 0 and pending:
+                self._cancel(pending[-surplus:], only_pending=True)
+            elif surplus < 0 and len(self._jobs) < self._settings.array_parallelism:
                 enough = False
                 if self._may_send():
-                    self._hire(pool, trials[0].settings)
-            infos = [(job, self._watcher.info(job.name)) for job in staff]
-            pending = [job for job, info in infos if info and info.state == "PENDING"]
-            if len(staff) > needed and pending:
-                self._cancel(pending[needed - len(staff) :], only_pending=True)
+                    self._hire(pool, read(trials[0].config.hydra.launcher, SlurmLauncherConf))
         return enough
 
     def _hire(self, pool: Path, settings: SlurmLauncherConf) -> None:
         folder = pool / str(1 + max((int(one.name) for one in pool.glob("[0-9]*")), default=0))
         folder.mkdir(mode=0o700, parents=True)
         asked = parameters(folder, settings, settings.trials_at_once)
+        worker = None
         try:
             worker = self._send(folder, asked, run_worker, folder, settings)
         except RefusedError as error:
             self._refuse(pool, f"SLURM refused the job: {error}")
-            worker = None
-        if worker:
-            self._workers[worker.name] = worker
-        else:
+        if worker is None:
             shutil.rmtree(folder, ignore_errors=True)

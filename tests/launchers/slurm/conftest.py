@@ -38,7 +38,7 @@ def cluster() -> Iterator[None]:
 def a_quick_site() -> Iterator[None]:
     """All nodes share this machine's disk, and nobody else asks its accounting."""
     with pytest.MonkeyPatch.context() as patch:  # of its own: a test may undo what it has patched itself
-        patch.setattr(base, "_FILES_LATE_S", 1.0)
+        patch.setattr(base, "_LATE_S", {**base._LATE_S, "COMPLETED": 1.0, "FAILED": 1.0})
         patch.setattr(queue, "_SACCT_PAUSE_S", 1.0)
         yield
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from lab import cluster_sh, wait_for
 
-from sweeps.launchers.slurm.leftovers import living_jobs
-from sweeps.launchers.slurm.queue import JobInfo
+from sweeps.launchers.slurm.queue import JobInfo, living_jobs
 from sweeps.trial.folder import TrialFolder
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -71,9 +70,7 @@ def sweeps(folder: Path, *words: str) -> str:
 
 def jobs(folder: Path) -> list[JobInfo]:
     study = folder / "multirun" / "s"
-    found = living_jobs(study, study.glob("[0-9]*"))
-    assert isinstance(found, list), found
-    return found
+    return living_jobs(study, study.glob("[0-9]*"))
 
 
 def states(folder: Path) -> dict[int, str]:

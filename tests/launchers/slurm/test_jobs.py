@@ -12,7 +12,7 @@ from lab import ScriptedSlurm
 
 from sweeps.launchers.slurm import base, queue
 from sweeps.launchers.slurm.jobs import SlurmTrials
-from sweeps.launchers.slurm.leftovers import living_jobs, take_back
+from sweeps.launchers.slurm.queue import living_jobs, take_back
 from sweeps.launchers.slurm.ticket import name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
@@ -43,7 +43,7 @@ class Driver:
 @pytest.fixture
 def driver(scripted_slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
-    monkeypatch.setattr(base, "_FILES_LATE_S", 0.0)
+    monkeypatch.setattr(base, "_LATE_S", {})
     monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
     monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
     one = Driver(scripted_slurm)
@@ -195,7 +195,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
 def test_a_job_that_will_never_start_is_told_of_once(
     driver: Driver, make_job: MakeJob, monkeypatch: Any, caplog: Any, reason: str, words: str | None
 ) -> None:
-    monkeypatch.setattr(base, "_STUCK_S", 0.0)
+    monkeypatch.setattr(queue, "_STUCK_S", 0.0)
     assert driver.launcher.submit(make_job(1, task))
     driver.tick(f"PENDING {reason}")
     driver.tick(f"PENDING {reason}")
@@ -232,11 +232,10 @@ def test_a_cancelled_job_is_cancelled_again_if_it_lives_on(
 ) -> None:
     monkeypatch.setattr(base, "_CANCEL_AGAIN_S", 0.0)
     assert driver.launcher.submit(make_job(1, task))
-    driver.launcher.cancel(1)
-    driver.tick("RUNNING")
-    assert driver.slurm.lines("scancelled")[:2] == ["1", "1"]
-    assert driver.tick("FAILED")[1].state is State.CANCELLED
-    driver.launcher.cancel(1)  # it is over
+    driver.launcher.withdraw()
+    driver.tick("PENDING Priority")
+    assert driver.slurm.lines("scancelled")[:2] == ["--state=PENDING 1"] * 2
+    assert driver.tick("CANCELLED")[1].state is State.CANCELLED
 
 
 def test_rank_1_says_why_its_trial_failed(driver: Driver, make_job: MakeJob) -> None:
@@ -259,9 +258,8 @@ def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: M
     driver.slurm.list("PENDING Priority", "RUNNING")
     study = first.folder.path.parent
     found = living_jobs(study, [first.folder.path, second.folder.path])
-    assert isinstance(found, list)
     assert [(one.id, one.state) for one in found] == [("1", "PENDING"), ("2", "RUNNING")]
-    assert take_back(study, found) == ""
+    take_back(study, found)
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
     driver.slurm.list("CANCELLED", "COMPLETED")
     assert living_jobs(study, [first.folder.path, second.folder.path]) == []
@@ -272,6 +270,6 @@ def test_jobs_whose_answer_never_came_are_told_of_on_leaving(driver: Driver, mak
     driver.slurm.never_answer(but_take=True)
     job = make_job(1, task)
     assert driver.launcher.submit(job)
-    driver.slurm.say("squeue", "echo away >&2; exit 1")
+    driver.slurm.say("scancel", "echo away >&2; exit 1")
     driver.launcher.close()
     assert "may still run" in caplog.text and name_of(job.attempt_folder.path) in caplog.text

@@ -78,33 +78,24 @@ def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_job: MakeJob) -> None:
     preempted = make_job(1, train, partition="scavenge", additional_parameters={"nodelist": "lab1"})
     by_hand = make_job(2, sleep, partition="scavenge", additional_parameters={"nodelist": "lab2"})
-    by_us = make_job(3, sleep, additional_parameters={"nodelist": "lab2"})
     warned = make_job(4, train, timeout_min=1, signal_delay_s=50, additional_parameters={"nodelist": "lab3"})
     on_dying_node = make_job(5, train, additional_parameters={"nodelist": "lab4"})
-    submit(trials, preempted, by_hand, by_us, warned, on_dying_node)
+    submit(trials, preempted, by_hand, warned, on_dying_node)
     wait_for(running(preempted))
     wait_for(running(on_dying_node))
-    wait_for((by_us.folder.path / ".hydra").exists)
+    wait_for((by_hand.folder.path / ".hydra").exists)
     urgent = make_job(6, quick, partition="urgent", mem_gb=7.8, additional_parameters={"nodelist": "lab1"})
     submit(trials, urgent)
     slurm("scancel", job_id(by_hand))
-    trials.cancel(3)
     cluster_sh("kill", "lab4")
     try:
-        found = exits(trials, 6)
+        found = exits(trials, 5)
     finally:
         cluster_sh("revive", "lab4")
-    jobs = [preempted, by_hand, by_us, warned, on_dying_node, urgent]
+    jobs = [preempted, by_hand, warned, on_dying_node, urgent]
     found = {job.number: job.attempt_folder.close(found[job.number]) for job in jobs}
     states = {number: end.state for number, end in found.items()}
-    assert states == {
-        1: State.LOST,
-        2: State.CANCELLED,
-        3: State.CANCELLED,
-        4: State.TIMED_OUT,
-        5: State.LOST,
-        6: State.COMPLETED,
-    }, found
+    assert states == {1: State.LOST, 2: State.CANCELLED, 4: State.TIMED_OUT, 5: State.LOST, 6: State.COMPLETED}, found
     # Both heard in time that they must end, and saved their state.
     assert (preempted.attempt_folder.heard(), warned.attempt_folder.heard()) == (State.LOST, State.TIMED_OUT)
     assert all(end.error for number, end in found.items() if number < 6)
@@ -129,7 +120,7 @@ def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make
 
 
 def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.base._STUCK_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.queue._STUCK_S", 1.0)
     held = make_job(1, quick, additional_parameters={"hold": True})
     crowded = make_job(2, quick, nodes=4, additional_parameters={"begin": "now+1hour"})
     submit(trials, held, crowded)
@@ -139,8 +130,7 @@ def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, mon
         trials.poll(0.2)
     assert f"scontrol release {job_id(held)}" in caplog.messages[0]
     assert set(trials.notes()) == {"1 pending: JobHeldUser", "1 pending: BeginTime"}
-    trials.cancel(1)
-    trials.cancel(2)
+    trials.withdraw()
     assert {end.state for end in exits(trials, 2).values()} == {State.CANCELLED}
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from sweeps.launchers.slurm import base, in_worker, queue, waiting
 from sweeps.launchers.slurm.in_worker import Worker
 from sweeps.launchers.slurm.queue import ENDED
 from sweeps.launchers.slurm.ticket import name_of
-from sweeps.launchers.slurm.waiting import UNREAD
 from sweeps.launchers.slurm.workers import SlurmWorkers
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import End, Job, State
@@ -60,8 +60,8 @@ class Driver:
     def check(self) -> None:
         """Each trial that was asked for is queued, claimed by a worker that is followed, or over: in one place only."""
         queued = [file.name for file in self.folder.glob("*/queue/*.job")]
-        claimed = [file.name for one in self.launcher._workers.values() for file in one.folder.glob("claimed/*")]
-        assert len(self.launcher._workers) <= self.launcher._settings.array_parallelism
+        claimed = [file.name for one in self.launcher._jobs.values() for file in one.folder.glob("claimed/*")]
+        assert len(self.launcher._jobs) <= self.launcher._settings.array_parallelism
         for number in self.asked - self.over.keys():
             places = [name for name in queued + claimed if int(name.split(".")[0]) == number]
             assert len(places) == 1, (number, queued, claimed)
@@ -81,11 +81,10 @@ class Driver:
         return oldest.name
 
     def finish(self, worker: int, token: str) -> None:
-        folder = self.worker(worker)
-        (folder / "done").mkdir(exist_ok=True)
-        job: Job = cloudpickle.loads((folder / "claimed" / token).read_bytes())
+        claimed = self.worker(worker) / "claimed" / token
+        job: Job = cloudpickle.loads(claimed.read_bytes())
         job.attempt_folder.close(End(State.COMPLETED))
-        (folder / "claimed" / token).rename(folder / "done" / token)
+        claimed.unlink()
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def start(
 ) -> Iterator[Callable[..., Driver]]:
     """start(**settings): a driver."""
     monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
-    monkeypatch.setattr(base, "_FILES_LATE_S", 0.0)
+    monkeypatch.setattr(base, "_LATE_S", {})
     monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
     monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
     drivers = []
@@ -213,29 +212,13 @@ def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
     assert driver.launcher._fruitless == {}
 
 
-def test_cancel_and_withdraw(start: Callable[..., Driver], make_job: MakeJob) -> None:
+def test_withdraw_takes_back_what_no_worker_has(start: Callable[..., Driver], make_job: MakeJob) -> None:
     driver = start(array_parallelism=1)
     driver.submit(*(make_job(number, task, **WARM) for number in range(3)))
     driver.tick()
-    token = driver.claim(1)
-    driver.launcher.cancel(0)
-    driver.launcher.cancel(1)
-    driver.launcher.cancel(77)
-    assert (driver.worker(1) / f"cancel-{token}").exists()
-    assert states(driver.tick("RUNNING")) == {1: State.CANCELLED}
+    driver.claim(1)
     driver.launcher.withdraw()
-    assert states(driver.tick("RUNNING")) == {2: State.CANCELLED}
-
-
-def test_what_a_worker_could_not_read_is_lost_and_named(start: Callable[..., Driver], make_job: MakeJob) -> None:
-    driver = start(array_parallelism=1)
-    driver.submit(make_job(0, task, **WARM), make_job(1, task, **WARM))
-    driver.tick()
-    token = driver.claim(1)
-    claimed = driver.worker(1) / "claimed" / token
-    claimed.rename(claimed.with_name(token + UNREAD))
-    found = driver.tick("RUNNING")
-    assert (found[0].state, f"queue/{token} could not be read" in found[0].error) == (State.LOST, True)
+    assert states(driver.tick("RUNNING")) == {1: State.CANCELLED, 2: State.CANCELLED}
 
 
 def test_a_trial_whose_file_somebody_deleted_is_lost(
@@ -323,11 +306,14 @@ def test_a_worker_loads_only_what_is_whole_and_its_own(
         bad.write_bytes({"cut": content[:-9], "noise": b"\x80\x05noise", "empty": b""}[damage])
     started: list[int] = []
     worker = Worker(driver.worker(1), SlurmLauncherConf(trials_per_job=None, trials_at_once=2))
-    (driver.worker(1) / "claimed").mkdir()
+    monkeypatch.setenv("SWEEPYARD_JOB_START", str(time.time()))
+    monkeypatch.setattr(worker._forks, "ready", True)
     monkeypatch.setattr(worker._forks, "start", lambda job, *_: started.append(job.number))
     worker._take()
     assert started == [1]
-    assert states(driver.tick("RUNNING")) == {0: State.LOST}
+    monkeypatch.setattr(waiting, "_GONE_S", -1.0)
+    found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
+    assert (found[0].state, str(bad) in found[0].error) == (State.LOST, True)
 
 
 def test_a_worker_puts_back_what_it_cannot_read_now(
@@ -337,7 +323,8 @@ def test_a_worker_puts_back_what_it_cannot_read_now(
     driver.submit(make_job(0, task, **WARM))
     driver.tick()
     worker = Worker(driver.worker(1), SlurmLauncherConf(trials_per_job=None))
-    (driver.worker(1) / "claimed").mkdir()
+    monkeypatch.setenv("SWEEPYARD_JOB_START", str(time.time()))
+    monkeypatch.setattr(worker._forks, "ready", True)
     started: list[int] = []
     monkeypatch.setattr(worker._forks, "start", lambda job, *_: started.append(job.number))
     with monkeypatch.context() as away:

@@ -142,11 +142,6 @@ def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(
     fork_server = psutil.Process(int(words_of(first)[3])).parent()
     fork_server.parent().kill()
     assert submit(second_driver, [], 1)[1].state is State.LOST
-    follower = make_job(2, patient, **settings)
-    assert second_driver.submit(follower)
-    wait_for(runs(second_driver, follower))
-    second_driver.cancel(2)
-    assert submit(second_driver, [], 1)[2].state is State.CANCELLED
     for number, how, expected in [(3, ["--signal=USR1"], State.LOST), (4, [], State.CANCELLED)]:
         job = make_job(number, patient, **settings)
         assert second_driver.submit(job)
