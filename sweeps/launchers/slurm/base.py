@@ -2,6 +2,8 @@
 
 import errno
 import logging
+import math
+import re
 import shutil
 import time
 from abc import abstractmethod
@@ -16,10 +18,9 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.files import Rounds, Unreadable
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.launchers.slurm.queue import Followed, JobInfo, SlurmError, Watcher, cancel
+from sweeps.launchers.slurm.queue import ENDED, Followed, JobInfo, SlurmError, Watcher, cancel, name_of, note_id
 from sweeps.launchers.slurm.request import request
 from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit
-from sweeps.launchers.slurm.ticket import name_of, note_id
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, Request, State
 
@@ -30,6 +31,14 @@ _CATCH_UP_S = 0.3  # the loop asks a few times a second: what it may submit in b
 _CANCEL_AGAIN_S = 20.0
 _LATE_S = {"COMPLETED": 5.0, "FAILED": 5.0, "CANCELLED": 15.0}
 """How long a shared folder may hide what another node wrote last, or the accounting who cancelled a job."""
+_STUCK_S = 60.0
+_STUCK = re.compile(
+    "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
+    "Not(Allowed|Satisfied)|Invalid(Account|QOS)"
+)
+"""The reasons of jobs that will not start by themselves: https://slurm.schedmd.com/job_reason_codes.html
+
+Not AssocMaxJobsLimit and its like, which the end of another job lifts, nor nodes that are down for a while."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
@@ -64,10 +73,7 @@ class SlurmBase(TrialLauncher):
         """Raises UserError where SLURM's commands are missing."""
         for command in ("sbatch", "squeue", "scancel"):
             if shutil.which(command) is None:
-                raise UserError(
-                    f"hydra/launcher=slurm: there is no {command} on this machine. "
-                    "Start the sweep on a login node of the cluster, or run it here: hydra/launcher=local"
-                )
+                raise UserError(f"there is no {command} here: start on a login node, or with hydra/launcher=local")
         self._watcher.start()
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
@@ -81,7 +87,7 @@ class SlurmBase(TrialLauncher):
 
     def notes(self) -> list[str]:
         """What keeps trials waiting, for the terminal: one line for each reason."""
-        reasons = Counter(job.info.reason for job in self._jobs.values() if job.info and job.info.pending)
+        reasons = Counter(job.info.reason for job in self._jobs.values() if job.info and job.info.state == "PENDING")
         lines = [f"{count} pending: {reason}" for reason, count in reasons.most_common()]
         troubles = list(self._troubles.values())
         if len(troubles) > 1:
@@ -122,12 +128,7 @@ class SlurmBase(TrialLauncher):
         self._not_before = time.monotonic() + BUSY_PAUSE_S
 
     def _send(self, folder: Path, asked: dict[str, Any], function: Any, *arguments: Any) -> Followed | None:
-        """Submit a job, and follow it if there may be one; None if SLURM takes none now.
-
-        Raises:
-            RefusedError: what is asked for can never be had.
-            OSError: its files cannot be written.
-        """
+        """Submit a job, and follow it if there may be one; None if SLURM takes none now. Raises RefusedError."""
         earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
         self._not_before = earliest + 60 / self._settings.max_submissions_per_min
         job_id = None
@@ -141,7 +142,7 @@ class SlurmBase(TrialLauncher):
         return self._follow(folder, job_id)
 
     def _follow(self, folder: Path, job_id: str | None) -> Followed:
-        job = Followed(folder, name_of(folder), job_id)
+        job = Followed(folder, name_of(folder), job_id, time.monotonic() + _STUCK_S)
         self._jobs[job.name] = job  # in place of an earlier submission of it
         return job
 
@@ -150,7 +151,7 @@ class SlurmBase(TrialLauncher):
         info, now = job.info, time.monotonic()
         if info is None:
             return None
-        if info.over:
+        if info.state in ENDED:
             job.ended_at = job.ended_at or now
             with suppress(OSError):
                 list(job.folder.iterdir())  # makes an NFS client look again
@@ -159,10 +160,10 @@ class SlurmBase(TrialLauncher):
         if job.id != info.id:  # sbatch's answer never came, or came to an earlier driver
             note_id(job.folder, info.id)
             job.id = info.id
-        if info.pending and job.cancel_at is not None and now > job.cancel_at:
+        if info.state == "PENDING" and job.cancel_at is not None and now > job.cancel_at:
             self._cancel([job], only_pending=True)
-        if info.stuck and now > job.warn_at:
-            job.warn_at = float("inf")
+        if info.state == "PENDING" and now > job.warn_at and _STUCK.search(info.reason):
+            job.warn_at = math.inf
             what = f"{job.id} waits and will not start by itself ({job.name}: {info.reason})"
             held = f"Release it: scontrol release {job.id}, or give"
             do = held if "eld" in info.reason else "Change what it asks for, and give"

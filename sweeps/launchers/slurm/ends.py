@@ -4,6 +4,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sweeps.files import Unreadable, last_lines, read_json
@@ -73,11 +74,9 @@ def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:
 def _end_of_ranks(attempt: Path) -> End | None:
     """Why a rank above 0 failed: the first that did."""
     for file in sorted(attempt.glob("rank*.json"), key=lambda file: file.stat().st_mtime):
-        try:
+        with suppress(Unreadable, ValueError, KeyError, TypeError):
             end = End.from_json(read_json(file) or {})
-        except (Unreadable, ValueError, KeyError, TypeError):
-            continue
-        return End(end.state, f"{file.stem.replace('rank', 'rank ')}: {end.error}")
+            return End(end.state, f"{file.stem.replace('rank', 'rank ')}: {end.error}")
     return None
 
 

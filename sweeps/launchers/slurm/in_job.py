@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from types import FrameType
 
 import cloudpickle
 
+from sweeps.errors import UserError
 from sweeps.files import read_own, write_whole
 from sweeps.launchers.slurm.request import WARNING
 from sweeps.settings import SlurmLauncherConf, read
@@ -29,11 +29,7 @@ _WENT_WRONG = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
 
 
 def main() -> None:
-    """Carry out the call that `submit` left in the folder which the command line names.
-
-    Raises:
-        SystemExit: it cannot be read.
-    """
+    """Carry out the call that `submit` left in the folder which the command line names, or end and say why not."""
     file = Path(sys.argv[1]) / "call.pkl"
     try:
         path, call = cloudpickle.loads(read_own(file))
@@ -41,15 +37,14 @@ def main() -> None:
         raise SystemExit(f"{file} cannot be read: {error!r}") from error
     sys.path[:] = path  # the driver's, along which the app's own modules are found
     function, arguments = cloudpickle.loads(call)
-    function(*arguments)
+    try:
+        function(*arguments)
+    except UserError as error:
+        raise SystemExit(str(error).replace("\n", "; ")) from error
 
 
 def run_attempt(job: Job) -> None:
-    """Run the trial, whose chief writes its end.
-
-    Raises:
-        SystemExit: with 1 if the trial went wrong, so that SLURM sees a failed job and ends its other ranks.
-    """
+    """Run the trial, whose chief writes its end. Exits with 1 if it went wrong: SLURM then ends its other ranks."""
     os.environ.update(job.environment)
     attempt, world = job.attempt_folder, world_of(os.environ)
     if world.size == 1:  # straight into the log: through srun the last lines may come after the end
@@ -65,21 +60,13 @@ def run_attempt(job: Job) -> None:
 
 
 def world_of(environment: Mapping[str, str]) -> World:
-    """The ranks of this job's step, as SLURM describes it to one of them.
-
-    Raises:
-        RuntimeError: the ranks do not fill one node after the other, so that their addresses are not known.
-    """
+    """The ranks of this job's step, seen by one. Raises RuntimeError if they do not fill one node after the other."""
     rank, size = int(environment["SLURM_PROCID"]), int(environment["SLURM_STEP_NUM_TASKS"])
     if size == 1:
         return World(addresses=(socket.gethostname(),))
     command = ["scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]]
     nodes = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
-    counts = (
-        re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part) for part in environment["SLURM_STEP_TASKS_PER_NODE"].split(",")
-    )
-    tasks = [int(found[1]) for found in counts if found for _ in range(int(found[2] or 1))]  # 2(x3),1
-    addresses = [node for node, count in zip(nodes, tasks, strict=True) for _ in range(count)]
+    addresses = [nodes[one * len(nodes) // size] for one in range(size)]
     if addresses[rank] != environment["SLURMD_NODENAME"]:
         raise RuntimeError("hydra.launcher.srun_args: the ranks of a trial must fill one node after the other")
     return World(rank, size, int(environment["SLURM_LOCALID"]), len(nodes), tuple(addresses))

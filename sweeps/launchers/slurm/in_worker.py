@@ -21,7 +21,6 @@ from sweeps.files import read_own
 from sweeps.launchers.forks import Forks
 from sweeps.launchers.slurm.in_job import Notice
 from sweeps.launchers.slurm.request import request
-from sweeps.launchers.slurm.waiting import token_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import End, Job, State
 
@@ -29,16 +28,14 @@ _TICK_S = 0.05
 _LOOK_S = 0.5
 
 
-def run_worker(folder: Path, settings: SlurmLauncherConf) -> None:
-    """Run trials until nothing more comes, the time is nearly over, or as many have run as may.
+def token_of(job: Job) -> str:
+    """The name of a trial's file: in the queue's order, and known without reading any file."""
+    return f"{job.number:07}.{job.attempt:04}.job"
 
-    Raises:
-        SystemExit: it cannot run any, and says why.
-    """
-    try:
-        Worker(folder, settings).run()
-    except UserError as error:
-        raise SystemExit(str(error).replace("\n", "; ")) from error
+
+def run_worker(folder: Path, settings: SlurmLauncherConf) -> None:
+    """Run trials until nothing more comes, the time is nearly over, or as many have run as may."""
+    Worker(folder, settings).run()
 
 
 class Worker:

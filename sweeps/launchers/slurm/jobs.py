@@ -6,10 +6,9 @@ from sweeps.files import Unreadable
 from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import end_of_attempt
 from sweeps.launchers.slurm.in_job import run_attempt
-from sweeps.launchers.slurm.queue import Followed, SlurmError, squeue
+from sweeps.launchers.slurm.queue import Followed, SlurmError, name_of, noted_id, squeue
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
-from sweeps.launchers.slurm.ticket import name_of, noted_id
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, State
 
@@ -32,13 +31,12 @@ class SlurmTrials(SlurmBase):
         folder = job.attempt_folder.path
         asked = parameters(folder, read(job.config.hydra.launcher, SlurmLauncherConf))
         try:
-            sent = self._send(folder, asked, run_attempt, job)
+            if sent := self._send(folder, asked, run_attempt, job):
+                self._trials[sent.name] = job
+            return sent is not None
         except RefusedError as error:
             self._end(job, End(State.REFUSED, f"SLURM refused the job: {error}"))
             return True
-        if sent:
-            self._trials[sent.name] = job
-        return sent is not None
 
     def adopt(self, job: Job) -> bool:
         """False if its job is certainly not there: none was noted, and SLURM knows no job of its name."""

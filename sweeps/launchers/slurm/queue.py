@@ -1,32 +1,35 @@
-"""What SLURM knows of our jobs: one squeue for all, and sacct for what squeue does not tell."""
+"""What SLURM knows of our jobs: one squeue for all, and sacct for what squeue does not tell.
 
+The files by which the driver and a job find each other, in the attempt's own folder or in a worker's:
+
+    job.json          which SLURM job this is, once sbatch has said so                     (driver)
+    slurm/call.pkl    what the job is to run; only its owner may look into slurm/          (driver)
+    slurm/set_up      there once every line of `setup` has succeeded                       (job)
+    slurm/*.sh        the batch script, as submitit makes it                               (driver)
+    rank<r>.json      why a rank above 0 failed, as an `End`                               (that rank)
+"""
+
+import hashlib
+import json
+import math
 import re
 import subprocess
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.launchers.slurm.ticket import name_of
+from sweeps.files import Unreadable, read_json, write_whole
 
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # with the controller away they would try for minutes
-_SACCT_PAUSE_S = 5.0
 _ABSENT_S = 30.0
-_STUCK_S = 60.0
 
-# Not AssocMaxJobsLimit and its like, which the end of another job lifts, nor nodes that are down for a while.
-_STUCK = re.compile(
-    "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
-    "Not(Allowed|Satisfied)|Invalid(Account|QOS)"
-)
-"""In the reasons that say so: https://slurm.schedmd.com/job_reason_codes.html"""
-
-GONE = "GONE"
-"""Not SLURM's word: it has no record of the job."""
+GONE = "GONE"  # not SLURM's word: it has no record of the job
 
 ENDED = {
     "BOOT_FAIL": "its node failed to boot",
@@ -42,6 +45,27 @@ ENDED = {
     GONE: "SLURM no longer knows it",
 }
 """The states from which a job does not come back: https://slurm.schedmd.com/squeue.html (job state codes)."""
+
+
+def name_of(folder: Path) -> str:
+    """The name of the SLURM job with its files in `folder`, such as study-trial.attempt-hash. No other job has it."""
+    whole = folder.resolve()
+    shown = "-".join(re.sub(r"[^\w.-]", "_", part)[:60] for part in (whole.parents[2].name, whole.parents[1].name))
+    unique = hashlib.blake2s(bytes(whole), digest_size=4).hexdigest()
+    return f"{shown}.{whole.name}-{unique}"
+
+
+def note_id(folder: Path, job_id: str) -> None:
+    write_whole(folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}))
+
+
+def noted_id(folder: Path) -> str | None:
+    """None if none was written, it cannot be read, or the folder is a copy of that of another job."""
+    with suppress(OSError, Unreadable):
+        note = read_json(folder / "job.json") or {}
+        if note.get("name") == name_of(folder):
+            return str(note["id"])
+    return None
 
 
 class SlurmError(UserError):
@@ -60,19 +84,6 @@ class JobInfo:
     by: str | None = None
     """The user (a number) who cancelled it, which sacct alone knows."""
 
-    @property
-    def over(self) -> bool:
-        return self.state in ENDED
-
-    @property
-    def pending(self) -> bool:
-        return self.state == "PENDING"
-
-    @property
-    def stuck(self) -> bool:
-        """Whether it waits and will not start by itself."""
-        return self.pending and _STUCK.search(self.reason) is not None
-
 
 @dataclass
 class Followed:
@@ -82,15 +93,15 @@ class Followed:
     name: str
     id: str | None = None
     """None as long as neither sbatch nor squeue has told: SLURM may not have it."""
+    warn_at: float = math.inf
+    """When to tell that it will not start by itself. Times are those of time.monotonic()."""
     info: JobInfo | None = None
     """None as long as SLURM has not said anything of it."""
     absent_since: float | None = None
-    """Since when SLURM does not know it. Times are those of time.monotonic()."""
+    """Since when SLURM does not know it."""
     ended_at: float | None = None
     cancel_at: float | None = None
     """When to cancel it once more, should it still be pending; None if it was not cancelled."""
-    warn_at: float = field(default_factory=lambda: time.monotonic() + _STUCK_S)
-    """When to tell that it does not start by itself."""
 
     @property
     def never_was(self) -> bool:
@@ -105,7 +116,6 @@ class Watcher(threading.Thread):
         super().__init__(daemon=True)
         self._jobs = jobs
         self._poll_s = poll_s
-        self._sacct_at = -_SACCT_PAUSE_S
         self._stopped = threading.Event()
         self.problem = ""
         """Why SLURM's last answer is missing; empty if it is not."""
@@ -121,15 +131,16 @@ class Watcher(threading.Thread):
                 self.problem = f"SLURM could not be asked: {error}"
 
     def ask(self) -> None:
-        """Bring what is known up to date. No answer changes nothing: it means unknown, not over.
-
-        Raises:
-            SlurmError: squeue did not answer.
-        """
+        """Bring what is known up to date. No answer means unknown, not over. Raises SlurmError if squeue gives none."""
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
         listed = squeue() if jobs else {}
         unclear = [job for job in jobs if job.name not in listed or listed[job.name].state == "CANCELLED"]
-        told = self._account_for([job.id for job in unclear if job.id])
+        told, self.problem = {}, ""
+        if ids := [job.id for job in unclear if job.id]:
+            try:
+                told = sacct(ids)
+            except SlurmError as error:  # without accounting a job that squeue forgot is GONE
+                self.problem = str(error)
         known = listed | {name: info for name, info in told.items() if info.by or name not in listed}
         now = time.monotonic()
         for job in jobs:
@@ -140,26 +151,13 @@ class Watcher(threading.Thread):
             if now - job.absent_since > _ABSENT_S:
                 job.info = JobInfo(job.id or "", GONE)
 
-    def _account_for(self, ids: Sequence[str]) -> dict[str, JobInfo]:
-        """What the accounting has on jobs that squeue does not list, or lists as cancelled by nobody knows whom."""
-        if not ids:
-            self.problem = ""
-        elif time.monotonic() - self._sacct_at >= _SACCT_PAUSE_S:
-            self._sacct_at = time.monotonic()
-            try:
-                told, self.problem = sacct(ids), ""
-                return told
-            except SlurmError as error:  # without accounting a job that squeue forgot is GONE
-                self.problem = str(error)
-        return {}
-
 
 def squeue() -> dict[str, JobInfo]:
     """This user's jobs by name, also those that ended within minutes (MinJobAge). Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
     rows = [line.split("|", 3) for line in _run(_SQUEUE).splitlines()]
     for job_id, state, reason, name in (row for row in rows if len(row) == 4):
-        if name not in jobs or jobs[name].over:
+        if name not in jobs or jobs[name].state in ENDED:
             jobs[name] = JobInfo(job_id, state, reason)
     return jobs
 
@@ -181,17 +179,12 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
 
 
 def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
-    """Cancel jobs, by ids or `--name=NAME`, or those among them that have not begun. One that is over is no mistake.
-
-    Raises:
-        SlurmError: some may still run.
-    """
+    """Cancel jobs, by ids or `--name=NAME`, or those of them that have not begun. Raises SlurmError if any may live."""
     try:
         _run(["scancel", *(["--state=PENDING"] if pending_only else []), *jobs])
     except SlurmError as error:
         over = ("Job/step already completing or completed", "Invalid job id specified")
-        lines = [line for line in str(error).splitlines() if not any(text in line for text in over)]
-        if lines:
+        if lines := [line for line in str(error).splitlines() if not any(text in line for text in over)]:
             raise SlurmError("; ".join(lines)) from error
 
 
@@ -199,14 +192,14 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     """The jobs of the study's `unfinished` trials and workers that are queued or run. Raises SlurmError."""
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
     names = {name_of(folder.parent) for folder in [*folders, *study.glob("workers/*/[0-9]*/slurm")]}
-    return [info for name, info in squeue().items() if name in names and not info.over] if names else []
+    return [info for name, info in squeue().items() if name in names and info.state not in ENDED] if names else []
 
 
 def take_back(study: Path, jobs: list[JobInfo]) -> None:
     """Cancel those of the study's jobs that are still pending, and empty its workers' queues. Raises SlurmError."""
     for queued in study.glob("workers/*/queue/*.job"):
         queued.unlink(missing_ok=True)  # a worker may be quicker
-    if pending := [job.id for job in jobs if job.pending]:
+    if pending := [job.id for job in jobs if job.state == "PENDING"]:
         cancel(pending, pending_only=True)
 
 

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.launchers.slurm.ticket import name_of
+from sweeps.launchers.slurm.queue import name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Request
 
-WARNING = signal.SIGUSR1
-"""Sent before the time limit."""
-
+WARNING = signal.SIGUSR1  # sent before the time limit
 _MEM_GB = 4.0
 _UNITS = {"K": 2**-20, "": 2**-10, "M": 2**-10, "G": 1.0, "T": 1024.0}
 _PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "exclude", "comment"]
@@ -25,20 +23,17 @@ def request(settings: SlurmLauncherConf) -> Request:
     cores = settings.cpus_per_task and tasks * settings.cpus_per_task
     if gpus and settings.cpus_per_gpu:
         cores = gpus * settings.cpus_per_gpu
-    memory = None
     if gpus and settings.mem_per_gpu:
-        memory = gpus * _gigabytes(settings.mem_per_gpu)
+        memory: float | None = gpus * _gigabytes(settings.mem_per_gpu)
     elif settings.mem_per_cpu:
         memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu)
-    elif mem_gb := _mem_gb(settings):
-        memory = settings.nodes * mem_gb
+    else:
+        memory = (_mem_gb(settings) or 0) * settings.nodes or None
     return Request(gpus, cores, memory, settings.timeout_min, settings.nodes)
 
 
 def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> dict[str, Any]:
-    """What a job asks SLURM for, as the parameters of submitit's SlurmExecutor; or what it does for so many `trials`
-    side by side.
-    """
+    """What a job asks SLURM for, with so many `trials` side by side, as the parameters of submitit's SlurmExecutor."""
     gpus, mem_gb, log = _gpus_per_node(settings), _mem_gb(settings), str(folder / "log")
     by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
     cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)

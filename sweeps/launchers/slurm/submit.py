@@ -15,12 +15,10 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from sweeps.files import write_whole
+from sweeps.launchers.slurm.queue import note_id
 from sweeps.launchers.slurm.request import WARNING
-from sweeps.launchers.slurm.ticket import note_id
 
-_TIMEOUT_S = 20
-"""How long sbatch may take; with the controller away it would try for minutes."""
-
+_TIMEOUT_S = 20  # with the controller away it would try for minutes
 _BUSY = re.compile(
     "MaxSubmitJob|Resource temporarily unavailable|temporarily unable to accept job|"
     "Unable to contact slurm controller|Connection refused"
@@ -32,7 +30,7 @@ _IGNORING = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python is re
 
 
 class RefusedError(Exception):
-    """SLURM will not take this job, in its own words. Asking again would not help."""
+    """SLURM will never take this job, in its own words."""
 
 
 class BusyError(Exception):
@@ -46,10 +44,7 @@ class UnansweredError(BusyError):
 def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None], *arguments: Any) -> str:
     """Have `function(*arguments)` called in a job of its own, its files in `folder`. Returns the job's id.
 
-    Raises:
-        RefusedError: what is asked for can never be had.
-        BusyError: it could not be submitted now, or perhaps not.
-        OSError: its files could not be written.
+    Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be written.
     """
     own = folder / "slurm"
     own.mkdir(mode=0o700, parents=True, exist_ok=True)

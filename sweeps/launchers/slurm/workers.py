@@ -1,29 +1,64 @@
 """Trials in warm SLURM jobs: each job is a worker that runs many, one after the other or several at once."""
 
+import hashlib
 import math
 import shutil
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import cloudpickle
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
-from sweeps.files import write_whole
+from sweeps.files import Unreadable, write_whole
 from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import end_of, ends_in_worker
-from sweeps.launchers.slurm.in_worker import run_worker
-from sweeps.launchers.slurm.queue import Followed, SlurmError, squeue
+from sweeps.launchers.slurm.in_worker import run_worker, token_of
+from sweeps.launchers.slurm.queue import ENDED, Followed, SlurmError, name_of, noted_id, squeue
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
-from sweeps.launchers.slurm.ticket import name_of, noted_id
-from sweeps.launchers.slurm.waiting import Waiting
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, Request, State
 
 _AHEAD = 4  # trials a worker that wait in the queue, so that a worker never waits for the driver
 _FRUITLESS = 2
+_GONE_S = 90.0  # how long a renamed file may be in neither of two folders, as an NFS client sees them
+
+
+@dataclass
+class Waiting:
+    """A trial that is queued, or that a worker runs."""
+
+    job: Job
+    pool: Path
+    """The folder of the queue and the workers that trials share which ask for the same resources."""
+    gone_since: float | None = None
+    """Since when it is seen neither in the queue nor with a worker."""
+
+    @property
+    def file(self) -> Path:
+        return self.pool / "queue" / token_of(self.job)
+
+    def end(self, seen: Collection[str]) -> End | None:
+        """How it ended, if it did; `seen` are the names of the files in the queue and in the hands of the workers.
+
+        Raises Unreadable if its end is damaged, and it runs: it will write it again.
+        """
+        placed, now = self.file.name in seen, time.monotonic()
+        self.gone_since = None if placed else self.gone_since or now
+        try:
+            end = self.job.attempt_folder.end()
+        except Unreadable as error:
+            if placed:
+                raise
+            return End(State.LOST, str(error))
+        if not end and self.gone_since and now - self.gone_since > _GONE_S:
+            end = End(State.LOST, f"{self.file} is gone, and no worker has it: deleted, or damaged (see their logs)")
+        return end
 
 
 class SlurmWorkers(SlurmBase):
@@ -39,7 +74,7 @@ class SlurmWorkers(SlurmBase):
         super().__init__(settings)
         self._folder = folder
         self._waiting: dict[int, Waiting] = {}
-        self._fruitless: dict[Path, int] = {}
+        self._fruitless: Counter[Path] = Counter()
         """How many workers of a pool in a row ended before they took a trial."""
 
     def request(self, config: DictConfig) -> Request:
@@ -47,10 +82,8 @@ class SlurmWorkers(SlurmBase):
         if settings.nodes * settings.tasks_per_node > 1:
             raise UserError("a trial of several tasks or nodes needs a job of its own: hydra.launcher.trials_per_job=1")
         if settings.timeout_min * 60 <= settings.signal_delay_s:
-            raise UserError(
-                f"hydra.launcher.timeout_min={settings.timeout_min}: a worker takes no trial once it is warned of "
-                f"its end, signal_delay_s={settings.signal_delay_s} before; raise timeout_min"
-            )
+            late = f"signal_delay_s={settings.signal_delay_s}"
+            raise UserError(f"a worker starts no trial in its last {late} seconds: raise hydra.launcher.timeout_min")
         return super().request(config)
 
     def open(self) -> None:
@@ -59,7 +92,7 @@ class SlurmWorkers(SlurmBase):
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         living = None  # unknown
         with suppress(SlurmError):
-            living = {name for name, info in squeue().items() if not info.over}
+            living = {name for name, info in squeue().items() if info.state not in ENDED}
         for folder in (file.parent for file in self._folder.glob("*/[0-9]*/slurm")):
             if living is None or name_of(folder) in living or any(folder.glob("claimed/*")):
                 self._follow(folder, noted_id(folder))
@@ -74,14 +107,20 @@ class SlurmWorkers(SlurmBase):
         return self.has_room(ahead=True) and self._written(job, lambda: self._queue(job))
 
     def _queue(self, job: Job) -> bool:
-        self._waiting[job.number] = Waiting.queue(job, self._folder)
+        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+        asked = repr((parameters(self._folder, settings), settings.preload))
+        waiting = Waiting(job, self._folder / hashlib.blake2s(asked.encode(), digest_size=4).hexdigest())
+        waiting.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(waiting.file, cloudpickle.dumps(job))
+        self._waiting[job.number] = waiting
         return True
 
     def adopt(self, job: Job) -> bool:
-        """False if the attempt is not queued, and no worker that may live has claimed it."""
-        if waiting := Waiting.find(job, self._folder):
-            self._waiting[job.number] = waiting
-        return waiting is not None
+        """False if the attempt is not queued, perhaps under other settings, and no worker that may live has it."""
+        found = next(self._folder.rglob(token_of(job)), None)
+        if found:
+            self._waiting[job.number] = Waiting(job, self._folder / found.relative_to(self._folder).parts[0])
+        return found is not None
 
     def withdraw(self) -> None:
         self._take_out(self._waiting.values(), End(State.CANCELLED, "it was cancelled"))
@@ -146,16 +185,12 @@ class SlurmWorkers(SlurmBase):
             self._end(self._waiting[number], of_trial)
         shutil.rmtree(claimed, ignore_errors=True)  # should it live on, it claims no more
         del self._jobs[worker.name]
-        taken_back = worker.cancel_at is not None or worker.never_was
-        if not fruitful and not taken_back and any(pool.glob("queue/*.job")):
-            self._note_fruitless(pool, end)
-
-    def _note_fruitless(self, pool: Path, end: End) -> None:
-        """A worker never got as far as a trial. The next one may; not a third."""
+        if fruitful or worker.cancel_at is not None or worker.never_was or not any(pool.glob("queue/*.job")):
+            return
         if end.state is State.LOST:  # by no fault of what it asked for
             self._wait(f"a worker never began: {end.error}")
             return
-        self._fruitless[pool] = self._fruitless.get(pool, 0) + 1
+        self._fruitless[pool] += 1  # the next one may get as far as a trial; not a third
         if self._fruitless[pool] >= _FRUITLESS:
             self._refuse(pool, f"its workers never began: {end.error}")
 
@@ -172,7 +207,7 @@ class SlurmWorkers(SlurmBase):
             trials = [one.job for one in self._waiting.values() if one.pool == pool]
             staff = [job for job in self._jobs.values() if job.folder.parent == pool and job.cancel_at is None]
             surplus = len(staff) - math.ceil(len(trials) / self._settings.trials_at_once)
-            pending = [job for job in staff if job.info and job.info.pending]
+            pending = [job for job in staff if job.info and job.info.state == "PENDING"]
             if surplus > 0 and pending:
                 self._cancel(pending[-surplus:], only_pending=True)
             elif surplus < 0 and len(self._jobs) < self._settings.array_parallelism:
@@ -185,10 +220,9 @@ class SlurmWorkers(SlurmBase):
         folder = pool / str(1 + max((int(one.name) for one in pool.glob("[0-9]*")), default=0))
         folder.mkdir(mode=0o700, parents=True)
         asked = parameters(folder, settings, settings.trials_at_once)
-        worker = None
         try:
-            worker = self._send(folder, asked, run_worker, folder, settings)
+            if self._send(folder, asked, run_worker, folder, settings):
+                return
         except RefusedError as error:
             self._refuse(pool, f"SLURM refused the job: {error}")
-        if worker is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lab import CLUSTER, ScriptedSlurm, cluster_sh, job_maker
 
-from sweeps.launchers.slurm import base, queue
+from sweeps.launchers.slurm import base
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job
@@ -39,7 +39,6 @@ def a_quick_site() -> Iterator[None]:
     """All nodes share this machine's disk, and nobody else asks its accounting."""
     with pytest.MonkeyPatch.context() as patch:  # of its own: a test may undo what it has patched itself
         patch.setattr(base, "_LATE_S", {**base._LATE_S, "COMPLETED": 1.0, "FAILED": 1.0})
-        patch.setattr(queue, "_SACCT_PAUSE_S", 1.0)
         yield
 
 

@@ -12,8 +12,7 @@ from lab import ScriptedSlurm
 
 from sweeps.launchers.slurm import base, queue
 from sweeps.launchers.slurm.jobs import SlurmTrials
-from sweeps.launchers.slurm.queue import living_jobs, take_back
-from sweeps.launchers.slurm.ticket import name_of
+from sweeps.launchers.slurm.queue import living_jobs, name_of, take_back
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import End, Job, State
@@ -45,7 +44,6 @@ def driver(scripted_slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
     monkeypatch.setattr(base, "_LATE_S", {})
     monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
-    monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
     one = Driver(scripted_slurm)
     yield one
     one.launcher._watcher.stop()
@@ -195,7 +193,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
 def test_a_job_that_will_never_start_is_told_of_once(
     driver: Driver, make_job: MakeJob, monkeypatch: Any, caplog: Any, reason: str, words: str | None
 ) -> None:
-    monkeypatch.setattr(queue, "_STUCK_S", 0.0)
+    monkeypatch.setattr(base, "_STUCK_S", 0.0)
     assert driver.launcher.submit(make_job(1, task))
     driver.tick(f"PENDING {reason}")
     driver.tick(f"PENDING {reason}")

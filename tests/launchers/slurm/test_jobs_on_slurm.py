@@ -9,7 +9,7 @@ import pytest
 from lab import cluster_sh, job_maker, slurm, wait_for
 
 from sweeps.launchers.slurm.jobs import SlurmTrials
-from sweeps.launchers.slurm.ticket import noted_id
+from sweeps.launchers.slurm.queue import noted_id
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, State
@@ -68,6 +68,7 @@ def job_id(job: Job) -> str:
 def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTrials]:
     """A trial that does not listen, on its way to its time limit, which takes SLURM more than a minute."""
     launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5))
+    launcher.open()
     with job_maker(tmp_path_factory.mktemp("overtime")) as make:
         settings = {"timeout_min": 1, "signal_delay_s": 0, "additional_parameters": {"nodelist": "lab3"}}
         submit(launcher, make(1, deaf, **settings))
@@ -120,7 +121,7 @@ def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make
 
 
 def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.queue._STUCK_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.base._STUCK_S", 1.0)
     held = make_job(1, quick, additional_parameters={"hold": True})
     crowded = make_job(2, quick, nodes=4, additional_parameters={"begin": "now+1hour"})
     submit(trials, held, crowded)

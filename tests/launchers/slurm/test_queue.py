@@ -27,7 +27,6 @@ def watch(name: str, job_id: str | None, poll_s: float = 3600) -> tuple[Watcher,
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "_ABSENT_S", 0.05)
-    monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
 
 
 def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> None:
@@ -105,7 +104,6 @@ def test_the_watcher_survives_and_says_what_it_met(
     watcher.start()
     wait_for(lambda: said in watcher.problem, 5)
     monkeypatch.undo()
-    monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
     monkeypatch.setenv("PATH", str(scripted_slurm.folder), prepend=":")
     wait_for(lambda: job.info == JobInfo("1", "RUNNING", "None"), 5)
     watcher.stop()

@@ -12,9 +12,9 @@ from lab import ScriptedSlurm
 from sweeps.files import Unreadable, read_json
 from sweeps.launchers.slurm import submit as module
 from sweeps.launchers.slurm.in_job import main
+from sweeps.launchers.slurm.queue import name_of, noted_id
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import BusyError, RefusedError, UnansweredError, submit
-from sweeps.launchers.slurm.ticket import name_of, noted_id
 from sweeps.settings import SlurmLauncherConf
 
 

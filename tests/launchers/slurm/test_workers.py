@@ -14,10 +14,9 @@ import cloudpickle
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import base, in_worker, queue, waiting
+from sweeps.launchers.slurm import base, in_worker, queue, workers
 from sweeps.launchers.slurm.in_worker import Worker
-from sweeps.launchers.slurm.queue import ENDED
-from sweeps.launchers.slurm.ticket import name_of
+from sweeps.launchers.slurm.queue import ENDED, name_of
 from sweeps.launchers.slurm.workers import SlurmWorkers
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import End, Job, State
@@ -95,7 +94,6 @@ def start(
     monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
     monkeypatch.setattr(base, "_LATE_S", {})
     monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
-    monkeypatch.setattr(queue, "_SACCT_PAUSE_S", 0.0)
     drivers = []
 
     def one(**settings: Any) -> Driver:
@@ -229,7 +227,7 @@ def test_a_trial_whose_file_somebody_deleted_is_lost(
     driver.tick()
     next(driver.folder.glob("*/queue/*.job")).unlink()
     assert dict(driver.launcher.poll(0.02)) == {}  # a rename may show in one folder before it does in the other
-    monkeypatch.setattr(waiting, "_GONE_S", -1.0)
+    monkeypatch.setattr(workers, "_GONE_S", -1.0)
     found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
     assert (found[0].state, "is gone" in found[0].error) == (State.LOST, True)
 
@@ -311,7 +309,7 @@ def test_a_worker_loads_only_what_is_whole_and_its_own(
     monkeypatch.setattr(worker._forks, "start", lambda job, *_: started.append(job.number))
     worker._take()
     assert started == [1]
-    monkeypatch.setattr(waiting, "_GONE_S", -1.0)
+    monkeypatch.setattr(workers, "_GONE_S", -1.0)
     found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
     assert (found[0].state, str(bad) in found[0].error) == (State.LOST, True)
 
