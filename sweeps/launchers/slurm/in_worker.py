@@ -64,7 +64,7 @@ class Worker:
         busy_at = time.monotonic()
         while not self._is_done(time.monotonic() - busy_at):
             self._ended += self._forks.poll(_TICK_S if self._has_room() else _LOOK_S)
-            for step in (self._write_ends, self._end_what_goes_on_elsewhere, self._take):
+            for step in (self._write_ends, self._fence, self._take):
                 try:
                     step()
                 except OSError as error:  # a disk that is away for a moment ends no worker
@@ -129,8 +129,8 @@ class Worker:
             self._notice.folders.remove(job.attempt_folder)
             del self._running[number]
 
-    def _end_what_goes_on_elsewhere(self) -> None:
-        """The driver gave this worker up, and began newer attempts at its trials."""
+    def _fence(self) -> None:
+        """End the trials at which newer attempts have begun: the driver has given this worker up."""
         for number, (job, _) in self._running.items():
             if job.attempt_folder.successor.exists():
                 self._forks.kill(number, State.LOST, "a newer attempt has taken over")

@@ -135,12 +135,13 @@ class Watcher(threading.Thread):
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
         listed = squeue() if jobs else {}
         unclear = [job for job in jobs if job.name not in listed or listed[job.name].state == "CANCELLED"]
-        told, self.problem = {}, ""
+        told, problem = {}, ""
         if ids := [job.id for job in unclear if job.id]:
             try:
                 told = sacct(ids)
             except SlurmError as error:  # without accounting a job that squeue forgot is GONE
-                self.problem = str(error)
+                problem = str(error)
+        self.problem = problem
         known = listed | {name: info for name, info in told.items() if info.by or name not in listed}
         now = time.monotonic()
         for job in jobs:
