@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import MetricsLine, Note, TrialFolder
 from sweeps.trial.job import Objective, State, World
 
 _RANKS_TICK_S = 0.02
@@ -57,6 +57,18 @@ class Trial:
         outlives an attempt.
         """
         return self._folder.checkpoint
+
+    @property
+    def folder(self) -> Path:
+        """Where what the trial leaves belongs. It may not exist yet."""
+        return self._folder.path
+
+    def note(self, subject: str, note: Note) -> None:
+        """Let the study's report and MLflow say what a reader of this trial's results must know: a sentence, a list of
+        names, or numbers beside which its own metrics of the same names are to be seen.
+        """
+        if self.world.is_chief:
+            self._folder.add_note(subject, note)
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:
         """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.

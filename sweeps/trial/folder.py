@@ -6,6 +6,8 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     trial.json              its number and its point                                            (driver)
     metrics.jsonl           one line an epoch: {"step", "time", "metrics"}                      (chief)
     system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}                      (chief)
+    notes.json              what a reader of its results must know, see `Trial.note`            (chief)
+    model/                  what the trainer kept of it, as mlflow.<flavor>.save_model writes   (chief)
     checkpoint/             the newest state of the training                                    (trial)
     tracking.json           which MLflow run this is, and whether it is complete there          (driver)
     attempts/<n>/log        what attempt n printed                                              (attempt)
@@ -32,6 +34,10 @@ from sweeps.trial.job import End, Point, State
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
 POWER = "power_usage_watts"
 """How the names of system metrics end that give a GPU's power."""
+
+
+Note = str | list[str] | dict[str, float]
+"""A sentence, names, or numbers that a trial's own metrics of the same names are to be seen beside."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,23 @@ class TrialFolder:
                 joules, told = joules + sum(watts) * (line.time - before), told or bool(watts)
                 before = line.time
         return joules / 3.6e6 if told else None
+
+    def add_note(self, subject: str, note: "Note") -> None:
+        """Keep what `Trial.note` says."""
+        write_whole(self.path / "notes.json", json.dumps({**self.notes(), subject: note}, ensure_ascii=False))
+
+    def notes(self) -> "dict[str, Note]":
+        """What was noted, by subject; nothing if the file is damaged."""
+        try:
+            found = read_json(self.path / "notes.json") or {}
+        except (Unreadable, OSError):
+            return {}
+        return {subject: note for subject, note in found.items() if isinstance(note, str | list | dict)}
+
+    @property
+    def model(self) -> Path | None:
+        """The model that was kept, if one was: a folder that MLflow can log."""
+        return self.path / "model" if (self.path / "model" / "MLmodel").exists() else None
 
     def write_point(self, number: int, point: Point) -> None:
         """Note which trial this is, should the study's journal be damaged."""
