@@ -63,7 +63,7 @@ def noted_id(folder: Path) -> str | None:
     """None if none was written, it cannot be read, or the folder is a copy of that of another job."""
     with suppress(OSError, Unreadable):
         note = read_json(folder / "job.json") or {}
-        if note.get("name") == name_of(folder):
+        if note.get("name") == name_of(folder) and str(note.get("id")).isdecimal():
             return str(note["id"])
     return None
 
