@@ -13,7 +13,8 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ _BEAT_S = 10.0
 _DEAD_S = 60.0
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Unreadable(Exception):
@@ -65,9 +66,7 @@ def write_once(path: Path, content: str | bytes) -> bool:
         os.link(aside, path)
     except FileExistsError:
         return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS or path.exists():
-            raise
+    except OSError:  # a file system without hard links; whatever else is wrong, renaming meets too
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
@@ -77,22 +76,18 @@ def write_once(path: Path, content: str | bytes) -> bool:
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
     """Append values as JSON, a line each: all of them, or an OSError and the file as it was. One writer at a time."""
     data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        size = os.fstat(file).st_size
-        if size and os.pread(file, 1, size - 1) != b"\n":
+    with path.open("ab+", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
             data = b" (cut)\n" + data  # what a writer that was killed left stays a line of its own, and a bad one
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
+            while data:
+                data = data[os.write(file.fileno(), data) :]
         except OSError:
-            os.ftruncate(file, size)
+            file.truncate(size)
             raise
         if sync:
-            os.fsync(file)
-    finally:
-        os.close(file)
+            os.fsync(file.fileno())
 
 
 @dataclass(frozen=True)
@@ -103,14 +98,14 @@ class Lines:
     offset: int
     """From where to read on, in bytes: a last line without its end waits."""
     damaged: int = 0
-    """Lines that hold no JSON."""
+    """Lines that hold no value."""
 
 
-def read_lines(path: Path, offset: int = 0) -> Lines:
+def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
     """The whole lines from byte `offset` on, or all of them where the file was cut before it. None without a file."""
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < offset:
+            if file.seek(0, os.SEEK_END) < offset:
                 offset = 0
             file.seek(offset)
             data = file.read()
@@ -120,23 +115,19 @@ def read_lines(path: Path, offset: int = 0) -> Lines:
     values, damaged = [], 0
     for line in whole.splitlines():
         try:
-            values.append(json.loads(line))
-        except (ValueError, RecursionError):
+            values.append(parse(line))
+        except _MALFORMED:
             damaged += 1
     return Lines(values, offset + len(whole), damaged)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object that the file holds; None if there is no file.
-
-    Raises:
-        Unreadable: it holds something else.
-    """
+    """The object that the file holds; None if there is no file. Raises Unreadable if it holds something else."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError) as error:
+    except _MALFORMED as error:
         raise Unreadable(path, error) from error
     if not isinstance(content, dict):
         raise Unreadable(path, "it holds no JSON object")
@@ -144,11 +135,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_own(path: Path) -> bytes:
-    """A file that may be unpickled: whoever could have written it is the user of this process.
-
-    Raises:
-        Unreadable: it belongs to somebody else.
-    """
+    """A file that may be unpickled: it belongs to the user of this process. Raises Unreadable if it does not."""
     with path.open("rb") as file:
         owner = os.fstat(file.fileno()).st_uid
         if owner != os.getuid():
@@ -180,10 +167,8 @@ class Holder:
     since: float = field(default_factory=time.time)
 
     def __str__(self) -> str:
-        if not self.pid:
-            return "another process"
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
-        return f"process {self.pid} on {self.host} since {since}"
+        return f"process {self.pid} on {self.host} since {since}" if self.pid else "another process"
 
 
 class Held(Exception):
@@ -206,7 +191,7 @@ class Lock:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._own = Holder(socket.gethostname(), os.getpid())
         self._released = threading.Event()
-        if (reached := _take(self._file)) is None or _held_elsewhere(path, reached):
+        if _is_held(path, self._file, fcntl.F_OFD_SETLK):
             os.close(self._file)
             raise Held(str(_note(path)))
         os.truncate(self._file, 0)
@@ -227,59 +212,50 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(_BEAT_S):
-            try:
+            with suppress(OSError):  # a disk that is away for a moment: the next beat tells again
                 os.utime(self.path)
-            except OSError:  # a disk that is away for a moment: the next beat tells again
-                continue
 
 
 def holder(path: Path) -> Holder | None:
     """Who holds the lock, or None. Looking never takes it."""
     try:
-        file = os.open(path, os.O_RDONLY)
+        with path.open("rb") as file:
+            held = _is_held(path, file.fileno(), fcntl.F_OFD_GETLK)
     except FileNotFoundError:
         return None
-    try:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        answer = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        answer = ()
-    finally:
-        os.close(file)
-    held = answer[0] != fcntl.F_UNLCK if answer else False
-    return _note(path) if held or _held_elsewhere(path, reached=bool(answer)) else None
+    return _note(path) if held else None
 
 
-def _take(file: int) -> bool | None:
-    """Lock the open file. False where the file system has no locks; None if another process has locked it."""
-    try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except BlockingIOError:
-        return None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return False
-    return True
-
-
-def _held_elsewhere(path: Path, reached: bool) -> bool:
-    """Whether a holder that the kernel did not tell us of gave a sign of life within a minute."""
+def _is_held(path: Path, file: int, command: int) -> bool:
+    """Whether another process holds the lock. If not, the command F_OFD_SETLK has taken it."""
+    locked = _ask_kernel(file, command)
     note = _note(path)
-    here = note.host == socket.gethostname()
-    gone = here and (reached or not Path(f"/proc/{note.pid}").exists())
-    if not note.pid or gone or (here and note.pid == os.getpid()):
+    if locked or not note.pid:
+        return bool(locked)
+    here = note.host == socket.gethostname()  # its kernel knows, where it has locks
+    if here and (locked is False or note.pid == os.getpid() or not Path(f"/proc/{note.pid}").exists()):
         return False
-    with tempfile.TemporaryFile(dir=path.parent) as file:  # by the clock of the file system, not of this node
-        return os.fstat(file.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S
+    with tempfile.TemporaryFile(dir=path.parent) as now:  # by the clock of the file system, not of this node
+        return os.fstat(now.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S
+
+
+def _ask_kernel(file: int, command: int) -> bool | None:
+    """Whether the kernel knows that another process has locked the file; None where the file system has no locks."""
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        answer = fcntl.fcntl(file, command, wanted)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return command == fcntl.F_OFD_GETLK and struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK
 
 
 def _note(path: Path) -> Holder:
     try:
-        content = read_json(path)
-        return Holder(**content) if content else Holder()
+        return Holder(**(read_json(path) or {}))
     except (Unreadable, OSError, TypeError):
         return Holder()
 

@@ -3,7 +3,7 @@
 import difflib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from sweeps.trial.folder import MetricsLine, TrialFolder
-from sweeps.trial.job import Objective, State, World
+from sweeps.trial.job import Objective, World
 
 _RANKS_TICK_S = 0.02
 _RANKS_PATIENCE_S = 600.0
@@ -49,13 +49,16 @@ class Trial:
         self._objective = objective or Objective(())
         self._reported_before = folder.last_step()
         self._asked = 0
-        self._heard: State | None = None
+        self._told = False
+
+    @property
+    def folder(self) -> Path:
+        """The trial's own."""
+        return self._folder.path
 
     @property
     def checkpoint_folder(self) -> Path:
-        """Where the newest state of the training belongs, one for all ranks. It may not exist yet; what is in it
-        outlives an attempt.
-        """
+        """Where the newest state of the training belongs, one for all ranks and attempts. It may not exist yet."""
         return self._folder.checkpoint
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:
@@ -73,10 +76,7 @@ class Trial:
         print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
         if self.world.is_chief and (self._reported_before is None or step > self._reported_before):
             self._folder.append_metrics(MetricsLine(step, time.time(), values))
-        names = self._objective.names if self._objective.named else ()
-        if lacking := lacks(names, values, "reported"):
-            raise MissingObjective(lacking)
-        check_finite({name: values[name] for name in self._objective.names if name in values}, f"at step {step}")
+        read_objective(values, self._objective, step)
 
     def should_stop(self) -> bool:
         """True once the driver wants this trial to end after the current epoch: it was pruned or cancelled.
@@ -84,29 +84,26 @@ class Trial:
         All ranks hear it at the same call: each must ask equally often. Those above the chief wait for its answer.
         """
         self._asked += 1
-        if self._heard is None:
-            self._heard = self._as_chief() if self.world.is_chief else self._as_the_chief_did()
-        return self._heard is not None
+        if not self._told:
+            self._told = self._is_told() if self.world.is_chief else self._was_the_chief_told()
+        return self._told
 
-    def _as_chief(self) -> State | None:
-        requested = self._attempt.stop_requested()
-        if requested:
-            self._attempt.hear(requested)
-        if self.world.size > 1:
-            self._attempt.answer(self._asked, requested)
-        return requested
+    def _is_told(self) -> bool:
+        reason = self._attempt.stop_requested()
+        if reason or self.world.size > 1:
+            self._attempt.hear(reason)
+        return reason is not None
 
-    def _as_the_chief_did(self) -> State | None:
+    def _was_the_chief_told(self) -> bool:
         deadline = time.monotonic() + _RANKS_PATIENCE_S
-        while (answered := self._attempt.answered())[0] < self._asked:
+        while len(heard := self._attempt.all_heard()) < self._asked:
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"rank {self.world.rank} asked whether to stop for the {self._asked}th time, and the chief did "
                     f"not within {_RANKS_PATIENCE_S:g} s; all ranks must ask equally often"
                 )
             time.sleep(_RANKS_TICK_S)
-        asked, reason = answered
-        return reason if reason and asked == self._asked else None
+        return heard[self._asked - 1] is not None
 
 
 _trials: dict[Path, Trial] = {}
@@ -141,30 +138,33 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     values = {}
     for name, value in metrics.items():
         try:
-            if isinstance(value, str | bytes | Mapping | Sequence):
+            if isinstance(value, str | bytes):
                 raise TypeError
             values[str(name)] = float(value)
         except (TypeError, ValueError):
-            shape = getattr(value, "shape", None)
-            what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape is not None else "")
-            raise TypeError(f"the metric '{name}' is a {what} ({value!r:.60}); a metric is one number") from None
+            said = f"the metric '{name}' is a {type(value).__name__} ({value!r:.60}); a metric is one number"
+            raise TypeError(said) from None
     return values
 
 
-def lacks(names: Sequence[str], metrics: Mapping[str, float], how: str) -> str:
-    """What to say if one of the objectives is not among the metrics; empty if all are."""
-    missing = next((name for name in names if name not in metrics), None)
-    if missing is None:
-        return ""
-    near = difflib.get_close_matches(missing, metrics, 1, cutoff=0.4) or [next(iter(metrics), "...")]
-    return (
-        f"the task {how} no '{missing}', which is the objective; it {how} {', '.join(sorted(metrics)) or 'nothing'}. "
-        f"Choose one of them: hydra.sweeper.objective={near[0]}"
-    )
+def read_objective(metrics: dict[str, float], objective: Objective, step: int | None = None) -> list[float]:
+    """The objective's values, as far as they are among the metrics that were returned, or reported for a step.
 
-
-def check_finite(objective: Mapping[str, float], where: str = "") -> None:
-    """Raises Diverged if a value is NaN or infinite."""
-    for name, value in objective.items():
+    Raises:
+        MissingObjective: one that must be there is not.
+        Diverged: one is NaN or infinite.
+    """
+    how, needed = ("returned", objective.needed) if step is None else ("reported", objective.named)
+    missing = [name for name in objective.names if name not in metrics]
+    if missing and needed:
+        there = ", ".join(sorted(metrics)) or "nothing"
+        near = difflib.get_close_matches(missing[0], metrics, 1, cutoff=0.4) or [next(iter(metrics), "...")]
+        raise MissingObjective(
+            f"the task {how} no '{missing[0]}', which is the objective; it {how} {there}. "
+            f"Choose one of them: hydra.sweeper.objective={near[0]}"
+        )
+    values = {name: metrics[name] for name in objective.names if name in metrics}
+    for name, value in values.items():
         if not math.isfinite(value):
-            raise Diverged(f"{name} is {value} {where}".rstrip())
+            raise Diverged(f"{name} is {value}" + ("" if step is None else f" at step {step}"))
+    return list(values.values())

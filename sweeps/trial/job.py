@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +46,6 @@ class State(StrEnum):
         return self is State.REFUSED or (self.is_over and self not in {State.COMPLETED, State.PRUNED})
 
 
-_NOTHING: tuple[Any, ...] = ("", [], {}, None, False)
-
-
 @dataclass(frozen=True)
 class End:
     """How an attempt ended: one type and one file for it, written once, by whoever saw it first.
@@ -79,7 +75,7 @@ class End:
     """Whether it lacks what the study asks of every trial, so that no other can do better."""
 
     def as_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value not in _NOTHING}
+        return {name: value for name, value in vars(self).items() if value}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "End":
@@ -152,7 +148,6 @@ class Job:
     job_return: Path | None = None
     """Where to leave Hydra's pickled JobReturn, for a sweeper that is not ours."""
 
-    @cached_property
+    @property
     def attempt_folder(self) -> "AttemptFolder":
-        """The attempt's own folder."""
         return self.folder.attempt(self.attempt)
