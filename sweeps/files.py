@@ -39,8 +39,7 @@ class Unreadable(Exception):
 class Rounds:
     """When to look at the files of all trials once more, within LOOKS_PER_S."""
 
-    def __init__(self) -> None:
-        self._not_before = 0.0
+    _not_before = 0.0
 
     def due(self, trials: int) -> bool:
         """Whether a round of looks at so many trials may begin now. If so, it is taken to begin."""
@@ -59,18 +58,16 @@ def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
     _write_aside(path, content, sync).replace(path)
 
 
-def write_once(path: Path, content: str | bytes) -> bool:
-    """Make `path`, whole. False, and nothing is changed, if it is there already: the first writer's word stands."""
+def write_once(path: Path, content: str | bytes) -> None:
+    """Make `path`, whole. If it is there already nothing is changed: the first writer's word stands."""
     aside = _write_aside(path, content)
     try:
         os.link(aside, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links; whatever else is wrong, renaming meets too
-        aside.replace(path)
+    except OSError:
+        if not path.exists():  # a file system without hard links; whatever else is wrong, renaming meets too
+            aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
-    return True
 
 
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
@@ -108,17 +105,16 @@ def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json
             if file.seek(0, os.SEEK_END) < offset:
                 offset = 0
             file.seek(offset)
-            data = file.read()
+            whole = [line for line in file if line.endswith(b"\n")]
     except FileNotFoundError:
         return Lines([], 0)
-    whole = data[: data.rfind(b"\n") + 1]
     values, damaged = [], 0
-    for line in whole.splitlines():
+    for line in whole:
         try:
             values.append(parse(line))
         except _MALFORMED:
             damaged += 1
-    return Lines(values, offset + len(whole), damaged)
+    return Lines(values, offset + sum(map(len, whole)), damaged)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

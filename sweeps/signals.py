@@ -18,8 +18,3 @@ def on_signals(handle: Callable[[int, Any], None]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def as_ctrl_c(number: int, _: Any) -> None:
-    """A handler that raises KeyboardInterrupt, with the signal's number as its argument."""
-    raise KeyboardInterrupt(number)

@@ -26,18 +26,7 @@ class MissingObjective(ValueError):
 
 
 class Trial:
-    """One trial, seen from inside its own process, or from inside each of its processes.
-
-    The whole contract of a training function:
-
-        def train(cfg, trial):
-            for epoch in range(cfg.epochs):
-                ...
-                trial.report({"val_accuracy": accuracy}, step=epoch)
-                if trial.should_stop():
-                    break
-            return accuracy
-    """
+    """One trial, seen from inside its own process, or from inside each of its processes: what f(cfg, trial) gets."""
 
     def __init__(
         self, folder: TrialFolder, attempt: int, objective: Objective | None = None, world: World | None = None
@@ -98,21 +87,16 @@ class Trial:
         deadline = time.monotonic() + _RANKS_PATIENCE_S
         while len(heard := self._attempt.all_heard()) < self._asked:
             if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"rank {self.world.rank} asked whether to stop for the {self._asked}th time, and the chief did "
-                    f"not within {_RANKS_PATIENCE_S:g} s; all ranks must ask equally often"
+                who = (
+                    f"rank {self.world.rank} asked whether to stop for the {self._asked}th time, and the chief did not"
                 )
+                raise TimeoutError(f"{who} within {_RANKS_PATIENCE_S:g} s; all ranks must ask equally often")
             time.sleep(_RANKS_TICK_S)
         return heard[self._asked - 1] is not None
 
 
-_trials: dict[Path, Trial] = {}
-"""Those that began in this process, by the folders of their attempts."""
-
-
-def enter(trial: Trial) -> None:
-    """Let `current_trial` find it."""
-    _trials[trial._attempt.path] = trial
+running: dict[Path, Trial] = {}
+"""The trials that began in this process, by the folders of their attempts."""
 
 
 def current_trial() -> Trial:
@@ -120,9 +104,9 @@ def current_trial() -> Trial:
     hydra: Any = HydraConfig.get()
     folder = TrialFolder(Path(hydra.runtime.output_dir))
     newest = folder.newest() or folder.new_attempt()
-    if newest.path not in _trials:
-        enter(Trial(folder, newest.number, objective_of(hydra)))
-    return _trials[newest.path]
+    if newest.path not in running:
+        running[newest.path] = Trial(folder, newest.number, objective_of(hydra))
+    return running[newest.path]
 
 
 def objective_of(hydra: Any) -> Objective:
@@ -155,16 +139,14 @@ def read_objective(metrics: dict[str, float], objective: Objective, step: int | 
         Diverged: one is NaN or infinite.
     """
     how, needed = ("returned", objective.needed) if step is None else ("reported", objective.named)
-    missing = [name for name in objective.names if name not in metrics]
-    if missing and needed:
-        there = ", ".join(sorted(metrics)) or "nothing"
-        near = difflib.get_close_matches(missing[0], metrics, 1, cutoff=0.4) or [next(iter(metrics), "...")]
-        raise MissingObjective(
-            f"the task {how} no '{missing[0]}', which is the objective; it {how} {there}. "
-            f"Choose one of them: hydra.sweeper.objective={near[0]}"
-        )
-    values = {name: metrics[name] for name in objective.names if name in metrics}
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise Diverged(f"{name} is {value}" + ("" if step is None else f" at step {step}"))
-    return list(values.values())
+    for name in objective.names:
+        if needed and name not in metrics:
+            there = ", ".join(sorted(metrics)) or "nothing"
+            near = difflib.get_close_matches(name, metrics, 1, cutoff=0.4) or [*metrics, "..."]
+            raise MissingObjective(
+                f"the task {how} no '{name}', which is the objective; it {how} {there}. "
+                f"Choose one of them: hydra.sweeper.objective={near[0]}"
+            )
+        if not math.isfinite(metrics.get(name, 0.0)):
+            raise Diverged(f"{name} is {metrics[name]}" + ("" if step is None else f" at step {step}"))
+    return [metrics[name] for name in objective.names if name in metrics]

@@ -142,10 +142,6 @@ class AttemptFolder:
         return self.path / "log"
 
     @property
-    def alive(self) -> Path:
-        return self.path / "alive"
-
-    @property
     def successor(self) -> Path:
         """There once the trial goes on in a newer attempt: this one must not go on too."""
         return self.trial.attempt(self.number + 1).path
@@ -156,23 +152,19 @@ class AttemptFolder:
 
     def began(self) -> float | None:
         """When the attempt had room, in seconds since 1970; None if it had none yet."""
-        try:
-            return float((self.path / "began").read_text(errors="replace"))
-        except FileNotFoundError:
-            return None
-        except ValueError:  # damaged: when it was written is near enough
-            return (self.path / "began").stat().st_mtime
+        file = self.path / "began"
+        with suppress(ValueError):
+            return float(file.read_text()) if file.exists() else None
+        return file.stat().st_mtime  # damaged: when it was written is near enough
 
     def request_stop(self, reason: State) -> None:
         write_whole(self.path / "stop", reason)
 
     def stop_requested(self) -> State | None:
-        try:
-            return State((self.path / "stop").read_text(errors="replace"))
-        except FileNotFoundError:
-            return None
-        except ValueError:  # damaged: that something was wanted is certain
-            return State.CANCELLED
+        file = self.path / "stop"
+        with suppress(ValueError):
+            return State(file.read_text()) if file.exists() else None
+        return State.CANCELLED  # damaged: that something was wanted is certain
 
     def hear(self, reason: State | None) -> None:
         append_lines(self.path / "heard", [reason])

@@ -13,7 +13,7 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from omegaconf import open_dict
 
 from sweeps.files import write_whole
-from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, enter, read_objective
+from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, read_objective, running
 from sweeps.trial.job import End, Job, Objective, State, World
 from sweeps.trial.system_metrics import sampling
 
@@ -40,7 +40,7 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
     setup_globals()
     singletons["instances"][Plugins] = Plugins.instance()  # else Hydra looks for all plugins once more
     Singleton.set_state(singletons)
-    enter(Trial(job.folder, job.attempt, job.objective, world))
+    running[place.path] = Trial(job.folder, job.attempt, job.objective, world)
     if not world.is_chief:  # .hydra/ has one writer
         with open_dict(job.config):
             job.config.hydra.output_subdir = None

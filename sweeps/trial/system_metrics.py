@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from functools import partial
 from itertools import count, product
 from typing import Any
 
@@ -67,48 +67,44 @@ class _Usage:
     def __init__(self) -> None:
         self._process = psutil.Process()
         self.since, self._cpu_s = time.monotonic(), _cpu_seconds(self._process)
+        self._gpus = _gpu_readings(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     def sample(self) -> dict[str, float]:
-        cpu_s, resident, gpus = 0.0, 0, {}
+        cpu_s, resident, values = 0.0, 0, {}
         for process in [self._process, *self._process.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):  # it ended just now; its parent inherits its CPU time
                 cpu_s += _cpu_seconds(process)
                 resident += process.memory_info().rss
         for name, read in list(self._gpus.items()):
             try:
-                gpus[name] = read()
+                values[name] = read()
             except pynvml.NVMLError as error:  # some do not know their power
                 print(f"No {name}: {error}", file=sys.stderr)
                 del self._gpus[name]
         now = time.monotonic()
         busy = 100 * max(0.0, cpu_s - self._cpu_s) / (now - self.since)
         self.since, self._cpu_s = now, cpu_s
-        return {
-            "system/cpu_utilization_percentage": round(busy, 1),
-            "system/memory_usage_megabytes": round(resident / 1e6, 1),
-            **gpus,
-        }
-
-    @cached_property
-    def _gpus(self) -> dict[str, Callable[[], float]]:
-        """How to read what the GPUs tell that CUDA_VISIBLE_DEVICES names."""
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        names = map(str.strip, visible.split(","))
-        try:
-            gpus = [_gpu(name) for name in names if name.isdecimal() or name.startswith(("GPU-", "MIG-"))]
-        except pynvml.NVMLError as error:
-            print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)
-            return {}
-        tells = product(enumerate(gpus), _READINGS.items())
-        return {f"system/gpu_{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in tells}
-
-
-def _gpu(name: str) -> Any:
-    """NVML's handle of a GPU, by its index or UUID."""
-    pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdecimal() else pynvml.nvmlDeviceGetHandleByUUID(name)
+        values["system/cpu_utilization_percentage"] = round(busy, 1)
+        values["system/memory_usage_megabytes"] = round(resident / 1e6, 1)
+        return values
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system + times.children_user + times.children_system)
+    return float(sum(process.cpu_times()[:4]))  # user and system, of its own and of children that have ended
+
+
+def _gpu_readings(visible: str) -> dict[str, Callable[[], float]]:
+    """How to read what the GPUs tell that `visible`, a value of CUDA_VISIBLE_DEVICES, names by index or UUID."""
+    names = map(str.strip, visible.split(","))
+    try:
+        gpus = [_gpu(name) for name in names if name.isdecimal() or name.startswith(("GPU-", "MIG-"))]
+    except pynvml.NVMLError as error:
+        print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)
+        return {}
+    tells = product(enumerate(gpus), _READINGS.items())
+    return {f"system/gpu_{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in tells}
+
+
+def _gpu(name: str) -> Any:
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdecimal() else pynvml.nvmlDeviceGetHandleByUUID(name)
