@@ -55,12 +55,19 @@ def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
 
     Without `sync` that does not hold for a crash of the whole node: for notes that are needed only while it is up.
     """
-    _write_aside(path, content, sync).replace(path)
+    aside = _aside(path)
+    with aside.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    aside.replace(path)
 
 
 def write_once(path: Path, content: str | bytes) -> None:
     """Make `path`, whole. If it is there already nothing is changed: the first writer's word stands."""
-    aside = _write_aside(path, content)
+    aside = _aside(path)
+    write_whole(aside, content)
     try:
         os.link(aside, path)
     except OSError:
@@ -100,34 +107,30 @@ class Lines:
 
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
     """The whole lines from byte `offset` on, or all of them where the file was cut before it. None without a file."""
-    try:
-        with path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) < offset:
-                offset = 0
-            file.seek(offset)
-            whole = [line for line in file if line.endswith(b"\n")]
-    except FileNotFoundError:
-        return Lines([], 0)
     values, damaged = [], 0
-    for line in whole:
-        try:
-            values.append(parse(line))
-        except _MALFORMED:
-            damaged += 1
-    return Lines(values, offset + sum(map(len, whole)), damaged)
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) < offset:
+            offset = 0
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            offset += len(line)
+            try:
+                values.append(parse(line))
+            except _MALFORMED:
+                damaged += 1
+    return Lines(values, offset, damaged)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object that the file holds; None if there is no file. Raises Unreadable if it holds something else."""
     try:
-        content = json.loads(path.read_bytes())
+        return {**json.loads(path.read_bytes())}  # what is no object raises TypeError
     except FileNotFoundError:
         return None
     except _MALFORMED as error:
         raise Unreadable(path, error) from error
-    if not isinstance(content, dict):
-        raise Unreadable(path, "it holds no JSON object")
-    return content
 
 
 def read_own(path: Path) -> bytes:
@@ -172,19 +175,16 @@ class Held(Exception):
 
 
 class Lock:
-    """A lock that this process holds until it ends, however it ends.
+    """A lock that this process holds until it ends, however it ends. Raises Held if another process holds it.
 
     The kernel keeps it among the processes that it reaches: those of this node, and on most shared disks those of the
     others (https://lwn.net/Articles/586904/: open file description locks). For those that it does not reach, the
     holder notes itself in the file and, if it `beats`, touches it every few seconds.
-
-    Raises:
-        Held: another process holds it.
     """
 
     def __init__(self, path: Path, beats: bool = False) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # a number: nobody need keep this object
         self._own = Holder(socket.gethostname(), os.getpid())
         self._released = threading.Event()
         if _is_held(path, self._file, fcntl.F_OFD_SETLK):
@@ -197,8 +197,8 @@ class Lock:
 
     def taken_over_by(self) -> Holder | None:
         """Who holds it by now, if two processes that no kernel tells apart took it in the same moment."""
-        holder = _note(self.path)
-        return holder if holder.pid and holder != self._own else None
+        other = _note(self.path)
+        return other if other.pid and other != self._own else None
 
     def release(self) -> None:
         self._released.set()
@@ -214,12 +214,10 @@ class Lock:
 
 def holder(path: Path) -> Holder | None:
     """Who holds the lock, or None. Looking never takes it."""
-    try:
-        with path.open("rb") as file:
-            held = _is_held(path, file.fileno(), fcntl.F_OFD_GETLK)
-    except FileNotFoundError:
-        return None
-    return _note(path) if held else None
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        if _is_held(path, file.fileno(), fcntl.F_OFD_GETLK):
+            return _note(path)
+    return None
 
 
 def _is_held(path: Path, file: int, command: int) -> bool:
@@ -256,11 +254,5 @@ def _note(path: Path) -> Holder:
         return Holder()
 
 
-def _write_aside(path: Path, content: str | bytes, sync: bool = True) -> Path:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
-    with aside.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    return aside
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")

@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Objective, World
 
-_RANKS_TICK_S = 0.02
 _RANKS_PATIENCE_S = 600.0
 
 
@@ -33,22 +32,16 @@ class Trial:
     ) -> None:
         self.world = world or World()
         """Which of the trial's processes this is, and where the others are."""
-        self._folder = folder
+        self.folder = folder.path
+        """The trial's own."""
+        self.checkpoint_folder = folder.checkpoint
+        """Where the newest state of the training belongs, one for all ranks and attempts. It may not exist yet."""
+        self._files = folder
         self._attempt = folder.attempt(attempt)
         self._objective = objective or Objective(())
         self._reported_before = folder.last_step()
         self._asked = 0
         self._told = False
-
-    @property
-    def folder(self) -> Path:
-        """The trial's own."""
-        return self._folder.path
-
-    @property
-    def checkpoint_folder(self) -> Path:
-        """Where the newest state of the training belongs, one for all ranks and attempts. It may not exist yet."""
-        return self._folder.checkpoint
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:
         """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.
@@ -64,7 +57,7 @@ class Trial:
         values = as_numbers(metrics)
         print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
         if self.world.is_chief and (self._reported_before is None or step > self._reported_before):
-            self._folder.append_metrics(MetricsLine(step, time.time(), values))
+            self._files.append_metrics(MetricsLine(step, time.time(), values))
         read_objective(values, self._objective, step)
 
     def should_stop(self) -> bool:
@@ -91,7 +84,7 @@ class Trial:
                     f"rank {self.world.rank} asked whether to stop for the {self._asked}th time, and the chief did not"
                 )
                 raise TimeoutError(f"{who} within {_RANKS_PATIENCE_S:g} s; all ranks must ask equally often")
-            time.sleep(_RANKS_TICK_S)
+            time.sleep(0.02)
         return heard[self._asked - 1] is not None
 
 
@@ -134,9 +127,7 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 def read_objective(metrics: dict[str, float], objective: Objective, step: int | None = None) -> list[float]:
     """The objective's values, as far as they are among the metrics that were returned, or reported for a step.
 
-    Raises:
-        MissingObjective: one that must be there is not.
-        Diverged: one is NaN or infinite.
+    Raises MissingObjective if one that must be there is not, and Diverged if one is NaN or infinite.
     """
     how, needed = ("returned", objective.needed) if step is None else ("reported", objective.named)
     for name in objective.names:

@@ -29,8 +29,7 @@ from sweeps.files import Lines, Unreadable, append_lines, read_json, read_lines,
 from sweeps.trial.job import End, Point, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
-POWER = "power_usage_watts"
-"""How the names of system metrics end that give a GPU's power."""
+POWER = "power_usage_watts"  # how the names of system metrics end that give a GPU's power
 
 
 @dataclass(frozen=True)
@@ -114,9 +113,8 @@ class TrialFolder:
         return found
 
     def new_attempt(self, asked: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0) -> "AttemptFolder":
-        """A folder for one more attempt.
-
-        `asked` is when the trial began to wait for room (by default now), `idle_slot_s` how long its slot stood empty.
+        """A folder for one more attempt, that waits for room since `asked` (by default now; in seconds since 1970), in
+        the end for a slot that stood empty for `idle_slot_s`.
         """
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)

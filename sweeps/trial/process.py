@@ -17,9 +17,8 @@ from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, read_obj
 from sweeps.trial.job import End, Job, Objective, State, World
 from sweeps.trial.system_metrics import sampling
 
+# Names, not classes: the frameworks that raise them must not be imported here.
 _OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
-"""Names, not classes: the frameworks that raise them must not be imported here."""
-
 _HEARD = {
     State.TIMED_OUT: "it was warned of its time limit, and saved its state",
     State.CANCELLED: "it was told to stop",
@@ -103,11 +102,9 @@ def end_of_error(error: BaseException) -> End:
 
 
 def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
-    """The metrics in what a task function returned: a number for each objective, or a dict.
+    """The metrics in what a task function returned: a number for each objective, or a dict of metrics.
 
-    Raises:
-        MissingObjective: it returned nothing, or not as many numbers as there are objectives.
-        TypeError: it is nothing of the kind.
+    Raises MissingObjective if it returned nothing or too few numbers, and TypeError if one is no number.
     """
     if returned is None:
         raise MissingObjective(f"the task returned nothing; {WANTED}")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import count, product
+from itertools import product
 from typing import Any
 
 import psutil
@@ -24,8 +24,7 @@ import pynvml
 
 from sweeps.trial.folder import POWER, SYSTEM_METRICS, MetricsLine, TrialFolder
 
-_SHORTEST_S = 0.5
-"""The least time that a sample speaks for; the CPU time of less is mostly rounding."""
+_SHORTEST_S = 0.5  # the CPU time of less is mostly rounding
 _READINGS: dict[str, Callable[[Any], float]] = {
     "utilization_percentage": lambda gpu: float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
     "memory_usage_megabytes": lambda gpu: round(pynvml.nvmlDeviceGetMemoryInfo(gpu).used / 1e6, 1),
@@ -48,15 +47,13 @@ def sampling(folder: TrialFolder, interval_s: float = 5.0) -> Iterator[None]:
 
 def _sample(folder: TrialFolder, interval_s: float, ended: threading.Event) -> None:
     try:
-        usage, wait_s = _Usage(), min(1.0, interval_s)
-        for step in count(len(folder.read_metrics(name=SYSTEM_METRICS).values)):  # after those of earlier attempts
+        usage, wait_s, last = _Usage(), min(1.0, interval_s), False
+        step = len(folder.read_metrics(name=SYSTEM_METRICS).values)  # an earlier attempt may have left lines
+        while not last:
             last = ended.wait(wait_s)
-            if last and time.monotonic() - usage.since < min(_SHORTEST_S, interval_s):
-                return
-            folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), SYSTEM_METRICS)
-            if last:
-                return
-            wait_s = interval_s
+            if not last or time.monotonic() - usage.since >= min(_SHORTEST_S, interval_s):
+                folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), SYSTEM_METRICS)
+            step, wait_s = step + 1, interval_s
     except (OSError, ValueError, psutil.Error) as error:
         print(f"No further system metrics: {error}", file=sys.stderr)
 
