@@ -19,9 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LOOKS_PER_S = 1000.0
-"""How many trials' files the driver looks at in a second, at most: a shared file system has other users."""
-
+LOOKS_PER_S = 1000.0  # at most, at the files of all trials together: a shared file system has other users
 _BEAT_S = 10.0
 _DEAD_S = 60.0
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
@@ -43,17 +41,15 @@ class Rounds:
 
     def due(self, trials: int) -> bool:
         """Whether a round of looks at so many trials may begin now. If so, it is taken to begin."""
-        now = time.monotonic()
-        if now < self._not_before:
+        if time.monotonic() < self._not_before:
             return False
-        self._not_before = now + trials / LOOKS_PER_S
+        self._not_before = time.monotonic() + trials / LOOKS_PER_S
         return True
 
 
 def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
-    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part.
-
-    Without `sync` that does not hold for a crash of the whole node: for notes that are needed only while it is up.
+    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part; after a crash of
+    the whole node only with `sync`, which notes that are needed only while it is up do without.
     """
     aside = _aside(path)
     with aside.open("wb") as file:
@@ -144,10 +140,9 @@ def read_own(path: Path) -> bytes:
 
 def last_lines(log: Path, count: int) -> list[str]:
     """The end of a log, which need not exist and may hold anything."""
-    try:
+    with suppress(OSError):
         return log.read_text(errors="replace").splitlines()[-count:]
-    except OSError:
-        return []
+    return []
 
 
 def set_aside(path: Path) -> Path:
@@ -235,9 +230,8 @@ def _is_held(path: Path, file: int, command: int) -> bool:
 
 def _ask_kernel(file: int, command: int) -> bool | None:
     """Whether the kernel knows that another process has locked the file; None where the file system has no locks."""
-    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        answer = fcntl.fcntl(file, command, wanted)
+        answer = fcntl.fcntl(file, command, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except BlockingIOError:
         return True
     except OSError as error:
@@ -248,10 +242,9 @@ def _ask_kernel(file: int, command: int) -> bool | None:
 
 
 def _note(path: Path) -> Holder:
-    try:
+    with suppress(Unreadable, OSError, TypeError):
         return Holder(**(read_json(path) or {}))
-    except (Unreadable, OSError, TypeError):
-        return Holder()
+    return Holder()
 
 
 def _aside(path: Path) -> Path:

@@ -36,7 +36,6 @@ class Trial:
         """The trial's own."""
         self.checkpoint_folder = folder.checkpoint
         """Where the newest state of the training belongs, one for all ranks and attempts. It may not exist yet."""
-        self._files = folder
         self._attempt = folder.attempt(attempt)
         self._objective = objective or Objective(())
         self._reported_before = folder.last_step()
@@ -57,7 +56,7 @@ class Trial:
         values = as_numbers(metrics)
         print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
         if self.world.is_chief and (self._reported_before is None or step > self._reported_before):
-            self._files.append_metrics(MetricsLine(step, time.time(), values))
+            self._attempt.trial.append_metrics(MetricsLine(step, time.time(), values))
         read_objective(values, self._objective, step)
 
     def should_stop(self) -> bool:

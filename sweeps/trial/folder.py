@@ -71,11 +71,10 @@ class TrialFolder:
     def energy_kwh(self, since: float) -> float | None:
         """What the trial's GPUs used from `since` (seconds since 1970) on; None if none of them told its power."""
         joules: list[float] = []
-        before = since
         for line in self.read_metrics(name=SYSTEM_METRICS).values:
             if line.time >= since:
-                joules += [watts * (line.time - before) for name, watts in line.metrics.items() if name.endswith(POWER)]
-                before = line.time
+                joules += [watts * (line.time - since) for name, watts in line.metrics.items() if name.endswith(POWER)]
+                since = line.time
         return sum(joules) / 3.6e6 if joules else None
 
     def write_point(self, number: int, point: Point) -> None:

@@ -24,7 +24,6 @@ class State(StrEnum):
     COMPLETED = "completed"
     PRUNED = "pruned"
     FAILED = "failed"
-    """By its own error."""
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
@@ -33,7 +32,6 @@ class State(StrEnum):
     LOST = "lost"
     """Its node failed, it was preempted, or killed from outside."""
     CANCELLED = "cancelled"
-    """By a person."""
 
     @property
     def is_over(self) -> bool:
@@ -43,7 +41,7 @@ class State(StrEnum):
     @property
     def is_bad(self) -> bool:
         """Whether the trial ended without a result that counts."""
-        return self is State.REFUSED or (self.is_over and self not in {State.COMPLETED, State.PRUNED})
+        return self not in {State.QUEUED, State.RUNNING, State.CANCELLED, State.COMPLETED, State.PRUNED}
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,6 @@ class End:
     objective: list[float] = field(default_factory=list)
     """One value for each objective, in their order; empty unless the task function returned them."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """What the task function returned."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase, see `results.ledger`."""
     asked: float = 0.0
@@ -118,7 +115,6 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    """The rank among those of the same node."""
     nodes: int = 1
     addresses: tuple[str, ...] = ("127.0.0.1",)
     """The host of each rank."""

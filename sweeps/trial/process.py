@@ -10,7 +10,6 @@ import cloudpickle
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
-from omegaconf import open_dict
 
 from sweeps.files import write_whole
 from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, read_objective, running
@@ -40,17 +39,15 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
     singletons["instances"][Plugins] = Plugins.instance()  # else Hydra looks for all plugins once more
     Singleton.set_state(singletons)
     running[place.path] = Trial(job.folder, job.attempt, job.objective, world)
-    if not world.is_chief:  # .hydra/ has one writer
-        with open_dict(job.config):
-            job.config.hydra.output_subdir = None
+    if not world.is_chief:
+        job.config.hydra.output_subdir = None  # .hydra/ has one writer
     started = time.time()
     with sampling(job.folder) if world.is_chief else nullcontext():
         try:
             where = ("hydra.sweep.dir", "hydra.sweep.subdir")
             returned = run_job(task_function, job.config, *where, hydra_context, configure_logging=world.is_chief)
         except SystemExit as error:
-            overrides = list(job.config.hydra.overrides.task)
-            returned = JobReturn(status=JobStatus.FAILED, overrides=overrides, _return_value=error)
+            returned = JobReturn(list(job.config.hydra.overrides.task), status=JobStatus.FAILED, _return_value=error)
     end = end_of(returned, job.objective, place.heard())
     end.seconds.update(starting=started - began, training=time.time() - started)
     if not world.is_chief or end.state is State.LOST:  # what took its place away, the launcher knows
