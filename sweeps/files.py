@@ -132,8 +132,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def read_own(path: Path) -> bytes:
     """A file that may be unpickled: it belongs to the user of this process. Raises Unreadable if it does not."""
     with path.open("rb") as file:
-        owner = os.fstat(file.fileno()).st_uid
-        if owner != os.getuid():
+        if (owner := os.fstat(file.fileno()).st_uid) != os.getuid():
             raise Unreadable(path, f"it belongs to user {owner}")
         return file.read()
 
@@ -147,9 +146,7 @@ def last_lines(log: Path, count: int) -> list[str]:
 
 def set_aside(path: Path) -> Path:
     """Rename a damaged file, so that its content is kept and its name is free."""
-    kept = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-    path.rename(kept)
-    return kept
+    return path.rename(path.with_name(f"{path.name}.damaged-{time.time_ns()}"))
 
 
 @dataclass(frozen=True)

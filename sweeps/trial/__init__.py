@@ -38,7 +38,7 @@ class Trial:
         """Where the newest state of the training belongs, one for all ranks and attempts. It may not exist yet."""
         self._attempt = folder.attempt(attempt)
         self._objective = objective or Objective(())
-        self._reported_before = folder.last_step()
+        self._reported_before = max((line.step for line in folder.read_metrics().values), default=None)
         self._asked = 0
         self._told = False
 
@@ -65,24 +65,21 @@ class Trial:
         All ranks hear it at the same call: each must ask equally often. Those above the chief wait for its answer.
         """
         self._asked += 1
-        if not self._told:
-            self._told = self._is_told() if self.world.is_chief else self._was_the_chief_told()
+        if self.world.is_chief and not self._told:
+            reason = self._attempt.stop_requested()
+            if reason or self.world.size > 1:
+                self._attempt.hear(reason)
+            self._told = reason is not None
+        elif not self._told:
+            self._told = self._was_the_chief_told()
         return self._told
-
-    def _is_told(self) -> bool:
-        reason = self._attempt.stop_requested()
-        if reason or self.world.size > 1:
-            self._attempt.hear(reason)
-        return reason is not None
 
     def _was_the_chief_told(self) -> bool:
         deadline = time.monotonic() + _RANKS_PATIENCE_S
         while len(heard := self._attempt.all_heard()) < self._asked:
             if time.monotonic() > deadline:
-                who = (
-                    f"rank {self.world.rank} asked whether to stop for the {self._asked}th time, and the chief did not"
-                )
-                raise TimeoutError(f"{who} within {_RANKS_PATIENCE_S:g} s; all ranks must ask equally often")
+                asked = f"rank {self.world.rank} asked whether to stop for the {self._asked}th time"
+                raise TimeoutError(f"{asked}, and the chief did not; all must ask equally often")
             time.sleep(0.02)
         return heard[self._asked - 1] is not None
 
@@ -124,9 +121,8 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read_objective(metrics: dict[str, float], objective: Objective, step: int | None = None) -> list[float]:
-    """The objective's values, as far as they are among the metrics that were returned, or reported for a step.
-
-    Raises MissingObjective if one that must be there is not, and Diverged if one is NaN or infinite.
+    """The objective's values, as far as they are among the metrics that were returned, or reported for a step. Raises
+    MissingObjective if one that must be there is not, and Diverged if one is NaN or infinite.
     """
     how, needed = ("returned", objective.needed) if step is None else ("reported", objective.named)
     for name in objective.names:

@@ -64,10 +64,6 @@ class TrialFolder:
         """The lines (`MetricsLine`) from byte `offset` on. Half a last line waits; damaged ones are counted."""
         return read_lines(self.path / name, offset, MetricsLine.parse)
 
-    def last_step(self) -> int | None:
-        """The last step that was reported."""
-        return max((line.step for line in self.read_metrics().values), default=None)
-
     def energy_kwh(self, since: float) -> float | None:
         """What the trial's GPUs used from `since` (seconds since 1970) on; None if none of them told its power."""
         joules: list[float] = []

@@ -18,17 +18,13 @@ from sweeps.trial.system_metrics import sampling
 
 # Names, not classes: the frameworks that raise them must not be imported here.
 _OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
-_HEARD = {
-    State.TIMED_OUT: "it was warned of its time limit, and saved its state",
-    State.CANCELLED: "it was told to stop",
-}
+_HEARD = {State.TIMED_OUT: "it was warned of its time limit", State.CANCELLED: "it was told to stop"}
 WANTED = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
 
 def run_trial(job: Job, began: float, world: World | None = None) -> End:
-    """Run the job and return its end, which the chief has written. What the task function raises ends in there.
-
-    `began` is when the trial had its slot, or when its SLURM job began.
+    """Run the job and return its end, which the chief has written. What the task function raises ends in there. The
+    trial had its slot, or its SLURM job, at `began` (seconds since 1970).
     """
     world = world or World()
     place = job.attempt_folder
@@ -99,9 +95,8 @@ def end_of_error(error: BaseException) -> End:
 
 
 def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
-    """The metrics in what a task function returned: a number for each objective, or a dict of metrics.
-
-    Raises MissingObjective if it returned nothing or too few numbers, and TypeError if one is no number.
+    """The metrics in what a task function returned: a number for each objective, or a dict of metrics. Raises
+    MissingObjective if it returned nothing or too few numbers, and TypeError if one is no number.
     """
     if returned is None:
         raise MissingObjective(f"the task returned nothing; {WANTED}")

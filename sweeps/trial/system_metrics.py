@@ -63,14 +63,14 @@ class _Usage:
 
     def __init__(self) -> None:
         self._process = psutil.Process()
-        self.since, self._cpu_s = time.monotonic(), _cpu_seconds(self._process)
+        self.since, self._cpu_s = time.monotonic(), sum(self._process.cpu_times()[:4])
         self._gpus = _gpu_readings(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     def sample(self) -> dict[str, float]:
         cpu_s, resident, values = 0.0, 0, {}
         for process in [self._process, *self._process.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):  # it ended just now; its parent inherits its CPU time
-                cpu_s += _cpu_seconds(process)
+                cpu_s += sum(process.cpu_times()[:4])  # user and system, of its own and of children that have ended
                 resident += process.memory_info().rss
         for name, read in list(self._gpus.items()):
             try:
@@ -84,10 +84,6 @@ class _Usage:
         values["system/cpu_utilization_percentage"] = round(busy, 1)
         values["system/memory_usage_megabytes"] = round(resident / 1e6, 1)
         return values
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    return float(sum(process.cpu_times()[:4]))  # user and system, of its own and of children that have ended
 
 
 def _gpu_readings(visible: str) -> dict[str, Callable[[], float]]:

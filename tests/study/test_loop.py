@@ -247,7 +247,8 @@ def limited(epochs: int, per_attempt: int, hour_s: float = 3600) -> Script:
 
     def script(job: Job) -> Acts:
         trial = begin(job)
-        first = (job.folder.last_step() or 0) if job.attempt > 1 else 0
+        known = job.folder.read_metrics().values
+        first = known[-1].step if known and job.attempt > 1 else 0
         for step in range(first + 1, first + per_attempt + 1):
             yield
             trial.report({"objective": 1.0}, step)
