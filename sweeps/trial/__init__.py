@@ -84,8 +84,7 @@ class Trial:
         return heard[self._asked - 1] is not None
 
 
-running: dict[Path, Trial] = {}
-"""The trials that began in this process, by the folders of their attempts."""
+running: dict[Path, Trial] = {}  # those that began in this process, by the folders of their attempts
 
 
 def current_trial() -> Trial:
@@ -115,7 +114,8 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
                 raise TypeError
             values[str(name)] = float(value)
         except (TypeError, ValueError):
-            said = f"the metric '{name}' is a {type(value).__name__} ({value!r:.60}); a metric is one number"
+            shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+            said = f"the metric '{name}' is a {type(value).__name__}{shape} ({value!r:.60}); a metric is one number"
             raise TypeError(said) from None
     return values
 
