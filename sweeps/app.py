@@ -1,6 +1,7 @@
 """Around a Hydra app's main function: answers to mistakes, and single runs that are checked and tracked like trials."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from omegaconf.errors import InterpolationResolutionError
 from sweeps.errors import UserError
 from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import LocalLauncherConf, SweeperConf, read
-from sweeps.signals import as_ctrl_c, on_signals
+from sweeps.signals import on_signals
 from sweeps.study.compose import check, explain
 from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial import Trial, current_trial, objective_of
@@ -40,7 +41,7 @@ def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[N
         return
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
     try:
-        with on_signals(as_ctrl_c):
+        with on_signals(signal.default_int_handler):
             yield
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -13,19 +13,18 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LOOKS_PER_S = 1000.0
-"""How many trials' files the driver looks at in a second, at most: a shared file system has other users."""
-
+LOOKS_PER_S = 1000.0  # at most, at the files of all trials together: a shared file system has other users
 _BEAT_S = 10.0
 _DEAD_S = 60.0
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Unreadable(Exception):
@@ -38,61 +37,57 @@ class Unreadable(Exception):
 class Rounds:
     """When to look at the files of all trials once more, within LOOKS_PER_S."""
 
-    def __init__(self) -> None:
-        self._not_before = 0.0
+    _not_before = 0.0
 
     def due(self, trials: int) -> bool:
         """Whether a round of looks at so many trials may begin now. If so, it is taken to begin."""
-        now = time.monotonic()
-        if now < self._not_before:
+        if time.monotonic() < self._not_before:
             return False
-        self._not_before = now + trials / LOOKS_PER_S
+        self._not_before = time.monotonic() + trials / LOOKS_PER_S
         return True
 
 
 def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
-    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part.
-
-    Without `sync` that does not hold for a crash of the whole node: for notes that are needed only while it is up.
+    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part; after a crash of
+    the whole node only with `sync`, which notes that are needed only while it is up do without.
     """
-    _write_aside(path, content, sync).replace(path)
+    aside = _aside(path)
+    with aside.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    aside.replace(path)
 
 
-def write_once(path: Path, content: str | bytes) -> bool:
-    """Make `path`, whole. False, and nothing is changed, if it is there already: the first writer's word stands."""
-    aside = _write_aside(path, content)
+def write_once(path: Path, content: str | bytes) -> None:
+    """Make `path`, whole. If it is there already nothing is changed: the first writer's word stands."""
+    aside = _aside(path)
+    write_whole(aside, content)
     try:
         os.link(aside, path)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS or path.exists():
-            raise
-        aside.replace(path)
+    except OSError:
+        if not path.exists():  # a file system without hard links; whatever else is wrong, renaming meets too
+            aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
-    return True
 
 
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
     """Append values as JSON, a line each: all of them, or an OSError and the file as it was. One writer at a time."""
     data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        size = os.fstat(file).st_size
-        if size and os.pread(file, 1, size - 1) != b"\n":
+    with path.open("ab+", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
             data = b" (cut)\n" + data  # what a writer that was killed left stays a line of its own, and a bad one
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
+            while data:
+                data = data[os.write(file.fileno(), data) :]
         except OSError:
-            os.ftruncate(file, size)
+            file.truncate(size)
             raise
         if sync:
-            os.fsync(file)
-    finally:
-        os.close(file)
+            os.fsync(file.fileno())
 
 
 @dataclass(frozen=True)
@@ -103,72 +98,55 @@ class Lines:
     offset: int
     """From where to read on, in bytes: a last line without its end waits."""
     damaged: int = 0
-    """Lines that hold no JSON."""
+    """Lines that hold no value."""
 
 
-def read_lines(path: Path, offset: int = 0) -> Lines:
+def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
     """The whole lines from byte `offset` on, or all of them where the file was cut before it. None without a file."""
-    try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < offset:
-                offset = 0
-            file.seek(offset)
-            data = file.read()
-    except FileNotFoundError:
-        return Lines([], 0)
-    whole = data[: data.rfind(b"\n") + 1]
     values, damaged = [], 0
-    for line in whole.splitlines():
-        try:
-            values.append(json.loads(line))
-        except (ValueError, RecursionError):
-            damaged += 1
-    return Lines(values, offset + len(whole), damaged)
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) < offset:
+            offset = 0
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            offset += len(line)
+            try:
+                values.append(parse(line))
+            except _MALFORMED:
+                damaged += 1
+    return Lines(values, offset, damaged)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object that the file holds; None if there is no file.
-
-    Raises:
-        Unreadable: it holds something else.
-    """
+    """The object that the file holds; None if there is no file. Raises Unreadable if it holds something else."""
     try:
-        content = json.loads(path.read_bytes())
+        return {**json.loads(path.read_bytes())}  # what is no object raises TypeError
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError) as error:
+    except _MALFORMED as error:
         raise Unreadable(path, error) from error
-    if not isinstance(content, dict):
-        raise Unreadable(path, "it holds no JSON object")
-    return content
 
 
 def read_own(path: Path) -> bytes:
-    """A file that may be unpickled: whoever could have written it is the user of this process.
-
-    Raises:
-        Unreadable: it belongs to somebody else.
-    """
+    """A file that may be unpickled: it belongs to the user of this process. Raises Unreadable if it does not."""
     with path.open("rb") as file:
-        owner = os.fstat(file.fileno()).st_uid
-        if owner != os.getuid():
+        if (owner := os.fstat(file.fileno()).st_uid) != os.getuid():
             raise Unreadable(path, f"it belongs to user {owner}")
         return file.read()
 
 
 def last_lines(log: Path, count: int) -> list[str]:
     """The end of a log, which need not exist and may hold anything."""
-    try:
+    with suppress(OSError):
         return log.read_text(errors="replace").splitlines()[-count:]
-    except OSError:
-        return []
+    return []
 
 
 def set_aside(path: Path) -> Path:
     """Rename a damaged file, so that its content is kept and its name is free."""
-    kept = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-    path.rename(kept)
-    return kept
+    return path.rename(path.with_name(f"{path.name}.damaged-{time.time_ns()}"))
 
 
 @dataclass(frozen=True)
@@ -180,10 +158,8 @@ class Holder:
     since: float = field(default_factory=time.time)
 
     def __str__(self) -> str:
-        if not self.pid:
-            return "another process"
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
-        return f"process {self.pid} on {self.host} since {since}"
+        return f"process {self.pid} on {self.host} since {since}" if self.pid else "another process"
 
 
 class Held(Exception):
@@ -191,22 +167,19 @@ class Held(Exception):
 
 
 class Lock:
-    """A lock that this process holds until it ends, however it ends.
+    """A lock that this process holds until it ends, however it ends. Raises Held if another process holds it.
 
     The kernel keeps it among the processes that it reaches: those of this node, and on most shared disks those of the
     others (https://lwn.net/Articles/586904/: open file description locks). For those that it does not reach, the
     holder notes itself in the file and, if it `beats`, touches it every few seconds.
-
-    Raises:
-        Held: another process holds it.
     """
 
     def __init__(self, path: Path, beats: bool = False) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # a number: nobody need keep this object
         self._own = Holder(socket.gethostname(), os.getpid())
         self._released = threading.Event()
-        if (reached := _take(self._file)) is None or _held_elsewhere(path, reached):
+        if _is_held(path, self._file, fcntl.F_OFD_SETLK):
             os.close(self._file)
             raise Held(str(_note(path)))
         os.truncate(self._file, 0)
@@ -216,8 +189,8 @@ class Lock:
 
     def taken_over_by(self) -> Holder | None:
         """Who holds it by now, if two processes that no kernel tells apart took it in the same moment."""
-        holder = _note(self.path)
-        return holder if holder.pid and holder != self._own else None
+        other = _note(self.path)
+        return other if other.pid and other != self._own else None
 
     def release(self) -> None:
         self._released.set()
@@ -227,68 +200,49 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(_BEAT_S):
-            try:
+            with suppress(OSError):  # a disk that is away for a moment: the next beat tells again
                 os.utime(self.path)
-            except OSError:  # a disk that is away for a moment: the next beat tells again
-                continue
 
 
 def holder(path: Path) -> Holder | None:
     """Who holds the lock, or None. Looking never takes it."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        answer = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        answer = ()
-    finally:
-        os.close(file)
-    held = answer[0] != fcntl.F_UNLCK if answer else False
-    return _note(path) if held or _held_elsewhere(path, reached=bool(answer)) else None
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        if _is_held(path, file.fileno(), fcntl.F_OFD_GETLK):
+            return _note(path)
+    return None
 
 
-def _take(file: int) -> bool | None:
-    """Lock the open file. False where the file system has no locks; None if another process has locked it."""
-    try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except BlockingIOError:
-        return None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return False
-    return True
-
-
-def _held_elsewhere(path: Path, reached: bool) -> bool:
-    """Whether a holder that the kernel did not tell us of gave a sign of life within a minute."""
+def _is_held(path: Path, file: int, command: int) -> bool:
+    """Whether another process holds the lock. If not, the command F_OFD_SETLK has taken it."""
+    locked = _ask_kernel(file, command)
     note = _note(path)
-    here = note.host == socket.gethostname()
-    gone = here and (reached or not Path(f"/proc/{note.pid}").exists())
-    if not note.pid or gone or (here and note.pid == os.getpid()):
+    if locked or not note.pid:
+        return bool(locked)
+    here = note.host == socket.gethostname()  # its kernel knows, where it has locks
+    if here and (locked is False or note.pid == os.getpid() or not Path(f"/proc/{note.pid}").exists()):
         return False
-    with tempfile.TemporaryFile(dir=path.parent) as file:  # by the clock of the file system, not of this node
-        return os.fstat(file.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S
+    with tempfile.TemporaryFile(dir=path.parent) as now:  # by the clock of the file system, not of this node
+        return os.fstat(now.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S
+
+
+def _ask_kernel(file: int, command: int) -> bool | None:
+    """Whether the kernel knows that another process has locked the file; None where the file system has no locks."""
+    try:
+        answer = fcntl.fcntl(file, command, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return command == fcntl.F_OFD_GETLK and struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK
 
 
 def _note(path: Path) -> Holder:
-    try:
-        content = read_json(path)
-        return Holder(**content) if content else Holder()
-    except (Unreadable, OSError, TypeError):
-        return Holder()
+    with suppress(Unreadable, OSError, TypeError):
+        return Holder(**(read_json(path) or {}))
+    return Holder()
 
 
-def _write_aside(path: Path, content: str | bytes, sync: bool = True) -> Path:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
-    with aside.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    return aside
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")

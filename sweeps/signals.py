@@ -5,23 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Handler = Callable[[int, Any], None]
-
 
 @contextmanager
-def on_signals(handle: Handler) -> Iterator[None]:
+def on_signals(handle: Callable[[int, Any], None]) -> Iterator[None]:
     """Have `handle` called for each of them; not for a SIGHUP that is ignored, as nohup has it."""
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    previous = [(number, signal.signal(number, handle)) for number in numbers]
+    previous = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in previous:
+        for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def as_ctrl_c(number: int, _: Any) -> None:
-    """A handler that raises KeyboardInterrupt, with the signal's number as its argument."""
-    raise KeyboardInterrupt(number)

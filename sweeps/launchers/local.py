@@ -86,7 +86,7 @@ class LocalTrials:
             UserError: it still lives after 30 s.
         """
         deadline = time.monotonic() + _PATIENCE_S
-        while by := holder(job.attempt_folder.alive):
+        while by := holder(job.attempt_folder.path / "alive"):
             if time.monotonic() > deadline:
                 path = job.attempt_folder.path
                 raise UserError(f"{path} still runs in {by}; end that process, then start again")

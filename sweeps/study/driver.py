@@ -26,7 +26,7 @@ from sweeps.launchers.resources import cost, table
 from sweeps.results.summary import Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf, read
-from sweeps.signals import as_ctrl_c, on_signals
+from sweeps.signals import on_signals
 from sweeps.study.compose import Composer, check, explain
 from sweeps.study.definition import agree, define, exists, resume_line, sweeps_line
 from sweeps.study.loop import Loop
@@ -160,7 +160,7 @@ class Driver:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
-        as_ctrl_c(number, frame)  # in the callback of a weak reference the exception is lost
+        raise KeyboardInterrupt(number)  # in the callback of a weak reference the exception is lost
 
     def _told_to_stop(self) -> str:
         if other := self._lock.taken_over_by():

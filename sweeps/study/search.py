@@ -69,7 +69,8 @@ class Search:
         self.space = space
         self.directions = settings.directions
         self.is_grid = is_grid(settings)
-        self.objective = Objective(settings.objectives, settings.objective is not None, needed=not self.is_grid)
+        named = settings.objective is not None
+        self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
         self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self._n_trials = settings.n_trials
         self._in_folder = settings.storage is None

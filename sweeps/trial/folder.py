@@ -15,16 +15,15 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     attempts/<n>/asked.json when the trial began to wait for room, and for how many GPUs        (driver)
     attempts/<n>/began      when it had it: a slot here, or the start of its job                (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
-    attempts/<n>/heard      the same, once the task function has asked for it                   (chief)
-    attempts/<n>/answer.json  the chief's newest answer to "whether to stop", for the other ranks (chief)
+    attempts/<n>/heard      the same, a line for each time that the task function asked for it  (chief)
     attempts/<n>/end.json   how the attempt ended, see `End`        (whoever sees it first: the first word stands)
 """
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,7 @@ from sweeps.files import Lines, Unreadable, append_lines, read_json, read_lines,
 from sweeps.trial.job import End, Point, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
-POWER = "power_usage_watts"
-"""How the names of system metrics end that give a GPU's power."""
+POWER = "power_usage_watts"  # how the names of system metrics end that give a GPU's power
 
 
 Note = str | list[str] | dict[str, float]
@@ -49,13 +47,10 @@ class MetricsLine:
     metrics: dict[str, float]
 
     @classmethod
-    def of(cls, content: Any) -> "MetricsLine | None":
-        """None if the content is not that of a line."""
-        try:
-            step, when, metrics = content["step"], content["time"], content["metrics"]
-            return cls(int(step), float(when), {str(name): float(value) for name, value in metrics.items()})
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-            return None
+    def parse(cls, line: bytes) -> "MetricsLine":
+        content = json.loads(line)
+        metrics = {name: float(value) for name, value in content["metrics"].items()}
+        return cls(int(content["step"]), float(content["time"]), metrics)
 
 
 @dataclass(frozen=True)
@@ -73,23 +68,16 @@ class TrialFolder:
 
     def read_metrics(self, offset: int = 0, name: str = METRICS) -> Lines:
         """The lines (`MetricsLine`) from byte `offset` on. Half a last line waits; damaged ones are counted."""
-        found = read_lines(self.path / name, offset)
-        lines = [line for value in found.values if (line := MetricsLine.of(value)) is not None]
-        return Lines(lines, found.offset, found.damaged + len(found.values) - len(lines))
-
-    def last_step(self) -> int | None:
-        """The last step that was reported."""
-        return max((line.step for line in self.read_metrics().values), default=None)
+        return read_lines(self.path / name, offset, MetricsLine.parse)
 
     def energy_kwh(self, since: float) -> float | None:
         """What the trial's GPUs used from `since` (seconds since 1970) on; None if none of them told its power."""
-        joules, told, before = 0.0, False, since
+        joules: list[float] = []
         for line in self.read_metrics(name=SYSTEM_METRICS).values:
-            watts = [value for name, value in line.metrics.items() if name.endswith(POWER)]
             if line.time >= since:
-                joules, told = joules + sum(watts) * (line.time - before), told or bool(watts)
-                before = line.time
-        return joules / 3.6e6 if told else None
+                joules += [watts * (line.time - since) for name, watts in line.metrics.items() if name.endswith(POWER)]
+                since = line.time
+        return sum(joules) / 3.6e6 if joules else None
 
     def add_note(self, subject: str, note: "Note") -> None:
         """Keep what `Trial.note` says."""
@@ -121,12 +109,12 @@ class TrialFolder:
         return read_json(self.path / "tracking.json") or {}
 
     def attempt(self, number: int) -> "AttemptFolder":
-        return AttemptFolder(self.path / "attempts" / str(number))
+        return AttemptFolder(self, number)
 
     def attempts(self) -> "list[AttemptFolder]":
         """Those so far, oldest first."""
-        folders = (folder for folder in (self.path / "attempts").glob("[0-9]*") if folder.name.isdecimal())
-        return sorted(map(AttemptFolder, folders), key=lambda attempt: attempt.number)
+        numbers = (int(folder.name) for folder in (self.path / "attempts").glob("*") if folder.name.isdecimal())
+        return [self.attempt(number) for number in sorted(numbers)]
 
     def newest(self) -> "AttemptFolder | None":
         return next(reversed(self.attempts()), None)
@@ -143,9 +131,8 @@ class TrialFolder:
         return found
 
     def new_attempt(self, asked: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0) -> "AttemptFolder":
-        """A folder for one more attempt.
-
-        `asked` is when the trial began to wait for room (by default now), `idle_slot_s` how long its slot stood empty.
+        """A folder for one more attempt, that waits for room since `asked` (by default now; in seconds since 1970), in
+        the end for a slot that stood empty for `idle_slot_s`.
         """
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
@@ -157,30 +144,23 @@ class TrialFolder:
 
 @dataclass(frozen=True)
 class AttemptFolder:
-    """The files of one attempt, in `path`."""
+    """The files of one attempt."""
 
-    path: Path
-
-    @cached_property
-    def number(self) -> int:
-        return int(self.path.name)
+    trial: TrialFolder
+    number: int
 
     @property
-    def trial(self) -> TrialFolder:
-        return TrialFolder(self.path.parents[1])
+    def path(self) -> Path:
+        return self.trial.path / "attempts" / str(self.number)
 
     @property
     def log(self) -> Path:
         return self.path / "log"
 
     @property
-    def alive(self) -> Path:
-        return self.path / "alive"
-
-    @property
     def successor(self) -> Path:
         """There once the trial goes on in a newer attempt: this one must not go on too."""
-        return self.path.with_name(str(self.number + 1))
+        return self.trial.attempt(self.number + 1).path
 
     def begin(self, began: float) -> None:
         """What an attempt writes first: when it had room, in seconds since 1970."""
@@ -188,41 +168,33 @@ class AttemptFolder:
 
     def began(self) -> float | None:
         """When the attempt had room, in seconds since 1970; None if it had none yet."""
-        try:
-            return float((self.path / "began").read_text(errors="replace"))
-        except FileNotFoundError:
-            return None
-        except ValueError:  # damaged: when it was written is near enough
-            return (self.path / "began").stat().st_mtime
+        file = self.path / "began"
+        with suppress(ValueError):
+            return float(file.read_text()) if file.exists() else None
+        return file.stat().st_mtime  # damaged: when it was written is near enough
 
     def request_stop(self, reason: State) -> None:
         write_whole(self.path / "stop", reason)
 
     def stop_requested(self) -> State | None:
-        return _state_in(self.path / "stop")
+        file = self.path / "stop"
+        with suppress(ValueError):
+            return State(file.read_text()) if file.exists() else None
+        return State.CANCELLED  # damaged: that something was wanted is certain
 
-    def hear(self, reason: State) -> None:
-        write_whole(self.path / "heard", reason)
+    def hear(self, reason: State | None) -> None:
+        append_lines(self.path / "heard", [reason])
+
+    def all_heard(self) -> list[State | None]:
+        """What the chief heard each time it asked whether to stop; one that is alone notes only why it is to."""
+        return read_lines(self.path / "heard", parse=_reason).values
 
     def heard(self) -> State | None:
         """Why the attempt was told to stop, once its task function has asked. One that never asks runs to its end."""
-        return _state_in(self.path / "heard")
-
-    def answer(self, asked: int, reason: State | None) -> None:
-        """Tell the other ranks what the chief heard when it asked for the `asked`th time whether to stop."""
-        write_whole(self.path / "answer.json", json.dumps({"asked": asked, "reason": reason}))
-
-    def answered(self) -> tuple[int, State | None]:
-        """The newest answer: after one with a reason there is no other."""
-        content = read_json(self.path / "answer.json") or {"asked": 0, "reason": None}
-        return content["asked"], content["reason"] and State(content["reason"])
+        return next(filter(None, self.all_heard()), None)
 
     def end(self) -> End | None:
-        """How the attempt ended; None if nobody has said so.
-
-        Raises:
-            Unreadable: the file is damaged.
-        """
+        """How the attempt ended; None if nobody has said so. Raises Unreadable if the file is damaged."""
         content = read_json(self.path / "end.json")
         try:
             return None if content is None else End.from_json(content)
@@ -234,19 +206,18 @@ class AttemptFolder:
         return (self.path / "end.json").exists()
 
     def close(self, said: End, ended: float | None = None) -> End:
-        """This attempt is over. Writes down what is said of its end, unless it has an end already, and returns the
-        one that stands. `ended` is when, in seconds since 1970; by default now.
+        """Write down what is said of the attempt's end, and when it was (seconds since 1970; by default now), unless it
+        has an end already. Returns the one that stands.
         """
         try:
-            if (known := self.end()) is not None:
+            if known := self.end():
                 return known
         except Unreadable as error:
             set_aside(self.path / "end.json")
             said = End(State.LOST, str(error))
         end = self._complete(said, ended or time.time())
         self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it
-        if write_once(self.path / "end.json", json.dumps(end.as_json())):
-            return end
+        write_once(self.path / "end.json", json.dumps(end.as_json()))
         return self.end() or end
 
     def last_written(self) -> float:
@@ -255,40 +226,24 @@ class AttemptFolder:
         return max(file.stat().st_mtime for file in files if file.name[0] != ".")
 
     def _complete(self, said: End, ended: float) -> End:
-        try:
-            note = read_json(self.path / "asked.json") or {}
-            asked, gpus, idle_slot_s = float(note["asked"]), int(note["gpus"]), float(note["idle_slot_s"])
-        except (Unreadable, KeyError, TypeError, ValueError):
-            asked, gpus, idle_slot_s = self.began() or ended, 0, 0.0
         began = self.began()
-        seconds = {"idle_slot": idle_slot_s, "queued": (began or ended) - asked}
-        if began is not None:  # an attempt that was killed could not say how it spent its time
-            seconds |= said.seconds or {"training": ended - began}
-        silent = not said.error and said.state not in (State.COMPLETED, State.PRUNED)
-        return replace(
-            said,
-            error="nobody said why" if silent else said.error,
-            seconds=seconds,
-            asked=asked,
-            began=began,
-            ended=ended,
-            gpus=gpus,
-            energy_kwh=None if began is None else self.trial.energy_kwh(began),
-            advanced=began is not None and self._advanced(began),
-        )
-
-    def _advanced(self, began: float) -> bool:
-        folder = self.trial
-        if any(line.time >= began for line in reversed(folder.read_metrics().values)):
-            return True  # a step that an earlier attempt reported is not reported again
-        saved: Sequence[Path] = list(folder.checkpoint.glob("*")) if folder.checkpoint.exists() else []
-        return any(file.stat().st_mtime >= began for file in saved)
+        note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
+        with suppress(Unreadable, TypeError, ValueError):
+            note |= {name: float(value) for name, value in (read_json(self.path / "asked.json") or {}).items()}
+        asked, gpus = note["asked"], int(note["gpus"])
+        seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - asked}
+        error = said.error or ("" if said.state in (State.COMPLETED, State.PRUNED) else "nobody said why")
+        end = replace(said, error=error, seconds=seconds, asked=asked, began=began, ended=ended, gpus=gpus)
+        if began is None:
+            return end
+        seconds |= said.seconds or {"training": ended - began}  # one that was killed could not say how it spent it
+        # A step that an earlier attempt reported is not reported again.
+        written = [line.time for line in self.trial.read_metrics().values]
+        written += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
+        advanced = max(written, default=0.0) >= began
+        return replace(end, energy_kwh=self.trial.energy_kwh(began), advanced=advanced)
 
 
-def _state_in(file: Path) -> State | None:
-    try:
-        return State(file.read_text(errors="replace"))
-    except FileNotFoundError:
-        return None
-    except ValueError:  # damaged: that something was wanted is certain
-        return State.CANCELLED
+def _reason(line: bytes) -> State | None:
+    content = json.loads(line)
+    return content and State(content)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ class State(StrEnum):
     COMPLETED = "completed"
     PRUNED = "pruned"
     FAILED = "failed"
-    """By its own error."""
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
@@ -34,7 +32,6 @@ class State(StrEnum):
     LOST = "lost"
     """Its node failed, it was preempted, or killed from outside."""
     CANCELLED = "cancelled"
-    """By a person."""
 
     @property
     def is_over(self) -> bool:
@@ -44,10 +41,7 @@ class State(StrEnum):
     @property
     def is_bad(self) -> bool:
         """Whether the trial ended without a result that counts."""
-        return self is State.REFUSED or (self.is_over and self not in {State.COMPLETED, State.PRUNED})
-
-
-_NOTHING: tuple[Any, ...] = ("", [], {}, None, False)
+        return self not in {State.QUEUED, State.RUNNING, State.CANCELLED, State.COMPLETED, State.PRUNED}
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,6 @@ class End:
     objective: list[float] = field(default_factory=list)
     """One value for each objective, in their order; empty unless the task function returned them."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """What the task function returned."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase, see `results.ledger`."""
     asked: float = 0.0
@@ -79,7 +72,7 @@ class End:
     """Whether it lacks what the study asks of every trial, so that no other can do better."""
 
     def as_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value not in _NOTHING}
+        return {name: value for name, value in vars(self).items() if value}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "End":
@@ -122,7 +115,6 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    """The rank among those of the same node."""
     nodes: int = 1
     addresses: tuple[str, ...] = ("127.0.0.1",)
     """The host of each rank."""
@@ -152,7 +144,6 @@ class Job:
     job_return: Path | None = None
     """Where to leave Hydra's pickled JobReturn, for a sweeper that is not ours."""
 
-    @cached_property
+    @property
     def attempt_folder(self) -> "AttemptFolder":
-        """The attempt's own folder."""
         return self.folder.attempt(self.attempt)

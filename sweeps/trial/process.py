@@ -3,34 +3,28 @@
 import time
 import traceback
 from contextlib import nullcontext
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
-from omegaconf import open_dict
 
 from sweeps.files import write_whole
-from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, check_finite, enter, lacks
+from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, read_objective, running
 from sweeps.trial.job import End, Job, Objective, State, World
 from sweeps.trial.system_metrics import sampling
 
+# Names, not classes: the frameworks that raise them must not be imported here.
 _OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
-"""Names, not classes: the frameworks that raise them must not be imported here."""
-
-_HEARD = {
-    State.TIMED_OUT: "it was warned of its time limit, and saved its state",
-    State.CANCELLED: "it was told to stop",
-}
+_HEARD = {State.TIMED_OUT: "it was warned of its time limit", State.CANCELLED: "it was told to stop"}
 WANTED = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
 
 def run_trial(job: Job, began: float, world: World | None = None) -> End:
-    """Run the job and return its end, which the chief has written. What the task function raises ends in there.
-
-    `began` is when the trial had its slot, or when its SLURM job began.
+    """Run the job and return its end, which the chief has written. What the task function raises ends in there. The
+    trial had its slot, or its SLURM job, at `began` (seconds since 1970).
     """
     world = world or World()
     place = job.attempt_folder
@@ -40,30 +34,22 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
     setup_globals()
     singletons["instances"][Plugins] = Plugins.instance()  # else Hydra looks for all plugins once more
     Singleton.set_state(singletons)
-    enter(Trial(job.folder, job.attempt, job.objective, world))
-    if not world.is_chief:  # .hydra/ has one writer
-        with open_dict(job.config):
-            job.config.hydra.output_subdir = None
+    running[place.path] = Trial(job.folder, job.attempt, job.objective, world)
+    if not world.is_chief:
+        job.config.hydra.output_subdir = None  # .hydra/ has one writer
     started = time.time()
     with sampling(job.folder) if world.is_chief else nullcontext():
         try:
-            returned = run_job(
-                task_function=task_function,
-                config=job.config,
-                job_dir_key="hydra.sweep.dir",
-                job_subdir_key="hydra.sweep.subdir",
-                hydra_context=hydra_context,
-                configure_logging=world.is_chief,
-            )
+            where = ("hydra.sweep.dir", "hydra.sweep.subdir")
+            returned = run_job(task_function, job.config, *where, hydra_context, configure_logging=world.is_chief)
         except SystemExit as error:
-            returned = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
-            returned.return_value = error
+            returned = JobReturn(list(job.config.hydra.overrides.task), status=JobStatus.FAILED, _return_value=error)
     end = end_of(returned, job.objective, place.heard())
     end.seconds.update(starting=started - began, training=time.time() - started)
     if not world.is_chief or end.state is State.LOST:  # what took its place away, the launcher knows
         return end
     if job.job_return is not None:
-        _leave(returned, job.job_return)
+        write_whole(job.job_return, cloudpickle.dumps(returned))
     return place.close(end)
 
 
@@ -81,16 +67,16 @@ def end_of(returned: JobReturn, objective: Objective | None, heard: State | None
 def end_of_return(returned: Any, objective: Objective | None, heard: State | None) -> End:
     """The end of a trial whose task function returned."""
     state = heard or State.COMPLETED
-    if objective is None or (returned is None and not objective.needed and not objective.named):
-        return End(state, _HEARD.get(state, ""))
+    end = End(state, _HEARD.get(state, ""))
+    if objective is None or (returned is None and not objective.needed):
+        return end
     try:
-        metrics, values = read_objective(returned, objective)
-        check_finite(dict(zip(objective.names, values, strict=False)))
-    except (Diverged, ValueError, TypeError) as error:
-        if heard and isinstance(error, MissingObjective):  # it was cut short: nobody judges it by what it has not
-            return End(state, _HEARD.get(state, ""))
+        metrics = read_metrics(returned, objective)
+        return replace(end, metrics=metrics, objective=read_objective(metrics, objective))
+    except MissingObjective as error:
+        return end if heard else end_of_error(error)  # what was cut short, nobody judges by what it has not
+    except (Diverged, TypeError) as error:
         return end_of_error(error)
-    return End(state, _HEARD.get(state, ""), values, metrics)
 
 
 def end_of_error(error: BaseException) -> End:
@@ -108,38 +94,18 @@ def end_of_error(error: BaseException) -> End:
     return End(state, f"{type(error).__name__}: {error}")
 
 
-def read_objective(returned: Any, objective: Objective) -> tuple[dict[str, float], list[float]]:
-    """The metrics and the objectives in what a task function returned: a number, several, or a dict of metrics.
-
-    Raises:
-        MissingObjective: it returned nothing, lacks an objective, or has not as many numbers as there are objectives.
-        TypeError: it is nothing of the kind.
+def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:
+    """The metrics in what a task function returned: a number for each objective, or a dict of metrics. Raises
+    MissingObjective if it returned nothing or too few numbers, and TypeError if one is no number.
     """
-    names = objective.names
-    if isinstance(returned, dict):
-        metrics = as_numbers(returned)
-        if not objective.needed and not objective.named and not set(names) <= set(metrics):
-            return metrics, []
-        if lacking := lacks(names, metrics, "returned"):
-            raise MissingObjective(lacking)
-        return metrics, [metrics[name] for name in names]
-    values = list(returned) if isinstance(returned, list | tuple) else [returned]
     if returned is None:
         raise MissingObjective(f"the task returned nothing; {WANTED}")
+    if isinstance(returned, dict):
+        return as_numbers(returned)
+    values, names = returned if isinstance(returned, list | tuple) else [returned], objective.names
     if len(values) != len(names):
         raise MissingObjective(
             f"the task returned {len(values)} numbers for {len(names)} objectives ({', '.join(names)}); "
             "give hydra.sweeper.direction one entry for each"
         )
-    metrics = as_numbers(dict(zip(names, values, strict=True)))
-    return metrics, list(metrics.values())
-
-
-def _leave(returned: JobReturn, path: Path) -> None:
-    try:
-        data = cloudpickle.dumps(returned)
-    except Exception as error:  # whatever a foreign value raises while it is pickled
-        returned.status = JobStatus.FAILED
-        returned.return_value = RuntimeError(f"what the task returned cannot be sent to the driver: {error!r}")
-        data = cloudpickle.dumps(returned)
-    write_whole(path, data)
+    return as_numbers(dict(zip(names, values, strict=True)))

@@ -14,16 +14,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import product
 from typing import Any
 
 import psutil
+import pynvml
 
 from sweeps.trial.folder import POWER, SYSTEM_METRICS, MetricsLine, TrialFolder
 
-_SHORTEST_S = 0.5
-"""The least time that a sample speaks for; the CPU time of less is mostly rounding."""
+_SHORTEST_S = 0.5  # the CPU time of less is mostly rounding
+_READINGS: dict[str, Callable[[Any], float]] = {
+    "utilization_percentage": lambda gpu: float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    "memory_usage_megabytes": lambda gpu: round(pynvml.nvmlDeviceGetMemoryInfo(gpu).used / 1e6, 1),
+    POWER: lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
+}
 
 
 @contextmanager
@@ -41,101 +47,57 @@ def sampling(folder: TrialFolder, interval_s: float = 5.0) -> Iterator[None]:
 
 def _sample(folder: TrialFolder, interval_s: float, ended: threading.Event) -> None:
     try:
-        usage, step, wait_s = _Usage(), None, min(1.0, interval_s)
-        last = False
+        usage, wait_s, last = _Usage(), min(1.0, interval_s), False
+        step = len(folder.read_metrics(name=SYSTEM_METRICS).values)  # an earlier attempt may have left lines
         while not last:
             last = ended.wait(wait_s)
-            if last and usage.age_s < min(_SHORTEST_S, interval_s):
-                return
-            if step is None:  # an earlier attempt may have left lines
-                step = len(folder.read_metrics(name=SYSTEM_METRICS).values)
-            folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), SYSTEM_METRICS)
+            if not last or time.monotonic() - usage.since >= min(_SHORTEST_S, interval_s):
+                folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), SYSTEM_METRICS)
             step, wait_s = step + 1, interval_s
     except (OSError, ValueError, psutil.Error) as error:
         print(f"No further system metrics: {error}", file=sys.stderr)
 
 
 class _Usage:
+    """What this process, its children and its GPUs used since the last sample."""
+
     def __init__(self) -> None:
         self._process = psutil.Process()
-        self._since, self._cpu_s = time.monotonic(), _cpu_seconds(self._process)
-        self._gpus: _Gpus | None = None
-
-    @property
-    def age_s(self) -> float:
-        return time.monotonic() - self._since
+        self.since, self._cpu_s = time.monotonic(), sum(self._process.cpu_times()[:4])
+        self._gpus = _gpu_readings(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     def sample(self) -> dict[str, float]:
-        family = [self._process, *self._process.children(recursive=True)]
-        cpu_s, resident = 0.0, 0
-        for process in family:
-            try:
-                cpu_s += _cpu_seconds(process)
+        cpu_s, resident, values = 0.0, 0, {}
+        for process in [self._process, *self._process.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):  # it ended just now; its parent inherits its CPU time
+                cpu_s += sum(process.cpu_times()[:4])  # user and system, of its own and of children that have ended
                 resident += process.memory_info().rss
-            except psutil.NoSuchProcess:  # it ended just now; its parent inherits its CPU time
-                continue
+        for name, read in list(self._gpus.items()):
+            try:
+                values[name] = read()
+            except pynvml.NVMLError as error:  # some do not know their power
+                print(f"No {name}: {error}", file=sys.stderr)
+                del self._gpus[name]
         now = time.monotonic()
-        busy = 100 * max(0.0, cpu_s - self._cpu_s) / (now - self._since)
-        self._since, self._cpu_s = now, cpu_s
-        if self._gpus is None:
-            self._gpus = _Gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-        return {
-            "system/cpu_utilization_percentage": round(busy, 1),
-            "system/memory_usage_megabytes": round(resident / 1e6, 1),
-            **self._gpus.sample(),
-        }
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system + times.children_user + times.children_system)
-
-
-class _Gpus:
-    """The GPUs that `visible`, a value of CUDA_VISIBLE_DEVICES, names by index or UUID."""
-
-    def __init__(self, visible: str) -> None:
-        self._handles: list[Any] = []
-        self._silent: set[str] = set()
-        names = [name.strip() for name in visible.split(",")]
-        names = [name for name in names if name.isdecimal() or name.startswith(("GPU-", "MIG-"))]
-        if not names:
-            return
-        try:
-            import pynvml
-        except ImportError as error:
-            print(f"No GPU metrics: {error}; pip install nvidia-ml-py", file=sys.stderr)
-            return
-        self._nvml: ModuleType = pynvml
-        try:
-            self._nvml.nvmlInit()
-            self._handles = [self._handle(name) for name in names]
-        except pynvml.NVMLError as error:
-            print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)
-
-    def _handle(self, name: str) -> Any:
-        if name.isdecimal():
-            return self._nvml.nvmlDeviceGetHandleByIndex(int(name))
-        return self._nvml.nvmlDeviceGetHandleByUUID(name)
-
-    def sample(self) -> dict[str, float]:
-        """What the GPUs tell; a quantity that one does not know (power, on some) is said once in the log."""
-        values = {}
-        for i, handle in enumerate(self._handles):
-            for name, read in _READINGS.items():
-                metric = f"system/gpu_{i}_{name}"
-                if metric in self._silent:
-                    continue
-                try:
-                    values[metric] = read(self._nvml, handle)
-                except self._nvml.NVMLError as error:
-                    self._silent.add(metric)
-                    print(f"No {metric}: {error}", file=sys.stderr)
+        busy = 100 * max(0.0, cpu_s - self._cpu_s) / (now - self.since)
+        self.since, self._cpu_s = now, cpu_s
+        values["system/cpu_utilization_percentage"] = round(busy, 1)
+        values["system/memory_usage_megabytes"] = round(resident / 1e6, 1)
         return values
 
 
-_READINGS: dict[str, Callable[[Any, Any], float]] = {
-    "utilization_percentage": lambda nvml, gpu: float(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
-    "memory_usage_megabytes": lambda nvml, gpu: round(nvml.nvmlDeviceGetMemoryInfo(gpu).used / 1e6, 1),
-    POWER: lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
-}
+def _gpu_readings(visible: str) -> dict[str, Callable[[], float]]:
+    """How to read what the GPUs tell that `visible`, a value of CUDA_VISIBLE_DEVICES, names by index or UUID."""
+    names = map(str.strip, visible.split(","))
+    try:
+        gpus = [_gpu(name) for name in names if name.isdecimal() or name.startswith(("GPU-", "MIG-"))]
+    except pynvml.NVMLError as error:
+        print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)
+        return {}
+    tells = product(enumerate(gpus), _READINGS.items())
+    return {f"system/gpu_{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in tells}
+
+
+def _gpu(name: str) -> Any:
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdecimal() else pynvml.nvmlDeviceGetHandleByUUID(name)

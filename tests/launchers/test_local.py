@@ -287,7 +287,7 @@ class TestLocalTrials(LauncherContract):
     ) -> None:
         job = make_job(0, completes)
         assert not trials.adopt(job)
-        lock = Lock(job.attempt_folder.alive)
+        lock = Lock(job.attempt_folder.path / "alive")
         monkeypatch.setattr("sweeps.launchers.local._PATIENCE_S", 0.1)
         with pytest.raises(UserError, match=rf"still runs in process {os.getpid()} on .*; end that process"):
             trials.adopt(job)

@@ -127,14 +127,14 @@ def test_what_cannot_be_read_from_the_start_is_left_for_the_next_command(make_st
     assert study.drive(FakeLauncher(trains(), clock)).states() == ["completed"] * 4
 
 
-@pytest.mark.parametrize("name", ["stop", "heard"])
+@pytest.mark.parametrize("name", [".stop", "heard"])
 def test_a_trial_that_cannot_be_told_to_stop_keeps_nobody_else_from_it(
     make_study: MakeStudy, clock: Clock, name: str
 ) -> None:
     study = make_study("x=1,2,3", n_jobs=3)
     launcher = FakeLauncher(trains(50), clock, slots=3)
     full = study.trial(0).path / "attempts" / "1"
-    with disk_that_fails(lambda path: path.parent == full and path.name.startswith(f".{name}"), errno.ENOSPC):
+    with disk_that_fails(lambda path: path.parent == full and path.name.startswith(name), errno.ENOSPC):
         done = study.drive(launcher, lambda: "it was stopped" if launcher.polls == 5 else "")
     assert done.states()[1:] == ["cancelled"] * 2
     assert done.states()[0] in ("completed", "failed")
@@ -247,7 +247,8 @@ def limited(epochs: int, per_attempt: int, hour_s: float = 3600) -> Script:
 
     def script(job: Job) -> Acts:
         trial = begin(job)
-        first = (job.folder.last_step() or 0) if job.attempt > 1 else 0
+        known = job.folder.read_metrics().values
+        first = known[-1].step if known and job.attempt > 1 else 0
         for step in range(first + 1, first + per_attempt + 1):
             yield
             trial.report({"objective": 1.0}, step)

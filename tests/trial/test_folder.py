@@ -63,7 +63,6 @@ def test_a_line_that_is_none_is_counted_and_passed_over(folder: TrialFolder, lin
     folder.append_metrics(MetricsLine(3, 4.5, {"loss": 0.1}))
     found = folder.read_metrics()
     assert ([one.step for one in found.values], found.damaged) == ([0, 1, 2, 3], 1)
-    assert folder.last_step() == 3
 
 
 def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:

@@ -36,7 +36,7 @@ def test_what_is_reported_is_written_and_shown(folder: TrialFolder, capsys: pyte
     trial.report({"loss": 0.25}, step=1)
     assert lines(folder) == [(0, {"loss": 0.5, "accuracy": 1.0}), (1, {"loss": 0.25})]
     assert capsys.readouterr().out == "step 0  loss=0.5  accuracy=1\nstep 1  loss=0.25\n"
-    assert trial.checkpoint_folder == folder.path / "checkpoint"
+    assert (trial.folder, trial.checkpoint_folder) == (folder.path, folder.path / "checkpoint")
 
 
 @pytest.mark.parametrize(
@@ -203,4 +203,4 @@ def test_a_rank_that_asks_more_often_says_so(folder: TrialFolder, monkeypatch: p
 
 def test_a_chief_alone_leaves_no_answers(folder: TrialFolder) -> None:
     Trial(folder, 1).should_stop()
-    assert not (folder.attempt(1).path / "answer.json").exists()
+    assert not (folder.attempt(1).path / "heard").exists()

@@ -109,7 +109,7 @@ def test_all_ranks_hear_a_stop_at_the_same_step(trials: SlurmTrials, make_job: M
     warned = {"timeout_min": 2, "signal_delay_s": 110} if signal else {}
     job = make_job(1, listens, nodes=2, tasks_per_node=2, **warned)
     submit_all(trials, [job])
-    wait_for(lambda: job.folder.last_step() is not None)
+    wait_for(lambda: job.folder.read_metrics().values)
     if not signal:
         job.attempt_folder.request_stop(State.PRUNED)
     end = job.attempt_folder.close(exits(trials, 1)[1])
