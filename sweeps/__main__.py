@@ -41,14 +41,9 @@ def list_studies(root: Root = _MULTIRUN) -> None:
         except UserError as error:  # of this study alone
             shown.add_row(found.parent.name, "?", str(error).splitlines()[0], "")
             continue
-        best = summary.best()
+        top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
         driver = holder(found.parent / "driver.lock")
-        shown.add_row(
-            summary.name,
-            f"{summary.over()} of {summary.total}",
-            f"{summary.objective[0]}={best.objective[0]:.6g}  {best.name}" if best else "",
-            str(driver or ""),
-        )
+        shown.add_row(summary.name, f"{summary.over()} of {summary.total}", "".join(top), str(driver or ""))
     _console.print(shown)
 
 
@@ -85,7 +80,7 @@ def resume(
     """Go on with a study, with the command that started it."""
     definition_ = _define(name, root)
     if retry or trials:
-        _reopen(*_read(name, root), retry.replace(" ", "").split(",") if retry else list(_RETRIED), trials)
+        _reopen(*_read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
     _console.print(line, soft_wrap=True, markup=False)
     os.chdir(definition_.working_folder)
@@ -93,18 +88,19 @@ def resume(
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
 
 
-def _reopen(summary: Summary, definition_: Definition, states: list[str], trials: str) -> None:
+def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) -> None:
     from sweeps.study.storage import reopen
 
+    states = retry.replace(" ", "").split(",")
     if wrong := [state for state in states if state not in _RETRIED]:
         raise UserError(f"--retry {wrong[0]}: choose among {', '.join(_RETRIED)}, as in --retry failed,lost")
     if not all(word.strip().isdecimal() for word in trials.split(",") if trials):
         raise UserError(f"--trials {trials}: give the numbers of trials, as in --trials 3,7")
     if definition_.storage:
         raise UserError(f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever")
-    wanted = {int(word) for word in trials.split(",")} if trials else None
-    found = [row.number for row in summary.rows if row.state in states and (wanted is None or row.number in wanted)]
-    if not found or (wanted and wanted != set(found)):
+    wanted = {int(word) for word in trials.split(",") if trials}
+    found = [row.number for row in summary.rows if row.state in states and (not wanted or row.number in wanted)]
+    if not found or not wanted.issubset(found):
         counts = ", ".join(f"{summary.count(State(state))} {state}" for state in _RETRIED)
         raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}")
     try:

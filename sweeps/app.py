@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import UserError
+from sweeps.launchers.local import LocalTrials
 from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import LocalLauncherConf, SweeperConf, read
 from sweeps.signals import as_ctrl_c, on_signals
@@ -25,7 +26,7 @@ from sweeps.study.compose import check, explain
 from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial import Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, Point, State
+from sweeps.trial.job import Point, State
 from sweeps.trial.process import end_of_error, end_of_return
 from sweeps.trial.system_metrics import sampling
 
@@ -54,16 +55,17 @@ def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[N
 
 def run(cfg: DictConfig, task: Task) -> Any:
     """Run the task as a trial: of the study that this process belongs to, or else as a single run of its own."""
-    if HydraConfig.get().mode is RunMode.MULTIRUN:
+    whole: Any = HydraConfig.instance().cfg
+    hydra = whole.hydra
+    if hydra.mode is RunMode.MULTIRUN:
         return task(cfg, current_trial())
     try:
-        both = (cfg, HydraConfig.instance().cfg)
-        refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in both))
+        refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in (cfg, hydra)))
         check(cfg)
-        _check_machine()
-        return _run_alone(cfg, task)
+        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
+            LocalTrials([], Path()).request(whole)
+        return _run_alone(cfg, task, hydra)
     except UserError as error:
-        hydra = HydraConfig.get()
         if hydra.output_subdir:  # Hydra wrote down what was typed, before anybody could refuse it
             for name in ("config", "hydra", "overrides"):
                 Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
@@ -71,34 +73,16 @@ def run(cfg: DictConfig, task: Task) -> Any:
         raise SystemExit(2) from None
 
 
-def _check_machine() -> None:
-    """A single run is trained here, whatever the launcher; what it asks of the local one tells its GPUs."""
-    from sweeps.launchers.local import check_machine
-    from sweeps.launchers.resources import visible_gpus
-
-    wanted = read(HydraConfig.get().launcher, object)
-    if isinstance(wanted, LocalLauncherConf):
-        check_machine(wanted, len(visible_gpus()))
-
-
-def _run_alone(cfg: DictConfig, task: Task) -> Any:
+def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     """The single runs of a day are shown in MLflow as one study, whose folder is the one that Hydra gives them."""
-    hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
     settings = read(hydra.sweeper, SweeperConf)
-    summary = Summary(
-        f"single runs {folder.parent.name}",
-        folder.parent,
-        settings.objectives,
-        settings.directions,
-        [row for row in _single_runs(folder.parent) if row.folder == folder or row.state is not State.RUNNING],
-    )
-    unlisted = Row(len(summary.rows), {}, State.RUNNING, folder)  # with hydra.output_subdir=null
-    row = next((row for row in summary.rows if row.folder == folder), unlisted)
-    summary.rows += [row] if row is unlisted else []
+    rows = _single_runs(folder)
+    row = next(row for row in rows if row.folder == folder)
+    name = f"single runs {folder.parent.name}"
+    summary = Summary(name, folder.parent, settings.objectives, settings.directions, rows)
     attempt = TrialFolder(folder).new_attempt()
-    attempt.begin(attempt_began := time.time())
-    returned, end = None, End(State.FAILED)
+    attempt.begin(time.time())
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
     with _tracked(settings, summary, row, overrides), sampling(TrialFolder(folder)):
         try:
@@ -108,22 +92,23 @@ def _run_alone(cfg: DictConfig, task: Task) -> Any:
             end = end_of_error(error)
             raise
         finally:
-            end.seconds["training"] = time.time() - attempt_began
             row.take(attempt.close(end))
     return returned
 
 
-def _single_runs(day: Path) -> list[Row]:
-    """The runs in Hydra's folder of a day, in order. One without an end was refused or killed, or still runs."""
+def _single_runs(own: Path) -> list[Row]:
+    """This run and, in order, those beside it in Hydra's folder of a day, but for those that go on or were killed."""
     rows = []
-    for number, overrides in enumerate(sorted(day.glob("*/.hydra/overrides.yaml"))):
+    folders = {own, *(file.parents[1] for file in own.parent.glob("*/.hydra/overrides.yaml"))}
+    for number, folder in enumerate(sorted(folders)):
         try:
-            words = yaml.safe_load(overrides.read_text()) or []
-        except (yaml.YAMLError, UnicodeDecodeError):
-            words = []  # another run's file: it is shown without its values
+            words = yaml.safe_load((folder / ".hydra/overrides.yaml").read_text()) or []
+        except (OSError, yaml.YAMLError, UnicodeDecodeError):
+            words = []  # damaged, or with hydra.output_subdir=null: it is shown without its values
         pairs = (str(word).partition("=") for word in words)
         params: Point = {name: value for name, sign, value in pairs if sign}
-        rows.append(look(Row(number, params, State.RUNNING, overrides.parents[1])))
+        row = look(Row(number, params, State.RUNNING, folder))
+        rows += [row] if folder == own or row.state is not State.RUNNING else []
     return rows
 
 

@@ -5,7 +5,7 @@ Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a c
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,21 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
 
-Settings = TypeVar("Settings")
-
-
-MEANT = {
-    "time": "timeout_min",
-    "timeout": "timeout_min",
-    "time_min": "timeout_min",
-    "mem": "mem_gb",
-    "memory": "mem_gb",
-    "gpus": "gpus_per_node",
-    "cpus": "cpus_per_task",
-    "name": "study_name",
-    "n_workers": "n_jobs",
-}
-"""What other tools call our settings."""
+Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLauncherConf")
+MEANT = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
+"""What other tools call our settings, where difflib does not see it."""
 
 
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
@@ -36,14 +24,13 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     Raises:
         UserError: a value is out of its range, or the dataclass has no such setting.
     """
-    known = OmegaConf.get_type(node)
-    names = [one.name for one in fields(known)] if is_dataclass(known) else []
-    for name in (str(key) for key in node if names and str(key) not in names):
-        group = "sweeper" if known is SweeperConf else "launcher"
-        near = [MEANT.get(name, ""), *difflib.get_close_matches(name, names, 1)]
-        meant = next((f". Did you mean hydra.{group}.{one}?" for one in near if one in names), "")
+    names = [one.name for one in fields(kind)]
+    for name in (str(key) for key in node if key not in names):
+        group = "sweeper" if kind is SweeperConf else "launcher"
+        near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
+        meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""
         option = f"+hydra.launcher.additional_parameters.{name}={node[name]}"
-        hint = f"\nFor an option of sbatch: {option}" if "additional_parameters" in names else ""
+        hint = f"\nFor an option of sbatch: {option}" if kind is SlurmLauncherConf else ""
         raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}{meant}{hint}")
     try:
         settings = OmegaConf.to_object(node)
@@ -87,8 +74,7 @@ class SweeperConf:
     """The share of all trials (0 to 1) that may fail without the command failing; beyond it no further one starts.
     Null runs every trial, whatever fails, and then exits with 1 if any did."""
     max_attempts: int = 3
-    """Attempts that may be lost before a trial is given up, or reach a time limit without having advanced; each goes on
-    from the last checkpoint."""
+    """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
     max_gpu_hours: float | None = None
     """A budget: when it is spent, no further trial starts."""
     extend: bool = False
@@ -157,10 +143,7 @@ class LocalLauncherConf:
     """Modules to import once, before the trials are forked."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "launcher", {"gpus_per_node": 0, "cpus_per_task": 0})
-        for name in ("mem_gb", "timeout_min"):
-            if (value := getattr(self, name)) is not None and value <= 0:
-                raise ValueError(f"hydra.launcher.{name}={value}: it must be more than 0, or null")
+        _at_least(self, "launcher", {"gpus_per_node": 0, "cpus_per_task": 0, "mem_gb": 0.001, "timeout_min": 0.001})
 
 
 @dataclass
@@ -219,28 +202,23 @@ class SlurmLauncherConf:
     detach: bool = False
     """Submit what there is room for (for warm workers: a whole grid), say how to come back, and end: the jobs go on."""
     keep_on_interrupt: bool = False
-    """Whether Ctrl-C leaves the jobs alone, as detach does. Else those that run end after their epoch, those that wait
-    are cancelled, and a second Ctrl-C cancels all."""
+    """Whether Ctrl-C leaves the jobs alone. Else those that run end their epoch, and those that wait are cancelled."""
     max_submissions_per_min: int = 600
     """How fast jobs are submitted, at most."""
     poll_s: float = 5.0
     """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:
-        at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu"], 1)
-        at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
-        at_least |= {"max_submissions_per_min": 1, "gpus_per_node": 0, "gpus_per_task": 0}
-        at_least |= {"signal_delay_s": 0, "max_num_timeout": 0}
-        _at_least(self, "launcher", at_least)
+        from_1 = ["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu", "array_parallelism"]
+        from_1 += ["trials_per_job", "trials_at_once", "max_submissions_per_min"]
+        from_0 = ["gpus_per_node", "gpus_per_task", "signal_delay_s", "max_num_timeout"]
+        bounds = dict.fromkeys(from_1, 1) | dict.fromkeys(from_0, 0)
+        _at_least(self, "launcher", bounds | {"mem_gb": 0.001, "poll_s": 0.5})
         if self.trials_per_job == 1 and self.trials_at_once > 1:
             raise ValueError(
                 f"hydra.launcher.trials_at_once={self.trials_at_once}: a job that runs one trial cannot; "
                 "set hydra.launcher.trials_per_job above 1, or to null"
             )
-        if self.mem_gb is not None and self.mem_gb <= 0:
-            raise ValueError(f"hydra.launcher.mem_gb={self.mem_gb}: it must be more than 0")
-        if self.poll_s < 0.5:
-            raise ValueError(f"hydra.launcher.poll_s={self.poll_s}: look at the queue every 0.5 s at most")
         for name in self.additional_parameters:
             if name.replace("_", "-") in _OWN_OPTIONS:
                 raise ValueError(f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out")

@@ -74,9 +74,6 @@ class BatchTrials(TrialLauncher):
     It needs no opening and no closing: a batch cannot be interrupted, and nothing outlives it.
     """
 
-    detach = keep_on_interrupt = survives = False
-    max_timeouts: int | None = None
-
     def __init__(self, launcher: Launcher, size: int) -> None:
         self._launcher = launcher
         self._size = size
@@ -119,12 +116,7 @@ class BatchTrials(TrialLauncher):
             for job, returned in zip(batch, returns, strict=True)
         ]
 
-    def notes(self) -> list[str]:
-        return []
-
     def open(self) -> None: ...
-
-    def cancel(self, number: int) -> None: ...
 
     def withdraw(self) -> None: ...
 

@@ -14,13 +14,13 @@ from sweeps.trial.job import End, Job, Request
 class TrialLauncher(Protocol):
     """Runs attempts at trials somewhere, without ever blocking on one."""
 
-    detach: bool
+    detach: bool = False
     """Whether the driver leaves once there is room for no further trial: what it started goes on without it."""
-    keep_on_interrupt: bool
+    keep_on_interrupt: bool = False
     """Whether the driver leaves at the first Ctrl-C, instead of letting its trials end after their epoch."""
-    survives: bool
+    survives: bool = False
     """Whether what is started goes on when the driver dies, as SLURM's jobs do."""
-    max_timeouts: int | None
+    max_timeouts: int | None = None
     """How often a trial may reach its time limit and go on; None: as long as each attempt advances."""
 
     def request(self, config: DictConfig) -> Request:
@@ -51,9 +51,7 @@ class TrialLauncher(Protocol):
 
     def notes(self) -> list[str]:
         """What a person should know while trials wait: why they are pending, what is stuck."""
-
-    def cancel(self, number: int) -> None:
-        """End this trial's attempt now. `poll` still reports it."""
+        return []
 
     def withdraw(self) -> None:
         """Take back every attempt that was submitted and has not begun; `poll` reports it as cancelled."""

@@ -3,9 +3,9 @@
 Started by forks.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes milliseconds. Only
 imports may happen here: a TensorFlow runtime that has started does not survive a fork.
 
-It says READY once the modules are imported. Then the driver sends a `Start`, or the number of a trial to kill, and
-hears an `Ended` of each. When the pipe closes, the driver is gone: every trial is killed and the server ends, so that
-no trial outlives its driver unseen.
+It says READY once the modules are imported. Then the driver sends a `Start`, or the number of a trial to kill and the
+`End` that this makes, and hears the number and the `End` of each. When the pipe closes, the driver is gone: every
+trial is killed and the server ends, so that no trial outlives its driver unseen.
 
 What a trial starts ends with it, in whatever session it is: as subreapers (prctl(2)) each trial inherits the processes
 whose parents died within it, and this process inherits those that a trial leaves.
@@ -14,13 +14,12 @@ whose parents died within it, and this process inherits those that a trial leave
 import ctypes
 import gc
 import importlib
-import json
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
@@ -32,14 +31,17 @@ import cloudpickle
 import psutil
 from hydra.core.plugins import Plugins
 
-from sweeps.files import Lock
+from sweeps.files import Lock, last_lines
 from sweeps.trial.job import End, State
+from sweeps.trial.process import end_of_error, run_trial
 
 READY = "ready"
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
 _PR_SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None).prctl
 _MEMORY_LOOK_S = 0.5
+_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
+_CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _PATIENCE_S = 10.0
 """How long killed processes are waited for: one that hangs in its kernel must not hang us."""
 
@@ -50,29 +52,19 @@ class Start:
 
     number: int
     job: bytes
-    log: str
+    log: Path
     cores: list[int]
     mem_gb: float | None = None
     """The most that it may have in memory, what it starts included."""
     environment: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A trial's process ended: `code` is its exit code, or minus the signal that killed it."""
-
-    number: int
-    code: int = 0
-    end: End | None = None
-    """How, if it was not the trial that wrote it down."""
-
-
 @dataclass
 class _Fork:
-    number: int
+    start: Start
     last_words: Connection
-    mem_gb: float | None
     end: End | None = None
+    """What it was killed for."""
 
 
 class Server:
@@ -112,26 +104,29 @@ class Server:
             return False
         if isinstance(message, Start):
             self._fork(message)
+            return True
+        number, end = message
         for pid, fork in self._running.items():
-            if fork.number == message:
+            if fork.start.number == number:
+                fork.end = end
                 kill_tree(pid)
         return True
 
-    def _tell(self, ended: Ended) -> None:
+    def _tell(self, number: int, end: End) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the pipe's end, read next, will end all
-            self._driver.send(ended)
+            self._driver.send((number, end))
 
     def _fork(self, start: Start) -> None:
         try:
             theirs, own = Pipe(duplex=False)
             pid = os.fork()
         except OSError as error:  # too many processes or open files, no memory: later there may be room
-            self._tell(Ended(start.number, end=End(State.LOST, f"its process could not be started: {error}")))
+            self._tell(start.number, End(State.LOST, f"its process could not be started: {error}"))
             return
         if pid == 0:
             self._driver.close()
             _run(start, own)
-        self._running[pid] = _Fork(start.number, theirs, start.mem_gb)
+        self._running[pid] = _Fork(start, theirs)
 
     def _reap(self) -> None:
         """Tell of the trials that ended, once what they left is killed: its own death brings us here again."""
@@ -143,39 +138,35 @@ class Server:
         for pid in self._orphans():
             kill_tree(pid)
         for fork, status in forks:
+            end = fork.end
             with suppress(EOFError):  # it had nothing to say
-                if fork.end is None and fork.last_words.poll():
-                    fork.end = fork.last_words.recv()
-            self._tell(Ended(fork.number, os.waitstatus_to_exitcode(status), fork.end))
+                if end is None and fork.last_words.poll():
+                    end = fork.last_words.recv()
+            self._tell(fork.start.number, end or _end_of(os.waitstatus_to_exitcode(status), fork.start.log))
 
     def _orphans(self) -> set[int]:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
 
     def _look_at_memory(self) -> None:
         for pid, fork in self._running.items():
-            if fork.mem_gb is None or _memory_gb(pid, "rss") <= fork.mem_gb:
+            limit = fork.start.mem_gb
+            if limit is None or _memory_gb(pid, "rss") <= limit:
                 continue
             used = _memory_gb(pid, "pss")  # pages that forks share count once; slower
-            if used > fork.mem_gb:
-                why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={fork.mem_gb:g}"
+            if used > limit:
+                why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
                 fork.end = End(State.OUT_OF_MEMORY, why)
                 kill_tree(pid)
 
 
 def _run(start: Start, server: Connection) -> NoReturn:
     """The life of a fork. What it cannot write down itself it says to the server before it dies."""
-    code = 1
     try:
         _become_trial(start)
-        from sweeps.trial.process import run_trial
-
         run_trial(*cloudpickle.loads(start.job))
-        code = 0
     except BaseException as error:
-        from sweeps.trial.process import end_of_error
-
         end = end_of_error(error)
-        if not Path(start.log).with_name("began").is_file():
+        if not start.log.with_name("began").is_file():
             end = End(State.REFUSED, f"it could not be started: {end.error}")
         elif isinstance(error, OSError):  # not the task function's, which run_trial keeps
             end = End(State.LOST, end.error)
@@ -186,7 +177,20 @@ def _run(start: Start, server: Connection) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
-            os._exit(code)  # the server's own clean-up is not the trial's
+            os._exit(0)  # the server's own clean-up is not the trial's
+
+
+def _end_of(code: int, log: Path) -> End:
+    """From a process's exit code, or minus the signal that killed it."""
+    last = "\n".join(last_lines(log, 20)) if code else ""
+    if any(word in last for word in _MEMORY_WORDS):
+        return End(State.OUT_OF_MEMORY, "it ran out of memory")
+    if code >= 0:
+        return End(State.FAILED, f"its process ended with exit code {code} and no result")
+    name = signal.strsignal(-code) or f"signal {-code}"
+    if -code in _CRASHES:
+        return End(State.FAILED, f"its process crashed: {name}")
+    return End(State.LOST, f"its process was killed from outside: {name}")
 
 
 def _become_trial(start: Start) -> None:
@@ -196,7 +200,7 @@ def _become_trial(start: Start) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    Lock(Path(start.log).with_name("alive"))
+    Lock(start.log.with_name("alive"))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(start.environment)
@@ -257,17 +261,17 @@ def _memory_gb(pid: int, kind: str) -> float:
     return total / 1e9
 
 
-def main() -> None:
+def main(pipe: int, driver: int, preload: Sequence[str]) -> None:
+    """The life of the server: `pipe` is its end of the pipe, a file descriptor, and `driver` a process id."""
     # Ctrl-C and a hang-up reach the whole terminal; the driver alone decides what they mean.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    pipe, driver, preload, sys.path[:] = json.loads(sys.argv[1])
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
     if os.getppid() != driver:
         return  # the driver died before the line above could notice
     become_reaper()
     gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
-    for module in ["sweeps.trial.process", *preload]:
+    for module in preload:
         importlib.import_module(module)
     Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share

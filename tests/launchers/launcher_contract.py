@@ -181,15 +181,6 @@ class LauncherContract:
             assert ends[task].state is state
             assert words.lower() in ends[task].error.lower()
 
-    def test_a_trial_is_cancelled_with_what_it_started(self, trials: TrialLauncher, make_job: MakeJob) -> None:
-        job = make_job(0, never_returns)
-        submit(trials, job)
-        pids = process_ids(trials, job)
-        trials.cancel(0)
-        end = end_of(trials, job)
-        assert (end.state, "cancelled" in end.error) == (State.CANCELLED, True)
-        wait_until(lambda: are_gone(pids))
-
     def test_a_trial_hears_that_it_should_stop(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         job = make_job(0, asks_whether_to_stop)
         submit(trials, job)
