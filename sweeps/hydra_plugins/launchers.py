@@ -2,8 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn
@@ -12,10 +13,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
+from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, read
-
-if TYPE_CHECKING:
-    from sweeps.launchers.contract import TrialLauncher
 
 for _name, _node in (("sweepyard_local", LocalLauncherConf), ("sweepyard_slurm", SlurmLauncherConf)):
     ConfigStore.instance().store(group="hydra/launcher", name=_name, node=_node, provider="sweepyard")
@@ -31,24 +30,21 @@ class _OnTrials(Launcher):
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     @abstractmethod
-    def trials(self, study_folder: Path) -> "TrialLauncher":
+    def trials(self, study_folder: Path) -> TrialLauncher:
         """What our own sweeper uses."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """What somebody else's sweeper uses: a batch that waits for all."""
         from sweeps.launchers.batch import launch
 
-        trials = self.trials(Path(self.config.hydra.sweep.dir))
-        try:
+        with closing(self.trials(Path(self.config.hydra.sweep.dir))) as trials:
             return launch(trials, self.config, self.hydra_context, self.task_function, job_overrides, initial_job_idx)
-        finally:
-            trials.close()
 
 
 class LocalLauncher(_OnTrials):
     """Trials as forks of a warm process on this machine."""
 
-    def trials(self, study_folder: Path) -> "TrialLauncher":
+    def trials(self, study_folder: Path) -> TrialLauncher:
         from sweeps.launchers.local import LocalTrials
 
         return LocalTrials(self.config.hydra.launcher.preload, study_folder / "fork_server.log")
@@ -57,7 +53,7 @@ class LocalLauncher(_OnTrials):
 class SlurmLauncher(_OnTrials):
     """Each trial as a SLURM job, or many in a warm one."""
 
-    def trials(self, study_folder: Path) -> "TrialLauncher":
+    def trials(self, study_folder: Path) -> TrialLauncher:
         if "%" in str(study_folder):
             raise UserError(
                 f"hydra/launcher=slurm: SLURM reads the % in {study_folder} as a pattern. Choose another "

@@ -1,11 +1,13 @@
-"""hydra/sweeper=grid and hydra/sweeper=optuna."""
+"""hydra/sweeper=grid and hydra/sweeper=optuna, and the way to their samplers and pruners, for every Hydra app."""
 
 import sys
 from typing import Any
 
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
@@ -18,6 +20,13 @@ from sweeps.settings import SweeperConf
 ConfigStore.instance().store(group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provider="sweepyard")
 
 
+class SweepyardSearchPath(SearchPathPlugin):
+    """Adds sweeps/conf."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        search_path.append("sweepyard", "pkg://sweeps.conf")
+
+
 class StudySweeper(Sweeper):
     """Runs a study (`sweeps.study.driver`)."""
 
@@ -25,7 +34,6 @@ class StudySweeper(Sweeper):
         """Hydra passes the settings; they are read from the config, typed, by the driver."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.config = hydra_context, config
         self._app: Any = {"hydra_context": hydra_context, "task_function": task_function, "config": config}
 
     def sweep(self, arguments: list[str]) -> Any:
@@ -36,13 +44,9 @@ class StudySweeper(Sweeper):
 
         try:
             driver = Driver(**self._app)
-            self.launcher = Plugins.instance().instantiate_launcher(**self._app)
-            summary = driver.run(self.launcher, arguments)
-        except UserError as error:
-            print(error, file=sys.stderr)
-            raise SystemExit(2) from error
-        except (HydraException, OmegaConfBaseException) as error:
-            print(explain(error, self._app["config"]), file=sys.stderr)
+            summary = driver.run(Plugins.instance().instantiate_launcher(**self._app), arguments)
+        except (UserError, HydraException, OmegaConfBaseException) as error:
+            print(error if isinstance(error, UserError) else explain(error, self._app["config"]), file=sys.stderr)
             raise SystemExit(2) from error
         if driver.failed(summary):
             raise SystemExit(1)

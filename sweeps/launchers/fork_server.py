@@ -3,9 +3,9 @@
 Started by forks.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes milliseconds. Only
 imports may happen here: a TensorFlow runtime that has started does not survive a fork.
 
-It says READY once the modules are imported. Then the driver sends a `Start`, or the number of a trial to kill and the
-`End` that this makes, and hears the number and the `End` of each. When the pipe closes, the driver is gone: every
-trial is killed and the server ends, so that no trial outlives its driver unseen.
+Once the modules are imported the driver hears which trials have ended, and how: none at first. It sends a `Start`, or
+the number of a trial to kill and the `End` that this makes. When the pipe closes, the driver is gone: every trial is
+killed and the server ends, so that no trial outlives its driver unseen.
 
 What a trial starts ends with it, in whatever session it is: as subreapers (prctl(2)) each trial inherits the processes
 whose parents died within it, and this process inherits those that a trial leaves.
@@ -35,7 +35,6 @@ from sweeps.files import Lock, last_lines
 from sweeps.trial.job import End, State
 from sweeps.trial.process import end_of_error, run_trial
 
-READY = "ready"
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
 _PR_SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None).prctl
@@ -76,52 +75,49 @@ class Server:
         """By process id."""
         self._helpers = set(children(os.getpid()))
         """Processes that the preloaded modules have started."""
-        self._look_at = 0.0
 
     def serve(self) -> None:
-        """Fork trials until the driver closes the pipe."""
+        """Fork trials until the driver is gone, which raises an EOFError or an OSError."""
         wakeup, alarm = os.pipe()
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        while True:
-            for ready in wait([self._driver, wakeup], _MEMORY_LOOK_S):
-                if ready == wakeup:
-                    os.read(wakeup, 4096)
-                    self._reap()
-                elif not self._obey():
-                    self._running.clear()
-                    return end_all(self._orphans)
-            if time.monotonic() > self._look_at:
-                self._look_at_memory()
-                self._look_at = time.monotonic() + _MEMORY_LOOK_S
-
-    def _obey(self) -> bool:
-        """Carry out one message. False when the driver is gone."""
+        look_at = 0.0
         try:
-            message = self._driver.recv()
-        except (EOFError, ConnectionResetError):
-            return False
+            self._driver.send([])
+            while True:
+                for ready in wait([self._driver, wakeup], _MEMORY_LOOK_S):
+                    if ready == wakeup:
+                        os.read(wakeup, 4096)
+                        self._reap()
+                    else:
+                        self._obey(self._driver.recv())
+                if time.monotonic() > look_at:
+                    self._look_at_memory()
+                    look_at = time.monotonic() + _MEMORY_LOOK_S
+        finally:
+            self._running.clear()
+            end_all(self._orphans)
+
+    def _obey(self, message: Start | tuple[int, End]) -> None:
         if isinstance(message, Start):
             self._fork(message)
-            return True
+            return
         number, end = message
         for pid, fork in self._running.items():
             if fork.start.number == number:
-                fork.end = end
-                kill_tree(pid)
-        return True
+                self._kill(pid, end)
 
-    def _tell(self, number: int, end: End) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # the pipe's end, read next, will end all
-            self._driver.send((number, end))
+    def _kill(self, pid: int, end: End) -> None:
+        self._running[pid].end = end
+        kill_tree(pid)
 
     def _fork(self, start: Start) -> None:
         try:
             theirs, own = Pipe(duplex=False)
             pid = os.fork()
         except OSError as error:  # too many processes or open files, no memory: later there may be room
-            self._tell(start.number, End(State.LOST, f"its process could not be started: {error}"))
+            self._driver.send([(start.number, End(State.LOST, f"its process could not be started: {error}"))])
             return
         if pid == 0:
             self._driver.close()
@@ -130,11 +126,11 @@ class Server:
 
     def _reap(self) -> None:
         """Tell of the trials that ended, once what they left is killed: its own death brings us here again."""
-        over = []
+        forks: list[tuple[_Fork, int]] = []
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                over.append(ended)
-        forks = [(self._running.pop(pid), status) for pid, status in over if pid in self._running]
+                if fork := self._running.pop(ended[0], None):
+                    forks.append((fork, ended[1]))
         for pid in self._orphans():
             kill_tree(pid)
         for fork, status in forks:
@@ -142,7 +138,8 @@ class Server:
             with suppress(EOFError):  # it had nothing to say
                 if end is None and fork.last_words.poll():
                     end = fork.last_words.recv()
-            self._tell(fork.start.number, end or _end_of(os.waitstatus_to_exitcode(status), fork.start.log))
+            end = end or _end_of(os.waitstatus_to_exitcode(status), fork.start.log)
+            self._driver.send([(fork.start.number, end)])
 
     def _orphans(self) -> set[int]:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
@@ -150,13 +147,10 @@ class Server:
     def _look_at_memory(self) -> None:
         for pid, fork in self._running.items():
             limit = fork.start.mem_gb
-            if limit is None or _memory_gb(pid, "rss") <= limit:
-                continue
-            used = _memory_gb(pid, "pss")  # pages that forks share count once; slower
-            if used > limit:
+            # In pss, which is slower to tell, pages that forks share count once.
+            if limit and _memory_gb(pid, "rss") > limit and (used := _memory_gb(pid, "pss")) > limit:
                 why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
-                fork.end = End(State.OUT_OF_MEMORY, why)
-                kill_tree(pid)
+                self._kill(pid, End(State.OUT_OF_MEMORY, why))
 
 
 def _run(start: Start, server: Connection) -> NoReturn:
@@ -277,7 +271,6 @@ def main(pipe: int, driver: int, preload: Sequence[str]) -> None:
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
     gc.enable()
     _prctl(_PR_SET_PDEATHSIG, 0)
-    with suppress(BrokenPipeError, ConnectionResetError), Connection(pipe) as connection:
-        connection.send(READY)
-        Server(connection).serve()
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        Server(Connection(pipe)).serve()
     os._exit(0)  # taking TensorFlow apart first would keep the driver waiting

@@ -14,7 +14,7 @@ import cloudpickle
 
 from sweeps.errors import UserError
 from sweeps.files import last_lines
-from sweeps.launchers.fork_server import READY, Start, become_reaper, children, end_all
+from sweeps.launchers.fork_server import Start, become_reaper, children, end_all
 from sweeps.trial.job import End, Job, State
 
 _SERVER = """
@@ -27,7 +27,6 @@ _MARK = "SWEEPYARD_FORKS"
 _HUGE_PAGES = "glibc.malloc.hugetlb=1"
 """For malloc(3), where the kernel lets it: a process with TensorFlow forks, and ends, in half the time."""
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-_DEATHS = 3
 
 
 class Forks:
@@ -37,8 +36,6 @@ class Forks:
         self._preload = list(preload)
         self._log = log.absolute()
         self._running: set[int] = set()
-        self._deaths = 0
-        """Of servers in a row that never became ready."""
         self.ready = False
 
     def open(self) -> None:
@@ -84,21 +81,18 @@ class Forks:
         """The trials that ended; waits up to `timeout_s` for one.
 
         Raises:
-            UserError: the modules to preload cannot be imported.
+            UserError: the warm process ended before it had imported what is to be preloaded.
         """
         over: list[tuple[int, End]] = []
         try:
-            while self._server.poll(0.0 if over else timeout_s):
-                message = self._server.recv()
-                if message == READY:
-                    self.ready, timeout_s = True, 0.0
-                else:
-                    over.append(message)
+            while self._server.poll(timeout_s):
+                over += self._server.recv()
+                self.ready, timeout_s = True, 0.0
         except (EOFError, ConnectionResetError):
             lost = End(State.LOST, "its process was killed from outside, with the one that all trials are forks of")
-            over += [(number, lost) for number in self._running.difference(number for number, _ in over)]
+            over += [(number, lost) for number in self._running.difference(dict(over))]
             self._restart()
-        self._running.difference_update(number for number, _ in over)
+        self._running.difference_update(dict(over))
         return over
 
     def kill(self, number: int, state: State, why: str) -> None:
@@ -112,8 +106,7 @@ class Forks:
         self._server.close()
         if not self.ready:
             self._process.terminate()  # it is still importing, and would not look at the pipe before it is done
-        self._process.wait()
-        self._end_orphans()
+        self._bury()
 
     def _tell(self, message: Start | tuple[int, End]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the server died, as poll() will see
@@ -121,28 +114,22 @@ class Forks:
 
     def _restart(self) -> None:
         """The server died, and its trials with it. A new one takes its place, unless that would die as well."""
-        killed = self._process.wait() < 0
-        self._end_orphans()
-        self._deaths = 0 if self.ready else self._deaths + 1
-        if self._deaths == _DEATHS or (self._deaths and not killed):
-            why = (
-                f"it was killed {_DEATHS} times, perhaps for its memory"
-                if killed
-                else "".join(last_lines(self._log, 1))
-            )
+        code = self._bury()
+        if not self.ready:
+            why = f"it was killed by signal {-code}" if code < 0 else "".join(last_lines(self._log, 1))
             raise UserError(f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}")
         self.ready = False
         self.open()
 
-    def _end_orphans(self) -> None:
-        """End what the trials of a server that was killed have left behind."""
-        end_all(lambda: [pid for pid in children(os.getpid()) if self._is_orphan(pid)])
+    def _bury(self) -> int:
+        """The exit code of the server, whose trials, should it have been killed, leave nothing behind."""
+        code = self._process.wait()
+        end_all(lambda: filter(self._is_orphan, children(os.getpid())))
+        return code
 
     def _is_orphan(self, pid: int) -> bool:
         """Whether this child is not one of somebody else's: by its session, or what it had from the server."""
-        try:
-            if os.getsid(pid) == self._process.pid:
-                return True
-            return f"{_MARK}={self._log}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:  # it is gone, or another user's
-            return False
+        with suppress(OSError):  # it is gone, or another user's
+            mark = f"{_MARK}={self._log}".encode()
+            return os.getsid(pid) == self._process.pid or mark in Path(f"/proc/{pid}/environ").read_bytes()
+        return False
