@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,6 @@ def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[N
     except (HydraException, InterpolationResolutionError) as error:
         print(explain(error, _known(config_dir, config_name)), file=sys.stderr)
         raise SystemExit(2) from None
-    finally:
-        del os.environ["HYDRA_FULL_ERROR"]
 
 
 def run(cfg: DictConfig, task: Task) -> Any:
@@ -84,7 +82,8 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(time.time())
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
-    with _tracked(settings, summary, row, overrides), sampling(TrialFolder(folder)):
+    shown = _tracked(settings, summary, row, overrides) if settings.tracking else nullcontext()
+    with shown, sampling(TrialFolder(folder)):
         try:
             returned = task(cfg, current_trial())
             end = end_of_return(returned, objective_of(hydra), attempt.heard())
@@ -114,9 +113,6 @@ def _single_runs(own: Path) -> list[Row]:
 
 @contextmanager
 def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Sequence[str]) -> Iterator[None]:
-    if not settings.tracking:
-        yield
-        return
     from sweeps.results import report
     from sweeps.tracking.tracker import Tracker  # MLflow takes two seconds
 

@@ -23,9 +23,9 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     Raises:
         UserError: a value is out of its range, or the dataclass has no such setting.
     """
+    group = "sweeper" if kind is SweeperConf else "launcher"
     names = [one.name for one in fields(kind)]
     for name in (str(key) for key in node if key not in names):
-        group = "sweeper" if kind is SweeperConf else "launcher"
         near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
         meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""
         option = f"+hydra.launcher.additional_parameters.{name}={node[name]}"
@@ -36,6 +36,10 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     except (ValueError, OmegaConfBaseException) as error:
         raise UserError(str(error)) from error
     assert isinstance(settings, kind)
+    for one in fields(kind):
+        value, least = getattr(settings, one.name), one.metadata.get("least")
+        if value is not None and least is not None and value < least:
+            raise UserError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
     return settings
 
 
@@ -45,17 +49,7 @@ def from_(least: float, default: float | None) -> Any:
 
 
 @dataclass
-class _Ranged:
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            value, least = getattr(self, one.name), one.metadata.get("least")
-            if value is not None and least is not None and value < least:
-                group = "sweeper" if isinstance(self, SweeperConf) else "launcher"
-                raise ValueError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
-
-
-@dataclass
-class SweeperConf(_Ranged):
+class SweeperConf:
     """hydra/sweeper=grid and hydra/sweeper=optuna."""
 
     _target_: str = "hydra_plugins.sweepyard.StudySweeper"
@@ -102,7 +96,6 @@ class SweeperConf(_Ranged):
     """The MLflow experiment that holds the studies."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if (self.max_failure_rate or 0) > 1:
             raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
         for direction in self.directions:
@@ -128,7 +121,7 @@ class SweeperConf(_Ranged):
 
 
 @dataclass
-class LocalLauncherConf(_Ranged):
+class LocalLauncherConf:
     """hydra/launcher=local: trials as forks of a warm process on this machine."""
 
     _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
@@ -148,7 +141,7 @@ class LocalLauncherConf(_Ranged):
 
 
 @dataclass
-class SlurmLauncherConf(_Ranged):
+class SlurmLauncherConf:
     """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
 
     _target_: str = "hydra_plugins.sweepyard.SlurmLauncher"
@@ -210,15 +203,8 @@ class SlurmLauncherConf(_Ranged):
     """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.trials_per_job == 1 and self.trials_at_once > 1:
-            raise ValueError(
-                f"hydra.launcher.trials_at_once={self.trials_at_once}: a job that runs one trial cannot; "
-                "set hydra.launcher.trials_per_job above 1, or to null"
-            )
+            raise ValueError("hydra.launcher.trials_at_once is for workers: set trials_per_job above 1, or to null")
         for name in self.additional_parameters:
-            if name.replace("_", "-") in _OWN_OPTIONS:
+            if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 raise ValueError(f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out")
-
-
-_OWN_OPTIONS = {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}

@@ -33,16 +33,15 @@ def launch(
     trials.open()
     jobs: dict[int, Job] = {}
     returns: dict[int, JobReturn] = {}
-    sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
-    sweep_dir.mkdir(parents=True, exist_ok=True)
+    study = Path(config.hydra.sweep.dir).absolute()
+    study.mkdir(parents=True, exist_ok=True)
     # Where other nodes see it too; a folder of ours alone (0700).
-    with tempfile.TemporaryDirectory(prefix=".returns", dir=sweep_dir) as private:
+    with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
             with open_dict(composed):
                 composed.hydra.job.id = f"{composed.hydra.job.name}_{number}"
                 composed.hydra.job.num = number
-            study = Path(str(composed.hydra.sweep.dir)).absolute()
             folder, wanted = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
             attempt, left = folder.new_attempt().number, Path(private, str(number))
             jobs[number] = Job(study.name, number, attempt, composed, wanted, folder, app, job_return=left)
@@ -51,20 +50,18 @@ def launch(
             while waiting and trials.submit(waiting[0]):
                 waiting.pop(0)
             for number, said in trials.poll(timeout_s=1.0):
-                end = jobs[number].attempt_folder.close(said)
-                returns[number] = _read_return(jobs[number], end)
+                returns[number] = _read_return(jobs[number], jobs[number].attempt_folder.close(said))
     return [returns[number] for number in sorted(returns)]
 
 
 def _read_return(job: Job, end: End) -> JobReturn:
     """What the trial left for us in our own private folder, or a failure in Hydra's words."""
-    assert job.job_return is not None
-    if job.job_return.exists():
+    if job.job_return and job.job_return.exists():
         returned: JobReturn = pickle.loads(read_own(job.job_return))  # noqa: S301
         return returned
     failed = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
-    said = f"trial {job.number} {end.state}: {end.error}. Its log: {job.attempt_folder.log}"
-    failed.return_value = RuntimeError(said)
+    log = job.attempt_folder.log
+    failed.return_value = RuntimeError(f"trial {job.number} {end.state}: {end.error}. Its log: {log}")
     return failed
 
 
@@ -111,10 +108,8 @@ class BatchTrials(TrialLauncher):
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number)
         except (Exception, SystemExit) as error:  # some raise what a trial raised, and lose the batch
             return [(job.number, end_of_error(error)) for job in batch]
-        return [
-            (job.number, end_of(returned, job.objective, job.attempt_folder.heard()))
-            for job, returned in zip(batch, returns, strict=True)
-        ]
+        pairs = zip(batch, returns, strict=True)
+        return [(job.number, end_of(returned, job.objective, job.attempt_folder.heard())) for job, returned in pairs]
 
     def open(self) -> None: ...
 

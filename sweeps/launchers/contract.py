@@ -30,18 +30,16 @@ class TrialLauncher(Protocol):
         """Get ready to run trials; may go on in the background."""
 
     def has_room(self, ahead: bool = False) -> bool:
-        """Whether a small trial could be started now; or, `ahead`, may at least wait where those run that are started.
-
-        The next trial of a search is chosen only when it can start, for then most is known.
+        """Whether a small trial could be started now, or, `ahead`, may at least wait where others run. The next trial
+        of a search is chosen only when it can start, for then most is known.
         """
 
     def submit(self, job: Job) -> bool:
         """Start the attempt, or return False if there is no room for it yet."""
 
     def adopt(self, job: Job) -> bool:
-        """Take over an attempt that an earlier driver submitted, if it still lives, or may.
-
-        False only when it is certain that it does not: the trial then goes on in a new attempt.
+        """Take over an attempt that an earlier driver submitted. False only when it is certain that it does not live:
+        the trial then goes on in a new attempt.
         """
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
@@ -67,10 +65,9 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:
         UserError: the task function refers to something that cannot leave this process.
     """
     try:
-        data: bytes = cloudpickle.dumps((task_function, hydra_context, Singleton.get_state()))
+        return bytes(cloudpickle.dumps((task_function, hydra_context, Singleton.get_state())))
     except Exception as error:  # whatever the __reduce__ of a user's object raises
         raise UserError(
             f"the task function cannot be sent to another process: {error}\n"
             "Create what it needs (files, locks, sessions) inside the function"
         ) from error
-    return data

@@ -1,7 +1,7 @@
 """A warm process that imports the heavy libraries once and forks a fresh process for each trial.
 
-Started by forks.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes milliseconds. Only
-imports may happen here: a TensorFlow runtime that has started does not survive a fork.
+Importing TensorFlow takes seconds, a fork takes milliseconds. Only imports may happen here: a TensorFlow runtime that
+has started does not survive a fork.
 
 Once the modules are imported the driver hears which trials have ended, and how: none at first. It sends a `Start`, or
 the number of a trial to kill and the `End` that this makes. When the pipe closes, the driver is gone: every trial is
@@ -21,7 +21,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -53,9 +53,9 @@ class Start:
     job: bytes
     log: Path
     cores: list[int]
-    mem_gb: float | None = None
+    environment: dict[str, str]
+    mem_gb: float | None
     """The most that it may have in memory, what it starts included."""
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -90,8 +90,10 @@ class Server:
                     if ready == wakeup:
                         os.read(wakeup, 4096)
                         self._reap()
+                    elif isinstance(message := self._driver.recv(), Start):
+                        self._fork(message)
                     else:
-                        self._obey(self._driver.recv())
+                        self._kill(*message)
                 if time.monotonic() > look_at:
                     self._look_at_memory()
                     look_at = time.monotonic() + _MEMORY_LOOK_S
@@ -99,18 +101,11 @@ class Server:
             self._running.clear()
             end_all(self._orphans)
 
-    def _obey(self, message: Start | tuple[int, End]) -> None:
-        if isinstance(message, Start):
-            self._fork(message)
-            return
-        number, end = message
+    def _kill(self, number: int, end: End) -> None:
         for pid, fork in self._running.items():
             if fork.start.number == number:
-                self._kill(pid, end)
-
-    def _kill(self, pid: int, end: End) -> None:
-        self._running[pid].end = end
-        kill_tree(pid)
+                fork.end = end
+                kill_tree(pid)
 
     def _fork(self, start: Start) -> None:
         try:
@@ -150,7 +145,7 @@ class Server:
             # In pss, which is slower to tell, pages that forks share count once.
             if limit and _memory_gb(pid, "rss") > limit and (used := _memory_gb(pid, "pss")) > limit:
                 why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
-                self._kill(pid, End(State.OUT_OF_MEMORY, why))
+                self._kill(fork.start.number, End(State.OUT_OF_MEMORY, why))
 
 
 def _run(start: Start, server: Connection) -> NoReturn:
@@ -235,14 +230,10 @@ def kill_tree(pid: int) -> None:
 def end_all(find: Callable[[], Iterable[int]]) -> None:
     """Kill these children of this process, and those that it inherits from them, until there are none."""
     deadline = time.monotonic() + _PATIENCE_S
-    dying: set[int] = set()
-    while dying := dying.union(find()):
-        for pid in list(dying):
+    while (found := list(find())) and time.monotonic() < deadline:
+        for pid in found:
             kill_tree(pid)
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                dying.remove(pid)
-        if time.monotonic() > deadline:
-            return
+            os.waitpid(pid, os.WNOHANG)
         time.sleep(0.001)
 
 
@@ -255,14 +246,8 @@ def _memory_gb(pid: int, kind: str) -> float:
     return total / 1e9
 
 
-def main(pipe: int, driver: int, preload: Sequence[str]) -> None:
-    """The life of the server: `pipe` is its end of the pipe, a file descriptor, and `driver` a process id."""
-    # Ctrl-C and a hang-up reach the whole terminal; the driver alone decides what they mean.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
-    if os.getppid() != driver:
-        return  # the driver died before the line above could notice
+def main(pipe: int, preload: Sequence[str]) -> None:
+    """The life of the server, whose end of the pipe is the file descriptor `pipe`."""
     become_reaper()
     gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
     for module in preload:
@@ -270,7 +255,6 @@ def main(pipe: int, driver: int, preload: Sequence[str]) -> None:
     Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
     gc.enable()
-    _prctl(_PR_SET_PDEATHSIG, 0)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         Server(Connection(pipe)).serve()
     os._exit(0)  # taking TensorFlow apart first would keep the driver waiting

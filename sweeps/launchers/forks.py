@@ -43,13 +43,12 @@ class Forks:
         become_reaper()  # should the server be killed, what its trials started is inherited here, and ended
         self._server, theirs = Pipe()
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        environment = {
-            **os.environ,
+        environment = os.environ | {
             _MARK: str(self._log),
             "OPENBLAS_NUM_THREADS": "1",  # numpy must not start threads before the forks
             "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
         }
-        arguments = [sys.path, theirs.fileno(), os.getpid(), self._preload]
+        arguments = [sys.path, theirs.fileno(), self._preload]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _SERVER, json.dumps(arguments)],
@@ -62,20 +61,14 @@ class Forks:
             )
         theirs.close()
 
-    def start(
-        self, job: Job, cores: Sequence[int], gpus: Sequence[str], threads: int, mem_gb: float | None = None
-    ) -> None:
+    def start(self, job: Job, cores: list[int], gpus: list[str], threads: int, mem_gb: float | None = None) -> None:
         """Fork the trial, confined to `cores` (none: to no fewer than this process has), seeing `gpus` alone. It ends
         as out_of_memory if it and what it starts use more than `mem_gb`.
         """
-        environment = {
-            **job.environment,
-            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-            **dict.fromkeys(_THREADS, str(threads)),
-        }
+        owned = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         payload = cloudpickle.dumps((job, time.time()))
         self._running.add(job.number)
-        self._tell(Start(job.number, payload, job.attempt_folder.log, list(cores), mem_gb, environment))
+        self._tell(Start(job.number, payload, job.attempt_folder.log, cores, {**job.environment, **owned}, mem_gb))
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
         """The trials that ended; waits up to `timeout_s` for one.

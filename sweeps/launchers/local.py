@@ -88,16 +88,11 @@ class LocalTrials(TrialLauncher):
         return True
 
     def adopt(self, job: Job) -> bool:
-        """Local trials are killed when their driver goes; wait until the last one is.
-
-        Raises:
-            UserError: it still lives after 30 s.
-        """
+        """A local trial is killed when its driver goes: wait until it is. Raises UserError if it lives after 30 s."""
         deadline = time.monotonic() + _PATIENCE_S
         while by := holder(job.attempt_folder.alive):
             if time.monotonic() > deadline:
-                path = job.attempt_folder.path
-                raise UserError(f"{path} still runs in {by}; end that process, then start again")
+                raise UserError(f"{job.attempt_folder.path} still runs in {by}; end that process, then start again")
             time.sleep(0.05)
         return False
 

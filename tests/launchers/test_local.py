@@ -301,7 +301,7 @@ def test_no_process_for_a_trial_is_no_end_of_the_server(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("os.fork", refuse)
     ours, theirs = Pipe()
-    Server(theirs)._obey(Start(7, b"", Path("log"), []))
+    Server(theirs)._fork(Start(7, b"", Path("log"), [], {}, None))
     ((number, end),) = ours.recv()
     assert (number, end.state) == (7, State.LOST)
     assert end.error == "its process could not be started: [Errno 11] Resource temporarily unavailable"
