@@ -78,7 +78,7 @@ def resume(
     trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
 ) -> None:
     """Go on with a study, with the command that started it."""
-    definition_ = _define(name, root)
+    _, definition_ = _define(name, root)
     if retry or trials:
         _reopen(*_read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
@@ -116,16 +116,15 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
 @app.command()
 def stop(name: Name, root: Root = _MULTIRUN) -> None:
     """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
-    folder = _folder(name, root)
-    driver = holder(folder / "driver.lock")
-    if not driver:
-        _stop_jobs(name, root)
-        return
-    write_whole(folder / "stop", "")
-    _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
-    while holder(folder / "driver.lock"):
-        time.sleep(0.1)
-    _console.print(f"stopped; go on with: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
+    folder, _ = _define(name, root)
+    if driver := holder(folder / "driver.lock"):
+        write_whole(folder / "stop", "")
+        _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
+        while holder(folder / "driver.lock"):
+            time.sleep(0.1)
+        _console.print(f"stopped; go on with: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
+    else:
+        _stop_jobs(_read(name, root)[0])
 
 
 def _jobs_in_words(summary: Summary) -> str:
@@ -141,14 +140,13 @@ def _jobs(summary: Summary) -> list[JobInfo] | str:
     return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
 
 
-def _stop_jobs(name: str, root: Path) -> None:
+def _stop_jobs(summary: Summary) -> None:
     """What a driver that is gone left in SLURM."""
-    summary, _ = _read(name, root)
     jobs = _jobs(summary)
     if isinstance(jobs, str):
         raise UserError(f"SLURM does not answer: {jobs}")
     if not jobs:
-        _console.print(f"study {name} is not running")
+        _console.print(f"study {summary.name} is not running")
         return
     for row in summary.rows:
         if row.state is State.RUNNING and (attempt := TrialFolder(row.folder).newest()):
@@ -179,23 +177,22 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
     from sweeps.study.storage import read_summary
 
-    definition_ = _define(name, root)
-    return read_summary(_folder(name, root), definition_), definition_
+    folder, definition_ = _define(name, root)
+    return read_summary(folder, definition_), definition_
 
 
-def _define(name: str, root: Path) -> Definition:
+def _define(name: str, root: Path) -> tuple[Path, Definition]:
+    """The study's folder, and what it was started with."""
+    folder = (root / name).absolute()
     try:
-        return definition.read(_folder(name, root))
+        return folder, definition.read(folder)
+    except FileNotFoundError:
+        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
+        raise UserError(
+            f"there is no study {name} in {root}. There is: {known or 'none; start one with sweep.py -m'}"
+        ) from None
     except Unreadable as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
-
-
-def _folder(name: str, root: Path) -> Path:
-    folder = (root / name).absolute()
-    if not (folder / "study.json").exists():
-        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
-        raise UserError(f"there is no study {name} in {root}. There is: {known or 'none; start one with sweep.py -m'}")
-    return folder
 
 
 def main() -> None:

@@ -72,8 +72,7 @@ class SweeperConf:
     n_jobs: int | None = from_(1, None)
     """Trials at a time, at most. Null fills every slot that the launcher has."""
     max_failure_rate: float | None = from_(0, None)
-    """The share of all trials (0 to 1) that may fail without the command failing; beyond it no further one starts.
-    Null runs every trial, whatever fails, and then exits with 1 if any did."""
+    """The share of trials (0 to 1) that may fail; beyond it no further one starts. Null: all run, but none should."""
     max_attempts: int = from_(1, 3)
     """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
     max_gpu_hours: float | None = from_(0, None)
@@ -129,11 +128,9 @@ class LocalLauncherConf:
     gpus_per_node: int = from_(0, 0)
     """GPUs that a trial owns."""
     cpus_per_task: int | None = from_(0, None)
-    """CPU cores that a trial owns. Null: one, or with GPUs the share of the cores that belongs to them.
-    0: none of its own, for trials that mostly wait; hydra.sweeper.n_jobs then says how many run at a time."""
+    """CPU cores that a trial owns. Null: one, or with GPUs their share. 0: none, for trials that mostly wait."""
     mem_gb: float | None = from_(0.001, None)
-    """The limit of a trial's resident memory, in GB, what it starts included; no more trials run at once than fit in.
-    Null sets none: 1 GB a trial is then a mere estimate of how many fit in."""
+    """The limit of a trial's resident memory, in GB, what it starts included. Null: none, an estimated 1 GB is used."""
     timeout_min: float | None = from_(0.001, None)
     """Minutes an attempt may take."""
     preload: list[str] = field(default_factory=list)

@@ -41,14 +41,17 @@ class SweepyardSearchPath(SearchPathPlugin):
         search_path.append("sweepyard", "pkg://sweeps.conf")
 
 
-class StudySweeper(Sweeper):
-    """Runs a study (`sweeps.study.driver`)."""
-
+class _Ours:
     def __init__(self, **settings: Any) -> None:
-        """Hydra passes the settings; they are read from the config, typed, by the driver."""
+        """Hydra passes the settings; they are read, typed, from the config instead."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self._config = config
         self._app: Any = {"hydra_context": hydra_context, "task_function": task_function, "config": config}
+
+
+class StudySweeper(_Ours, Sweeper):
+    """Runs a study (`sweeps.study.driver`)."""
 
     def sweep(self, arguments: list[str]) -> Any:
         """Exits with 2 if something asked for cannot be, with 1 if more trials failed than may."""
@@ -59,21 +62,15 @@ class StudySweeper(Sweeper):
             driver = Driver(**self._app)
             summary = driver.run(Plugins.instance().instantiate_launcher(**self._app), arguments)
         except (UserError, HydraException, OmegaConfBaseException) as error:
-            print(error if isinstance(error, UserError) else explain(error, self._app["config"]), file=sys.stderr)
+            print(error if isinstance(error, UserError) else explain(error, self._config), file=sys.stderr)
             raise SystemExit(2) from error
         if driver.failed(summary):
             raise SystemExit(1)
         return summary
 
 
-class _OnTrials(Launcher):
+class _OnTrials(_Ours, Launcher):
     """A Hydra launcher on top of one of our own."""
-
-    def __init__(self, **settings: Any) -> None:
-        """Hydra passes the settings; they are read from each trial's own config instead."""
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     @abstractmethod
     def trials(self, study_folder: Path) -> TrialLauncher:
@@ -83,8 +80,8 @@ class _OnTrials(Launcher):
         """What somebody else's sweeper uses: a batch that waits for all."""
         from sweeps.launchers.batch import launch
 
-        with closing(self.trials(Path(self.config.hydra.sweep.dir))) as trials:
-            return launch(trials, self.config, self.hydra_context, self.task_function, job_overrides, initial_job_idx)
+        with closing(self.trials(Path(self._config.hydra.sweep.dir))) as trials:
+            return launch(trials, job_overrides, initial_job_idx, **self._app)
 
 
 class LocalLauncher(_OnTrials):
@@ -93,17 +90,21 @@ class LocalLauncher(_OnTrials):
     def trials(self, study_folder: Path) -> TrialLauncher:
         from sweeps.launchers.local import LocalTrials
 
-        return LocalTrials(self.config.hydra.launcher.preload, study_folder / "fork_server.log")
+        return LocalTrials(self._config.hydra.launcher.preload, study_folder / "fork_server.log")
 
 
 class SlurmLauncher(_OnTrials):
     """Each trial as a SLURM job, or many in a warm one."""
 
     def trials(self, study_folder: Path) -> TrialLauncher:
+        if "%" in str(study_folder):
+            raise UserError(
+                f"SLURM reads the % in {study_folder} as a pattern: choose another hydra.sweeper.study_name"
+            )
         from sweeps.launchers.slurm.jobs import SlurmTrials
         from sweeps.launchers.slurm.workers import SlurmWorkers
 
-        settings = read(self.config.hydra.launcher, SlurmLauncherConf)
+        settings = read(self._config.hydra.launcher, SlurmLauncherConf)
         if settings.trials_per_job == 1:
             return SlurmTrials(settings)
         return SlurmWorkers(settings, study_folder.absolute() / "workers")

@@ -21,20 +21,20 @@ from sweeps.trial.process import end_of, end_of_error
 
 def launch(
     trials: TrialLauncher,
+    job_overrides: Sequence[Sequence[str]],
+    initial_job_idx: int,
     config: DictConfig,
     hydra_context: HydraContext,
     task_function: TaskFunction,
-    job_overrides: Sequence[Sequence[str]],
-    initial_job_idx: int,
 ) -> list[JobReturn]:
     """Hydra's `Launcher.launch` on top of one of our launchers, for a sweeper that is not ours."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
-    trials.open()
     jobs: dict[int, Job] = {}
     returns: dict[int, JobReturn] = {}
     study = Path(config.hydra.sweep.dir).absolute()
     study.mkdir(parents=True, exist_ok=True)
+    trials.open()
     # Where other nodes see it too; a folder of ours alone (0700).
     with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):

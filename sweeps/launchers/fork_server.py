@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
@@ -36,7 +36,7 @@ from sweeps.trial.job import End, State
 from sweeps.trial.process import end_of_error, run_trial
 
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # it inherits the processes whose parents die somewhere below it
 _prctl = ctypes.CDLL(None).prctl
 _MEMORY_LOOK_S = 0.5
 _MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
@@ -99,7 +99,12 @@ class Server:
                     look_at = time.monotonic() + _MEMORY_LOOK_S
         finally:
             self._running.clear()
-            end_all(self._orphans)
+            deadline = time.monotonic() + _PATIENCE_S
+            while (left := self._orphans()) and time.monotonic() < deadline:
+                for pid in left:
+                    kill_tree(pid)
+                    os.waitpid(pid, os.WNOHANG)
+                time.sleep(0.001)
 
     def _kill(self, number: int, end: End) -> None:
         for pid, fork in self._running.items():
@@ -184,7 +189,7 @@ def _end_of(code: int, log: Path) -> End:
 
 def _become_trial(start: Start) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    become_reaper()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)  # what it sends to its whole group must not reach the server
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -195,11 +200,6 @@ def _become_trial(start: Start) -> None:
     os.environ.update(start.environment)
     if start.cores:
         os.sched_setaffinity(0, start.cores)
-
-
-def become_reaper() -> None:
-    """Inherit the processes whose parents die somewhere below this one."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def children(pid: int) -> list[int]:
@@ -227,16 +227,6 @@ def kill_tree(pid: int) -> None:
             os.kill(one, signal.SIGKILL)
 
 
-def end_all(find: Callable[[], Iterable[int]]) -> None:
-    """Kill these children of this process, and those that it inherits from them, until there are none."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while (found := list(find())) and time.monotonic() < deadline:
-        for pid in found:
-            kill_tree(pid)
-            os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.001)
-
-
 def _memory_gb(pid: int, kind: str) -> float:
     total = 0
     for one in tree(pid):
@@ -248,7 +238,7 @@ def _memory_gb(pid: int, kind: str) -> float:
 
 def main(pipe: int, preload: Sequence[str]) -> None:
     """The life of the server, whose end of the pipe is the file descriptor `pipe`."""
-    become_reaper()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
     for module in preload:
         importlib.import_module(module)

@@ -11,10 +11,11 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 import cloudpickle
+import psutil
 
 from sweeps.errors import UserError
 from sweeps.files import last_lines
-from sweeps.launchers.fork_server import Start, become_reaper, children, end_all
+from sweeps.launchers.fork_server import Start
 from sweeps.trial.job import End, Job, State
 
 _SERVER = """
@@ -40,18 +41,16 @@ class Forks:
 
     def open(self) -> None:
         """Start the warm process. It is `ready` some polls later."""
-        become_reaper()  # should the server be killed, what its trials started is inherited here, and ended
         self._server, theirs = Pipe()
-        self._log.parent.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {
             _MARK: str(self._log),
             "OPENBLAS_NUM_THREADS": "1",  # numpy must not start threads before the forks
             "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
         }
-        arguments = [sys.path, theirs.fileno(), self._preload]
+        told = json.dumps([sys.path, theirs.fileno(), self._preload])
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVER, json.dumps(arguments)],
+                [sys.executable, "-c", _SERVER, told],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -81,10 +80,16 @@ class Forks:
             while self._server.poll(timeout_s):
                 over += self._server.recv()
                 self.ready, timeout_s = True, 0.0
-        except (EOFError, ConnectionResetError):
+        except (EOFError, ConnectionResetError):  # the server died, and its trials with it
+            code = self._bury()
+            if not self.ready:
+                why = f"it was killed by signal {-code}" if code < 0 else "".join(last_lines(self._log, 1))
+                said = f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}"
+                raise UserError(said) from None
+            self.ready = False
+            self.open()
             lost = End(State.LOST, "its process was killed from outside, with the one that all trials are forks of")
             over += [(number, lost) for number in self._running.difference(dict(over))]
-            self._restart()
         self._running.difference_update(dict(over))
         return over
 
@@ -105,24 +110,11 @@ class Forks:
         with suppress(BrokenPipeError, ConnectionResetError):  # the server died, as poll() will see
             self._server.send(message)
 
-    def _restart(self) -> None:
-        """The server died, and its trials with it. A new one takes its place, unless that would die as well."""
-        code = self._bury()
-        if not self.ready:
-            why = f"it was killed by signal {-code}" if code < 0 else "".join(last_lines(self._log, 1))
-            raise UserError(f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}")
-        self.ready = False
-        self.open()
-
     def _bury(self) -> int:
-        """The exit code of the server, whose trials, should it have been killed, leave nothing behind."""
+        """The exit code of the server. Should it have been killed, what its trials have left behind is killed too."""
         code = self._process.wait()
-        end_all(lambda: filter(self._is_orphan, children(os.getpid())))
+        for process in psutil.process_iter(["environ"]) if code < 0 else []:
+            if (process.info["environ"] or {}).get(_MARK) == str(self._log):
+                with suppress(psutil.Error):
+                    process.kill()
         return code
-
-    def _is_orphan(self, pid: int) -> bool:
-        """Whether this child is not one of somebody else's: by its session, or what it had from the server."""
-        with suppress(OSError):  # it is gone, or another user's
-            mark = f"{_MARK}={self._log}".encode()
-            return os.getsid(pid) == self._process.pid or mark in Path(f"/proc/{pid}/environ").read_bytes()
-        return False
