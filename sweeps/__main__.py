@@ -167,11 +167,9 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
     summary, definition_ = _read(name, root)
     os.chdir(definition_.working_folder)
     tracker = Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary)
-    command = tracker.ui_command(port)
-    if command is None:
-        _console.print(f"its runs are at {without_password(tracker.uri)}")
-        return
-    os.execvpe(command[0], command, tracker.ui_environment())  # noqa: S606 - without a shell
+    if command := tracker.ui_command(port):
+        os.execvpe(command[0], command, tracker.ui_environment())  # noqa: S606 - without a shell
+    _console.print(f"its runs are at {without_password(tracker.uri)}")
 
 
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
@@ -188,9 +186,8 @@ def _define(name: str, root: Path) -> tuple[Path, Definition]:
         return folder, definition.read(folder)
     except FileNotFoundError:
         known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
-        raise UserError(
-            f"there is no study {name} in {root}. There is: {known or 'none; start one with sweep.py -m'}"
-        ) from None
+        there_is = known or "none; start one with sweep.py -m"
+        raise UserError(f"there is no study {name} in {root}. There is: {there_is}") from None
     except Unreadable as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
 

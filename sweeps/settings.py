@@ -54,7 +54,6 @@ class SweeperConf:
 
     _target_: str = "hydra_plugins.sweepyard.StudySweeper"
     _recursive_: bool = False
-
     sampler: Any = None
     """What to try next: hydra/sweeper/sampler=grid, tpe, random, gp, cmaes, nsgaii or qmc."""
     pruner: Any = None
@@ -124,7 +123,6 @@ class LocalLauncherConf:
     """hydra/launcher=local: trials as forks of a warm process on this machine."""
 
     _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
-
     gpus_per_node: int = from_(0, 0)
     """GPUs that a trial owns."""
     cpus_per_task: int | None = from_(0, None)
@@ -142,7 +140,6 @@ class SlurmLauncherConf:
     """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
 
     _target_: str = "hydra_plugins.sweepyard.SlurmLauncher"
-
     timeout_min: int = from_(1, 60)
     """Time limit of a job, in minutes."""
     signal_delay_s: int = from_(0, 120)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
 from sweeps.files import read_own
 from sweeps.launchers.contract import TrialLauncher, pack_app
@@ -39,9 +39,7 @@ def launch(
     with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
-            with open_dict(composed):
-                composed.hydra.job.id = f"{composed.hydra.job.name}_{number}"
-                composed.hydra.job.num = number
+            composed.hydra.job.update(id=f"{composed.hydra.job.name}_{number}", num=number)
             folder, wanted = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
             attempt, left = folder.new_attempt().number, Path(private, str(number))
             jobs[number] = Job(study.name, number, attempt, composed, wanted, folder, app, job_return=left)

@@ -67,7 +67,5 @@ def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:
     try:
         return bytes(cloudpickle.dumps((task_function, hydra_context, Singleton.get_state())))
     except Exception as error:  # whatever the __reduce__ of a user's object raises
-        raise UserError(
-            f"the task function cannot be sent to another process: {error}\n"
-            "Create what it needs (files, locks, sessions) inside the function"
-        ) from error
+        ask = "Create what it needs (files, locks, sessions) inside the function"
+        raise UserError(f"the task function cannot be sent to another process: {error}\n{ask}") from error

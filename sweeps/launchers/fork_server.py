@@ -126,20 +126,12 @@ class Server:
 
     def _reap(self) -> None:
         """Tell of the trials that ended, once what they left is killed: its own death brings us here again."""
-        forks: list[tuple[_Fork, int]] = []
-        with suppress(ChildProcessError):
+        with suppress(ChildProcessError):  # there is no further one
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                for pid in self._orphans():
+                    kill_tree(pid)
                 if fork := self._running.pop(ended[0], None):
-                    forks.append((fork, ended[1]))
-        for pid in self._orphans():
-            kill_tree(pid)
-        for fork, status in forks:
-            end = fork.end
-            with suppress(EOFError):  # it had nothing to say
-                if end is None and fork.last_words.poll():
-                    end = fork.last_words.recv()
-            end = end or _end_of(os.waitstatus_to_exitcode(status), fork.start.log)
-            self._driver.send([(fork.start.number, end)])
+                    self._driver.send([(fork.start.number, _end_of(fork, os.waitstatus_to_exitcode(ended[1])))])
 
     def _orphans(self) -> set[int]:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
@@ -167,24 +159,27 @@ def _run(start: Start, server: Connection) -> NoReturn:
         server.send(replace(end, error=end.error[:1000]))  # fits in the pipe: nobody reads it yet
         traceback.print_exc()
     finally:
-        try:
+        with suppress(BaseException):  # what a full disk, or a stdout of the task function's own, raises
             sys.stdout.flush()
             sys.stderr.flush()
-        finally:
-            os._exit(0)  # the server's own clean-up is not the trial's
+        os._exit(0)  # the server's own clean-up is not the trial's
 
 
-def _end_of(code: int, log: Path) -> End:
-    """From a process's exit code, or minus the signal that killed it."""
-    last = "\n".join(last_lines(log, 20)) if code else ""
+def _end_of(fork: _Fork, code: int) -> End:
+    """What it was killed for, or said before it died; or else by its exit code, or minus the signal that killed it."""
+    with suppress(EOFError):  # it had nothing to say
+        if fork.end is None and fork.last_words.poll():
+            fork.end = fork.last_words.recv()
+    if fork.end:
+        return fork.end
+    last = "\n".join(last_lines(fork.start.log, 20)) if code else ""
     if any(word in last for word in _MEMORY_WORDS):
         return End(State.OUT_OF_MEMORY, "it ran out of memory")
     if code >= 0:
         return End(State.FAILED, f"its process ended with exit code {code} and no result")
-    name = signal.strsignal(-code) or f"signal {-code}"
     if -code in _CRASHES:
-        return End(State.FAILED, f"its process crashed: {name}")
-    return End(State.LOST, f"its process was killed from outside: {name}")
+        return End(State.FAILED, f"its process crashed: {signal.strsignal(-code)}")
+    return End(State.LOST, f"its process was killed from outside: {signal.strsignal(-code)}")
 
 
 def _become_trial(start: Start) -> None:

@@ -55,10 +55,8 @@ class LocalTrials(TrialLauncher):
             ("mem_gb", wanted.mem_gb or 0, self._all_gb, "GB of memory"),
         ):
             if need > has:
-                raise UserError(
-                    f"{name}={need}: this machine has {has or 'no'} {unit}. "
-                    f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
-                )
+                ask = f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
+                raise UserError(f"{name}={need}: this machine has {has or 'no'} {unit}. {ask}")
         if cores is None:
             cores = max(1, self._all_cores * gpus // self._all_gpus) if gpus else 1
         self._least_cores = min(self._least_cores, cores)
