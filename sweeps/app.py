@@ -34,7 +34,7 @@ Task = Callable[[DictConfig, Trial], Any]
 
 
 @contextmanager
-def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[None]:
+def answer_mistakes(config_dir: Path) -> Iterator[None]:
     """Say in two lines what is wrong in a command line, and exit with 2. HYDRA_FULL_ERROR=1 shows the traceback."""
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         yield
@@ -47,7 +47,7 @@ def answer_mistakes(config_dir: Path, config_name: str = "config") -> Iterator[N
         print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
     except (HydraException, InterpolationResolutionError) as error:
-        print(explain(error, _known(config_dir, config_name)), file=sys.stderr)
+        print(explain(error, _known(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None
 
 
@@ -77,8 +77,8 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     settings = read(hydra.sweeper, SweeperConf)
     rows = _single_runs(folder)
     row = next(row for row in rows if row.folder == folder)
-    name = f"single runs {folder.parent.name}"
-    summary = Summary(name, folder.parent, settings.objectives, settings.directions, rows)
+    day = folder.parent
+    summary = Summary(f"single runs {day.name}", day, settings.objectives, settings.directions, rows)
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(time.time())
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
@@ -128,13 +128,13 @@ def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Seque
         print(tracker.how_to_look())
 
 
-def _known(config_dir: Path, config_name: str) -> DictConfig:
+def _known(config_dir: Path) -> DictConfig:
     """The configuration with the choices made on the command line, but not its values: one of those is the mistake."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir), version_base="1.3"):
-        known = compose(config_name, return_hydra_config=True)
+        known = compose("config", return_hydra_config=True)
         choices = [text for text in sys.argv[1:] if text.partition("=")[0] in known.hydra.runtime.choices]
         try:
-            return compose(config_name, choices, return_hydra_config=True)
+            return compose("config", choices, return_hydra_config=True)
         except HydraException:  # the mistake is in the choices, or they are swept
             return known

@@ -18,11 +18,7 @@ MEANT = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task"
 
 
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
-    """The settings in a config's node, as the dataclass that ConfigStore has for it.
-
-    Raises:
-        UserError: a value is out of its range, or the dataclass has no such setting.
-    """
+    """The settings in a config's node, as its dataclass. Raises UserError if one is unknown, or out of its range."""
     group = "sweeper" if kind is SweeperConf else "launcher"
     names = [one.name for one in fields(kind)]
     for name in (str(key) for key in node if key not in names):
@@ -43,7 +39,7 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     return settings
 
 
-def from_(least: float, default: float | None) -> Any:
+def at_least(least: float, default: float | None) -> Any:
     """A number that may not be below `least`."""
     return field(default=default, metadata={"least": least})
 
@@ -66,15 +62,15 @@ class SweeperConf:
     """The name of the study; the same name goes on where it was. Null gives it the time of its start."""
     storage: str | None = None
     """Optuna storage, such as sqlite:///studies.db. Null keeps a journal in the study's folder."""
-    n_trials: int | None = from_(1, None)
+    n_trials: int | None = at_least(1, None)
     """Trials in all. A grid has as many as it has points."""
-    n_jobs: int | None = from_(1, None)
+    n_jobs: int | None = at_least(1, None)
     """Trials at a time, at most. Null fills every slot that the launcher has."""
-    max_failure_rate: float | None = from_(0, None)
+    max_failure_rate: float | None = at_least(0, None)
     """The share of trials (0 to 1) that may fail; beyond it no further one starts. Null: all run, but none should."""
-    max_attempts: int = from_(1, 3)
+    max_attempts: int = at_least(1, 3)
     """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
-    max_gpu_hours: float | None = from_(0, None)
+    max_gpu_hours: float | None = at_least(0, None)
     """A budget: when it is spent, no further trial starts."""
     extend: bool = False
     """Lets a study of the same name go on with more values or more trials than it was started with."""
@@ -100,10 +96,8 @@ class SweeperConf:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
         if len(self.objectives) != len(self.directions):
-            raise ValueError(
-                f"hydra.sweeper.objective has {len(self.objectives)} entries and direction {len(self.directions)}: "
-                "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
-            )
+            ask = "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
+            raise ValueError(f"{len(self.objectives)} objectives, but {len(self.directions)} directions: {ask}")
 
     @property
     def directions(self) -> tuple[str, ...]:
@@ -123,13 +117,13 @@ class LocalLauncherConf:
     """hydra/launcher=local: trials as forks of a warm process on this machine."""
 
     _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
-    gpus_per_node: int = from_(0, 0)
+    gpus_per_node: int = at_least(0, 0)
     """GPUs that a trial owns."""
-    cpus_per_task: int | None = from_(0, None)
+    cpus_per_task: int | None = at_least(0, None)
     """CPU cores that a trial owns. Null: one, or with GPUs their share. 0: none, for trials that mostly wait."""
-    mem_gb: float | None = from_(0.001, None)
+    mem_gb: float | None = at_least(0.001, None)
     """The limit of a trial's resident memory, in GB, what it starts included. Null: none, an estimated 1 GB is used."""
-    timeout_min: float | None = from_(0.001, None)
+    timeout_min: float | None = at_least(0.001, None)
     """Minutes an attempt may take."""
     preload: list[str] = field(default_factory=list)
     """Modules to import once, before the trials are forked."""
@@ -140,24 +134,24 @@ class SlurmLauncherConf:
     """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
 
     _target_: str = "hydra_plugins.sweepyard.SlurmLauncher"
-    timeout_min: int = from_(1, 60)
+    timeout_min: int = at_least(1, 60)
     """Time limit of a job, in minutes."""
-    signal_delay_s: int = from_(0, 120)
+    signal_delay_s: int = at_least(0, 120)
     """A trial is warned so many seconds before its time limit: it saves its state, to go on in a new job."""
-    nodes: int = from_(1, 1)
+    nodes: int = at_least(1, 1)
     """Nodes of a job."""
-    tasks_per_node: int = from_(1, 1)
+    tasks_per_node: int = at_least(1, 1)
     """Tasks (ranks) on each node. All of them run the trial; rank 0, the chief, reports and writes its end."""
-    cpus_per_task: int | None = from_(1, None)
+    cpus_per_task: int | None = at_least(1, None)
     """CPU cores of a task."""
-    cpus_per_gpu: int | None = from_(1, None)
+    cpus_per_gpu: int | None = at_least(1, None)
     """CPU cores for each GPU, instead of cpus_per_task; none without a GPU."""
-    gpus_per_node: int | None = from_(0, None)
+    gpus_per_node: int | None = at_least(0, None)
     """GPUs on each node, as --gpus-per-node."""
-    gpus_per_task: int | None = from_(0, None)
+    gpus_per_task: int | None = at_least(0, None)
     gres: str | None = None
     """Generic resources, as --gres, for sites that count GPUs so: gpu:2."""
-    mem_gb: float | None = from_(0.001, None)
+    mem_gb: float | None = at_least(0.001, None)
     """Memory on each node, in GB. Null asks for 4, or with mem_per_cpu or mem_per_gpu for what those make."""
     mem_per_cpu: str | None = None
     mem_per_gpu: str | None = None
@@ -175,25 +169,25 @@ class SlurmLauncherConf:
     """Further options of srun."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
     """Further options of sbatch, by their long names: {reservation: course}."""
-    array_parallelism: int = from_(1, 256)
+    array_parallelism: int = at_least(1, 256)
     """Jobs queued or running at a time. hydra.sweeper.n_jobs bounds them too."""
-    trials_per_job: int | None = from_(1, 1)
+    trials_per_job: int | None = at_least(1, 1)
     """Above 1 a job is a worker that runs so many trials in a warm process; null: as many as its time allows."""
-    trials_at_once: int = from_(1, 1)
+    trials_at_once: int = at_least(1, 1)
     """Trials that a worker runs side by side. It asks for so many times the cores, GPUs and memory of one."""
     worker_idle_s: float = 60
     """Seconds that a worker waits for its next trial before it ends."""
     preload: list[str] = field(default_factory=list)
     """Modules that a worker imports once, before its trials are forked."""
-    max_num_timeout: int | None = from_(0, None)
+    max_num_timeout: int | None = at_least(0, None)
     """Times that a trial may reach its time limit and go on. Null: as often as each attempt advances."""
     detach: bool = False
     """Submit what there is room for (for warm workers: a whole grid), say how to come back, and end: the jobs go on."""
     keep_on_interrupt: bool = False
     """Whether Ctrl-C leaves the jobs alone. Else those that run end their epoch, and those that wait are cancelled."""
-    max_submissions_per_min: int = from_(1, 600)
+    max_submissions_per_min: int = at_least(1, 600)
     """How fast jobs are submitted, at most."""
-    poll_s: float = from_(0.5, 5.0)
+    poll_s: float = at_least(0.5, 5.0)
     """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:

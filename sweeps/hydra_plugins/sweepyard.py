@@ -98,9 +98,7 @@ class SlurmLauncher(_OnTrials):
 
     def trials(self, study_folder: Path) -> TrialLauncher:
         if "%" in str(study_folder):
-            raise UserError(
-                f"SLURM reads the % in {study_folder} as a pattern: choose another hydra.sweeper.study_name"
-            )
+            raise UserError(f"SLURM reads the % in {study_folder} as a pattern: choose another study_name or folder")
         from sweeps.launchers.slurm.jobs import SlurmTrials
         from sweeps.launchers.slurm.workers import SlurmWorkers
 

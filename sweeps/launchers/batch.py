@@ -64,10 +64,7 @@ def _read_return(job: Job, end: End) -> JobReturn:
 
 
 class BatchTrials(TrialLauncher):
-    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest.
-
-    It needs no opening and no closing: a batch cannot be interrupted, and nothing outlives it.
-    """
+    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest."""
 
     def __init__(self, launcher: Launcher, size: int) -> None:
         self._launcher = launcher
@@ -109,6 +106,7 @@ class BatchTrials(TrialLauncher):
         pairs = zip(batch, returns, strict=True)
         return [(job.number, end_of(returned, job.objective, job.attempt_folder.heard())) for job, returned in pairs]
 
+    # A batch cannot be interrupted, and nothing outlives it.
     def open(self) -> None: ...
 
     def withdraw(self) -> None: ...

@@ -60,9 +60,7 @@ class TrialLauncher(Protocol):
 
 def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:
     """The task function, Hydra's context, and its singletons (OmegaConf's resolvers among them) for another process.
-
-    Raises:
-        UserError: the task function refers to something that cannot leave this process.
+    Raises UserError if the task function refers to something that cannot leave this one.
     """
     try:
         return bytes(cloudpickle.dumps((task_function, hydra_context, Singleton.get_state())))

@@ -71,10 +71,8 @@ class Server:
 
     def __init__(self, driver: Connection) -> None:
         self._driver = driver
-        self._running: dict[int, _Fork] = {}
-        """By process id."""
-        self._helpers = set(children(os.getpid()))
-        """Processes that the preloaded modules have started."""
+        self._running: dict[int, _Fork] = {}  # by process id
+        self._helpers = set(children(os.getpid()))  # processes that the preloaded modules have started
 
     def serve(self) -> None:
         """Fork trials until the driver is gone, which raises an EOFError or an OSError."""

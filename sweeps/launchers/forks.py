@@ -61,8 +61,8 @@ class Forks:
         theirs.close()
 
     def start(self, job: Job, cores: list[int], gpus: list[str], threads: int, mem_gb: float | None = None) -> None:
-        """Fork the trial, confined to `cores` (none: to no fewer than this process has), seeing `gpus` alone. It ends
-        as out_of_memory if it and what it starts use more than `mem_gb`.
+        """Fork the trial, confined to `cores` (none: not at all), seeing `gpus` alone. It ends as out_of_memory if it
+        and what it starts use more than `mem_gb`.
         """
         owned = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         payload = cloudpickle.dumps((job, time.time()))
@@ -70,11 +70,7 @@ class Forks:
         self._tell(Start(job.number, payload, job.attempt_folder.log, cores, {**job.environment, **owned}, mem_gb))
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
-        """The trials that ended; waits up to `timeout_s` for one.
-
-        Raises:
-            UserError: the warm process ended before it had imported what is to be preloaded.
-        """
+        """The trials that ended; waits up to `timeout_s` for one. Raises UserError if `preload` cannot be imported."""
         over: list[tuple[int, End]] = []
         try:
             while self._server.poll(timeout_s):
