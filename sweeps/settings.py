@@ -67,7 +67,7 @@ class SweeperConf:
     n_jobs: int | None = at_least(1, None)
     """Trials at a time, at most. Null fills every slot that the launcher has."""
     max_failure_rate: float | None = at_least(0, None)
-    """The share of trials (0 to 1) that may fail; beyond it no further one starts. Null: all run, but none should."""
+    """The share of trials (0 to 1) that may fail; beyond it none starts. Null runs all, and exits with 1 if any did."""
     max_attempts: int = at_least(1, 3)
     """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
     max_gpu_hours: float | None = at_least(0, None)
@@ -122,7 +122,7 @@ class LocalLauncherConf:
     cpus_per_task: int | None = at_least(0, None)
     """CPU cores that a trial owns. Null: one, or with GPUs their share. 0: none, for trials that mostly wait."""
     mem_gb: float | None = at_least(0.001, None)
-    """The limit of a trial's resident memory, in GB, what it starts included. Null: none, an estimated 1 GB is used."""
+    """The limit of a trial's resident memory, in GB, what it starts included. Null: none, and 1 GB is its estimate."""
     timeout_min: float | None = at_least(0.001, None)
     """Minutes an attempt may take."""
     preload: list[str] = field(default_factory=list)
