@@ -40,14 +40,9 @@ def list_studies(root: Root = _MULTIRUN) -> None:
         except UserError as error:  # of this study alone
             shown.add_row(found.parent.name, "?", str(error).splitlines()[0], "")
             continue
-        best = summary.best()
+        top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
         driver = holder(found.parent / "driver.lock")
-        shown.add_row(
-            summary.name,
-            f"{summary.over()} of {summary.total}",
-            f"{summary.objective[0]}={best.objective[0]:.6g}  {best.name}" if best else "",
-            str(driver or ""),
-        )
+        shown.add_row(summary.name, f"{summary.over()} of {summary.total}", "".join(top), str(driver or ""))
     _console.print(shown)
 
 
@@ -82,9 +77,9 @@ def resume(
     trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
 ) -> None:
     """Go on with a study, with the command that started it."""
-    definition_ = _define(name, root)
+    _, definition_ = _define(name, root)
     if retry or trials:
-        _reopen(*_read(name, root), retry.replace(" ", "").split(",") if retry else list(_RETRIED), trials)
+        _reopen(*_read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
     _console.print(line, soft_wrap=True, markup=False)
     os.chdir(definition_.working_folder)
@@ -92,18 +87,19 @@ def resume(
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
 
 
-def _reopen(summary: Summary, definition_: Definition, states: list[str], trials: str) -> None:
+def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) -> None:
     from sweeps.study.storage import reopen
 
+    states = retry.replace(" ", "").split(",")
     if wrong := [state for state in states if state not in _RETRIED]:
         raise UserError(f"--retry {wrong[0]}: choose among {', '.join(_RETRIED)}, as in --retry failed,lost")
     if not all(word.strip().isdecimal() for word in trials.split(",") if trials):
         raise UserError(f"--trials {trials}: give the numbers of trials, as in --trials 3,7")
     if definition_.storage:
         raise UserError(f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever")
-    wanted = {int(word) for word in trials.split(",")} if trials else None
-    found = [row.number for row in summary.rows if row.state in states and (wanted is None or row.number in wanted)]
-    if not found or (wanted and wanted != set(found)):
+    wanted = {int(word) for word in trials.split(",") if trials}
+    found = [row.number for row in summary.rows if row.state in states and (not wanted or row.number in wanted)]
+    if not found or not wanted.issubset(found):
         counts = ", ".join(f"{summary.count(State(state))} {state}" for state in _RETRIED)
         raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}")
     try:
@@ -119,16 +115,15 @@ def _reopen(summary: Summary, definition_: Definition, states: list[str], trials
 @app.command()
 def stop(name: Name, root: Root = _MULTIRUN) -> None:
     """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
-    folder = _folder(name, root)
-    driver = holder(folder / "driver.lock")
-    if not driver:
-        _stop_jobs(name, root)
-        return
-    write_whole(folder / "stop", "")
-    _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
-    while holder(folder / "driver.lock"):
-        time.sleep(0.1)
-    _console.print(f"stopped; go on with: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
+    folder, _ = _define(name, root)
+    if driver := holder(folder / "driver.lock"):
+        write_whole(folder / "stop", "")
+        _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
+        while holder(folder / "driver.lock"):
+            time.sleep(0.1)
+        _console.print(f"stopped; go on with: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
+    else:
+        _stop_jobs(_read(name, root)[0])
 
 
 def _jobs_in_words(summary: Summary) -> str:
@@ -145,12 +140,11 @@ def _jobs(summary: Summary) -> list[JobInfo]:
     return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
 
 
-def _stop_jobs(name: str, root: Path) -> None:
+def _stop_jobs(summary: Summary) -> None:
     """What a driver that is gone left in SLURM."""
-    summary, _ = _read(name, root)
     jobs = _jobs(summary)
     if not jobs:
-        _console.print(f"study {name} is not running")
+        _console.print(f"study {summary.name} is not running")
         return
     for row in summary.rows:
         if row.state is State.RUNNING and (attempt := TrialFolder(row.folder).newest()):
@@ -170,33 +164,29 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
     summary, definition_ = _read(name, root)
     os.chdir(definition_.working_folder)
     tracker = Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary)
-    command = tracker.ui_command(port)
-    if command is None:
-        _console.print(f"its runs are at {without_password(tracker.uri)}")
-        return
-    os.execvpe(command[0], command, tracker.ui_environment())  # noqa: S606 - without a shell
+    if command := tracker.ui_command(port):
+        os.execvpe(command[0], command, tracker.ui_environment())  # noqa: S606 - without a shell
+    _console.print(f"its runs are at {without_password(tracker.uri)}")
 
 
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
     from sweeps.study.storage import read_summary
 
-    definition_ = _define(name, root)
-    return read_summary(_folder(name, root), definition_), definition_
+    folder, definition_ = _define(name, root)
+    return read_summary(folder, definition_), definition_
 
 
-def _define(name: str, root: Path) -> Definition:
+def _define(name: str, root: Path) -> tuple[Path, Definition]:
+    """The study's folder, and what it was started with."""
+    folder = (root / name).absolute()
     try:
-        return definition.read(_folder(name, root))
+        return folder, definition.read(folder)
+    except FileNotFoundError:
+        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
+        there_is = known or "none; start one with sweep.py -m"
+        raise UserError(f"there is no study {name} in {root}. There is: {there_is}") from None
     except Unreadable as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
-
-
-def _folder(name: str, root: Path) -> Path:
-    folder = (root / name).absolute()
-    if not (folder / "study.json").exists():
-        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
-        raise UserError(f"there is no study {name} in {root}. There is: {known or 'none; start one with sweep.py -m'}")
-    return folder
 
 
 def main() -> None:

@@ -4,8 +4,7 @@ Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a c
 """
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,60 +12,44 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
 
-Settings = TypeVar("Settings")
-
-
-MEANT = {
-    "time": "timeout_min",
-    "timeout": "timeout_min",
-    "time_min": "timeout_min",
-    "mem": "mem_gb",
-    "memory": "mem_gb",
-    "gpus": "gpus_per_node",
-    "cpus": "cpus_per_task",
-    "name": "study_name",
-    "n_workers": "n_jobs",
-}
-"""What other tools call our settings."""
+Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLauncherConf")
+MEANT = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
+"""What other tools call our settings, where difflib does not see it."""
 
 
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
-    """The settings in a config's node, as the dataclass that ConfigStore has for it.
-
-    Raises:
-        UserError: a value is out of its range, or the dataclass has no such setting.
-    """
-    known = OmegaConf.get_type(node)
-    names = [one.name for one in fields(known)] if is_dataclass(known) else []
-    for name in (str(key) for key in node if names and str(key) not in names):
-        group = "sweeper" if known is SweeperConf else "launcher"
-        near = [MEANT.get(name, ""), *difflib.get_close_matches(name, names, 1)]
-        meant = next((f". Did you mean hydra.{group}.{one}?" for one in near if one in names), "")
+    """The settings in a config's node, as its dataclass. Raises UserError if one is unknown, or out of its range."""
+    group = "sweeper" if kind is SweeperConf else "launcher"
+    names = [one.name for one in fields(kind)]
+    for name in (str(key) for key in node if key not in names):
+        near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
+        meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""
         option = f"+hydra.launcher.additional_parameters.{name}={node[name]}"
-        hint = f"\nFor an option of sbatch: {option}" if "additional_parameters" in names else ""
+        hint = f"\nFor an option of sbatch: {option}" if kind is SlurmLauncherConf else ""
         raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}{meant}{hint}")
     try:
         settings = OmegaConf.to_object(node)
     except (ValueError, OmegaConfBaseException) as error:
         raise UserError(str(error)) from error
     assert isinstance(settings, kind)
+    for one in fields(kind):
+        value, least = getattr(settings, one.name), one.metadata.get("least")
+        if value is not None and least is not None and value < least:
+            raise UserError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
     return settings
 
 
-def _at_least(settings: object, group: str, bounds: Mapping[str, float]) -> None:
-    for name, least in bounds.items():
-        value = getattr(settings, name)
-        if value is not None and value < least:
-            raise ValueError(f"hydra.{group}.{name}={value}: it must be {least} or more")
+def at_least(least: float, default: float | None) -> Any:
+    """A number that may not be below `least`."""
+    return field(default=default, metadata={"least": least})
 
 
 @dataclass
 class SweeperConf:
     """hydra/sweeper=grid and hydra/sweeper=optuna."""
 
-    _target_: str = "hydra_plugins.study_sweeper.StudySweeper"
+    _target_: str = "hydra_plugins.sweepyard.StudySweeper"
     _recursive_: bool = False
-
     sampler: Any = None
     """What to try next: hydra/sweeper/sampler=grid, tpe, random, gp, cmaes, nsgaii or qmc."""
     pruner: Any = None
@@ -79,17 +62,15 @@ class SweeperConf:
     """The name of the study; the same name goes on where it was. Null gives it the time of its start."""
     storage: str | None = None
     """Optuna storage, such as sqlite:///studies.db. Null keeps a journal in the study's folder."""
-    n_trials: int | None = None
+    n_trials: int | None = at_least(1, None)
     """Trials in all. A grid has as many as it has points."""
-    n_jobs: int | None = None
+    n_jobs: int | None = at_least(1, None)
     """Trials at a time, at most. Null fills every slot that the launcher has."""
-    max_failure_rate: float | None = None
-    """The share of all trials (0 to 1) that may fail without the command failing; beyond it no further one starts.
-    Null runs every trial, whatever fails, and then exits with 1 if any did."""
-    max_attempts: int = 3
-    """Attempts that may be lost before a trial is given up, or reach a time limit without having advanced; each goes on
-    from the last checkpoint."""
-    max_gpu_hours: float | None = None
+    max_failure_rate: float | None = at_least(0, None)
+    """The share of trials (0 to 1) that may fail; beyond it none starts. Null runs all, and exits with 1 if any did."""
+    max_attempts: int = at_least(1, 3)
+    """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
+    max_gpu_hours: float | None = at_least(0, None)
     """A budget: when it is spent, no further trial starts."""
     extend: bool = False
     """Lets a study of the same name go on with more values or more trials than it was started with."""
@@ -109,17 +90,14 @@ class SweeperConf:
     """The MLflow experiment that holds the studies."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "sweeper", {"n_trials": 1, "n_jobs": 1, "max_attempts": 1, "max_gpu_hours": 0})
-        if self.max_failure_rate is not None and not 0 <= self.max_failure_rate <= 1:
+        if (self.max_failure_rate or 0) > 1:
             raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
         for direction in self.directions:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
         if len(self.objectives) != len(self.directions):
-            raise ValueError(
-                f"hydra.sweeper.objective has {len(self.objectives)} entries and direction {len(self.directions)}: "
-                "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
-            )
+            ask = "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
+            raise ValueError(f"{len(self.objectives)} objectives, but {len(self.directions)} directions: {ask}")
 
     @property
     def directions(self) -> tuple[str, ...]:
@@ -129,64 +107,51 @@ class SweeperConf:
     @property
     def objectives(self) -> tuple[str, ...]:
         """Their names; numbered where the task function returns numbers."""
-        if isinstance(self.objective, list):
-            return tuple(map(str, self.objective))
-        if self.objective is not None:
-            return (str(self.objective),)
         count = len(self.directions)
-        return ("objective",) if count == 1 else tuple(f"objective_{i}" for i in range(count))
+        names = self.objective or (["objective"] if count == 1 else [f"objective_{i}" for i in range(count)])
+        return tuple(map(str, names if isinstance(names, list) else [names]))
 
 
 @dataclass
 class LocalLauncherConf:
     """hydra/launcher=local: trials as forks of a warm process on this machine."""
 
-    _target_: str = "hydra_plugins.launchers.LocalLauncher"
-
-    gpus_per_node: int = 0
+    _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
+    gpus_per_node: int = at_least(0, 0)
     """GPUs that a trial owns."""
-    cpus_per_task: int | None = None
-    """CPU cores that a trial owns. Null: one, or with GPUs the share of the cores that belongs to them.
-    0: none of its own, for trials that mostly wait; hydra.sweeper.n_jobs then says how many run at a time."""
-    mem_gb: float | None = None
-    """The limit of a trial's resident memory, in GB, what it starts included; no more trials run at once than fit in.
-    Null sets none: 1 GB a trial is then a mere estimate of how many fit in."""
-    timeout_min: float | None = None
+    cpus_per_task: int | None = at_least(0, None)
+    """CPU cores that a trial owns. Null: one, or with GPUs their share. 0: none, for trials that mostly wait."""
+    mem_gb: float | None = at_least(0.001, None)
+    """The limit of a trial's resident memory, in GB, what it starts included. Null: none, and 1 GB is its estimate."""
+    timeout_min: float | None = at_least(0.001, None)
     """Minutes an attempt may take."""
     preload: list[str] = field(default_factory=list)
     """Modules to import once, before the trials are forked."""
-
-    def __post_init__(self) -> None:
-        _at_least(self, "launcher", {"gpus_per_node": 0, "cpus_per_task": 0})
-        for name in ("mem_gb", "timeout_min"):
-            if (value := getattr(self, name)) is not None and value <= 0:
-                raise ValueError(f"hydra.launcher.{name}={value}: it must be more than 0, or null")
 
 
 @dataclass
 class SlurmLauncherConf:
     """hydra/launcher=slurm: each trial a SLURM job, submitted by submitit."""
 
-    _target_: str = "hydra_plugins.launchers.SlurmLauncher"
-
-    timeout_min: int = 60
+    _target_: str = "hydra_plugins.sweepyard.SlurmLauncher"
+    timeout_min: int = at_least(1, 60)
     """Time limit of a job, in minutes."""
-    signal_delay_s: int = 120
+    signal_delay_s: int = at_least(0, 120)
     """A trial is warned so many seconds before its time limit: it saves its state, to go on in a new job."""
-    nodes: int = 1
+    nodes: int = at_least(1, 1)
     """Nodes of a job."""
-    tasks_per_node: int = 1
+    tasks_per_node: int = at_least(1, 1)
     """Tasks (ranks) on each node. All of them run the trial; rank 0, the chief, reports and writes its end."""
-    cpus_per_task: int | None = None
+    cpus_per_task: int | None = at_least(1, None)
     """CPU cores of a task."""
-    cpus_per_gpu: int | None = None
+    cpus_per_gpu: int | None = at_least(1, None)
     """CPU cores for each GPU, instead of cpus_per_task; none without a GPU."""
-    gpus_per_node: int | None = None
+    gpus_per_node: int | None = at_least(0, None)
     """GPUs on each node, as --gpus-per-node."""
-    gpus_per_task: int | None = None
+    gpus_per_task: int | None = at_least(0, None)
     gres: str | None = None
     """Generic resources, as --gres, for sites that count GPUs so: gpu:2."""
-    mem_gb: float | None = None
+    mem_gb: float | None = at_least(0.001, None)
     """Memory on each node, in GB. Null asks for 4, or with mem_per_cpu or mem_per_gpu for what those make."""
     mem_per_cpu: str | None = None
     mem_per_gpu: str | None = None
@@ -204,46 +169,30 @@ class SlurmLauncherConf:
     """Further options of srun."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
     """Further options of sbatch, by their long names: {reservation: course}."""
-    array_parallelism: int = 256
+    array_parallelism: int = at_least(1, 256)
     """Jobs queued or running at a time. hydra.sweeper.n_jobs bounds them too."""
-    trials_per_job: int | None = 1
+    trials_per_job: int | None = at_least(1, 1)
     """Above 1 a job is a worker that runs so many trials in a warm process; null: as many as its time allows."""
-    trials_at_once: int = 1
+    trials_at_once: int = at_least(1, 1)
     """Trials that a worker runs side by side. It asks for so many times the cores, GPUs and memory of one."""
     worker_idle_s: float = 60
     """Seconds that a worker waits for its next trial before it ends."""
     preload: list[str] = field(default_factory=list)
     """Modules that a worker imports once, before its trials are forked."""
-    max_num_timeout: int | None = None
+    max_num_timeout: int | None = at_least(0, None)
     """Times that a trial may reach its time limit and go on. Null: as often as each attempt advances."""
     detach: bool = False
     """Submit what there is room for (for warm workers: a whole grid), say how to come back, and end: the jobs go on."""
     keep_on_interrupt: bool = False
-    """Whether Ctrl-C leaves the jobs alone, as detach does. Else those that run end after their epoch, those that wait
-    are cancelled, and a second Ctrl-C cancels all."""
-    max_submissions_per_min: int = 600
+    """Whether Ctrl-C leaves the jobs alone. Else those that run end their epoch, and those that wait are cancelled."""
+    max_submissions_per_min: int = at_least(1, 600)
     """How fast jobs are submitted, at most."""
-    poll_s: float = 5.0
+    poll_s: float = at_least(0.5, 5.0)
     """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
 
     def __post_init__(self) -> None:
-        at_least = dict.fromkeys(["timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "cpus_per_gpu"], 1)
-        at_least |= dict.fromkeys(["array_parallelism", "trials_per_job", "trials_at_once"], 1)
-        at_least |= {"max_submissions_per_min": 1, "gpus_per_node": 0, "gpus_per_task": 0}
-        at_least |= {"signal_delay_s": 0, "max_num_timeout": 0}
-        _at_least(self, "launcher", at_least)
         if self.trials_per_job == 1 and self.trials_at_once > 1:
-            raise ValueError(
-                f"hydra.launcher.trials_at_once={self.trials_at_once}: a job that runs one trial cannot; "
-                "set hydra.launcher.trials_per_job above 1, or to null"
-            )
-        if self.mem_gb is not None and self.mem_gb <= 0:
-            raise ValueError(f"hydra.launcher.mem_gb={self.mem_gb}: it must be more than 0")
-        if self.poll_s < 0.5:
-            raise ValueError(f"hydra.launcher.poll_s={self.poll_s}: look at the queue every 0.5 s at most")
+            raise ValueError("hydra.launcher.trials_at_once is for workers: set trials_per_job above 1, or to null")
         for name in self.additional_parameters:
-            if name.replace("_", "-") in _OWN_OPTIONS:
+            if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 raise ValueError(f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out")
-
-
-_OWN_OPTIONS = {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}

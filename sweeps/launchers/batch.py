@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
 from sweeps.files import read_own
 from sweeps.launchers.contract import TrialLauncher, pack_app
@@ -21,28 +21,25 @@ from sweeps.trial.process import end_of, end_of_error
 
 def launch(
     trials: TrialLauncher,
+    job_overrides: Sequence[Sequence[str]],
+    initial_job_idx: int,
     config: DictConfig,
     hydra_context: HydraContext,
     task_function: TaskFunction,
-    job_overrides: Sequence[Sequence[str]],
-    initial_job_idx: int,
 ) -> list[JobReturn]:
     """Hydra's `Launcher.launch` on top of one of our launchers, for a sweeper that is not ours."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
-    trials.open()
     jobs: dict[int, Job] = {}
     returns: dict[int, JobReturn] = {}
-    sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
-    sweep_dir.mkdir(parents=True, exist_ok=True)
+    study = Path(config.hydra.sweep.dir).absolute()
+    study.mkdir(parents=True, exist_ok=True)
+    trials.open()
     # Where other nodes see it too; a folder of ours alone (0700).
-    with tempfile.TemporaryDirectory(prefix=".returns", dir=sweep_dir) as private:
+    with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
-            with open_dict(composed):
-                composed.hydra.job.id = f"{composed.hydra.job.name}_{number}"
-                composed.hydra.job.num = number
-            study = Path(str(composed.hydra.sweep.dir)).absolute()
+            composed.hydra.job.update(id=f"{composed.hydra.job.name}_{number}", num=number)
             folder, wanted = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
             attempt, left = folder.new_attempt().number, Path(private, str(number))
             jobs[number] = Job(study.name, number, attempt, composed, wanted, folder, app, job_return=left)
@@ -51,31 +48,23 @@ def launch(
             while waiting and trials.submit(waiting[0]):
                 waiting.pop(0)
             for number, said in trials.poll(timeout_s=1.0):
-                end = jobs[number].attempt_folder.close(said)
-                returns[number] = _read_return(jobs[number], end)
+                returns[number] = _read_return(jobs[number], jobs[number].attempt_folder.close(said))
     return [returns[number] for number in sorted(returns)]
 
 
 def _read_return(job: Job, end: End) -> JobReturn:
     """What the trial left for us in our own private folder, or a failure in Hydra's words."""
-    assert job.job_return is not None
-    if job.job_return.exists():
+    if job.job_return and job.job_return.exists():
         returned: JobReturn = pickle.loads(read_own(job.job_return))  # noqa: S301
         return returned
     failed = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
-    said = f"trial {job.number} {end.state}: {end.error}. Its log: {job.attempt_folder.log}"
-    failed.return_value = RuntimeError(said)
+    log = job.attempt_folder.log
+    failed.return_value = RuntimeError(f"trial {job.number} {end.state}: {end.error}. Its log: {log}")
     return failed
 
 
 class BatchTrials(TrialLauncher):
-    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest.
-
-    It needs no opening and no closing: a batch cannot be interrupted, and nothing outlives it.
-    """
-
-    detach = keep_on_interrupt = survives = False
-    max_timeouts: int | None = None
+    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest."""
 
     def __init__(self, launcher: Launcher, size: int) -> None:
         self._launcher = launcher
@@ -114,17 +103,11 @@ class BatchTrials(TrialLauncher):
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number)
         except (Exception, SystemExit) as error:  # some raise what a trial raised, and lose the batch
             return [(job.number, end_of_error(error)) for job in batch]
-        return [
-            (job.number, end_of(returned, job.objective, job.attempt_folder.heard()))
-            for job, returned in zip(batch, returns, strict=True)
-        ]
+        pairs = zip(batch, returns, strict=True)
+        return [(job.number, end_of(returned, job.objective, job.attempt_folder.heard())) for job, returned in pairs]
 
-    def notes(self) -> list[str]:
-        return []
-
+    # A batch cannot be interrupted, and nothing outlives it.
     def open(self) -> None: ...
-
-    def cancel(self, number: int) -> None: ...
 
     def withdraw(self) -> None: ...
 

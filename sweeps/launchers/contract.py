@@ -14,13 +14,13 @@ from sweeps.trial.job import End, Job, Request
 class TrialLauncher(Protocol):
     """Runs attempts at trials somewhere, without ever blocking on one."""
 
-    detach: bool
+    detach: bool = False
     """Whether the driver leaves once there is room for no further trial: what it started goes on without it."""
-    keep_on_interrupt: bool
+    keep_on_interrupt: bool = False
     """Whether the driver leaves at the first Ctrl-C, instead of letting its trials end after their epoch."""
-    survives: bool
+    survives: bool = False
     """Whether what is started goes on when the driver dies, as SLURM's jobs do."""
-    max_timeouts: int | None
+    max_timeouts: int | None = None
     """How often a trial may reach its time limit and go on; None: as long as each attempt advances."""
 
     def request(self, config: DictConfig) -> Request:
@@ -30,18 +30,16 @@ class TrialLauncher(Protocol):
         """Get ready to run trials; may go on in the background."""
 
     def has_room(self, ahead: bool = False) -> bool:
-        """Whether a small trial could be started now; or, `ahead`, may at least wait where those run that are started.
-
-        The next trial of a search is chosen only when it can start, for then most is known.
+        """Whether a small trial could be started now, or, `ahead`, may at least wait where others run. The next trial
+        of a search is chosen only when it can start, for then most is known.
         """
 
     def submit(self, job: Job) -> bool:
         """Start the attempt, or return False if there is no room for it yet."""
 
     def adopt(self, job: Job) -> bool:
-        """Take over an attempt that an earlier driver submitted, if it still lives, or may.
-
-        False only when it is certain that it does not: the trial then goes on in a new attempt.
+        """Take over an attempt that an earlier driver submitted. False only when it is certain that it does not live:
+        the trial then goes on in a new attempt.
         """
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
@@ -62,15 +60,10 @@ class TrialLauncher(Protocol):
 
 def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:
     """The task function, Hydra's context, and its singletons (OmegaConf's resolvers among them) for another process.
-
-    Raises:
-        UserError: the task function refers to something that cannot leave this process.
+    Raises UserError if the task function refers to something that cannot leave this one.
     """
     try:
-        data: bytes = cloudpickle.dumps((task_function, hydra_context, Singleton.get_state()))
+        return bytes(cloudpickle.dumps((task_function, hydra_context, Singleton.get_state())))
     except Exception as error:  # whatever the __reduce__ of a user's object raises
-        raise UserError(
-            f"the task function cannot be sent to another process: {error}\n"
-            "Create what it needs (files, locks, sessions) inside the function"
-        ) from error
-    return data
+        ask = "Create what it needs (files, locks, sessions) inside the function"
+        raise UserError(f"the task function cannot be sent to another process: {error}\n{ask}") from error

@@ -1,11 +1,11 @@
 """A warm process that imports the heavy libraries once and forks a fresh process for each trial.
 
-Started by forks.py with a pipe to the driver. Importing TensorFlow takes seconds, a fork takes milliseconds. Only
-imports may happen here: a TensorFlow runtime that has started does not survive a fork.
+Importing TensorFlow takes seconds, a fork takes milliseconds. Only imports may happen here: a TensorFlow runtime that
+has started does not survive a fork.
 
-It says READY once the modules are imported. Then the driver sends a `Start`, or the number of a trial to kill, and
-hears an `Ended` of each. When the pipe closes, the driver is gone: every trial is killed and the server ends, so that
-no trial outlives its driver unseen.
+Once the modules are imported the driver hears which trials have ended, and how: none at first. It sends a `Start`, or
+the number of a trial to kill and the `End` that this makes. When the pipe closes, the driver is gone: every trial is
+killed and the server ends, so that no trial outlives its driver unseen.
 
 What a trial starts ends with it, in whatever session it is: as subreapers (prctl(2)) each trial inherits the processes
 whose parents died within it, and this process inherits those that a trial leaves.
@@ -14,15 +14,14 @@ whose parents died within it, and this process inherits those that a trial leave
 import ctypes
 import gc
 import importlib
-import json
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -32,14 +31,16 @@ import cloudpickle
 import psutil
 from hydra.core.plugins import Plugins
 
-from sweeps.files import Lock
+from sweeps.files import Lock, last_lines
 from sweeps.trial.job import End, State
+from sweeps.trial.process import end_of_error, run_trial
 
-READY = "ready"
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # it inherits the processes whose parents die somewhere below it
 _prctl = ctypes.CDLL(None).prctl
 _MEMORY_LOOK_S = 0.5
+_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
+_CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _PATIENCE_S = 10.0
 """How long killed processes are waited for: one that hangs in its kernel must not hang us."""
 
@@ -50,29 +51,19 @@ class Start:
 
     number: int
     job: bytes
-    log: str
+    log: Path
     cores: list[int]
-    mem_gb: float | None = None
+    environment: dict[str, str]
+    mem_gb: float | None
     """The most that it may have in memory, what it starts included."""
-    environment: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A trial's process ended: `code` is its exit code, or minus the signal that killed it."""
-
-    number: int
-    code: int = 0
-    end: End | None = None
-    """How, if it was not the trial that wrote it down."""
 
 
 @dataclass
 class _Fork:
-    number: int
+    start: Start
     last_words: Connection
-    mem_gb: float | None
     end: End | None = None
+    """What it was killed for."""
 
 
 class Server:
@@ -80,133 +71,128 @@ class Server:
 
     def __init__(self, driver: Connection) -> None:
         self._driver = driver
-        self._running: dict[int, _Fork] = {}
-        """By process id."""
-        self._helpers = set(children(os.getpid()))
-        """Processes that the preloaded modules have started."""
-        self._look_at = 0.0
+        self._running: dict[int, _Fork] = {}  # by process id
+        self._helpers = set(children(os.getpid()))  # processes that the preloaded modules have started
 
     def serve(self) -> None:
-        """Fork trials until the driver closes the pipe."""
+        """Fork trials until the driver is gone, which raises an EOFError or an OSError."""
         wakeup, alarm = os.pipe()
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        while True:
-            for ready in wait([self._driver, wakeup], _MEMORY_LOOK_S):
-                if ready == wakeup:
-                    os.read(wakeup, 4096)
-                    self._reap()
-                elif not self._obey():
-                    self._running.clear()
-                    return end_all(self._orphans)
-            if time.monotonic() > self._look_at:
-                self._look_at_memory()
-                self._look_at = time.monotonic() + _MEMORY_LOOK_S
-
-    def _obey(self) -> bool:
-        """Carry out one message. False when the driver is gone."""
+        look_at = 0.0
         try:
-            message = self._driver.recv()
-        except (EOFError, ConnectionResetError):
-            return False
-        if isinstance(message, Start):
-            self._fork(message)
-        for pid, fork in self._running.items():
-            if fork.number == message:
-                kill_tree(pid)
-        return True
+            self._driver.send([])
+            while True:
+                for ready in wait([self._driver, wakeup], _MEMORY_LOOK_S):
+                    if ready == wakeup:
+                        os.read(wakeup, 4096)
+                        self._reap()
+                    elif isinstance(message := self._driver.recv(), Start):
+                        self._fork(message)
+                    else:
+                        self._kill(*message)
+                if time.monotonic() > look_at:
+                    self._look_at_memory()
+                    look_at = time.monotonic() + _MEMORY_LOOK_S
+        finally:
+            self._running.clear()
+            deadline = time.monotonic() + _PATIENCE_S
+            while (left := self._orphans()) and time.monotonic() < deadline:
+                for pid in left:
+                    kill_tree(pid)
+                    os.waitpid(pid, os.WNOHANG)
+                time.sleep(0.001)
 
-    def _tell(self, ended: Ended) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # the pipe's end, read next, will end all
-            self._driver.send(ended)
+    def _kill(self, number: int, end: End) -> None:
+        for pid, fork in self._running.items():
+            if fork.start.number == number:
+                fork.end = end
+                kill_tree(pid)
 
     def _fork(self, start: Start) -> None:
         try:
             theirs, own = Pipe(duplex=False)
             pid = os.fork()
         except OSError as error:  # too many processes or open files, no memory: later there may be room
-            self._tell(Ended(start.number, end=End(State.LOST, f"its process could not be started: {error}")))
+            self._driver.send([(start.number, End(State.LOST, f"its process could not be started: {error}"))])
             return
         if pid == 0:
             self._driver.close()
             _run(start, own)
-        self._running[pid] = _Fork(start.number, theirs, start.mem_gb)
+        self._running[pid] = _Fork(start, theirs)
 
     def _reap(self) -> None:
         """Tell of the trials that ended, once what they left is killed: its own death brings us here again."""
-        over = []
-        with suppress(ChildProcessError):
+        with suppress(ChildProcessError):  # there is no further one
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                over.append(ended)
-        forks = [(self._running.pop(pid), status) for pid, status in over if pid in self._running]
-        for pid in self._orphans():
-            kill_tree(pid)
-        for fork, status in forks:
-            with suppress(EOFError):  # it had nothing to say
-                if fork.end is None and fork.last_words.poll():
-                    fork.end = fork.last_words.recv()
-            self._tell(Ended(fork.number, os.waitstatus_to_exitcode(status), fork.end))
+                for pid in self._orphans():
+                    kill_tree(pid)
+                if fork := self._running.pop(ended[0], None):
+                    self._driver.send([(fork.start.number, _end_of(fork, os.waitstatus_to_exitcode(ended[1])))])
 
     def _orphans(self) -> set[int]:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
 
     def _look_at_memory(self) -> None:
         for pid, fork in self._running.items():
-            if fork.mem_gb is None or _memory_gb(pid, "rss") <= fork.mem_gb:
-                continue
-            used = _memory_gb(pid, "pss")  # pages that forks share count once; slower
-            if used > fork.mem_gb:
-                why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={fork.mem_gb:g}"
-                fork.end = End(State.OUT_OF_MEMORY, why)
-                kill_tree(pid)
+            limit = fork.start.mem_gb
+            # In pss, which is slower to tell, pages that forks share count once.
+            if limit and _memory_gb(pid, "rss") > limit and (used := _memory_gb(pid, "pss")) > limit:
+                why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
+                self._kill(fork.start.number, End(State.OUT_OF_MEMORY, why))
 
 
 def _run(start: Start, server: Connection) -> NoReturn:
     """The life of a fork. What it cannot write down itself it says to the server before it dies."""
-    code = 1
     try:
         _become_trial(start)
-        from sweeps.trial.process import run_trial
-
         run_trial(*cloudpickle.loads(start.job))
-        code = 0
     except BaseException as error:
-        from sweeps.trial.process import end_of_error
-
         end = end_of_error(error)
-        if not Path(start.log).with_name("began").is_file():
+        if not start.log.with_name("began").is_file():
             end = End(State.REFUSED, f"it could not be started: {end.error}")
         elif isinstance(error, OSError):  # not the task function's, which run_trial keeps
             end = End(State.LOST, end.error)
         server.send(replace(end, error=end.error[:1000]))  # fits in the pipe: nobody reads it yet
         traceback.print_exc()
     finally:
-        try:
+        with suppress(BaseException):  # what a full disk, or a stdout of the task function's own, raises
             sys.stdout.flush()
             sys.stderr.flush()
-        finally:
-            os._exit(code)  # the server's own clean-up is not the trial's
+        os._exit(0)  # the server's own clean-up is not the trial's
+
+
+def _end_of(fork: _Fork, code: int) -> End:
+    """What it was killed for, or said before it died; or else by its exit code, or minus the signal that killed it."""
+    with suppress(EOFError):  # it had nothing to say
+        if fork.end is None and fork.last_words.poll():
+            fork.end = fork.last_words.recv()
+    if fork.end:
+        return fork.end
+    last = "\n".join(last_lines(fork.start.log, 20)) if code else ""
+    if any(word in last for word in _MEMORY_WORDS):
+        return End(State.OUT_OF_MEMORY, "it ran out of memory")
+    if code >= 0:
+        return End(State.FAILED, f"its process ended with exit code {code} and no result")
+    if -code in _CRASHES:
+        return End(State.FAILED, f"its process crashed: {signal.strsignal(-code)}")
+    return End(State.LOST, f"its process was killed from outside: {signal.strsignal(-code)}")
 
 
 def _become_trial(start: Start) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    become_reaper()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)  # what it sends to its whole group must not reach the server
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    Lock(Path(start.log).with_name("alive"))
+    Lock(start.log.with_name("alive"))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(start.environment)
     if start.cores:
         os.sched_setaffinity(0, start.cores)
-
-
-def become_reaper() -> None:
-    """Inherit the processes whose parents die somewhere below this one."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def children(pid: int) -> list[int]:
@@ -234,20 +220,6 @@ def kill_tree(pid: int) -> None:
             os.kill(one, signal.SIGKILL)
 
 
-def end_all(find: Callable[[], Iterable[int]]) -> None:
-    """Kill these children of this process, and those that it inherits from them, until there are none."""
-    deadline = time.monotonic() + _PATIENCE_S
-    dying: set[int] = set()
-    while dying := dying.union(find()):
-        for pid in list(dying):
-            kill_tree(pid)
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                dying.remove(pid)
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.001)
-
-
 def _memory_gb(pid: int, kind: str) -> float:
     total = 0
     for one in tree(pid):
@@ -257,23 +229,15 @@ def _memory_gb(pid: int, kind: str) -> float:
     return total / 1e9
 
 
-def main() -> None:
-    # Ctrl-C and a hang-up reach the whole terminal; the driver alone decides what they mean.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    pipe, driver, preload, sys.path[:] = json.loads(sys.argv[1])
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # while it imports, for seconds, it does not look at the pipe
-    if os.getppid() != driver:
-        return  # the driver died before the line above could notice
-    become_reaper()
+def main(pipe: int, preload: Sequence[str]) -> None:
+    """The life of the server, whose end of the pipe is the file descriptor `pipe`."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
-    for module in ["sweeps.trial.process", *preload]:
+    for module in preload:
         importlib.import_module(module)
     Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
     gc.enable()
-    _prctl(_PR_SET_PDEATHSIG, 0)
-    with suppress(BrokenPipeError, ConnectionResetError), Connection(pipe) as connection:
-        connection.send(READY)
-        Server(connection).serve()
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        Server(Connection(pipe)).serve()
     os._exit(0)  # taking TensorFlow apart first would keep the driver waiting

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,20 +11,23 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 import cloudpickle
+import psutil
 
 from sweeps.errors import UserError
 from sweeps.files import last_lines
-from sweeps.launchers.fork_server import READY, Ended, Start, become_reaper, children, end_all
+from sweeps.launchers.fork_server import Start
 from sweeps.trial.job import End, Job, State
 
-_SERVER = "from sweeps.launchers.fork_server import main; main()"  # not -m: messages are pickled by module
+_SERVER = """
+import json, sys
+sys.path[:], *told = json.loads(sys.argv[1])
+from sweeps.launchers.fork_server import main  # not -m: messages are pickled by module
+main(*told)
+"""
 _MARK = "SWEEPYARD_FORKS"
 _HUGE_PAGES = "glibc.malloc.hugetlb=1"
 """For malloc(3), where the kernel lets it: a process with TensorFlow forks, and ends, in half the time."""
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-_DEATHS = 3
-_CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
-_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
 
 
 class Forks:
@@ -34,29 +36,21 @@ class Forks:
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._preload = list(preload)
         self._log = log.absolute()
-        self._running: dict[int, Job] = {}
-        self._killed_for: dict[int, End] = {}
-        self._deaths = 0
-        """Of servers in a row that never became ready."""
+        self._running: set[int] = set()
         self.ready = False
 
     def open(self) -> None:
         """Start the warm process. It is `ready` some polls later."""
-        become_reaper()  # should the server be killed, what its trials started is inherited here, and ended
         self._server, theirs = Pipe()
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        root = str(Path(__file__).parents[2])
-        environment = {
-            **os.environ,
+        environment = os.environ | {
             _MARK: str(self._log),
-            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
             "OPENBLAS_NUM_THREADS": "1",  # numpy must not start threads before the forks
             "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
         }
-        arguments = [theirs.fileno(), os.getpid(), self._preload, sys.path]
+        told = json.dumps([sys.path, theirs.fileno(), self._preload])
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVER, json.dumps(arguments)],
+                [sys.executable, "-c", _SERVER, told],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -66,44 +60,38 @@ class Forks:
             )
         theirs.close()
 
-    def start(
-        self, job: Job, cores: Sequence[int], gpus: Sequence[str], threads: int, mem_gb: float | None = None
-    ) -> None:
-        """Fork the trial, confined to `cores` (none: to no fewer than this process has), seeing `gpus` alone. It ends
-        as out_of_memory if it and what it starts use more than `mem_gb`.
+    def start(self, job: Job, cores: list[int], gpus: list[str], threads: int, mem_gb: float | None = None) -> None:
+        """Fork the trial, confined to `cores` (none: not at all), seeing `gpus` alone. It ends as out_of_memory if it
+        and what it starts use more than `mem_gb`.
         """
-        environment = {
-            **job.environment,
-            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-            **dict.fromkeys(_THREADS, str(threads)),
-        }
+        owned = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         payload = cloudpickle.dumps((job, time.time()))
-        self._running[job.number] = job
-        log = str(job.attempt_folder.log)
-        self._tell(Start(job.number, payload, log, list(cores), mem_gb, environment))
+        self._running.add(job.number)
+        self._tell(Start(job.number, payload, job.attempt_folder.log, cores, {**job.environment, **owned}, mem_gb))
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
-        """The trials that ended; waits up to `timeout_s` for one.
-
-        Raises:
-            UserError: the modules to preload cannot be imported.
-        """
+        """The trials that ended; waits up to `timeout_s` for one. Raises UserError if `preload` cannot be imported."""
         over: list[tuple[int, End]] = []
         try:
-            while self._server.poll(0.0 if over else timeout_s):
-                message = self._server.recv()
-                if isinstance(message, Ended):
-                    over.append(self._end(message))
-                elif message == READY:
-                    self.ready, timeout_s = True, 0.0
-        except (EOFError, ConnectionResetError):
-            over += self._restart()
+            while self._server.poll(timeout_s):
+                over += self._server.recv()
+                self.ready, timeout_s = True, 0.0
+        except (EOFError, ConnectionResetError):  # the server died, and its trials with it
+            code = self._bury()
+            if not self.ready:
+                why = f"it was killed by signal {-code}" if code < 0 else "".join(last_lines(self._log, 1))
+                said = f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}"
+                raise UserError(said) from None
+            self.ready = False
+            self.open()
+            lost = End(State.LOST, "its process was killed from outside, with the one that all trials are forks of")
+            over += [(number, lost) for number in self._running.difference(dict(over))]
+        self._running.difference_update(dict(over))
         return over
 
     def kill(self, number: int, state: State, why: str) -> None:
         """End a trial, which `poll` then reports so."""
-        self._killed_for[number] = End(state, why)
-        self._tell(number)
+        self._tell((number, End(state, why)))
 
     def close(self) -> None:
         """Closing the pipe tells the server to kill what still runs and to end."""
@@ -112,54 +100,17 @@ class Forks:
         self._server.close()
         if not self.ready:
             self._process.terminate()  # it is still importing, and would not look at the pipe before it is done
-        self._process.wait()
-        self._end_orphans()
+        self._bury()
 
-    def _tell(self, message: Start | int) -> None:
+    def _tell(self, message: Start | tuple[int, End]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the server died, as poll() will see
             self._server.send(message)
 
-    def _restart(self) -> list[tuple[int, End]]:
-        """The server died, and its trials with it. A new one takes its place, unless that would die as well."""
-        killed = self._process.wait() in {-signal.SIGKILL, -signal.SIGTERM}
-        self._end_orphans()
-        self._deaths = 0 if self.ready else self._deaths + 1
-        if not self.ready and (not killed or self._deaths == _DEATHS):
-            said = "".join(last_lines(self._log, 1))
-            why = f"it was killed {_DEATHS} times, perhaps for its memory" if killed else said
-            raise UserError(f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}")
-        self.ready = False
-        over = [self._end(Ended(number, -signal.SIGKILL)) for number in list(self._running)]
-        self.open()
-        return over
-
-    def _end_orphans(self) -> None:
-        """End what the trials of a server that was killed have left behind."""
-        end_all(lambda: [pid for pid in children(os.getpid()) if self._is_orphan(pid)])
-
-    def _is_orphan(self, pid: int) -> bool:
-        """Whether this child is not one of somebody else's: by its session, or what it had from the server."""
-        try:
-            if os.getsid(pid) == self._process.pid:
-                return True
-            return f"{_MARK}={self._log}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:  # it is gone, or another user's
-            return False
-
-    def _end(self, ended: Ended) -> tuple[int, End]:
-        job = self._running.pop(ended.number)
-        killed_for = self._killed_for.pop(ended.number, None)
-        return ended.number, killed_for or ended.end or _what_happened(ended.code, job.attempt_folder.log)
-
-
-def _what_happened(code: int, log: Path) -> End:
-    """From a process's exit code, or minus the signal that killed it."""
-    last = "\n".join(last_lines(log, 20)) if code else ""
-    if any(word in last for word in _MEMORY_WORDS):
-        return End(State.OUT_OF_MEMORY, "it ran out of memory")
-    if code >= 0:
-        return End(State.FAILED, f"its process ended with exit code {code} and no result")
-    name = signal.strsignal(-code) or f"signal {-code}"
-    if -code in _CRASHES:
-        return End(State.FAILED, f"its process crashed: {name}")
-    return End(State.LOST, f"its process was killed from outside: {name}")
+    def _bury(self) -> int:
+        """The exit code of the server. Should it have been killed, what its trials have left behind is killed too."""
+        code = self._process.wait()
+        for process in psutil.process_iter(["environ"]) if code < 0 else []:
+            if (process.info["environ"] or {}).get(_MARK) == str(self._log):
+                with suppress(psutil.Error):
+                    process.kill()
+        return code

@@ -1,5 +1,6 @@
 """Trials as forks of a warm process on this machine, each with GPUs, cores and memory of its own."""
 
+import itertools
 import math
 import os
 import time
@@ -8,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pynvml
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.files import holder
+from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.forks import Forks
-from sweeps.launchers.resources import visible_gpus
 from sweeps.settings import LocalLauncherConf, read
 from sweeps.trial.job import End, Job, Request, State
 
@@ -24,33 +26,37 @@ _PATIENCE_S = 30.0
 
 @dataclass
 class _Slot:
-    """What one running trial owns. `deadline` is None once the trial has been killed."""
+    """What one running trial owns."""
 
     cores: list[int]
     gpus: list[str]
     mem_gb: float
-    deadline: float | None
+    deadline: float
 
 
-class LocalTrials:
-    """The local launcher, as our loop sees it (`sweeps.launchers.contract.TrialLauncher`)."""
-
-    detach = keep_on_interrupt = survives = False
-    max_timeouts: int | None = None
+class LocalTrials(TrialLauncher):
+    """The local launcher, as our loop sees it."""
 
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._forks = Forks(preload, log)
         self._cores = sorted(os.sched_getaffinity(0))
         self._gpus = visible_gpus()
         self._free_gb = psutil.virtual_memory().total / 1e9
-        self._all_cores, self._all_gpus = len(self._cores), len(self._gpus)
+        self._all_cores, self._all_gpus, self._all_gb = len(self._cores), len(self._gpus), math.floor(self._free_gb)
         self._least_cores, self._wants_gpus = 1, False
         self._slots: dict[int, _Slot] = {}
 
     def request(self, config: DictConfig) -> Request:
         wanted = read(config.hydra.launcher, LocalLauncherConf)
-        check_machine(wanted, self._all_gpus)
         cores, gpus = wanted.cpus_per_task, wanted.gpus_per_node
+        for name, need, has, unit in (
+            ("gpus", gpus, self._all_gpus, "GPUs"),
+            ("cpus_per_task", cores or 0, self._all_cores, "CPU cores"),
+            ("mem_gb", wanted.mem_gb or 0, self._all_gb, "GB of memory"),
+        ):
+            if need > has:
+                ask = f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
+                raise UserError(f"{name}={need}: this machine has {has or 'no'} {unit}. {ask}")
         if cores is None:
             cores = max(1, self._all_cores * gpus // self._all_gpus) if gpus else 1
         self._least_cores = min(self._least_cores, cores)
@@ -76,25 +82,22 @@ class LocalTrials:
             time.monotonic() + (wanted.timeout_min or math.inf) * 60,
         )
         self._free_gb -= mem_gb
-        self._forks.start(job, slot.cores, slot.gpus, cores or 1, wanted.mem_gb or None)
+        self._forks.start(job, slot.cores, slot.gpus, cores or 1, wanted.mem_gb)
         return True
 
     def adopt(self, job: Job) -> bool:
-        """Local trials are killed when their driver goes; wait until the last one is.
-
-        Raises:
-            UserError: it still lives after 30 s.
-        """
+        """A local trial is killed when its driver goes: wait until it is. Raises UserError if it lives after 30 s."""
         deadline = time.monotonic() + _PATIENCE_S
         while by := holder(job.attempt_folder.path / "alive"):
             if time.monotonic() > deadline:
-                path = job.attempt_folder.path
-                raise UserError(f"{path} still runs in {by}; end that process, then start again")
+                raise UserError(f"{job.attempt_folder.path} still runs in {by}; end that process, then start again")
             time.sleep(0.05)
         return False
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
-        self._kill_overdue()
+        for number, slot in self._slots.items():
+            if time.monotonic() > slot.deadline:
+                self._forks.kill(number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min allows")
         over = self._forks.poll(timeout_s)
         for number, _ in over:
             slot = self._slots.pop(number)
@@ -104,12 +107,9 @@ class LocalTrials:
         return over
 
     def notes(self) -> list[str]:
-        unused = self._all_gpus if not self._wants_gpus else 0
-        note = f"this machine has {unused} GPUs, and no trial asks for one; add gpus=1 to use them"
-        return [note] if unused else []
-
-    def cancel(self, number: int) -> None:
-        self._kill(number, State.CANCELLED, "it was cancelled")
+        if self._wants_gpus or not self._all_gpus:
+            return []
+        return [f"this machine has {self._all_gpus} GPUs, and no trial asks for one; add gpus=1 to use them"]
 
     def withdraw(self) -> None:
         """A trial that was submitted has begun."""
@@ -117,26 +117,15 @@ class LocalTrials:
     def close(self, keep: bool = False) -> None:
         self._forks.close()
 
-    def _kill_overdue(self) -> None:
-        for number, slot in self._slots.items():
-            if slot.deadline is not None and time.monotonic() > slot.deadline:
-                self._kill(number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min allows")
 
-    def _kill(self, number: int, state: State, why: str) -> None:
-        self._slots[number].deadline = None
-        self._forks.kill(number, state, why)
-
-
-def check_machine(wanted: LocalLauncherConf, gpus: int) -> None:
-    """Raises UserError if a trial wants more than this machine has, which has `gpus`."""
-    cores, memory_gb = len(os.sched_getaffinity(0)), math.floor(psutil.virtual_memory().total / 1e9)
-    for name, need, has, unit in (
-        ("gpus", wanted.gpus_per_node, gpus, "GPUs"),
-        ("cpus_per_task", wanted.cpus_per_task or 1, cores, "CPU cores"),
-        ("mem_gb", wanted.mem_gb or 0, memory_gb, "GB of memory"),
-    ):
-        if need > has:
-            raise UserError(
-                f"{name}={need}: this machine has {has or 'no'} {unit}. "
-                f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
-            )
+def visible_gpus() -> list[str]:
+    """The ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them. None without a driver."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    every = [str(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    pynvml.nvmlShutdown()
+    # CUDA reads the list up to the first invalid entry, and -1 is how one hides every GPU.
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(every)).split(",")
+    return list(itertools.takewhile(lambda entry: entry not in {"", "-1"}, map(str.strip, allowed)))

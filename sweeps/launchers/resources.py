@@ -1,32 +1,14 @@
-"""What trials ask for, what this machine has, and what a study would cost, without starting any of it."""
+"""What a study asks for and would cost, without starting any of it."""
 
-import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-import pynvml
 from rich.table import Table
 
 from sweeps.trial.job import Request
 
 
-def visible_gpus() -> list[str]:
-    """The ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them. None without a driver."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    count = pynvml.nvmlDeviceGetCount()
-    pynvml.nvmlShutdown()
-    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if allowed is None:
-        return [str(index) for index in range(count)]
-    # CUDA reads the list up to the first invalid entry, and -1 is how one hides every GPU.
-    ids = [entry.strip() for entry in allowed.split(",")]
-    return ids[: next((i for i, entry in enumerate(ids) if entry in {"", "-1"}), len(ids))]
-
-
-def table(requests: Iterable[Request]) -> Table:
+def table(requests: Sequence[Request]) -> Table:
     """One line for the trials that ask for the same."""
     shown = Table("trials", "GPUs each", "CPU cores each", "memory (GB) each", "timeout (min)")
     for wanted, count in Counter(requests).items():
@@ -35,11 +17,10 @@ def table(requests: Iterable[Request]) -> Table:
     return shown
 
 
-def cost(requests: Iterable[Request]) -> str:
+def cost(requests: Sequence[Request]) -> str:
     """At most how many hours, if every trial ran into its timeout."""
-    wanted = list(requests)
-    if any(one.timeout_min is None for one in wanted):
+    hours = [(one.gpus, one.timeout_min / 60) for one in requests if one.timeout_min is not None]
+    if len(hours) < len(requests):
         return "Without a timeout there is no bound on the cost; set one with hydra.launcher.timeout_min=30"
-    trial_hours = sum((one.timeout_min or 0) / 60 for one in wanted)
-    gpu_hours = sum(one.gpus * (one.timeout_min or 0) / 60 for one in wanted)
+    trial_hours, gpu_hours = sum(h for _, h in hours), sum(gpus * h for gpus, h in hours)
     return f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial ran into its timeout"

@@ -31,6 +31,7 @@ from tests.launchers.launcher_contract import (
     LauncherContract,
     MakeJob,
     are_gone,
+    asks_whether_to_stop,
     completes,
     end_of,
     exits,
@@ -145,13 +146,13 @@ class TestLocalTrials(LauncherContract):
 
     def test_no_room_is_no_error(self, trials: LocalTrials, make_job: MakeJob) -> None:
         whole = {"cpus_per_task": len(CORES)}
-        first, second = make_job(0, never_returns, **whole), make_job(1, completes, **whole)
+        first, second = make_job(0, asks_whether_to_stop, **whole), make_job(1, completes, **whole)
         assert not trials.submit(first)  # the server has not said yet that it is ready
         assert not trials.has_room()
         submit(trials, first)
         assert not trials.has_room()
         assert not trials.submit(second)
-        trials.cancel(0)
+        first.attempt_folder.request_stop(State.CANCELLED)
         exits(trials, 1)
         assert trials.has_room()
         assert trials.submit(second)
@@ -181,22 +182,21 @@ class TestLocalTrials(LauncherContract):
         assert (over.state, "timeout_min" in over.error) == (State.TIMED_OUT, True)
         assert are_gone(process_ids(trials, job)[:1])
 
-    @pytest.mark.parametrize("how", ["ended", "cancelled", "closed", "server killed", "server killed, closed"])
+    @pytest.mark.parametrize("how", ["ended", "timed out", "closed", "server killed", "server killed, closed"])
     def test_what_a_trial_started_ends_with_it(self, trials: LocalTrials, make_job: MakeJob, how: str) -> None:
         bystander = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
-        job = make_job(0, leaves_others_behind if how == "ended" else leaves_others_and_waits)
+        task = leaves_others_behind if how == "ended" else leaves_others_and_waits
+        job = make_job(0, task, timeout_min=0.1 if how == "timed out" else None)
         submit(trials, job)
         pids = left_behind(job.folder.path)
         assert how == "ended" or not are_gone(pids)
         if "server" in how:
             servers()[0].send_signal(signal.SIGKILL)
-        if how == "cancelled":
-            trials.cancel(0)
         if "closed" in how:
             trials.close()
         else:
             end = end_of(trials, job)
-            expected = {"ended": State.COMPLETED, "cancelled": State.CANCELLED}.get(how, State.LOST)
+            expected = {"ended": State.COMPLETED, "timed out": State.TIMED_OUT}.get(how, State.LOST)
             assert (end.state, bool(end.error)) == (expected, expected is not State.COMPLETED)
         wait_until(lambda: are_gone(pids))
         assert bystander.poll() is None
@@ -227,15 +227,14 @@ class TestLocalTrials(LauncherContract):
             submit(trials, make_job(1, completes))
             exits(trials, 1)
 
-    def test_a_server_killed_just_before_a_trial_is_cancelled(self, trials: LocalTrials, make_job: MakeJob) -> None:
-        job = make_job(0, never_returns)
+    def test_a_server_killed_just_before_a_time_limit(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        job = make_job(0, never_returns, timeout_min=0.05)
         submit(trials, job)
         pids = process_ids(trials, job)
         (server,) = servers()
         server.send_signal(signal.SIGKILL)
-        server.wait()
-        trials.cancel(0)
-        assert exits(trials, 1)[0].state is State.CANCELLED
+        time.sleep(3)  # its exit code is for the launcher to read
+        assert exits(trials, 1)[0].state is State.LOST
         wait_until(lambda: are_gone(pids))
 
     @pytest.mark.parametrize(
@@ -301,11 +300,10 @@ def test_no_process_for_a_trial_is_no_end_of_the_server(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("os.fork", refuse)
     ours, theirs = Pipe()
-    ours.send(Start(7, b"", "log", []))
-    assert Server(theirs)._obey()
-    said = ours.recv()
-    assert (said.number, said.end.state) == (7, State.LOST)
-    assert said.end.error == "its process could not be started: [Errno 11] Resource temporarily unavailable"
+    Server(theirs)._fork(Start(7, b"", Path("log"), [], {}, None))
+    ((number, end),) = ours.recv()
+    assert (number, end.state) == (7, State.LOST)
+    assert end.error == "its process could not be started: [Errno 11] Resource temporarily unavailable"
 
 
 DRIVER = """
@@ -341,28 +339,15 @@ def test_what_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
     trials.close()
 
 
-@pytest.mark.parametrize("kills", [1, 3])
-def test_a_server_killed_while_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
+def test_a_server_killed_while_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(2)")
     monkeypatch.syspath_prepend(tmp_path)
     trials = LocalTrials(["slow_to_import"], tmp_path / "fork_server.log")
     trials.open()
-    for _ in range(kills - 1):
-        _kill_server()
-        trials.poll(0.1)
-    _kill_server()
-    if kills == 1:
-        wait_until(lambda: trials.poll(0.1) or trials.has_room())
-    else:
-        with pytest.raises(UserError, match=r"slow_to_import.*was killed 3 times"):
-            exits(trials, 1)
+    servers()[0].send_signal(signal.SIGKILL)
+    with pytest.raises(UserError, match=r"slow_to_import.*was killed by signal 9"):
+        exits(trials, 1)
     trials.close()
-
-
-def _kill_server() -> None:
-    (server,) = servers()
-    server.send_signal(signal.SIGKILL)
-    wait_until(lambda: server not in servers())  # its exit code is for the launcher to read
 
 
 @pytest.mark.parametrize(

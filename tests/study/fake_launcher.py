@@ -68,8 +68,6 @@ class FakeLauncher(TrialLauncher):
     """
 
     def __init__(self, script: Script, clock: Clock, slots: int = 2, queue: int = 0, survives: bool = False) -> None:
-        self.detach = self.keep_on_interrupt = False
-        self.max_timeouts: int | None = None
         self.survives = survives
         self.script = script
         self.slots, self.queue = slots, queue
@@ -155,13 +153,6 @@ class FakeLauncher(TrialLauncher):
             number = next(iter(self._waiting))
             job = self._waiting.pop(number)
             self._running[number] = (job, self.script(job))
-
-    def notes(self) -> list[str]:
-        return []
-
-    def cancel(self, number: int) -> None:
-        del self._running[number]
-        self._over.append((number, End(State.CANCELLED, "it was cancelled")))
 
     def withdraw(self) -> None:
         self._over += [(number, End(State.CANCELLED, "it was taken back")) for number in self._waiting]
