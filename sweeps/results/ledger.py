@@ -1,6 +1,6 @@
 """What a study cost: seconds by phase, GPU-hours and energy, and how much of it came to nothing."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sweeps.results.summary import Row
@@ -15,13 +15,6 @@ PHASES = ("queued", "starting", "training", "idle_slot", "tracking")
     idle_slot  that its slot stood empty before it came, after the trial before
     tracking   that the driver spent on telling MLflow about it, beside all the others
 """
-
-_KINDS: dict[str, Callable[[State], bool]] = {
-    "completed": lambda state: state is State.COMPLETED,
-    "pruned": lambda state: state is State.PRUNED,
-    "failed": lambda state: state.is_bad,
-    "unfinished": lambda state: not state.is_over and not state.is_bad,
-}
 
 
 @dataclass(frozen=True)
@@ -43,13 +36,27 @@ class Cost:
             sum(known) if known else None,
         )
 
+    def metrics(self) -> dict[str, float]:
+        """By name, as MLflow shows it; without what there is none of."""
+        spent = {f"seconds/{phase}": value for phase, value in self.seconds.items()}
+        known = {"gpu_hours": self.gpu_hours or None, "energy_kwh": self.energy_kwh}
+        return spent | {name: value for name, value in known.items() if value is not None}
 
-def of_study(rows: Sequence[Row]) -> dict[str, Cost]:
+
+def of_study(rows: Iterable[Row]) -> dict[str, Cost]:
     """What the trials of each kind cost together: completed, pruned, failed, unfinished, and all of them."""
-    found = {
-        name: sum((of_trial(row) for row in rows if belongs(row.state)), Cost()) for name, belongs in _KINDS.items()
-    }
-    return {name: cost for name, cost in found.items() if cost.trials} | {"all": sum(found.values(), Cost())}
+    costs = dict.fromkeys(("completed", "pruned", "failed", "unfinished", "all"), Cost())
+    for row in rows:
+        cost = of_trial(row)
+        costs[_kind(row.state)] += cost
+        costs["all"] += cost
+    return {kind: cost for kind, cost in costs.items() if cost.trials or kind == "all"}
+
+
+def _kind(state: State) -> str:
+    if state in (State.COMPLETED, State.PRUNED):
+        return state
+    return "failed" if state.is_bad else "unfinished"
 
 
 def of_trial(row: Row) -> Cost:

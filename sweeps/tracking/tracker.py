@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.files import LOOKS_PER_S, Unreadable
 from sweeps.results.summary import Row, Summary
+from sweeps.results.terminal import near
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import has_password, without_password
 from sweeps.tracking.study_run import StudyRun, first_line, is_refusal
@@ -46,7 +47,6 @@ class Tracker:
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
         self._lacking: dict[int, str] = {}
-        self._goes_on = False
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
 
@@ -85,6 +85,7 @@ class Tracker:
         is read from the trial's folder where it is not given.
         """
         trial = TrialRun(self._study, row, overrides, config)
+        started = time.monotonic()
         if not self._outage:
             opening = self._creating.submit(trial.open)  # MLflow itself would wait 20 s for a locked database
             try:
@@ -94,11 +95,14 @@ class Tracker:
             else:
                 if isinstance(error, self._study.outages):
                     self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
+        row.tracking_s += time.monotonic() - started
         self._trials[row.number] = trial
-        run = {"MLFLOW_RUN_ID": trial.run_id} if trial.is_open and trial.run_id else {}
+        if trial.run_id is None:
+            return {}
+        run = {"MLFLOW_RUN_ID": trial.run_id}
         if has_password(self.uri):
             return run if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
-        return {"MLFLOW_TRACKING_URI": self.uri, **run} if run else {}
+        return {"MLFLOW_TRACKING_URI": self.uri, **run}
 
     def end_trial(self, row: Row) -> None:
         """Hand over a trial that is over; what remains is sent in the background."""
@@ -114,11 +118,10 @@ class Tracker:
         """
         for row in summary.rows:
             if _goes_on(row):  # the next driver sends the rest
-                self._goes_on = True
                 self._trials.pop(row.number, None)
                 continue
-            started = row.number in self._trials or row.state is not State.QUEUED
-            if started and not TrialRun(self._study, row).was_closed:
+            is_left = row.state is not State.QUEUED and not TrialRun(self._study, row).was_closed()
+            if is_left or row.number in self._trials:
                 self.end_trial(row)
         self._draining.set()
         left, deadline = len(self._trials), time.monotonic() + timeout_s
@@ -136,13 +139,9 @@ class Tracker:
         if self._trials:
             return
         try:
-            self._study.complete(summary, self._goes_on)
+            self._study.complete(summary, goes_on=any(map(_goes_on, summary.rows)))
         except Exception as error:  # the study is over, and its report is written
             self._lacking[-1] = f"the study: {first_line(error)}"
-
-    def link(self) -> str:
-        """The address of the study's ready-made view, below that of the MLflow server."""
-        return comparison_view.path(self._study.experiment_id, self._study.study)
 
     def ui_command(self, port: int) -> list[str] | None:
         """The dashboard, for `ui_environment`; None where the store is a server, which is one already."""
@@ -155,29 +154,33 @@ class Tracker:
         return {**os.environ, **_LIGHT, "MLFLOW_BACKEND_STORE_URI": self.uri}
 
     def command(self) -> str | None:
-        """What to type to open the dashboard."""
+        """What to type to open the dashboard; None where the store is a server."""
         if self.ui_command(0) is None:
             return None
-        light = " ".join(f"{name}={value}" for name, value in _LIGHT.items())
-        if not has_password(self.uri):
-            return f"{light} {_mlflow()} ui --backend-store-uri {shlex.quote(self.uri)} --port 5000"
-        name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
-        address = f'"${{{name}:?must be {without_password(self.uri)}}}"'
-        return f"{light} MLFLOW_BACKEND_STORE_URI={address} {_mlflow()} ui --port 5000"
+        words = [f"{name}={value}" for name, value in _LIGHT.items()]
+        if has_password(self.uri):
+            name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
+            words += [f'MLFLOW_BACKEND_STORE_URI="${{{name}:?must be {without_password(self.uri)}}}"', _mlflow(), "ui"]
+        else:
+            words += [_mlflow(), "ui", "--backend-store-uri", shlex.quote(self.uri)]
+        return " ".join([*words, "--port 5000"])
 
     def how_to_look(self) -> str:
-        """What to type and open to see the study."""
+        """What to type and open to see the study in its ready-made view."""
+        view = comparison_view.path(self._study.experiment_id, self._study.summary.name)
         command = self.command()
         if command is None:
-            return f"dashboard: {without_password(self.uri).rstrip('/')}{self.link()}"
-        return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{self.link()}"
+            return f"dashboard: {without_password(self.uri).rstrip('/')}{view}"
+        return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{view}"
 
     def _keep_in_step(self) -> None:
         while not self._finished.is_set():
             answered = True
             # One trial for which MLflow has no answer does not keep the others waiting.
             for number, trial in sorted(self._trials.items(), key=lambda item: item[1].failures):
+                started = time.monotonic()
                 answered = self._sync(trial)
+                trial.row.tracking_s += time.monotonic() - started
                 if not answered:
                     break
                 if trial.closed and self._trials.get(number) is trial:
@@ -213,13 +216,8 @@ class Tracker:
 
 def _goes_on(row: Row) -> bool:
     """Whether it runs, or its job waits, without this driver."""
-    if row.state is not State.QUEUED:
-        return row.state is State.RUNNING
-    try:
-        newest = TrialFolder(row.folder).newest()
-        return newest is not None and newest.end() is None
-    except (Unreadable, OSError):
-        return False
+    newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
+    return row.state is State.RUNNING or (newest is not None and not newest.is_over)
 
 
 def _mlflow() -> str:
@@ -227,7 +225,7 @@ def _mlflow() -> str:
     beside = Path(sys.executable).with_name("mlflow")
     if shutil.which("mlflow") == str(beside) or not beside.exists():
         return "mlflow"
-    return shlex.quote(str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside))
+    return shlex.quote(near(beside))
 
 
 def _absolute(uri: str) -> str:

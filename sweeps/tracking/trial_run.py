@@ -2,8 +2,8 @@
 
 import re
 import threading
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.files import Unreadable
 from sweeps.results import ledger
 from sweeps.results.summary import Row
-from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
+from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, is_noted, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
 
@@ -36,37 +36,40 @@ class TrialRun:
         self, study: StudyRun, row: Row, overrides: Sequence[str] = (), config: DictConfig | None = None
     ) -> None:
         self.row = row
+        self.run_id: str | None = None
+        """Its run, once that is surely there."""
         self.ended = False
-        self._study = study
-        self._folder = TrialFolder(row.folder)
-        self._overrides = overrides
-        self._config = config
-        self._is_noted = True
-        note = self._read_note()
-        self.run_id: str | None = note.get("run_id")
-        self.was_closed = note.get("closed") is True
-        """Whether MLflow had all of it when this object was made."""
-        self.is_open = False
-        """Whether the run is there, and surely this trial's."""
         self.closed = False
         self.lacks = ""
         """What MLflow does not have of it, and why."""
         self.failures = 0
         """How often in a row MLflow gave no answer."""
-        self._running = False
+        self._study = study
+        self._folder = TrialFolder(row.folder)
+        self._overrides = overrides
+        self._config = config
         self._described = False
         self._opening = threading.Lock()
-        self._since = 0.0
         self._offsets = {METRICS: 0, SYSTEM_METRICS: 0}
+
+    def was_closed(self) -> bool:
+        """Whether this study's run has all of it already, as the trial's folder notes."""
+        try:
+            note = self._folder.read_tracking()
+        except (Unreadable, OSError):
+            return False
+        noted = note.get("parent"), note.get("trial"), note.get("closed")
+        return noted == (self._study.run_id, self.row.number, True)
 
     def open(self) -> str:
         """Take up the trial's run, or create it if it has none yet, and return its id."""
         with self._opening:
-            if self.run_id is None or not self.is_open:
-                self._since = time.monotonic()
-                began, row = self._is_noted or self._folder.newest() is not None, self.row
-                self.run_id = self._study.child(row.number, row.name, self._overrides, self.run_id, began)
-                self.is_open = True
+            if self.run_id is None:
+                may_exist = is_noted(self._folder)
+                with suppress(OSError):  # what is wrong with the disk is told below
+                    self._write_note(closed=False)  # a driver that dies now leaves a run to look for
+                number, name = self.row.number, self.row.name
+                self.run_id = self._study.open_child(number, name, self._overrides, may_exist)
                 self._write_note(closed=False)
         return self.run_id
 
@@ -77,11 +80,7 @@ class TrialRun:
             Unreadable, OSError: one of its files cannot be read or written now.
         """
         run_id = self.open()
-        self._since = time.monotonic()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were
-        if not self._running and not ended:
-            self._study.client.update_run(run_id, status="RUNNING")
-            self._running = True
         metrics, offsets = self._new_metrics()
         curves = [name for name, *_ in metrics]
         params = {} if self._described else self._params()
@@ -89,7 +88,7 @@ class TrialRun:
         if ended:
             metrics += self._outcome()
             tags = {"state": str(self.row.state)}
-            if self.row.error or self.was_closed:  # a trial that is tried again had one
+            if self.row.error or len(self.row.attempts) > 1:  # the attempt before may have left an error
                 tags["error"] = self.row.error
         self.lacks = self._study.send(run_id, metrics, params, tags) or self.lacks
         self._offsets = offsets
@@ -97,7 +96,6 @@ class TrialRun:
         self._study.show([key(name) for name in self.row.params], curves)
         if ended:
             self._close(run_id)
-        self._count()
 
     def _new_metrics(self) -> tuple[list[MetricRow], dict[str, int]]:
         rows, offsets = [], {}
@@ -121,23 +119,15 @@ class TrialRun:
 
     def _outcome(self) -> list[MetricRow]:
         """What stands for the whole trial: best/ what it returned, seconds/ of each phase, GPU-hours and energy."""
-        returned = {**self.row.metrics, **dict(zip(self._study.objective, self.row.objective, strict=False))}
+        returned = {**self.row.metrics, **dict(zip(self._study.summary.objective, self.row.objective, strict=False))}
         named = {f"best/{key(name)}": value for name, value in returned.items()}
-        cost = sum(map(ledger.of_attempt, self.row.attempts), ledger.Cost())
-        named |= {f"seconds/{name}": value for name, value in cost.seconds.items()}
-        if cost.gpu_hours:
-            named["gpu_hours"] = cost.gpu_hours
-        if cost.energy_kwh is not None:
-            named["energy_kwh"] = cost.energy_kwh
-        when_ms = self._end_ms()
-        return [(name, value, when_ms, 0) for name, value in named.items()]
+        named |= sum(map(ledger.of_attempt, self.row.attempts), ledger.Cost()).metrics()
+        return [(name, value, self._end_ms(), 0) for name, value in named.items()]
 
     def _end_ms(self) -> int:
-        """As the files tell it, the same each time: else sending again would make second metric rows."""
+        """The same each time: else sending again would make second metric rows."""
         ended = self.row.attempts[-1].ended if self.row.attempts else 0.0
-        newest = None if ended else self._folder.newest()
-        end = newest.end() if newest else None
-        return int(1000 * (ended or (end.ended if end else self._folder.path.stat().st_mtime)))
+        return int(1000 * (ended or self._folder.path.stat().st_mtime))  # one that was refused has no time of its own
 
     def _close(self, run_id: str) -> None:
         status = _STATUS.get(self.row.state, "KILLED")
@@ -149,27 +139,10 @@ class TrialRun:
         self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
 
-    def _read_note(self) -> dict[str, Any]:
-        """What an earlier driver noted; nothing if it is damaged, or of another trial, study or store."""
-        try:
-            note = self._folder.read_tracking()
-        except (Unreadable, OSError):  # the run is looked for, and the note written anew
-            return {}
-        self._is_noted = bool(note)
-        mine = (note.get("parent"), note.get("trial")) == (self._study.run_id, self.row.number)
-        return note if mine else {}
-
     def _write_note(self, closed: bool) -> None:
-        self._count()
-        note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number}
+        note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number, "closed": closed}
         self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
-        self._folder.write_tracking({**note, "closed": closed, "seconds": self.row.tracking_s})
-
-    def _count(self) -> None:
-        """Add the time since the last call to what tracking cost."""
-        now = time.monotonic()
-        self.row.tracking_s += now - self._since
-        self._since = now
+        self._folder.write_tracking(note)
 
 
 def _written_config(folder: Path) -> DictConfig:

@@ -40,7 +40,7 @@ def test_markdown(tmp_path: Path) -> None:
         "**4 trials**: 3 completed, 1 out of memory.",
         "**Best: trial 2**, optimizer=sgd lr=0.001: acc 0.2 (maximized).",
         "",
-        "| # | optimizer | lr | acc | state |",
+        "| trial | optimizer | lr | acc | state |",
         "| --- | --- | --- | --- | --- |",
         "| 2 | sgd | 0.001 | 0.2 | completed |",
         "| 1 | adam | 0.1 | 0.1 | completed |",

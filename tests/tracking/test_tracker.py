@@ -58,10 +58,10 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
     assert parent.data.tags.items() >= {"role": "study", "study": "s", "best_trial": f"0: {row.name}"}.items()
     metrics = dict(parent.data.metrics)
-    assert metrics.pop("study/all/seconds_tracking") > 0
-    assert metrics.pop("study/completed/seconds_tracking") > 0
+    assert metrics.pop("study/all/seconds/tracking") > 0
+    assert metrics.pop("study/completed/seconds/tracking") > 0
     cost = {"gpu_hours": 2 * 2 / 3600, "energy_kwh": 0.25}
-    cost |= {"seconds_queued": 2, "seconds_training": 1.5, "seconds_idle_slot": 0}
+    cost |= {"seconds/queued": 2, "seconds/training": 1.5, "seconds/idle_slot": 0}
     assert metrics == {
         "study/trials": 1,
         "study/completed": 1,
@@ -170,7 +170,7 @@ def test_the_next_driver_goes_on_in_the_same_runs(store: str, tmp_path: Path) ->
     wait_for(
         lambda: len(runs(store)) == 4 and all(steps_of(store, run) for name, run in runs(store).items() if name != "s")
     )
-    (rows[1].folder / "tracking.json").unlink()  # this driver died just before it noted the run
+    TrialFolder(rows[1].folder).write_tracking({"run_id": None})  # this driver died just before it noted the run
     before = {name: run.info.run_id for name, run in runs(store).items()}
     first._finished.set()
 
