@@ -9,7 +9,7 @@ from typing import Any
 from plotly import graph_objects as go
 from plotly.colors import sample_colorscale
 
-from sweeps.results.summary import Row, Summary, parameters, text
+from sweeps.results.summary import Row, Summary, parameters, short
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Value
 
@@ -52,7 +52,7 @@ def parallel_coordinates(summary: Summary) -> go.Figure | None:
     names = _varied(rows)
     if not names:
         return None
-    axes = [_axis(name, [row.params.get(name) for row in rows]) for name in names]
+    axes = [_axis(name, [row.params.get(name, "none") for row in rows]) for name in names]
     axes += [{"label": name, "values": [row.objective[i] for row in rows]} for i, name in enumerate(summary.objective)]
     line = {"color": [row.objective[0] for row in rows], "showscale": True, **_scale(summary)}
     return go.Figure(go.Parcoords(dimensions=axes, line=line, labelangle=0), {"margin": {"l": 90, "r": 60}})
@@ -74,7 +74,7 @@ def _cells(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str,
     columns, lines = sorted(set(x)), sorted(set(y))
     known = {(a, b): row.objective[0] for a, b, row in zip(x, y, rows, strict=True)}
     table = [[known.get((a, b)) for a in columns] for b in lines]
-    names = {"x": [_short(value) for value in columns], "y": [_short(value) for value in lines]}
+    names = {"x": [short(value) for value in columns], "y": [short(value) for value in lines]}
     figure = go.Figure(go.Heatmap(z=table, texttemplate="%{z:.4g}", **names, **scale))
     return figure.update_layout(xaxis_type="category", yaxis_type="category")
 
@@ -140,18 +140,18 @@ def _spans_decades(numbers: Sequence[float]) -> bool:
 
 def _axis(name: str, values: Sequence[Value]) -> dict[str, Any]:
     """An axis of parallel coordinates: numbers in place, "none" below them, all else in order."""
-    numbers = sorted(set(_as_numbers([value for value in values if value is not None])))
+    numbers = sorted(set(_as_numbers([value for value in values if value != "none"])))
     if not numbers:
-        kinds = sorted({_short(value) for value in values})
-        places = [kinds.index(_short(value)) for value in values]
+        kinds = sorted({short(value) for value in values})
+        places = [kinds.index(short(value)) for value in values]
         return {"label": name, "values": places, "tickvals": list(range(len(kinds))), "ticktext": kinds}
     log = _spans_decades(numbers)
     place: Callable[[Any], float] = math.log10 if log else float
     low, high = place(numbers[0]), place(numbers[-1])
     nowhere = low - ((high - low) or 1) / 8
-    ticks = {nowhere: "none"} if None in values else {}
-    ticks |= {place(tick): _short(tick) for tick in _ticks(numbers, log)}
-    at = [nowhere if value is None else place(value) for value in values]
+    ticks = {nowhere: "none"} if "none" in values else {}
+    ticks |= {place(tick): short(tick) for tick in _ticks(numbers, log)}
+    at = [nowhere if value == "none" else place(value) for value in values]
     return {"label": name, "values": at, "tickvals": [*ticks], "ticktext": [*ticks.values()]}
 
 
@@ -164,7 +164,3 @@ def _ticks(numbers: Sequence[float], log: bool) -> Sequence[float]:
         powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
         return sorted({low, *(10.0**power for power in powers), high})
     return [low + (high - low) * i / 4 for i in range(5)]
-
-
-def _short(value: Value) -> str:
-    return "none" if value is None else text(value, digits=4)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sweeps.files import write_whole
 from sweeps.results import ledger
 from sweeps.results.figures import as_html
-from sweeps.results.summary import Row, Summary, parameters
+from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.job import State
 
 CSV = "trials.csv"
@@ -39,7 +39,7 @@ def write(summary: Summary) -> Path:
     trials = _trials(summary, rows)
     trials[0] += ["training (s)", "error"]
     for cells, row in zip(trials[1:], rows, strict=True):
-        seconds = ledger.of_trial(row).seconds.get("training")
+        seconds = ledger.of_trial(row).get("seconds/training")
         cells += ["" if seconds is None else f"{seconds:.1f}", row.error.strip().partition("\n")[0]]
     page = _PAGE.format(
         title=html.escape(summary.name),
@@ -76,14 +76,10 @@ def _others(summary: Summary, shown: list[Row]) -> str:
 def _costs(summary: Summary) -> Table:
     """What the trials of each kind cost."""
     costs = ledger.of_study(summary.rows)
-    phases = [name for name in ledger.PHASES if name in costs["all"].seconds]
-    spent = [f"{name.replace('_', ' ')} (s)" for name in phases]
-    cells = [["trials", "number", *spent, "GPU-hours", "energy (kWh)"]]
-    for kind, cost in costs.items():
-        seconds = [f"{cost.seconds.get(name, 0.0):.1f}" for name in phases]
-        energy = "" if cost.energy_kwh is None else f"{cost.energy_kwh:.4g}"
-        cells.append([kind, str(cost.trials), *seconds, f"{cost.gpu_hours:.4g}", energy])
-    return cells
+    names = ["trials", *(name for name in ledger.COSTS if name in costs.get("all", {}))]
+    header = [name.replace("/", " ").replace("_", " ") for name in names]
+    lines = [[kind, *(text(round(cost.get(name, 0), 3)) for name in names)] for kind, cost in costs.items()]
+    return [["", *header], *lines]
 
 
 def _headline(summary: Summary) -> list[str]:
@@ -120,19 +116,18 @@ def _html_row(cells: Iterable[str], tag: str, kind: str = "") -> str:
 def _csv(summary: Summary) -> str:
     params = parameters(summary.rows)
     metrics = dict.fromkeys(name for row in summary.rows for name in row.metrics if name not in summary.objective)
-    spent = [*(f"seconds_{name}" for name in ledger.PHASES), "gpu_hours", "energy_kwh"]
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    spent = [name.replace("/", "_") for name in ledger.COSTS]
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
     table.writerow(["trial", "state", *params, *summary.objective, *metrics, *spent, "attempts", "error", "folder"])
     for row in sorted(summary.rows, key=attrgetter("number")):
         cost = ledger.of_trial(row)
         cells = [row.number, row.state, *(row.params.get(name, "") for name in params)]
         cells += row.objective or [""] * len(summary.objective)
         cells += [row.metrics.get(name, "") for name in metrics]
-        cells += [round(cost.seconds.get(name, 0.0), 3) for name in ledger.PHASES]
-        cells += [cost.gpu_hours, "" if cost.energy_kwh is None else cost.energy_kwh]
+        cells += [cost.get(name, "") for name in ledger.COSTS]
         table.writerow([*cells, len(row.attempts), row.error, row.folder])
-    return text.getvalue()
+    return written.getvalue()
 
 
 _PAGE = """<!doctype html>

@@ -46,7 +46,7 @@ class Row:
     @property
     def name(self) -> str:
         """The swept values alone, which is what tells one trial from another: `optimizer=adam lr=0.001`."""
-        shown = (f"{key.lstrip('+')}={text(value, digits=4)}" for key, value in self.params.items())
+        shown = (f"{key.lstrip('+')}={short(value)}" for key, value in self.params.items())
         return " ".join(shown) or f"trial {self.number}"
 
 
@@ -119,3 +119,7 @@ def parameters(rows: Iterable[Row]) -> list[str]:
 
 def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def short(value: object) -> str:
+    return text(value, digits=4)

@@ -9,13 +9,11 @@ import os
 import re
 import shlex
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,38 +61,40 @@ def is_noted(folder: TrialFolder) -> bool:
     return (folder.path / "tracking.json").exists()
 
 
-class StudyRun:
-    """The study's run, which `connect` creates or reopens, and the client that writes to all runs."""
+def outages() -> tuple[type[Exception], ...]:
+    """What calls raise when MLflow gives no answer or refuses.
 
-    outages: tuple[type[Exception], ...] = (ImportError,)
-    """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first.
-    A plain OSError is not among them: it tells of files, the trial's or the artifacts'."""
+    A plain OSError is not among them: it tells of files, the trial's or the artifacts'.
+    """
+    from mlflow.exceptions import MlflowException
+    from requests import RequestException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return ImportError, MlflowException, RequestException, SQLAlchemyError
+
+
+class StudyRun:
+    """The study's run, created or reopened, and the client that writes to all runs.
+
+    Raises:
+        UserError: the experiment was deleted.
+    """
 
     def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
-        self.uri, self.summary = uri, summary
-        self._experiment = experiment
-        self._swept: dict[str, None] = {}
-        self._curves: dict[str, None] = {}
-
-    def connect(self) -> None:
-        """Create or migrate the store; create or reopen the experiment and the study's run.
-
-        Raises:
-            UserError: the experiment was deleted.
-        """
         for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
-        from mlflow.exceptions import MlflowException
-        from requests import RequestException
-        from sqlalchemy.exc import SQLAlchemyError
+        from mlflow.tracking.context.registry import resolve_tags
 
-        self.outages = (*self.outages, MlflowException, RequestException, SQLAlchemyError)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
-        _make_database(self.uri)
-        self.client = MlflowClient(self.uri)
-        self.experiment_id = self._open_experiment()
+        _make_database(uri)
+        self.client = MlflowClient(uri)
+        self.summary = summary
+        self._source: dict[str, str] = resolve_tags()  # whose code it is, and from where
+        self._swept: dict[str, None] = {}
+        self._curves: dict[str, None] = {}
+        self.experiment_id = self._open_experiment(uri, experiment)
         self.run_id = self._open_run()
 
     def open_child(self, number: int, name: str, overrides: Sequence[str], may_exist: bool) -> str:
@@ -138,6 +138,11 @@ class StudyRun:
             return next(filter(None, each), "")
         return ""
 
+    def send_files(self, run_id: str, *files: Path) -> None:
+        for file in files:
+            if file.exists():
+                self.client.log_artifact(run_id, str(file))
+
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
         """Let the comparison view know these parameters and metrics, as MLflow names them."""
         known = len(self._swept), len(self._curves)
@@ -154,11 +159,8 @@ class StudyRun:
         Unless it `goes_on`: some of its trials do, without this driver.
         """
         now_ms = int(time.time() * 1000)
-        done, bad = summary.count(State.COMPLETED), len(summary.bad())
-        figures: dict[str, float] = {"trials": len(summary.rows), "completed": done, "failed": bad}
-        figures["pruned"] = summary.count(State.PRUNED)
-        for kind, cost in ledger.of_study(summary.rows).items():
-            figures |= {f"{kind}/{name}": value for name, value in cost.metrics().items()}
+        costs = ledger.of_study(summary.rows)
+        figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
         tags = {"mlflow.note.content": report.markdown(summary)}
         if best := summary.best():
@@ -166,33 +168,32 @@ class StudyRun:
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
-        for file in (summary.folder / report.HTML, summary.folder / report.CSV):
-            if file.exists():
-                self.client.log_artifact(self.run_id, str(file))
-        if goes_on:
-            return
-        over = summary.over() == len(summary.rows)
-        status = "KILLED" if not over else "FAILED" if bad and not done else "FINISHED"
-        self.client.set_terminated(self.run_id, status, now_ms)
+        self.send_files(self.run_id, summary.folder / report.HTML, summary.folder / report.CSV)
+        if not goes_on:
+            over = summary.over() == len(summary.rows)
+            failed = summary.bad() and not summary.count(State.COMPLETED)
+            self.client.set_terminated(
+                self.run_id, "KILLED" if not over else "FAILED" if failed else "FINISHED", now_ms
+            )
 
-    def _open_experiment(self) -> str:
-        found = self.client.get_experiment_by_name(self._experiment)
+    def _open_experiment(self, uri: str, name: str) -> str:
+        found = self.client.get_experiment_by_name(name)
         if found is None:
-            database = self.uri.removeprefix("sqlite:///")
-            beside = None if database == self.uri else str(Path(database).parent / "mlartifacts")
+            database = uri.removeprefix("sqlite:///")
+            beside = None if database == uri else str(Path(database).parent / "mlartifacts")
             kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
             try:
-                return str(self.client.create_experiment(self._experiment, beside, kind))
-            except self.outages:  # another driver was faster, or it raises once more
-                found = self.client.get_experiment_by_name(self._experiment)
+                return str(self.client.create_experiment(name, beside, kind))
+            except outages():  # another driver was faster, or it raises once more
+                found = self.client.get_experiment_by_name(name)
                 if found is None:
                     raise
         if found.lifecycle_stage == "deleted":
-            restore = f"mlflow experiments restore -x {found.experiment_id}"
             raise UserError(
-                f"The MLflow experiment '{self._experiment}' was deleted. Choose another name with "
-                f"hydra.sweeper.experiment=..., or restore it:\n"
-                f"MLFLOW_TRACKING_URI={shlex.quote(without_password(self.uri))} {restore}"
+                f"The MLflow experiment '{name}' was deleted. "
+                "Choose another name with hydra.sweeper.experiment=..., or restore it:\n"
+                f"MLFLOW_TRACKING_URI={shlex.quote(without_password(uri))} "
+                f"mlflow experiments restore -x {found.experiment_id}"
             )
         return str(found.experiment_id)
 
@@ -227,16 +228,6 @@ class StudyRun:
         shown = {tag: without_password(value) for tag, value in tags.items()}
         made = self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name))
         return str(made.info.run_id)
-
-    @cached_property
-    def _source(self) -> dict[str, str]:
-        """Where the code is from."""
-        tags = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
-        with suppress(OSError, subprocess.SubprocessError):  # without git there is no commit to note
-            git = ["git", "rev-parse", "HEAD"]
-            said = subprocess.run(git, capture_output=True, text=True, timeout=5, check=True).stdout
-            tags["mlflow.source.git.commit"] = said.strip()
-        return tags
 
 
 def _make_database(uri: str) -> None:

@@ -6,7 +6,6 @@ the folders say, again and again. So an outage or a dead driver leaves no gap, a
 
 import os
 import shlex
-import shutil
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import near
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import has_password, without_password
-from sweeps.tracking.study_run import StudyRun, first_line, is_refusal
+from sweeps.tracking.study_run import StudyRun, first_line, is_refusal, outages
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -42,7 +41,7 @@ class Tracker:
 
     def __init__(self, uri: str | None, experiment: str, summary: Summary) -> None:
         self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db")
-        self._study = StudyRun(self.uri, experiment, summary)
+        self._experiment, self._summary = experiment, summary
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
@@ -67,9 +66,9 @@ class Tracker:
             UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
         """
         try:
-            self._study.connect()
+            self._study = StudyRun(self.uri, self._experiment, self._summary)
         except Exception as error:
-            if not isinstance(error, (OSError, *self._study.outages)):
+            if not isinstance(error, (OSError, *outages())):
                 raise
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
@@ -93,7 +92,7 @@ class Tracker:
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
             else:
-                if isinstance(error, self._study.outages):
+                if isinstance(error, outages()):
                     self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
         row.tracking_s += time.monotonic() - started
         self._trials[row.number] = trial
@@ -157,17 +156,18 @@ class Tracker:
         """What to type to open the dashboard; None where the store is a server."""
         if self.ui_command(0) is None:
             return None
-        words = [f"{name}={value}" for name, value in _LIGHT.items()]
         if has_password(self.uri):
             name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
-            words += [f'MLFLOW_BACKEND_STORE_URI="${{{name}:?must be {without_password(self.uri)}}}"', _mlflow(), "ui"]
+            store = f'"${{{name}:?must be {without_password(self.uri)}}}"'
         else:
-            words += [_mlflow(), "ui", "--backend-store-uri", shlex.quote(self.uri)]
-        return " ".join([*words, "--port 5000"])
+            store = shlex.quote(self.uri)
+        settings = [f"{name}={value}" for name, value in _LIGHT.items()]
+        python = shlex.quote(near(Path(sys.executable)))
+        return " ".join([*settings, f"MLFLOW_BACKEND_STORE_URI={store}", python, "-m mlflow ui --port 5000"])
 
     def how_to_look(self) -> str:
         """What to type and open to see the study in its ready-made view."""
-        view = comparison_view.path(self._study.experiment_id, self._study.summary.name)
+        view = comparison_view.path(self._study.experiment_id, self._summary.name)
         command = self.command()
         if command is None:
             return f"dashboard: {without_password(self.uri).rstrip('/')}{view}"
@@ -196,7 +196,7 @@ class Tracker:
         try:
             trial.sync()
             lacks, trial.failures = trial.lacks, 0
-        except self._study.outages as error:
+        except outages() as error:
             if not is_refusal(error):
                 self._outage = first_line(error)
                 trial.failures += 1
@@ -218,14 +218,6 @@ def _goes_on(row: Row) -> bool:
     """Whether it runs, or its job waits, without this driver."""
     newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
     return row.state is State.RUNNING or (newest is not None and not newest.is_over)
-
-
-def _mlflow() -> str:
-    """The command as it can be typed here, also where the virtual environment is not activated."""
-    beside = Path(sys.executable).with_name("mlflow")
-    if shutil.which("mlflow") == str(beside) or not beside.exists():
-        return "mlflow"
-    return shlex.quote(near(beside))
 
 
 def _absolute(uri: str) -> str:

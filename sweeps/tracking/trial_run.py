@@ -17,17 +17,6 @@ from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, is_noted,
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
 
-_STATUS = {
-    State.COMPLETED: "FINISHED",
-    State.PRUNED: "FINISHED",
-    State.FAILED: "FAILED",
-    State.DIVERGED: "FAILED",
-    State.OUT_OF_MEMORY: "FAILED",
-    State.TIMED_OUT: "FAILED",
-    State.REFUSED: "FAILED",
-}
-"""MLflow's word for a state; the states that are not here were ended from outside: KILLED."""
-
 
 class TrialRun:
     """One trial. `sync` may be called at any time, also after a failure; the driver sets `row`, `ended`."""
@@ -36,14 +25,11 @@ class TrialRun:
         self, study: StudyRun, row: Row, overrides: Sequence[str] = (), config: DictConfig | None = None
     ) -> None:
         self.row = row
-        self.run_id: str | None = None
-        """Its run, once that is surely there."""
+        self.run_id: str | None = None  # once it is surely there
         self.ended = False
         self.closed = False
-        self.lacks = ""
-        """What MLflow does not have of it, and why."""
-        self.failures = 0
-        """How often in a row MLflow gave no answer."""
+        self.lacks = ""  # what MLflow does not have of it, and why
+        self.failures = 0  # how often in a row MLflow gave no answer
         self._study = study
         self._folder = TrialFolder(row.folder)
         self._overrides = overrides
@@ -121,7 +107,7 @@ class TrialRun:
         """What stands for the whole trial: best/ what it returned, seconds/ of each phase, GPU-hours and energy."""
         returned = {**self.row.metrics, **dict(zip(self._study.summary.objective, self.row.objective, strict=False))}
         named = {f"best/{key(name)}": value for name, value in returned.items()}
-        named |= sum(map(ledger.of_attempt, self.row.attempts), ledger.Cost()).metrics()
+        named |= ledger.of_attempts(self.row.attempts)
         return [(name, value, self._end_ms(), 0) for name, value in named.items()]
 
     def _end_ms(self) -> int:
@@ -130,12 +116,10 @@ class TrialRun:
         return int(1000 * (ended or self._folder.path.stat().st_mtime))  # one that was refused has no time of its own
 
     def _close(self, run_id: str) -> None:
-        status = _STATUS.get(self.row.state, "KILLED")
-        self._study.client.set_terminated(run_id, status, self._end_ms())
+        self._study.client.set_terminated(run_id, _status(self.row.state), self._end_ms())
         newest = self._folder.newest()
-        for file in (self._folder.path / ".hydra" / "config.yaml", *([newest.log] if newest else [])):
-            if file.exists():
-                self._study.client.log_artifact(run_id, str(file))
+        logs = [newest.log] if newest else []
+        self._study.send_files(run_id, self._folder.path / ".hydra" / "config.yaml", *logs)
         self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
 
@@ -143,6 +127,13 @@ class TrialRun:
         note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number, "closed": closed}
         self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
         self._folder.write_tracking(note)
+
+
+def _status(state: State) -> str:
+    """MLflow's word for it; KILLED is what was ended from outside, or is not over."""
+    if state in (State.COMPLETED, State.PRUNED):
+        return "FINISHED"
+    return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"
 
 
 def _written_config(folder: Path) -> DictConfig:
