@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from html import escape
 from typing import Any
 
 from plotly import graph_objects as go
 from plotly.colors import sample_colorscale
 
-from sweeps.results.summary import Row, Summary, parameters, short
+from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Value
 
@@ -25,7 +24,7 @@ def as_html(summary: Summary) -> str:
         if figure is not None:
             figure.update_layout(template="plotly_white", margin={"t": 50, "b": 50})
             drawing = figure.to_html(full_html=False, include_plotlyjs=not parts, config={"displaylogo": False})
-            parts.append(f"<h2>{escape(title)}</h2>\n{drawing}")
+            parts.append(f"<h2>{title}</h2>\n{drawing}")
     return "\n".join(parts)
 
 
@@ -38,12 +37,12 @@ def curves(summary: Summary) -> go.Figure | None:
     for row, color in zip(best, colors, strict=True):
         if points := _points(row, metric):
             steps, values = zip(*points, strict=True)
-            figure.add_scatter(x=steps, y=values, name=_label(row), mode="lines+markers", line_color=color)
+            figure.add_scatter(x=steps, y=values, name=f"{row.number}: {row.name}", line_color=color)
     if not figure.data:
         return None
     shown = f"the best {len(best)} of {len(summary.rows)} trials" if len(best) < len(summary.rows) else "all trials"
     figure.update_layout(title=f"{metric} of {shown}; darker is better", xaxis_title="step", yaxis_title=metric)
-    return figure.update_traces(marker_size=5)
+    return figure.update_traces(mode="lines+markers", marker_size=5)
 
 
 def parallel_coordinates(summary: Summary) -> go.Figure | None:
@@ -74,14 +73,15 @@ def _cells(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str,
     columns, lines = sorted(set(x)), sorted(set(y))
     known = {(a, b): row.objective[0] for a, b, row in zip(x, y, rows, strict=True)}
     table = [[known.get((a, b)) for a in columns] for b in lines]
-    names = {"x": [short(value) for value in columns], "y": [short(value) for value in lines]}
+    names = {"x": [text(value, digits=4) for value in columns], "y": [text(value, digits=4) for value in lines]}
     figure = go.Figure(go.Heatmap(z=table, texttemplate="%{z:.4g}", **names, **scale))
     return figure.update_layout(xaxis_type="category", yaxis_type="category")
 
 
 def _places(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str, Any]) -> go.Figure:
     marker = {"color": [row.objective[0] for row in rows], "size": 11, "showscale": True, **scale}
-    figure = go.Figure(go.Scatter(x=x, y=y, mode="markers", marker=marker, text=[_label(row) for row in rows]))
+    hover = [f"{row.number}: {row.name}" for row in rows]
+    figure = go.Figure(go.Scatter(x=x, y=y, mode="markers", marker=marker, text=hover))
     for axis, numbers in (("xaxis", x), ("yaxis", y)):
         few = sorted(set(numbers)) if len(set(numbers)) <= _MOST_TICKS else None
         kind = "log" if _spans_decades(numbers) else "linear"
@@ -114,10 +114,6 @@ def _points(row: Row, metric: str) -> list[tuple[int, float]]:
     return []
 
 
-def _label(row: Row) -> str:
-    return f"{row.number}: {row.name}"
-
-
 def _scale(summary: Summary) -> dict[str, Any]:
     """The colors of the first objective."""
     title = {"title": {"text": summary.objective[0]}}
@@ -142,15 +138,15 @@ def _axis(name: str, values: Sequence[Value]) -> dict[str, Any]:
     """An axis of parallel coordinates: numbers in place, "none" below them, all else in order."""
     numbers = sorted(set(_as_numbers([value for value in values if value != "none"])))
     if not numbers:
-        kinds = sorted({short(value) for value in values})
-        places = [kinds.index(short(value)) for value in values]
+        kinds = sorted({text(value, digits=4) for value in values})
+        places = [kinds.index(text(value, digits=4)) for value in values]
         return {"label": name, "values": places, "tickvals": list(range(len(kinds))), "ticktext": kinds}
     log = _spans_decades(numbers)
     place: Callable[[Any], float] = math.log10 if log else float
     low, high = place(numbers[0]), place(numbers[-1])
     nowhere = low - ((high - low) or 1) / 8
     ticks = {nowhere: "none"} if "none" in values else {}
-    ticks |= {place(tick): short(tick) for tick in _ticks(numbers, log)}
+    ticks |= {place(tick): text(tick, digits=4) for tick in _ticks(numbers, log)}
     at = [nowhere if value == "none" else place(value) for value in values]
     return {"label": name, "values": at, "tickvals": [*ticks], "ticktext": [*ticks.values()]}
 

@@ -3,8 +3,6 @@
 import csv
 import html
 import io
-from collections.abc import Iterable
-from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
 
@@ -14,8 +12,7 @@ from sweeps.results.figures import as_html
 from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.job import State
 
-CSV = "trials.csv"
-HTML = "report.html"
+CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
 _ROWS_IN_HTML = 1000
 
@@ -26,7 +23,8 @@ Table = list[list[str]]
 def markdown(summary: Summary) -> str:
     """The outcome and the table of trials, best first; of many trials the first, to fit an MLflow note."""
     rows = ranked(summary)[:_ROWS_IN_MARKDOWN]
-    parts = ["\n".join(_headline(summary)), _markdown_table(_trials(summary, rows)), _others(summary, rows)]
+    trials = [cells[:-2] for cells in _trials(summary, rows)]  # errors are long
+    parts = ["\n".join(_headline(summary)), _markdown_table(trials), _others(summary, rows)]
     parts += ["**What it cost**", _markdown_table(_costs(summary)), _tail(summary)]
     return "\n\n".join(part for part in parts if part)
 
@@ -36,16 +34,11 @@ def write(summary: Summary) -> Path:
     summary.folder.mkdir(parents=True, exist_ok=True)
     write_whole(summary.folder / CSV, _csv(summary))
     rows = ranked(summary)[:_ROWS_IN_HTML]
-    trials = _trials(summary, rows)
-    trials[0] += ["training (s)", "error"]
-    for cells, row in zip(trials[1:], rows, strict=True):
-        seconds = ledger.of_trial(row).get("seconds/training")
-        cells += ["" if seconds is None else f"{seconds:.1f}", row.error.strip().partition("\n")[0]]
     page = _PAGE.format(
         title=html.escape(summary.name),
         headline="".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in _headline(summary)),
         figures=as_html(summary),
-        trials=_html_table(trials, [row.state for row in rows]),
+        trials=_html_table(_trials(summary, rows)),
         others=_others(summary, rows),
         costs=_html_table(_costs(summary)),
         tail=_tail(summary),
@@ -63,8 +56,12 @@ def ranked(summary: Summary) -> list[Row]:
 
 
 def _trials(summary: Summary, rows: list[Row]) -> Table:
-    ends = ["state", *(row.state.replace("_", " ") for row in rows)]
-    return [[*cells, end] for cells, end in zip(summary.table(rows), ends, strict=True)]
+    table = summary.table(rows)
+    table[0] += ["state", "training (s)", "error"]
+    for cells, row in zip(table[1:], rows, strict=True):
+        seconds = ledger.of_trial(row).get("seconds/training", 0.0)
+        cells += [row.state.replace("_", " "), f"{seconds:.1f}", row.error.strip().partition("\n")[0]]
+    return table
 
 
 def _others(summary: Summary, shown: list[Row]) -> str:
@@ -97,20 +94,14 @@ def _tail(summary: Summary) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in table]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [escaped[0], ["---"] * len(table[0]), *escaped[1:]])
+    header, *lines = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in table]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, ["---"] * len(header), *lines])
 
 
-def _html_table(table: Table, kinds: Iterable[str] = ()) -> str:
-    """`kinds` are the CSS classes of the rows below the header."""
-    header, *lines = table
-    rows = [_html_row(cells, "td", kind) for cells, kind in zip_longest(lines, kinds, fillvalue="")]
-    return f"<table>{_html_row(header, 'th')}{''.join(rows)}</table>"
-
-
-def _html_row(cells: Iterable[str], tag: str, kind: str = "") -> str:
-    shown = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-    return f'<tr class="{kind}">{shown}</tr>'
+def _html_table(table: Table) -> str:
+    header, *lines = [[html.escape(cell) for cell in cells] for cells in table]
+    rows = [f"<th>{'<th>'.join(header)}", *(f"<td>{'<td>'.join(cells)}" for cells in lines)]
+    return f"<table><tr>{'<tr>'.join(rows)}</table>"  # the end of a cell or row may be left out in HTML
 
 
 def _csv(summary: Summary) -> str:
@@ -136,7 +127,6 @@ body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em aut
 h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }} p {{ margin: .3em 0 }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ text-align: left; padding: .3em 1em .3em 0; border-bottom: 1px solid #e4e4e4 }}
-tr.completed:nth-child(2) {{ font-weight: 600 }} tr:not(.completed, [class=""]) td {{ color: #999 }}
 </style></head><body>
 <h1>{title}</h1>
 {headline}

@@ -16,14 +16,10 @@ class Row:
     params: Point
     state: State
     folder: Path
-    attempts: list[End] = field(default_factory=list)
-    """Those that are over."""
-    metrics: dict[str, float] = field(default_factory=dict)
-    """What it reported last, or returned."""
-    tracking_s: float = 0.0
-    """What the driver spent on showing the trial in MLflow, in seconds."""
-    forgiven: int = 0
-    """The attempts that no longer count: a person had the trial retried after them."""
+    attempts: list[End] = field(default_factory=list)  # those that are over
+    metrics: dict[str, float] = field(default_factory=dict)  # what it reported last, or returned
+    tracking_s: float = 0.0  # what the driver spent on showing the trial in MLflow, in seconds
+    forgiven: int = 0  # the attempts that no longer count: a person had the trial retried after them
 
     def take(self, end: End) -> None:
         """Hold how the newest attempt ended, and the trial with it."""
@@ -46,7 +42,7 @@ class Row:
     @property
     def name(self) -> str:
         """The swept values alone, which is what tells one trial from another: `optimizer=adam lr=0.001`."""
-        shown = (f"{key.lstrip('+')}={short(value)}" for key, value in self.params.items())
+        shown = (f"{key.lstrip('+')}={text(value, digits=4)}" for key, value in self.params.items())
         return " ".join(shown) or f"trial {self.number}"
 
 
@@ -56,13 +52,10 @@ class Summary:
 
     name: str
     folder: Path
-    objective: tuple[str, ...]
-    """The name of each objective, such as val_accuracy."""
-    directions: tuple[str, ...]
-    """minimize or maximize, for each objective."""
+    objective: tuple[str, ...]  # the name of each, such as val_accuracy
+    directions: tuple[str, ...]  # minimize or maximize, for each objective
     rows: list[Row]
-    total: int | None = None
-    """How many trials the study will have; None if nobody knows."""
+    total: int | None = None  # how many trials the study will have; None if nobody knows
     importance: dict[str, float] = field(default_factory=dict)
     """The share of each parameter in the variance of the first objective, where there was a search."""
 
@@ -119,7 +112,3 @@ def parameters(rows: Iterable[Row]) -> list[str]:
 
 def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
-
-
-def short(value: object) -> str:
-    return text(value, digits=4)

@@ -1,12 +1,10 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
-import time
 from pathlib import Path
-from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
+from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -15,35 +13,27 @@ from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
-_RUNNING_SHOWN = 12
-
 
 class View:
-    """The driver's view of its study, on stdout."""
+    """The driver's view of its study, on stdout, while `live` is entered."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
-        self._live = Live(console=self.console, auto_refresh=False, transient=True)
-        self._started = time.monotonic()
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._bar = Progress(BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9)
+        self._bar.add_task("")
         self._said: set[str] = set()
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
 
     def say(self, text: str) -> None:
         try:
-            self.console.print(text, markup=False, soft_wrap=True)
+            if text:
+                self.console.print(text, markup=False, soft_wrap=True)
         except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
             self.console.quiet = True
 
     def opening(self, summary: Summary, how_to_look: str) -> None:
         self.say(f"study {summary.name}: {summary.total} trials in {near(summary.folder)}")
-        if how_to_look:
-            self.say(how_to_look)
+        self.say(how_to_look)
 
     def closing(self, summary: Summary, how_to_look: str = "") -> None:
         """The best trials, what went wrong, and where everything is."""
@@ -57,8 +47,7 @@ class View:
             so_did = f" (and {', '.join(str(other.number) for other in others)} alike)" if others else ""
             self.say(f"trial {row.number}{so_did} {state}: {error}{log}")
         self.say(f"logs: {near(summary.folder)}/<trial>/attempts/<n>/log")
-        if how_to_look:
-            self.say(how_to_look)
+        self.say(how_to_look)
 
     def started(self, row: Row) -> None:
         if not self.console.is_terminal:
@@ -76,7 +65,7 @@ class View:
     def tick(self, summary: Summary, notes: list[str]) -> None:
         """Show how the study stands; `notes` are said once each where there is no live view."""
         if self.console.is_terminal:
-            self._live.update(self._picture(summary, notes), refresh=True)
+            self.live.update(self._picture(summary, notes), refresh=True)
             return
         for note in notes:
             if note not in self._said:
@@ -92,23 +81,16 @@ class View:
             f"  {len(running)} running  ",
             (f"{pruned} pruned  " if pruned else "", "cyan"),
             (f"{bad} failed", "red" if bad else "dim"),
-            f"  of {summary.total}  {self._time_left(ended, summary.total)}",
+            f"  of {summary.total}",
         )
-        bar = Table.grid()  # a bar alone does not end its line
-        bar.add_row(ProgressBar(summary.total or 1, ended, width=60))
-        shown = [f"  {row.number}  {row.name}  {_newest(row, summary)}" for row in running[:_RUNNING_SHOWN]]
+        self._bar.update(self._bar.task_ids[0], total=summary.total, completed=ended)
+        shown = [f"  {row.number}  {row.name}  {_newest(row, summary)}" for row in running[:12]]
         lines = [Text(line, "dim") for line in shown]
         if best := summary.best():
             lines.insert(0, Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
         if not running and not ended:
             lines.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
-        return Group(counts, bar, *lines, *(Text(note, "yellow") for note in notes))
-
-    def _time_left(self, ended: int, total: int | None) -> str:
-        if not ended or not total or ended >= total:
-            return ""
-        left = (time.monotonic() - self._started) / ended * (total - ended)
-        return f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left"
+        return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
 
 
 def show_status(summary: Summary, driver: str, jobs: str) -> None:
@@ -120,8 +102,7 @@ def show_status(summary: Summary, driver: str, jobs: str) -> None:
     shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({shown})")
     view.say(f"driver: {driver}")
-    if jobs:
-        view.say(jobs)
+    view.say(jobs)
     view.closing(summary)
 
 
@@ -142,7 +123,7 @@ def near(path: Path) -> str:
 
 def _newest(row: Row, summary: Summary) -> str:
     """What the trial reported last, its objectives first."""
-    names = [name for name in dict.fromkeys([*summary.objective, *row.metrics]) if name in row.metrics]
+    names = sorted(row.metrics, key=lambda name: name not in summary.objective)
     return "  ".join(f"{name}={row.metrics[name]:.4g}" for name in names[:3])
 
 
@@ -152,8 +133,7 @@ def _log(row: Row) -> Path | None:
     return attempt.log if attempt and attempt.log.exists() else None
 
 
-def _log_end(row: Row, lines: int = 5) -> str:
+def _log_end(row: Row) -> str:
     log = _log(row)
-    if log is None:
-        return ""
-    return "\n".join(["", *(f"    {line}" for line in last_lines(log, lines)), f"    whole log: {log}"])
+    lines = [*last_lines(log, 5), f"whole log: {log}"] if log else []
+    return "".join(f"\n    {line}" for line in lines)

@@ -9,12 +9,10 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
-_RUNS_SHOWN = 100
-_MOST_COLUMNS = 12
 _MOST_CURVES = 4
 _SECTIONS = [
     {"uuid": name, "name": name, "columns": columns, "cardHeight": height, "display": True, "isReordered": True}
@@ -22,12 +20,10 @@ _SECTIONS = [
 ]
 _BY_STEP: dict[str, Any] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
 _BY_STEP |= {"xAxisScaleType": "linear", "scaleType": "linear", "range": {}, "yAxisKey": "metric"}
-_BY_STEP |= {"yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True}
+_BY_STEP |= {"yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True}
 
 
-def tag(
-    study: str, params: Sequence[str], objective: Sequence[str], maximize: bool, curves: Iterable[str]
-) -> tuple[str, str]:
+def tag(study: str, params: list[str], objective: list[str], maximize: bool, curves: Iterable[str]) -> tuple[str, str]:
     """The experiment tag, as key and value, that holds the view of `study`.
 
     Args:
@@ -38,24 +34,18 @@ def tag(
     """
     best = [f"best/{name}" for name in objective]
     title = f"{', '.join(params) or 'trials'} → {', '.join(best)}"
-    shown = {"selectedParams": list(params), "selectedMetrics": best, "showAllRuns": True}
+    charts = [_chart("PARALLEL", "Sweep", title, selectedParams=params, selectedMetrics=best, showAllRuns=True)]
     y = {"key": best[0], "type": "METRIC"}
-    charts = [
-        _chart("PARALLEL", "Sweep", title, **shown),
-        *(
-            _chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis={"key": name, "type": "PARAM"}, yaxis=y)
-            for name in params[:3]
-        ),
-        *(
-            _chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP)
-            for name in _main_curves(objective, curves)
-        ),
-    ]
+    for name in params[:3]:
+        x = {"key": name, "type": "PARAM"}
+        charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=y))
+    for name in _main_curves(objective, curves):
+        charts.append(_chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP))
     state = {  # what is not here is as on a page that nobody has changed
         "searchFilter": f"tags.study = {quoted(study)} AND tags.role = 'trial'",
         "orderByKey": f"metrics.`{best[0]}`",
         "orderByAsc": not maximize,
-        "selectedColumns": [*(f"metrics.`{m}`" for m in best), *(f"params.`{p}`" for p in params[:_MOST_COLUMNS])],
+        "selectedColumns": [*(f"metrics.`{m}`" for m in best), *(f"params.`{p}`" for p in params[:12])],
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
         "compareRunSections": _SECTIONS,
@@ -82,7 +72,7 @@ def quoted(text: str) -> str:
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 
-def _main_curves(objective: Sequence[str], curves: Iterable[str]) -> list[str]:
+def _main_curves(objective: list[str], curves: Iterable[str]) -> list[str]:
     known = set(curves)
     usual = [name for name in dict.fromkeys([*objective, *_CURVES_FIRST]) if name in known]
     return usual[:_MOST_CURVES] or sorted(known)[:_MOST_CURVES]
@@ -90,4 +80,4 @@ def _main_curves(objective: Sequence[str], curves: Iterable[str]) -> list[str]:
 
 def _chart(kind: str, section: str, title: str, **rest: Any) -> dict[str, Any]:
     named = {"uuid": f"{kind}-{title}", "displayName": title, "type": kind, "metricSectionId": section}
-    return {**named, "deleted": False, "isGenerated": False, "runsCountToCompare": _RUNS_SHOWN, **rest}
+    return {**named, "deleted": False, "isGenerated": False, "runsCountToCompare": 100, **rest}

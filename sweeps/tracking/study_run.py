@@ -1,7 +1,6 @@
 """A study's place in MLflow: its experiment, its own run (parent of the trials' runs), and writing to runs.
 
-Calls run in the caller's thread, may take seconds, and raise one of `outages` when MLflow gives no answer
-or refuses.
+Calls may take seconds, and raise one of `outages` when MLflow gives no answer or refuses.
 """
 
 import logging
@@ -20,7 +19,7 @@ from typing import Any
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, write_once
 from sweeps.results import ledger, report
-from sweeps.results.summary import Summary
+from sweeps.results.summary import Row, Summary
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import without_password
 from sweeps.trial.folder import TrialFolder
@@ -31,8 +30,7 @@ MetricRow = tuple[str, float, int, int]
 
 _UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
-_BATCH = 800
-"""Metrics in one call: MLflow takes 1000 entities, and params and tags count."""
+_BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -56,16 +54,8 @@ def first_line(error: Exception) -> str:
     return without_password(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
-def is_noted(folder: TrialFolder) -> bool:
-    """Whether a driver was about to create its run, or did."""
-    return (folder.path / "tracking.json").exists()
-
-
 def outages() -> tuple[type[Exception], ...]:
-    """What calls raise when MLflow gives no answer or refuses.
-
-    A plain OSError is not among them: it tells of files, the trial's or the artifacts'.
-    """
+    """What calls raise when MLflow gives no answer or refuses. A plain OSError is of a file, not of MLflow."""
     from mlflow.exceptions import MlflowException
     from requests import RequestException
     from sqlalchemy.exc import SQLAlchemyError
@@ -74,11 +64,7 @@ def outages() -> tuple[type[Exception], ...]:
 
 
 class StudyRun:
-    """The study's run, created or reopened, and the client that writes to all runs.
-
-    Raises:
-        UserError: the experiment was deleted.
-    """
+    """The study's run, created or reopened, and the client that writes to all runs."""
 
     def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
         for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
@@ -92,22 +78,20 @@ class StudyRun:
         self.client = MlflowClient(uri)
         self.summary = summary
         self._source: dict[str, str] = resolve_tags()  # whose code it is, and from where
-        self._swept: dict[str, None] = {}
+        self._swept: dict[str, None] = {}  # for the comparison view, in this order
         self._curves: dict[str, None] = {}
         self.experiment_id = self._open_experiment(uri, experiment)
         self.run_id = self._open_run()
 
-    def open_child(self, number: int, name: str, overrides: Sequence[str], may_exist: bool) -> str:
+    def open_child(self, row: Row, overrides: Sequence[str], may_exist: bool) -> str:
         """The id of a trial's run: the one that an earlier driver left, if there may be one, or a new one."""
-        where = f"tags.`mlflow.parentRunId` = '{self.run_id}' AND tags.trial = '{number}'"
+        where = f"tags.`mlflow.parentRunId` = '{self.run_id}' AND tags.trial = '{row.number}'"
         if may_exist and (found := self._search(where)):
             return self._reopen(found[0])
-        tags = {"mlflow.parentRunId": self.run_id, "trial": str(number), "role": "trial"}
-        return self._create(name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
+        tags = {"mlflow.parentRunId": self.run_id, "trial": str(row.number), "role": "trial"}
+        return self._create(row.name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
 
-    def send(
-        self, run_id: str, metrics: Sequence[MetricRow], params: Mapping[str, str], tags: Mapping[str, str]
-    ) -> str:
+    def send(self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:
         """Send all that MLflow takes. Returns why it refused the rest; empty if it took everything."""
         from mlflow.entities import Metric, Param, RunTag
 
@@ -154,10 +138,7 @@ class StudyRun:
             self.client.set_experiment_tag(self.experiment_id, *view)
 
     def complete(self, summary: Summary, goes_on: bool) -> None:
-        """Write what stands for the whole study, with the files of report.write, and end its run.
-
-        Unless it `goes_on`: some of its trials do, without this driver.
-        """
+        """Write what stands for the whole study, with the files of report.write. End its run, unless trials go on."""
         now_ms = int(time.time() * 1000)
         costs = ledger.of_study(summary.rows)
         figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
@@ -170,11 +151,9 @@ class StudyRun:
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
         self.send_files(self.run_id, summary.folder / report.HTML, summary.folder / report.CSV)
         if not goes_on:
-            over = summary.over() == len(summary.rows)
             failed = summary.bad() and not summary.count(State.COMPLETED)
-            self.client.set_terminated(
-                self.run_id, "KILLED" if not over else "FAILED" if failed else "FINISHED", now_ms
-            )
+            status = "KILLED" if summary.over() < len(summary.rows) else "FAILED" if failed else "FINISHED"
+            self.client.set_terminated(self.run_id, status, now_ms)
 
     def _open_experiment(self, uri: str, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
@@ -202,7 +181,7 @@ class StudyRun:
         folder, name = TrialFolder(self.summary.folder), self.summary.name
         tags = {"role": "study", "folder": str(folder.path.absolute())}
         mine, known = [], None
-        if is_noted(folder):
+        if (folder.path / "tracking.json").exists():
             with suppress(Unreadable, OSError):
                 known = folder.read_tracking().get("run_id")
             left = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quoted(name)}")
@@ -216,7 +195,6 @@ class StudyRun:
         return run_id
 
     def _search(self, where: str) -> list[Any]:
-        """The newest first."""
         return list(self.client.search_runs([self.experiment_id], where))
 
     def _reopen(self, run: Any) -> str:

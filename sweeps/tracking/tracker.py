@@ -62,8 +62,7 @@ class Tracker:
     def open(self) -> None:
         """Connect, and create or reopen the study's run.
 
-        Raises:
-            UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
+        Raises UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
         """
         try:
             self._study = StudyRun(self.uri, self._experiment, self._summary)
@@ -79,9 +78,8 @@ class Tracker:
     def start_trial(self, row: Row, overrides: Sequence[str], config: DictConfig | None = None) -> dict[str, str]:
         """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
 
-        During an outage that is nothing, and the run is created later. An address with a password is not added: a
-        trial has it from the environment of its driver, or not at all. The composed `config`, hydra node included,
-        is read from the trial's folder where it is not given.
+        That is nothing in an outage: the run is created later. An address with a password is not added: a trial has it
+        from its driver's environment, or not at all. `config`, with its hydra node, is by default read from the folder.
         """
         trial = TrialRun(self._study, row, overrides, config)
         started = time.monotonic()
@@ -110,11 +108,7 @@ class Tracker:
         self._trials[row.number] = trial
 
     def drain(self, summary: Summary, timeout_s: float = 30.0) -> None:
-        """Wait until everything is sent.
-
-        Gives up after `timeout_s` without progress. Then `problem` says what is missing, and the next start
-        of the same study sends it.
-        """
+        """Wait until everything is sent, or nothing was for `timeout_s`: the next driver sends what `problem` names."""
         for row in summary.rows:
             if _goes_on(row):  # the next driver sends the rest
                 self._trials.pop(row.number, None)
@@ -142,36 +136,31 @@ class Tracker:
         except Exception as error:  # the study is over, and its report is written
             self._lacking[-1] = f"the study: {first_line(error)}"
 
-    def ui_command(self, port: int) -> list[str] | None:
-        """The dashboard, for `ui_environment`; None where the store is a server, which is one already."""
-        if self.uri.startswith(("http://", "https://")):
-            return None
-        return [sys.executable, "-m", "mlflow", "ui", "--port", str(port)]
+    @property
+    def is_server(self) -> bool:
+        """Whether the store is a server, which shows its own dashboard."""
+        return self.uri.startswith(("http://", "https://"))
 
     def ui_environment(self) -> dict[str, str]:
-        """With the address, whose password no list of processes shows then."""
+        """For `mlflow ui`: with the address, whose password no list of processes shows then."""
         return {**os.environ, **_LIGHT, "MLFLOW_BACKEND_STORE_URI": self.uri}
 
-    def command(self) -> str | None:
-        """What to type to open the dashboard; None where the store is a server."""
-        if self.ui_command(0) is None:
-            return None
+    def command(self) -> str:
+        """What to type to open the dashboard, where the store is no server."""
+        store = shlex.quote(self.uri)
         if has_password(self.uri):
             name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
             store = f'"${{{name}:?must be {without_password(self.uri)}}}"'
-        else:
-            store = shlex.quote(self.uri)
-        settings = [f"{name}={value}" for name, value in _LIGHT.items()]
+        settings = " ".join(f"{name}={value}" for name, value in _LIGHT.items())
         python = shlex.quote(near(Path(sys.executable)))
-        return " ".join([*settings, f"MLFLOW_BACKEND_STORE_URI={store}", python, "-m mlflow ui --port 5000"])
+        return f"{settings} MLFLOW_BACKEND_STORE_URI={store} {python} -m mlflow ui --port 5000"
 
     def how_to_look(self) -> str:
         """What to type and open to see the study in its ready-made view."""
         view = comparison_view.path(self._study.experiment_id, self._summary.name)
-        command = self.command()
-        if command is None:
+        if self.is_server:
             return f"dashboard: {without_password(self.uri).rstrip('/')}{view}"
-        return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{view}"
+        return f"dashboard: {self.command()}\nthen open: http://127.0.0.1:5000{view}"
 
     def _keep_in_step(self) -> None:
         while not self._finished.is_set():

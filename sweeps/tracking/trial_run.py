@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.files import Unreadable
 from sweeps.results import ledger
 from sweeps.results.summary import Row
-from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, is_noted, key
+from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
 
@@ -26,24 +26,20 @@ class TrialRun:
     ) -> None:
         self.row = row
         self.run_id: str | None = None  # once it is surely there
-        self.ended = False
-        self.closed = False
+        self.ended = self.closed = False
         self.lacks = ""  # what MLflow does not have of it, and why
         self.failures = 0  # how often in a row MLflow gave no answer
-        self._study = study
-        self._folder = TrialFolder(row.folder)
-        self._overrides = overrides
-        self._config = config
+        self._study, self._folder = study, TrialFolder(row.folder)
+        self._overrides, self._config = overrides, config
         self._described = False
         self._opening = threading.Lock()
         self._offsets = {METRICS: 0, SYSTEM_METRICS: 0}
 
     def was_closed(self) -> bool:
         """Whether this study's run has all of it already, as the trial's folder notes."""
-        try:
+        note: dict[str, Any] = {}
+        with suppress(Unreadable, OSError):
             note = self._folder.read_tracking()
-        except (Unreadable, OSError):
-            return False
         noted = note.get("parent"), note.get("trial"), note.get("closed")
         return noted == (self._study.run_id, self.row.number, True)
 
@@ -51,48 +47,38 @@ class TrialRun:
         """Take up the trial's run, or create it if it has none yet, and return its id."""
         with self._opening:
             if self.run_id is None:
-                may_exist = is_noted(self._folder)
+                may_exist = (self._folder.path / "tracking.json").exists()
                 with suppress(OSError):  # what is wrong with the disk is told below
                     self._write_note(closed=False)  # a driver that dies now leaves a run to look for
-                number, name = self.row.number, self.row.name
-                self.run_id = self._study.open_child(number, name, self._overrides, may_exist)
+                self.run_id = self._study.open_child(self.row, self._overrides, may_exist)
                 self._write_note(closed=False)
         return self.run_id
 
     def sync(self) -> None:
         """Send what is new in the folder; for a trial that has ended, also how, and close its run.
 
-        Raises:
-            Unreadable, OSError: one of its files cannot be read or written now.
+        Raises Unreadable or OSError if one of its files cannot be read or written now.
         """
         run_id = self.open()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were
         metrics, offsets = self._new_metrics()
-        curves = [name for name, *_ in metrics]
         params = {} if self._described else self._params()
-        tags: dict[str, str] = {}
-        if ended:
-            metrics += self._outcome()
-            tags = {"state": str(self.row.state)}
-            if self.row.error or len(self.row.attempts) > 1:  # the attempt before may have left an error
-                tags["error"] = self.row.error
-        self.lacks = self._study.send(run_id, metrics, params, tags) or self.lacks
-        self._offsets = offsets
-        self._described = True
-        self._study.show([key(name) for name in self.row.params], curves)
+        outcome, tags = self._outcome() if ended else ([], {})
+        self.lacks = self._study.send(run_id, metrics + outcome, params, tags) or self.lacks
+        self._offsets, self._described = offsets, True
+        self._study.show([key(name) for name in self.row.params], [name for name, *_ in metrics])
         if ended:
             self._close(run_id)
 
     def _new_metrics(self) -> tuple[list[MetricRow], dict[str, int]]:
         rows, offsets = [], {}
-        for name, offset in self._offsets.items():
-            found = self._folder.read_metrics(offset, name)
+        for file, offset in self._offsets.items():
+            found = self._folder.read_metrics(offset, file)
             if found.damaged:
-                self.lacks = f"{found.damaged} lines of {self._folder.path / name} are damaged"
-            offsets[name] = found.offset
+                self.lacks = f"{found.damaged} lines of {self._folder.path / file} are damaged"
+            offsets[file] = found.offset
             for line in found.values:
-                when_ms = int(line.time * 1000)
-                rows += [(key(metric), value, when_ms, line.step) for metric, value in line.metrics.items()]
+                rows += [(key(name), value, int(line.time * 1000), line.step) for name, value in line.metrics.items()]
         return rows, offsets
 
     def _params(self) -> dict[str, str]:
@@ -103,12 +89,15 @@ class TrialRun:
             described = {}
         return {key(name): str(value) for name, value in {**described, **self.row.params}.items()}
 
-    def _outcome(self) -> list[MetricRow]:
-        """What stands for the whole trial: best/ what it returned, seconds/ of each phase, GPU-hours and energy."""
+    def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
+        """What stands for the whole trial. Metrics: best/ what it returned, and what it cost. Tags: how it ended."""
         returned = {**self.row.metrics, **dict(zip(self._study.summary.objective, self.row.objective, strict=False))}
         named = {f"best/{key(name)}": value for name, value in returned.items()}
         named |= ledger.of_attempts(self.row.attempts)
-        return [(name, value, self._end_ms(), 0) for name, value in named.items()]
+        tags = {"state": str(self.row.state)}
+        if self.row.error or len(self.row.attempts) > 1:  # the attempt before may have left an error
+            tags["error"] = self.row.error
+        return [(name, value, self._end_ms(), 0) for name, value in named.items()], tags
 
     def _end_ms(self) -> int:
         """The same each time: else sending again would make second metric rows."""
@@ -117,8 +106,7 @@ class TrialRun:
 
     def _close(self, run_id: str) -> None:
         self._study.client.set_terminated(run_id, _status(self.row.state), self._end_ms())
-        newest = self._folder.newest()
-        logs = [newest.log] if newest else []
+        logs = [attempt.log for attempt in self._folder.attempts()[-1:]]
         self._study.send_files(run_id, self._folder.path / ".hydra" / "config.yaml", *logs)
         self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
@@ -150,8 +138,7 @@ def _describe(config: DictConfig) -> dict[str, Any]:
     choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
     found = [(name, choice) for name, choice in choices.items() if not name.startswith("hydra/")]
     task = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
-    written = OmegaConf.to_container(task, enum_to_str=True)
-    assert isinstance(written, dict)
+    written: Any = OmegaConf.to_container(task, enum_to_str=True)
     found += [(str(name), _value(written, str(name))) for name in written]
     return {name: value for name, value in found if isinstance(value, bool | int | float | str)}
 

@@ -288,13 +288,11 @@ def test_which_store(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
     tracker = Tracker(uri, "e", summary_of(Path("s")))
     assert tracker.uri == used.format(cwd=Path.cwd())
-    typed = tracker.command()
-    if command is None:
-        assert typed is None
-    else:
-        store = command.format(cwd=Path.cwd())
-        assert str(typed).startswith(f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_BACKEND_STORE_URI={store} ")
-        assert str(typed).endswith(" -m mlflow ui --port 5000")
+    assert tracker.is_server == (command is None)
+    if command is not None:
+        typed, store = tracker.command(), command.format(cwd=Path.cwd())
+        assert typed.startswith(f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_BACKEND_STORE_URI={store} ")
+        assert typed.endswith(" -m mlflow ui --port 5000")
 
 
 def test_importing_it_does_not_import_mlflow() -> None:
