@@ -51,7 +51,7 @@ def parallel_coordinates(summary: Summary) -> go.Figure | None:
     names = _varied(rows)
     if not names:
         return None
-    axes = [_axis(name, [row.params.get(name, "none") for row in rows]) for name in names]
+    axes = [_axis(name, [row.params.get(name) for row in rows]) for name in names]
     axes += [{"label": name, "values": [row.objective[i] for row in rows]} for i, name in enumerate(summary.objective)]
     line = {"color": [row.objective[0] for row in rows], "showscale": True, **_scale(summary)}
     return go.Figure(go.Parcoords(dimensions=axes, line=line, labelangle=0), {"margin": {"l": 90, "r": 60}})
@@ -134,8 +134,9 @@ def _spans_decades(numbers: Sequence[float]) -> bool:
     return min(numbers) > 0 and max(numbers) / min(numbers) >= 20
 
 
-def _axis(name: str, values: Sequence[Value]) -> dict[str, Any]:
+def _axis(name: str, found: Sequence[Value]) -> dict[str, Any]:
     """An axis of parallel coordinates: numbers in place, "none" below them, all else in order."""
+    values = ["none" if value is None else value for value in found]
     numbers = sorted(set(_as_numbers([value for value in values if value != "none"])))
     if not numbers:
         kinds = sorted({text(value, digits=4) for value in values})

@@ -198,6 +198,11 @@ def test_axes_of_parallel_coordinates(tmp_path: Path, values: list[Any], places:
     assert axes(summary) == {"x": (pytest.approx(places), ticks), "acc": ([0.0, 0.1], None)}
 
 
+def test_a_parameter_that_is_null_stands_below_the_numbers(tmp_path: Path) -> None:
+    summary = study(tmp_path, {"x": 8}, {"x": None}, {"x": 16}, direction="minimize")
+    assert axes(summary)["x"] == ([8.0, 7.0, 16.0], ["none", "8", "16"])
+
+
 def test_what_did_not_vary_has_no_axis(tmp_path: Path) -> None:
     assert set(axes(study(tmp_path, {"x": 1, "same": 2}, {"x": 2, "same": 2}))) == {"x", "acc"}
 
