@@ -75,8 +75,8 @@ def _costs(summary: Summary) -> Table:
     costs = ledger.of_study(summary.rows)
     names = ["trials", *(name for name in ledger.COSTS if name in costs.get("all", {}))]
     header = [name.replace("/", " ").replace("_", " ") for name in names]
-    lines = [[kind, *(text(round(cost.get(name, 0), 3)) for name in names)] for kind, cost in costs.items()]
-    return [["", *header], *lines]
+    lines = [[text(round(cost[name], 3)) if name in cost else "" for name in names] for cost in costs.values()]
+    return [["", *header], *([kind, *line] for kind, line in zip(costs, lines, strict=True))]
 
 
 def _headline(summary: Summary) -> list[str]:
