@@ -3,6 +3,7 @@
 import gc
 import os
 import shlex
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -164,9 +165,11 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
     summary, definition_ = _read(name, root)
     os.chdir(definition_.working_folder)
     tracker = Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary)
-    if command := tracker.ui_command(port):
-        os.execvpe(command[0], command, tracker.ui_environment())  # noqa: S606 - without a shell
-    _console.print(f"its runs are at {without_password(tracker.uri)}")
+    if tracker.is_server:
+        _console.print(f"its runs are at {without_password(tracker.uri)}")
+        return
+    command = [sys.executable, "-m", "mlflow", "ui", "--port", str(port)]
+    os.execvpe(command[0], command, tracker.ui_environment())  # noqa: S606 - without a shell
 
 
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:

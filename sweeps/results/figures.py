@@ -1,15 +1,14 @@
 """The figures of a study's report: what each parameter did to the objective, drawn with plotly."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from html import escape
 from typing import Any
 
 from plotly import graph_objects as go
 from plotly.colors import sample_colorscale
 
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Value
 
@@ -19,18 +18,13 @@ _MOST_TICKS = 12
 
 def as_html(summary: Summary) -> str:
     """All figures that this study gives rise to, with the script that draws them, which needs no network."""
-    made = [
-        ("Learning curves", curves(summary)),
-        ("Parameters and objective", parallel_coordinates(summary)),
-        ("Two parameters", heat_map(summary)),
-        ("Importance", importance(summary)),
-    ]
-    drawn = [(title, figure) for title, figure in made if figure is not None]
-    parts = []
-    for i, (title, figure) in enumerate(drawn):
-        figure.update_layout(template="plotly_white", margin={"t": 50, "b": 50})
-        drawing = figure.to_html(full_html=False, include_plotlyjs=i == 0, config={"displaylogo": False})
-        parts.append(f"<h2>{escape(title)}</h2>\n{drawing}")
+    parts: list[str] = []
+    for title, draw in _FIGURES.items():
+        figure = draw(summary)
+        if figure is not None:
+            figure.update_layout(template="plotly_white", margin={"t": 50, "b": 50})
+            drawing = figure.to_html(full_html=False, include_plotlyjs=not parts, config={"displaylogo": False})
+            parts.append(f"<h2>{title}</h2>\n{drawing}")
     return "\n".join(parts)
 
 
@@ -38,64 +32,48 @@ def curves(summary: Summary) -> go.Figure | None:
     """The first objective by step, a line a trial, of the best trials; None if none reported it by step."""
     metric = summary.objective[0]
     best = summary.top(_MOST_CURVES) or summary.rows[:_MOST_CURVES]
+    colors = sample_colorscale("Viridis", [0.95 * i / max(1, len(best) - 1) for i in range(len(best))])
     figure = go.Figure()
-    for row, color in zip(best, _shades(len(best)), strict=True):
-        points = [(line.step, line.metrics[metric]) for line in _lines(row) if metric in line.metrics]
-        if points:
+    for row, color in zip(best, colors, strict=True):
+        if points := _points(row, metric):
             steps, values = zip(*points, strict=True)
-            name = f"{row.number}: {row.name}"
-            figure.add_scatter(x=steps, y=values, name=name, mode="lines+markers", line_color=color)
+            figure.add_scatter(x=steps, y=values, name=f"{row.number}: {row.name}", line_color=color)
     if not figure.data:
         return None
     shown = f"the best {len(best)} of {len(summary.rows)} trials" if len(best) < len(summary.rows) else "all trials"
     figure.update_layout(title=f"{metric} of {shown}; darker is better", xaxis_title="step", yaxis_title=metric)
-    figure.update_traces(marker_size=5)
-    return figure
+    return figure.update_traces(mode="lines+markers", marker_size=5)
 
 
 def parallel_coordinates(summary: Summary) -> go.Figure | None:
     """A line a trial through its parameters to its objectives. Drag along an axis to select."""
-    rows = summary.top(len(summary.rows))
+    rows = summary.top()
     names = _varied(rows)
-    if len(rows) < 2 or not names:
+    if not names:
         return None
     axes = [_axis(name, [row.params.get(name) for row in rows]) for name in names]
     axes += [{"label": name, "values": [row.objective[i] for row in rows]} for i, name in enumerate(summary.objective)]
-    first = [row.objective[0] for row in rows]
-    line = {
-        "color": first,
-        "colorscale": "Viridis",
-        "reversescale": summary.directions[0] == "maximize",
-        "showscale": True,
-    }
+    line = {"color": [row.objective[0] for row in rows], "showscale": True, **_scale(summary)}
     return go.Figure(go.Parcoords(dimensions=axes, line=line, labelangle=0), {"margin": {"l": 90, "r": 60}})
 
 
 def heat_map(summary: Summary) -> go.Figure | None:
     """The first objective over two numbers, if exactly two were swept; over what else was, its best."""
-    rows = summary.top(len(summary.rows))[::-1]  # the best last: of trials at one place, it is the one to be seen
+    rows = summary.top()[::-1]  # the best last: of trials at one place, it is the one to be seen
     swept = {name: _as_numbers([row.params.get(name) for row in rows]) for name in _varied(rows)}
-    numbers = [(name, values) for name, values in swept.items() if values is not None]
+    numbers = [(name, values) for name, values in swept.items() if values]
     if len(numbers) != 2:
         return None
     (x_name, x), (y_name, y) = numbers
-    scale = {
-        "colorscale": "Viridis",
-        "reversescale": summary.directions[0] == "maximize",
-        "colorbar": {"title": {"text": summary.objective[0]}},
-    }
-    if len(set(x)) * len(set(y)) <= 2 * len(rows):
-        figure = _cells(x, y, [row.objective[0] for row in rows], scale)
-    else:
-        figure = _places(x, y, rows, scale)
-    return figure.update_layout(xaxis_title=x_name, yaxis_title=y_name)
+    draw = _cells if len(set(x)) * len(set(y)) <= 2 * len(rows) else _places
+    return draw(x, y, rows, _scale(summary)).update_layout(xaxis_title=x_name, yaxis_title=y_name)
 
 
-def _cells(x: list[float], y: list[float], z: list[float], scale: dict[str, Any]) -> go.Figure:
+def _cells(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str, Any]) -> go.Figure:
     columns, lines = sorted(set(x)), sorted(set(y))
-    known = {(a, b): value for a, b, value in zip(x, y, z, strict=True)}
+    known = {(a, b): row.objective[0] for a, b, row in zip(x, y, rows, strict=True)}
     table = [[known.get((a, b)) for a in columns] for b in lines]
-    names = {"x": [_short(value) for value in columns], "y": [_short(value) for value in lines]}
+    names = {"x": [text(value, digits=4) for value in columns], "y": [text(value, digits=4) for value in lines]}
     figure = go.Figure(go.Heatmap(z=table, texttemplate="%{z:.4g}", **names, **scale))
     return figure.update_layout(xaxis_type="category", yaxis_type="category")
 
@@ -113,75 +91,73 @@ def _places(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str
 
 def importance(summary: Summary) -> go.Figure | None:
     """The share of each parameter in the variance of the first objective."""
-    if not summary.importance:
+    shares = dict(sorted(summary.importance.items(), key=lambda item: item[1]))
+    if not shares:
         return None
-    shares = sorted(summary.importance.items(), key=lambda item: item[1])
-    values = [share for _, share in shares]
-    text = [f"{share:.0%}" for share in values]
-    figure = go.Figure(go.Bar(x=values, y=[name for name, _ in shares], orientation="h", text=text))
+    bars = go.Bar(x=[*shares.values()], y=[*shares], orientation="h", texttemplate="%{x:.0%}")
     title = f"Share in the variance of {summary.objective[0]}"
-    figure.update_layout(title=title, height=160 + 30 * len(shares), xaxis_tickformat=".0%")
-    return figure
+    return go.Figure(bars).update_layout(title=title, height=160 + 30 * len(shares), xaxis_tickformat=".0%")
 
 
-def _lines(row: Row) -> Sequence[Any]:
+_FIGURES: dict[str, Callable[[Summary], go.Figure | None]] = {
+    "Learning curves": curves,
+    "Parameters and objective": parallel_coordinates,
+    "Two parameters": heat_map,
+    "Importance": importance,
+}
+
+
+def _points(row: Row, metric: str) -> list[tuple[int, float]]:
     with suppress(OSError):  # of one trial alone
-        return TrialFolder(row.folder).read_metrics().values
+        lines = TrialFolder(row.folder).read_metrics().values
+        return [(line.step, line.metrics[metric]) for line in lines if metric in line.metrics]
     return []
 
 
-def _shades(count: int) -> list[str]:
-    """From dark to light, the best first."""
-    return list(sample_colorscale("Viridis", [0.95 * i / max(1, count - 1) for i in range(count)]))
+def _scale(summary: Summary) -> dict[str, Any]:
+    """The colors of the first objective."""
+    title = {"title": {"text": summary.objective[0]}}
+    return {"colorscale": "Viridis", "reversescale": summary.directions[0] == "maximize", "colorbar": title}
 
 
 def _varied(rows: Sequence[Row]) -> list[str]:
-    names = dict.fromkeys(name for row in rows for name in row.params)
-    return [name for name in names if len({str(row.params.get(name)) for row in rows}) > 1]
+    return [name for name in parameters(rows) if len({str(row.params.get(name)) for row in rows}) > 1]
 
 
-def _as_numbers(values: Sequence[Value]) -> list[float] | None:
-    """The values if all of them are numbers."""
+def _as_numbers(values: Sequence[Value]) -> list[float]:
+    """The values if all of them are numbers, else nothing."""
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
-    return numbers if len(numbers) == len(values) else None
+    return numbers if len(numbers) == len(values) else []
 
 
 def _spans_decades(numbers: Sequence[float]) -> bool:
     return min(numbers) > 0 and max(numbers) / min(numbers) >= 20
 
 
-def _axis(name: str, values: Sequence[Value]) -> dict[str, Any]:
+def _axis(name: str, found: Sequence[Value]) -> dict[str, Any]:
     """An axis of parallel coordinates: numbers in place, "none" below them, all else in order."""
-    numbers = _as_numbers([value for value in values if value is not None])
+    values = ["none" if value is None else value for value in found]
+    numbers = sorted(set(_as_numbers([value for value in values if value != "none"])))
     if not numbers:
-        kinds = sorted({_short(value) for value in values})
-        places = [kinds.index(_short(value)) for value in values]
+        kinds = sorted({text(value, digits=4) for value in values})
+        places = [kinds.index(text(value, digits=4)) for value in values]
         return {"label": name, "values": places, "tickvals": list(range(len(kinds))), "ticktext": kinds}
     log = _spans_decades(numbers)
-    place = {number: math.log10(number) if log else number for number in numbers}
-    low, high = min(place.values()), max(place.values())
+    place: Callable[[Any], float] = math.log10 if log else float
+    low, high = place(numbers[0]), place(numbers[-1])
     nowhere = low - ((high - low) or 1) / 8
-    ticks = _ticks(sorted(place), log)
-    tickvals, ticktext = ([math.log10(tick) if log else tick for tick in ticks], [_short(tick) for tick in ticks])
-    if len(numbers) < len(values):
-        tickvals, ticktext = [nowhere, *tickvals], ["none", *ticktext]
-    where = iter(place[number] for number in numbers)
-    at = [nowhere if value is None else next(where) for value in values]
-    return {"label": name, "values": at, "tickvals": tickvals, "ticktext": ticktext}
+    ticks = {nowhere: "none"} if "none" in values else {}
+    ticks |= {place(tick): text(tick, digits=4) for tick in _ticks(numbers, log)}
+    at = [nowhere if value == "none" else place(value) for value in values]
+    return {"label": name, "values": at, "tickvals": [*ticks], "ticktext": [*ticks.values()]}
 
 
-def _ticks(numbers: Sequence[float], log: bool) -> list[float]:
-    """The numbers themselves if they are few, else powers of ten, or five even steps."""
-    if len(numbers) <= _MOST_TICKS:
-        return list(numbers)
+def _ticks(numbers: Sequence[float], log: bool) -> Sequence[float]:
+    """The numbers themselves if they are few, else powers of ten, or five even steps. They are sorted."""
     low, high = numbers[0], numbers[-1]
+    if len(numbers) <= _MOST_TICKS:
+        return numbers
     if log:
         powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-        return [low, *(10.0**power for power in powers if low < 10.0**power < high), high]
+        return sorted({low, *(10.0**power for power in powers), high})
     return [low + (high - low) * i / 4 for i in range(5)]
-
-
-def _short(value: Value) -> str:
-    if value is None:
-        return "none"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

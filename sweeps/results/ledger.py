@@ -1,63 +1,43 @@
 """What a study cost: seconds by phase, GPU-hours and energy, and how much of it came to nothing."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from sweeps.results.summary import Row
 from sweeps.trial.job import End, State
 
-PHASES = ("queued", "starting", "training", "idle_slot", "tracking")
-"""Of a trial, over all its attempts, in seconds:
-
-    queued     until it had room: a free slot here, a job that began on SLURM
-    starting   from there until the task function was called
-    training   the task function
-    idle_slot  that its slot stood empty before it came, after the trial before
-    tracking   that the driver spent on telling MLflow about it, beside all the others
-"""
-
-_KINDS: dict[str, Callable[[State], bool]] = {
-    "completed": lambda state: state is State.COMPLETED,
-    "pruned": lambda state: state is State.PRUNED,
-    "failed": lambda state: state.is_bad,
-    "unfinished": lambda state: not state.is_over and not state.is_bad,
-}
+COSTS = (
+    "seconds/queued",  # until it had room: a free slot here, a job that began on SLURM
+    "seconds/starting",  # from there until the task function was called
+    "seconds/training",  # the task function
+    "seconds/idle_slot",  # that its slot stood empty before it came, after the trial before
+    "seconds/tracking",  # that the driver spent on telling MLflow about it, beside all the others
+    "gpu_hours",
+    "energy_kwh",  # of the GPUs that tell their power
+)
+"""Of a trial, over all its attempts. What there is none of, or nobody knows, is left out."""
+_KINDS = ("completed", "pruned", "failed", "unfinished", "all")
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one trial or several. Energy is that of the GPUs that tell their power; None if none did."""
-
-    trials: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    gpu_hours: float = 0.0
-    energy_kwh: float | None = None
-
-    def __add__(self, other: "Cost") -> "Cost":
-        phases = dict.fromkeys([*self.seconds, *other.seconds])
-        known = [cost.energy_kwh for cost in (self, other) if cost.energy_kwh is not None]
-        return Cost(
-            self.trials + other.trials,
-            {name: self.seconds.get(name, 0.0) + other.seconds.get(name, 0.0) for name in phases},
-            self.gpu_hours + other.gpu_hours,
-            sum(known) if known else None,
-        )
+def of_study(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
+    """What the trials of each kind cost together, and `trials`, how many they are."""
+    costs: dict[str, list[dict[str, float]]] = {}
+    for row in rows:
+        cost = {"trials": 1, **of_trial(row)}
+        costs.setdefault(_kind(row.state), []).append(cost)
+        costs.setdefault("all", []).append(cost)
+    return {kind: _sum(costs[kind]) for kind in _KINDS if kind in costs}
 
 
-def of_study(rows: Sequence[Row]) -> dict[str, Cost]:
-    """What the trials of each kind cost together: completed, pruned, failed, unfinished, and all of them."""
-    found = {
-        name: sum((of_trial(row) for row in rows if belongs(row.state)), Cost()) for name, belongs in _KINDS.items()
-    }
-    return {name: cost for name, cost in found.items() if cost.trials} | {"all": sum(found.values(), Cost())}
+def of_trial(row: Row) -> dict[str, float]:
+    return {**of_attempts(row.attempts), "seconds/tracking": row.tracking_s}
 
 
-def of_trial(row: Row) -> Cost:
-    return sum(map(of_attempt, row.attempts), Cost(1, {"tracking": row.tracking_s}))
-
-
-def of_attempt(end: End) -> Cost:
-    return Cost(0, end.seconds, end.gpu_hours, end.energy_kwh)
+def of_attempts(ends: Iterable[End]) -> dict[str, float]:
+    return _sum(
+        {f"seconds/{phase}": value for phase, value in end.seconds.items()}
+        | {"gpu_hours": end.gpu_hours or None, "energy_kwh": end.energy_kwh}
+        for end in ends
+    )
 
 
 def tail_s(rows: Iterable[Row]) -> float:
@@ -65,3 +45,18 @@ def tail_s(rows: Iterable[Row]) -> float:
     ends = sorted(end.ended for row in rows for end in row.attempts)
     begins = sorted(end.began for row in rows for end in row.attempts if end.began)
     return sum(ends[-1] - end for end in ends if end > begins[-1]) if begins else 0.0
+
+
+def _kind(state: State) -> str:
+    if state in (State.COMPLETED, State.PRUNED):
+        return state
+    return "failed" if state.is_bad else "unfinished"
+
+
+def _sum(costs: Iterable[Mapping[str, float | None]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for cost in costs:
+        for name, value in cost.items():
+            if value is not None:
+                total[name] = total.get(name, 0) + value
+    return total

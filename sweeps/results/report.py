@@ -3,73 +3,80 @@
 import csv
 import html
 import io
-from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 from sweeps.files import write_whole
 from sweeps.results import ledger
 from sweeps.results.figures import as_html
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.job import State
 
-CSV = "trials.csv"
-HTML = "report.html"
+CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
 _ROWS_IN_HTML = 1000
+
+Table = list[list[str]]
+"""Rows of cells; the first is the header."""
 
 
 def markdown(summary: Summary) -> str:
     """The outcome and the table of trials, best first; of many trials the first, to fit an MLflow note."""
-    rows, params = ranked(summary), parameters(summary)
-    header = ["#", *params, *summary.objective, "state"]
-    lines = [*_headline(summary), "", _markdown_row(header), _markdown_row(["---"] * len(header))]
-    lines += [_markdown_row(_cells(row, params, len(summary.objective))) for row in rows[:_ROWS_IN_MARKDOWN]]
-    if len(rows) > _ROWS_IN_MARKDOWN:
-        lines += ["", f"The first {_ROWS_IN_MARKDOWN} of {len(rows)} trials; all of them are in {CSV}."]
-    header, *costs = ledger_table(summary)
-    lines += ["", "**What it cost**", "", _markdown_row(header), _markdown_row(["---"] * len(header))]
-    return "\n".join([*lines, *map(_markdown_row, costs), "", _tail(summary)])
+    rows = ranked(summary)[:_ROWS_IN_MARKDOWN]
+    trials = [cells[:-2] for cells in _trials(summary, rows)]  # errors are long
+    parts = ["\n".join(_headline(summary)), _markdown_table(trials), _others(summary, rows)]
+    parts += ["**What it cost**", _markdown_table(_costs(summary)), _tail(summary)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def write(summary: Summary) -> Path:
     """Write trials.csv and report.html into the study's folder, and return the path of the latter."""
     summary.folder.mkdir(parents=True, exist_ok=True)
     write_whole(summary.folder / CSV, _csv(summary))
+    rows = ranked(summary)[:_ROWS_IN_HTML]
     page = _PAGE.format(
         title=html.escape(summary.name),
         headline="".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in _headline(summary)),
         figures=as_html(summary),
-        table=_html_table(summary),
-        ledger=_html_ledger(summary),
+        trials=_html_table(_trials(summary, rows)),
+        others=_others(summary, rows),
+        costs=_html_table(_costs(summary)),
+        tail=_tail(summary),
     )
     path = summary.folder / HTML
     write_whole(path, page)
     return path
 
 
-def ledger_table(summary: Summary) -> list[list[str]]:
-    """What the trials of each kind cost, in rows of cells; the first row is the header."""
-    costs = ledger.of_study(summary.rows)
-    phases = [name for name in ledger.PHASES if name in costs["all"].seconds]
-    spent = [f"{name.replace('_', ' ')} (s)" for name in phases]
-    cells = [["trials", "number", *spent, "GPU-hours", "energy (kWh)"]]
-    for kind, cost in costs.items():
-        seconds = [f"{cost.seconds.get(name, 0.0):.1f}" for name in phases]
-        energy = "" if cost.energy_kwh is None else f"{cost.energy_kwh:.4g}"
-        cells.append([kind, str(cost.trials), *seconds, f"{cost.gpu_hours:.4g}", energy])
-    return cells
-
-
 def ranked(summary: Summary) -> list[Row]:
     """All trials: the completed ones best first, then the others by number."""
-    top = summary.top(len(summary.rows))
+    top = summary.top()
     placed = {row.number for row in top}
-    return top + sorted((row for row in summary.rows if row.number not in placed), key=lambda row: row.number)
+    return top + sorted((row for row in summary.rows if row.number not in placed), key=attrgetter("number"))
 
 
-def parameters(summary: Summary) -> list[str]:
-    """Every parameter that was swept in some trial."""
-    return list(dict.fromkeys(name for row in summary.rows for name in row.params))
+def _trials(summary: Summary, rows: list[Row]) -> Table:
+    table = summary.table(rows)
+    table[0] += ["state", "training (s)", "error"]
+    for cells, row in zip(table[1:], rows, strict=True):
+        seconds = ledger.of_trial(row).get("seconds/training", 0.0)
+        cells += [row.state.replace("_", " "), f"{seconds:.1f}", row.error.strip().partition("\n")[0]]
+    return table
+
+
+def _others(summary: Summary, shown: list[Row]) -> str:
+    if len(shown) == len(summary.rows):
+        return ""
+    return f"The first {len(shown)} of {len(summary.rows)} trials; all of them are in {CSV}."
+
+
+def _costs(summary: Summary) -> Table:
+    """What the trials of each kind cost."""
+    costs = ledger.of_study(summary.rows)
+    names = ["trials", *(name for name in ledger.COSTS if name in costs.get("all", {}))]
+    header = [name.replace("/", " ").replace("_", " ") for name in names]
+    lines = [[text(round(cost[name], 3)) if name in cost else "" for name in names] for cost in costs.values()]
+    return [["", *header], *([kind, *line] for kind, line in zip(costs, lines, strict=True))]
 
 
 def _headline(summary: Summary) -> list[str]:
@@ -86,61 +93,32 @@ def _tail(summary: Summary) -> str:
     return f"Slots that stood empty while the last trials ran: {ledger.tail_s(summary.rows):.1f} s."
 
 
-def _cells(row: Row, params: Iterable[str], objectives: int) -> list[str]:
-    values = [_text(row.params[name]) if name in row.params else "" for name in params]
-    objective = [_text(value) for value in row.objective] or [""] * objectives
-    return [str(row.number), *values, *objective, row.state.replace("_", " ")]
+def _markdown_table(table: Table) -> str:
+    header, *lines = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in table]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, ["---"] * len(header), *lines])
 
 
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _markdown_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+def _html_table(table: Table) -> str:
+    header, *lines = [[html.escape(cell) for cell in cells] for cells in table]
+    rows = [f"<th>{'<th>'.join(header)}", *(f"<td>{'<td>'.join(cells)}" for cells in lines)]
+    return f"<table><tr>{'<tr>'.join(rows)}</table>"  # the end of a cell or row may be left out in HTML
 
 
 def _csv(summary: Summary) -> str:
-    params = parameters(summary)
-    metrics = list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
-    metrics = [name for name in metrics if name not in summary.objective]
-    costs = {row.number: ledger.of_trial(row) for row in summary.rows}
-    spent = [*(f"seconds_{name}" for name in ledger.PHASES), "gpu_hours", "energy_kwh"]
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    params = parameters(summary.rows)
+    metrics = dict.fromkeys(name for row in summary.rows for name in row.metrics if name not in summary.objective)
+    spent = [name.replace("/", "_") for name in ledger.COSTS]
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
     table.writerow(["trial", "state", *params, *summary.objective, *metrics, *spent, "attempts", "error", "folder"])
-    for row in sorted(summary.rows, key=lambda row: row.number):
-        cost = costs[row.number]
+    for row in sorted(summary.rows, key=attrgetter("number")):
+        cost = ledger.of_trial(row)
         cells = [row.number, row.state, *(row.params.get(name, "") for name in params)]
         cells += row.objective or [""] * len(summary.objective)
         cells += [row.metrics.get(name, "") for name in metrics]
-        cells += [round(cost.seconds.get(name, 0.0), 3) for name in ledger.PHASES]
-        cells += [cost.gpu_hours, "" if cost.energy_kwh is None else cost.energy_kwh]
+        cells += [cost.get(name, "") for name in ledger.COSTS]
         table.writerow([*cells, len(row.attempts), row.error, row.folder])
-    return text.getvalue()
-
-
-def _html_table(summary: Summary) -> str:
-    rows, params = ranked(summary), parameters(summary)
-    header = ["trial", *params, *summary.objective, "state", "training (s)", "error"]
-    lines = [_html_row(header, "th")]
-    for row in rows[:_ROWS_IN_HTML]:
-        seconds = f"{ledger.of_trial(row).seconds.get('training', 0.0):.1f}" if row.attempts else ""
-        cells = [*_cells(row, params, len(summary.objective)), seconds, row.error.strip().partition("\n")[0]]
-        lines.append(_html_row(cells, "td", row.state))
-    more = f"<p>The first {_ROWS_IN_HTML} of {len(rows)} trials; all of them are in {CSV}.</p>"
-    return f"<table>{''.join(lines)}</table>" + (more if len(rows) > _ROWS_IN_HTML else "")
-
-
-def _html_ledger(summary: Summary) -> str:
-    header, *costs = ledger_table(summary)
-    lines = [_html_row(header, "th"), *(_html_row(cells, "td", "cost") for cells in costs)]
-    return f"<table>{''.join(lines)}</table><p>{_tail(summary)}</p>"
-
-
-def _html_row(cells: Iterable[str], tag: str, kind: str = "") -> str:
-    shown = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-    return f'<tr class="{kind}">{shown}</tr>'
+    return written.getvalue()
 
 
 _PAGE = """<!doctype html>
@@ -149,14 +127,13 @@ body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em aut
 h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }} p {{ margin: .3em 0 }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ text-align: left; padding: .3em 1em .3em 0; border-bottom: 1px solid #e4e4e4 }}
-tr.completed:nth-child(2) {{ font-weight: 600 }} tr:not(.completed, .cost) td {{ color: #999 }}
 </style></head><body>
 <h1>{title}</h1>
 {headline}
 {figures}
 <h2>Trials</h2>
-{table}
+{trials}<p>{others}</p>
 <h2>What it cost</h2>
-{ledger}
+{costs}<p>{tail}</p>
 </body></html>
 """

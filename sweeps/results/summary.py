@@ -1,6 +1,6 @@
 """A study as a table: what reports, the terminal and the dashboard are made from."""
 
-import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,14 +16,10 @@ class Row:
     params: Point
     state: State
     folder: Path
-    attempts: list[End] = field(default_factory=list)
-    """Those that are over."""
-    metrics: dict[str, float] = field(default_factory=dict)
-    """What it reported last, or returned."""
-    tracking_s: float = 0.0
-    """What the driver spent on showing the trial in MLflow, in seconds."""
-    forgiven: int = 0
-    """The attempts that no longer count: a person had the trial retried after them."""
+    attempts: list[End] = field(default_factory=list)  # those that are over
+    metrics: dict[str, float] = field(default_factory=dict)  # what it reported last, or returned
+    tracking_s: float = 0.0  # what the driver spent on showing the trial in MLflow, in seconds
+    forgiven: int = 0  # the attempts that no longer count: a person had the trial retried after them
 
     def take(self, end: End) -> None:
         """Hold how the newest attempt ended, and the trial with it."""
@@ -46,7 +42,7 @@ class Row:
     @property
     def name(self) -> str:
         """The swept values alone, which is what tells one trial from another: `optimizer=adam lr=0.001`."""
-        shown = (f"{key.lstrip('+')}={_short(value)}" for key, value in self.params.items())
+        shown = (f"{key.lstrip('+')}={text(value, digits=4)}" for key, value in self.params.items())
         return " ".join(shown) or f"trial {self.number}"
 
 
@@ -56,18 +52,15 @@ class Summary:
 
     name: str
     folder: Path
-    objective: tuple[str, ...]
-    """The name of each objective, such as val_accuracy."""
-    directions: tuple[str, ...]
-    """minimize or maximize, for each objective."""
+    objective: tuple[str, ...]  # the name of each, such as val_accuracy
+    directions: tuple[str, ...]  # minimize or maximize, for each objective
     rows: list[Row]
-    total: int | None = None
-    """How many trials the study will have; None if nobody knows."""
+    total: int | None = None  # how many trials the study will have; None if nobody knows
     importance: dict[str, float] = field(default_factory=dict)
     """The share of each parameter in the variance of the first objective, where there was a search."""
 
-    def top(self, count: int = 10) -> list[Row]:
-        """The best completed trials by the first objective, best first."""
+    def top(self, count: int | None = None) -> list[Row]:
+        """The completed trials, best first by the first objective; of these the first `count`."""
         sign = -1 if self.directions[0] == "maximize" else 1
         done = [row for row in self.rows if row.state is State.COMPLETED and row.objective]
         return sorted(done, key=lambda row: (sign * row.objective[0], row.number))[:count]
@@ -86,6 +79,16 @@ class Summary:
         """How many trials have ended for good."""
         return sum(row.state.is_over for row in self.rows)
 
+    def table(self, rows: Sequence[Row]) -> list[list[str]]:
+        """Some of its trials as rows of cells: number, parameters and objectives. The first row is the header."""
+        params = parameters(rows)
+        cells = [["trial", *params, *self.objective]]
+        for row in rows:
+            values = [row.params.get(name, "") for name in params]
+            results: Sequence[object] = row.objective or [""] * len(self.objective)
+            cells.append([text(value) for value in (row.number, *values, *results)])
+        return cells
+
 
 def look(row: Row) -> Row:
     """The trial as its folder shows it, where no driver has recorded its end."""
@@ -102,7 +105,10 @@ def look(row: Row) -> Row:
     return row
 
 
-def _short(value: object) -> str:
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.4g}"
-    return str(value)
+def parameters(rows: Iterable[Row]) -> list[str]:
+    """Every parameter that was swept in some of these trials."""
+    return list(dict.fromkeys(name for row in rows for name in row.params))
+
+
+def text(value: object, digits: int = 6) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -1,14 +1,11 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TimeRemainingColumn
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.files import last_lines
@@ -16,54 +13,41 @@ from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
-_RUNNING_SHOWN = 12
-
 
 class View:
-    """The driver's view of its study, on stdout."""
+    """The driver's view of its study, on stdout, while `live` is entered."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
-        self._live = Live(console=self.console, auto_refresh=False, transient=True)
-        self._started = time.monotonic()
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._bar = Progress(BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9)
+        self._bar.add_task("")
         self._said: set[str] = set()
-
-    def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._live.stop()
 
     def say(self, text: str) -> None:
         try:
-            self.console.print(text, markup=False, soft_wrap=True)
+            if text:
+                self.console.print(text, markup=False, soft_wrap=True)
         except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
             self.console.quiet = True
 
     def opening(self, summary: Summary, how_to_look: str) -> None:
-        self.say(f"study {summary.name}: {summary.total} trials in {_near(summary.folder)}")
-        if how_to_look:
-            self.say(how_to_look)
+        self.say(f"study {summary.name}: {summary.total} trials in {near(summary.folder)}")
+        self.say(how_to_look)
 
-    def closing(self, summary: Summary, how_to_look: str) -> None:
+    def closing(self, summary: Summary, how_to_look: str = "") -> None:
         """The best trials, what went wrong, and where everything is."""
-        self.results(summary)
-        if how_to_look:
-            self.say(how_to_look)
-
-    def results(self, summary: Summary) -> None:
         if summary.best():
             self.console.print(table(summary), width=None if self.console.is_terminal else 160)
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in summary.bad():
             alike.setdefault((row.state, row.error), []).append(row)
         for (state, error), (row, *others) in alike.items():
-            log = f"   log: {_near(log)}" if (log := _log(row)) else ""
+            log = f"   log: {near(log)}" if (log := _log(row)) else ""
             so_did = f" (and {', '.join(str(other.number) for other in others)} alike)" if others else ""
             self.say(f"trial {row.number}{so_did} {state}: {error}{log}")
-        self.say(f"logs: {_near(summary.folder)}/<trial>/attempts/<n>/log")
+        self.say(f"logs: {near(summary.folder)}/<trial>/attempts/<n>/log")
+        self.say(how_to_look)
 
     def started(self, row: Row) -> None:
         if not self.console.is_terminal:
@@ -81,7 +65,7 @@ class View:
     def tick(self, summary: Summary, notes: list[str]) -> None:
         """Show how the study stands; `notes` are said once each where there is no live view."""
         if self.console.is_terminal:
-            self._live.update(self._picture(summary, notes), refresh=True)
+            self.live.update(self._picture(summary, notes), refresh=True)
             return
         for note in notes:
             if note not in self._said:
@@ -89,58 +73,24 @@ class View:
                 self.say(note)
 
     def _picture(self, summary: Summary, notes: list[str]) -> Group:
-        ended = summary.over()
+        ended, bad, pruned = summary.over(), len(summary.bad()), summary.count(State.PRUNED)
+        running = [row for row in summary.rows if row.state is State.RUNNING]
         counts = Text.assemble(
             (f"{summary.name}  ", "bold"),
             (f"{summary.count(State.COMPLETED)} done", "green"),
-            f"  {summary.count(State.RUNNING)} running  ",
-            (f"{summary.count(State.PRUNED)} pruned  ", "cyan") if summary.count(State.PRUNED) else "",
-            (f"{len(summary.bad())} failed", "red" if summary.bad() else "dim"),
-            f"  of {summary.total}  {self._time_left(ended, summary.total)}",
+            f"  {len(running)} running  ",
+            (f"{pruned} pruned  " if pruned else "", "cyan"),
+            (f"{bad} failed", "red" if bad else "dim"),
+            f"  of {summary.total}",
         )
-        bar = Table.grid()  # a bar alone does not end its line
-        bar.add_row(ProgressBar(summary.total or 1, ended, width=60))
-        parts: list[Text | Table] = [counts, bar]
+        self._bar.update(self._bar.task_ids[0], total=summary.total, completed=ended)
+        shown = [f"  {row.number}  {row.name}  {_newest(row, summary)}" for row in running[:12]]
+        lines = [Text(line, "dim") for line in shown]
         if best := summary.best():
-            parts.append(Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
-        running = [row for row in summary.rows if row.state is State.RUNNING]
-        parts += [
-            Text(f"  {row.number}  {row.name}  {_newest(row, summary)}", "dim") for row in running[:_RUNNING_SHOWN]
-        ]
-        if not summary.rows or (not running and not ended):
-            parts.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
-        parts += [Text(note, "yellow") for note in notes]
-        return Group(*parts)
-
-    def _time_left(self, ended: int, total: int | None) -> str:
-        if not ended or not total or ended >= total:
-            return ""
-        left = (time.monotonic() - self._started) / ended * (total - ended)
-        return f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left"
-
-
-def _near(path: Path) -> str:
-    """The path as one would type it here."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def _newest(row: Row, summary: Summary) -> str:
-    """What the trial reported last, its objectives first."""
-    names = [name for name in dict.fromkeys([*summary.objective, *row.metrics]) if name in row.metrics]
-    return "  ".join(f"{name}={row.metrics[name]:.4g}" for name in names[:3])
-
-
-def _log(row: Row) -> Path | None:
-    """The log of the newest attempt, if there is one."""
-    attempt = TrialFolder(row.folder).newest()
-    return attempt.log if attempt and attempt.log.exists() else None
-
-
-def _log_end(row: Row, lines: int = 5) -> str:
-    log = _log(row)
-    if log is None:
-        return ""
-    return "\n".join(["", *(f"    {line}" for line in last_lines(log, lines)), f"    whole log: {log}"])
+            lines.insert(0, Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
+        if not running and not ended:
+            lines.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
+        return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
 
 
 def show_status(summary: Summary, driver: str, jobs: str) -> None:
@@ -152,24 +102,38 @@ def show_status(summary: Summary, driver: str, jobs: str) -> None:
     shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({shown})")
     view.say(f"driver: {driver}")
-    if jobs:
-        view.say(jobs)
-    view.results(summary)
+    view.say(jobs)
+    view.closing(summary)
 
 
-def table(summary: Summary, count: int = 10) -> Table:
+def table(summary: Summary) -> Table:
     """The best trials, best first."""
-    rows = summary.top(count)
-    shown = Table(title=f"best of {summary.count(State.COMPLETED)} completed trials", title_justify="left")
-    shown.add_column("trial", justify="right")
-    keys = list(dict.fromkeys(key for row in rows for key in row.params))
-    for name in [*keys, *summary.objective]:
-        shown.add_column(name, overflow="fold")
-    for row in rows:
-        params = [_cell(row.params.get(key, "")) for key in keys]
-        shown.add_row(str(row.number), *params, *(f"{value:.6g}" for value in row.objective))
+    header, *lines = summary.table(summary.top(10))
+    columns = [Column(name, overflow="fold", justify="left" if i else "right") for i, name in enumerate(header)]
+    shown = Table(*columns, title=f"best of {summary.count(State.COMPLETED)} completed trials", title_justify="left")
+    for cells in lines:
+        shown.add_row(*cells)
     return shown
 
 
-def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def near(path: Path) -> str:
+    """The path as one would type it here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _newest(row: Row, summary: Summary) -> str:
+    """What the trial reported last, its objectives first."""
+    names = sorted(row.metrics, key=lambda name: name not in summary.objective)
+    return "  ".join(f"{name}={row.metrics[name]:.4g}" for name in names[:3])
+
+
+def _log(row: Row) -> Path | None:
+    """The log of the newest attempt, if there is one."""
+    attempt = TrialFolder(row.folder).newest()
+    return attempt.log if attempt and attempt.log.exists() else None
+
+
+def _log_end(row: Row) -> str:
+    log = _log(row)
+    lines = [*last_lines(log, 5), f"whole log: {log}"] if log else []
+    return "".join(f"\n    {line}" for line in lines)

@@ -131,7 +131,8 @@ class Driver:
         search = Search(self._name, self._folder, self._settings, space, self._config)
         self._objective = search.objective
         summary = Summary(self._name, self._folder, search.objective.names, search.directions, [], search.total)
-        with View() as view:
+        view = View()
+        with view.live:
             tracker = self._open_tracker(summary)
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(

@@ -1,7 +1,6 @@
 """A study's place in MLflow: its experiment, its own run (parent of the trials' runs), and writing to runs.
 
-Calls run in the caller's thread, may take seconds, and raise one of `outages` when MLflow gives no answer
-or refuses.
+Calls may take seconds, and raise one of `outages` when MLflow gives no answer or refuses.
 """
 
 import logging
@@ -9,20 +8,18 @@ import os
 import re
 import shlex
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from functools import cached_property
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, write_once
 from sweeps.results import ledger, report
-from sweeps.results.summary import Summary
+from sweeps.results.summary import Row, Summary
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import without_password
 from sweeps.trial.folder import TrialFolder
@@ -33,11 +30,7 @@ MetricRow = tuple[str, float, int, int]
 
 _UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
-_BATCH = 800
-"""Metrics in one call: MLflow takes 1000 entities, and params and tags count."""
-_MOST_RUNS = 50_000
-"""What MLflow gives in one answer, at most."""
-_LITTER_S = 3600.0
+_BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -61,80 +54,53 @@ def first_line(error: Exception) -> str:
     return without_password(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+def outages() -> tuple[type[Exception], ...]:
+    """What calls raise when MLflow gives no answer or refuses. A plain OSError is of a file, not of MLflow."""
+    from mlflow.exceptions import MlflowException
+    from requests import RequestException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return ImportError, MlflowException, RequestException, SQLAlchemyError
 
 
 class StudyRun:
-    """The study's run, which `connect` creates or reopens, and the client that writes to all runs."""
-
-    outages: tuple[type[Exception], ...] = (ImportError,)
-    """What calls raise when MLflow gives no answer or refuses; `connect` adds what it has to import first.
-    A plain OSError is not among them: it tells of files, the trial's or the artifacts'."""
+    """The study's run, created or reopened, and the client that writes to all runs."""
 
     def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
-        self.uri, self.study, self.objective = uri, summary.name, summary.objective
-        self._experiment, self._folder = experiment, TrialFolder(summary.folder)
-        self._directions = summary.directions
-        self._place = {"folder": str(summary.folder.absolute())}
-        """What tells this study from others of its name."""
-        self._is_new = False
-        self._left_open: dict[str, str] = {}
-        self._swept: dict[str, None] = {}
-        self._curves: dict[str, None] = {}
-
-    def connect(self) -> None:
-        """Create or migrate the store; create or reopen the experiment and the study's run.
-
-        Raises:
-            UserError: the experiment was deleted.
-        """
         for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
-        from mlflow.exceptions import MlflowException
-        from requests import RequestException
-        from sqlalchemy.exc import SQLAlchemyError
+        from mlflow.tracking.context.registry import resolve_tags
 
-        self.outages = (*self.outages, MlflowException, RequestException, SQLAlchemyError)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
-        _make_database(self.uri)
-        self.client = MlflowClient(self.uri)
-        self.experiment_id = self._open_experiment()
-        self.run_id = self._reopen() or self._create()
+        _make_database(uri)
+        self.client = MlflowClient(uri)
+        self.summary = summary
+        self._source: dict[str, str] = resolve_tags()  # whose code it is, and from where
+        self._swept: dict[str, None] = {}  # for the comparison view, in this order
+        self._curves: dict[str, None] = {}
+        self.experiment_id = self._open_experiment(uri, experiment)
+        self.run_id = self._open_run()
 
-    def child(self, number: int, name: str, overrides: Sequence[str], known: str | None, began: bool) -> str:
-        """The id of a trial's run: the `known` one if it is that, or one that an earlier driver left, or a new one.
+    def open_child(self, row: Row, overrides: Sequence[str], may_exist: bool) -> str:
+        """The id of a trial's run: the one that an earlier driver left, if there may be one, or a new one."""
+        where = f"tags.`mlflow.parentRunId` = '{self.run_id}' AND tags.trial = '{row.number}'"
+        if may_exist and (found := self._search(where)):
+            return self._reopen(found[0])
+        tags = {"mlflow.parentRunId": self.run_id, "trial": str(row.number), "role": "trial"}
+        return self._create(row.name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
 
-        `began` is whether there may be one although nobody noted it, or the note is lost.
-        """
-        mine = {"mlflow.parentRunId": self.run_id, "trial": str(number)}
-        if known and self._is(known, mine):
-            return known
-        if left_open := self._left_open.pop(str(number), None):
-            return left_open
-        if began and not self._is_new and (found := self._find(f"tags.trial = '{number}'", mine)):
-            return found
-        tags = {**mine, "role": "trial", "study": self.study, **self._source}
-        if overrides:
-            tags["overrides"] = " ".join(overrides)
-        return self._create_run(name, tags)
-
-    def send(
-        self, run_id: str, metrics: Sequence[MetricRow], params: Mapping[str, str], tags: Mapping[str, str]
-    ) -> str:
+    def send(self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:
         """Send all that MLflow takes. Returns why it refused the rest; empty if it took everything."""
         from mlflow.entities import Metric, Param, RunTag
 
-        refused = ""
-        batch: list[Any] = [Param(name, without_password(value)) for name, value in params.items()]
-        batch += [RunTag(name, without_password(value)) for name, value in tags.items()]
-        for start in range(0, len(metrics) or 1, _BATCH):
-            batch += [Metric(*row) for row in metrics[start : start + _BATCH]]
-            refused = (batch and self._log(run_id, batch)) or refused
-            batch = []
-        return refused
+        entities: list[Any] = [Param(name, without_password(value)) for name, value in params.items()]
+        entities += [RunTag(name, without_password(value)) for name, value in tags.items()]
+        entities += [Metric(*row) for row in metrics]
+        batches = [entities[start : start + _BATCH] for start in range(0, len(entities), _BATCH)]
+        refused = [self._log(run_id, batch) for batch in batches]
+        return next(filter(None, refused), "")
 
     def _log(self, run_id: str, batch: Sequence[Any]) -> str:
         """Log metrics, params and tags, so that a name that is refused costs no other. Returns a refusal's words."""
@@ -156,132 +122,90 @@ class StudyRun:
             return next(filter(None, each), "")
         return ""
 
+    def send_files(self, run_id: str, *files: Path) -> None:
+        for file in files:
+            if file.exists():
+                self.client.log_artifact(run_id, str(file))
+
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
         """Let the comparison view know these parameters and metrics, as MLflow names them."""
         known = len(self._swept), len(self._curves)
         self._swept |= dict.fromkeys(swept)
         self._curves |= dict.fromkeys(name for name in curves if not name.startswith("system/"))
         if known != (len(self._swept), len(self._curves)):
-            shown = {"params": [*self._swept], "objective": [key(name) for name in self.objective]}
-            view = comparison_view.tag(
-                self.study, **shown, directions=self._directions, curves=self._curves, now_ms=_now_ms()
-            )
+            objective, maximize = map(key, self.summary.objective), self.summary.directions[0] == "maximize"
+            view = comparison_view.tag(self.summary.name, [*self._swept], [*objective], maximize, self._curves)
             self.client.set_experiment_tag(self.experiment_id, *view)
 
     def complete(self, summary: Summary, goes_on: bool) -> None:
-        """Write what stands for the whole study, with the files of report.write, and end its run.
-
-        Unless it `goes_on`: some of its trials do, without this driver.
-        """
-        now_ms = _now_ms()
-        done, bad = summary.count(State.COMPLETED), len(summary.bad())
-        figures: dict[str, float] = {"trials": len(summary.rows), "completed": done, "failed": bad}
-        figures["pruned"] = summary.count(State.PRUNED)
-        for kind, cost in ledger.of_study(summary.rows).items():
-            figures |= {f"{kind}/seconds_{phase}": value for phase, value in cost.seconds.items()}
-            figures[f"{kind}/gpu_hours"] = cost.gpu_hours
-            if cost.energy_kwh is not None:
-                figures[f"{kind}/energy_kwh"] = cost.energy_kwh
+        """Write what stands for the whole study, with the files of report.write. End its run, unless trials go on."""
+        now_ms = int(time.time() * 1000)
+        costs = ledger.of_study(summary.rows)
+        figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
         tags = {"mlflow.note.content": report.markdown(summary)}
         if best := summary.best():
-            figures |= {f"best_{key(name)}": value for name, value in zip(self.objective, best.objective, strict=True)}
+            figures |= {f"best_{key(n)}": value for n, value in zip(summary.objective, best.objective, strict=True)}
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
-        for file in (summary.folder / report.HTML, summary.folder / report.CSV):
-            if file.exists():
-                self.client.log_artifact(self.run_id, str(file))
-        if goes_on:
-            return
-        over = summary.over() == len(summary.rows)
-        status = "KILLED" if not over else "FAILED" if bad and not done else "FINISHED"
-        self.client.set_terminated(self.run_id, status, now_ms)
+        self.send_files(self.run_id, summary.folder / report.HTML, summary.folder / report.CSV)
+        if not goes_on:
+            failed = summary.bad() and not summary.count(State.COMPLETED)
+            status = "KILLED" if summary.over() < len(summary.rows) else "FAILED" if failed else "FINISHED"
+            self.client.set_terminated(self.run_id, status, now_ms)
 
-    def _open_experiment(self) -> str:
-        found = self.client.get_experiment_by_name(self._experiment)
+    def _open_experiment(self, uri: str, name: str) -> str:
+        found = self.client.get_experiment_by_name(name)
         if found is None:
-            database = self.uri.removeprefix("sqlite:///")
-            beside = None if database == self.uri else str(Path(database).parent / "mlartifacts")
+            database = uri.removeprefix("sqlite:///")
+            beside = None if database == uri else str(Path(database).parent / "mlartifacts")
             kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
             try:
-                return str(self.client.create_experiment(self._experiment, beside, kind))
-            except self.outages:  # another driver was faster, or it raises once more
-                found = self.client.get_experiment_by_name(self._experiment)
+                return str(self.client.create_experiment(name, beside, kind))
+            except outages():  # another driver was faster, or it raises once more
+                found = self.client.get_experiment_by_name(name)
                 if found is None:
                     raise
         if found.lifecycle_stage == "deleted":
-            restore = f"mlflow experiments restore -x {found.experiment_id}"
             raise UserError(
-                f"The MLflow experiment '{self._experiment}' was deleted. Choose another name with "
-                f"hydra.sweeper.experiment=..., or restore it:\n"
-                f"MLFLOW_TRACKING_URI={shlex.quote(without_password(self.uri))} {restore}"
+                f"The MLflow experiment '{name}' was deleted. "
+                "Choose another name with hydra.sweeper.experiment=..., or restore it:\n"
+                f"MLFLOW_TRACKING_URI={shlex.quote(without_password(uri))} "
+                f"mlflow experiments restore -x {found.experiment_id}"
             )
         return str(found.experiment_id)
 
-    def _reopen(self) -> str | None:
-        """The run that an earlier driver noted; where the note is damaged or of another store, the one tagged so."""
-        if not (self._folder.path / "tracking.json").exists():
-            return None
-        mine = {"role": "study", "study": self.study}
-        try:
-            run_id: str | None = self._folder.read_tracking().get("run_id")
-        except (Unreadable, OSError):
-            run_id = None
-        if not (run_id and self._is(run_id, mine)):
-            run_id = self._find("tags.role = 'study'", {**mine, **self._place})
-        if run_id is None:
-            return None
-        self._folder.write_tracking({"run_id": run_id})
-        self.client.update_run(run_id, status="RUNNING")
-        # A driver that died between creating a trial's run and noting it left one: still the trial's.
-        running = f"tags.`mlflow.parentRunId` = '{run_id}' AND attributes.status = 'RUNNING'"
-        self._left_open = {run.data.tags.get("trial", ""): run.info.run_id for run in self._search(running)}
-        return run_id
-
-    def _create(self) -> str:
-        self._is_new = True
-        self._folder.path.mkdir(parents=True, exist_ok=True)
-        self._folder.write_tracking({"run_id": None})  # a driver that dies now leaves a run to look for
+    def _open_run(self) -> str:
+        """The run that an earlier driver noted; where the note is damaged, the one of this folder; or a new one."""
+        folder, name = TrialFolder(self.summary.folder), self.summary.name
+        tags = {"role": "study", "folder": str(folder.path.absolute())}
+        mine, known = [], None
+        if (folder.path / "tracking.json").exists():
+            with suppress(Unreadable, OSError):
+                known = folder.read_tracking().get("run_id")
+            left = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quoted(name)}")
+            mine = [run for run in left if run.info.run_id == known or run.data.tags.get("folder") == tags["folder"]]
+        else:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            folder.write_tracking({"run_id": None})  # a driver that dies now leaves a run to look for
         command = shlex.join([Path(sys.executable).name, *sys.argv])
-        tags = {"role": "study", "study": self.study, "command": command, **self._place, **self._source}
-        run_id = self._create_run(self.study, tags)
-        self._folder.write_tracking({"run_id": run_id})
+        run_id = self._reopen(mine[0]) if mine else self._create(name, {**tags, "command": command})
+        folder.write_tracking({"run_id": run_id})
         return run_id
 
-    def _create_run(self, name: str, tags: Mapping[str, str]) -> str:
+    def _search(self, where: str) -> list[Any]:
+        return list(self.client.search_runs([self.experiment_id], where))
+
+    def _reopen(self, run: Any) -> str:
+        self.client.update_run(run.info.run_id, status="RUNNING")
+        return str(run.info.run_id)
+
+    def _create(self, name: str, tags: Mapping[str, str]) -> str:
+        tags = {**tags, "study": self.summary.name, **self._source}
         shown = {tag: without_password(value) for tag, value in tags.items()}
         made = self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name))
         return str(made.info.run_id)
-
-    def _is(self, run_id: str, tags: Mapping[str, str]) -> bool:
-        """Whether it is a run of the experiment, with these tags, that nobody deleted."""
-        try:
-            run = self.client.get_run(run_id)
-        except self.outages as error:
-            if is_refusal(error):
-                return False
-            raise
-        here = run.info.experiment_id == self.experiment_id and run.info.lifecycle_stage == "active"
-        return here and bool(run.data.tags.items() >= tags.items())
-
-    def _find(self, where: str, tags: Mapping[str, str]) -> str | None:
-        """The newest run with these tags, among those `where` MLflow has them."""
-        return next((r.info.run_id for r in self._search(where) if r.data.tags.items() >= tags.items()), None)
-
-    def _search(self, where: str) -> list[Any]:
-        return list(self.client.search_runs([self.experiment_id], where, max_results=_MOST_RUNS))
-
-    @cached_property
-    def _source(self) -> dict[str, str]:
-        """Where the code is from."""
-        tags = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
-        try:
-            git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
-        except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-            logging.getLogger(__name__).info("no git commit noted: %s", error)
-            return tags
-        return {**tags, "mlflow.source.git.commit": git.stdout.strip()} if git.returncode == 0 else tags
 
 
 def _make_database(uri: str) -> None:
@@ -293,9 +217,6 @@ def _make_database(uri: str) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    for aside in path.parent.glob(f".{path.name}.*"):  # of a driver that was killed while it wrote it
-        if time.time() - aside.stat().st_mtime > _LITTER_S:
-            aside.unlink(missing_ok=True)
     make: Any = SqlAlchemyStore
     store = make("sqlite://", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)  # in memory
     with tempfile.NamedTemporaryFile() as file, closing(sqlite3.connect(file.name)) as copy:

@@ -6,7 +6,6 @@ the folders say, again and again. So an outage or a dead driver leaves no gap, a
 
 import os
 import shlex
-import shutil
 import sys
 import threading
 import time
@@ -19,9 +18,10 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.files import LOOKS_PER_S, Unreadable
 from sweeps.results.summary import Row, Summary
+from sweeps.results.terminal import near
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import has_password, without_password
-from sweeps.tracking.study_run import StudyRun, first_line, is_refusal
+from sweeps.tracking.study_run import StudyRun, first_line, is_refusal, outages
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -41,12 +41,11 @@ class Tracker:
 
     def __init__(self, uri: str | None, experiment: str, summary: Summary) -> None:
         self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db")
-        self._study = StudyRun(self.uri, experiment, summary)
+        self._experiment, self._summary = experiment, summary
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
         self._lacking: dict[int, str] = {}
-        self._goes_on = False
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
 
@@ -63,13 +62,12 @@ class Tracker:
     def open(self) -> None:
         """Connect, and create or reopen the study's run.
 
-        Raises:
-            UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
+        Raises UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
         """
         try:
-            self._study.connect()
+            self._study = StudyRun(self.uri, self._experiment, self._summary)
         except Exception as error:
-            if not isinstance(error, (OSError, *self._study.outages)):
+            if not isinstance(error, (OSError, *outages())):
                 raise
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
@@ -80,11 +78,11 @@ class Tracker:
     def start_trial(self, row: Row, overrides: Sequence[str], config: DictConfig | None = None) -> dict[str, str]:
         """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
 
-        During an outage that is nothing, and the run is created later. An address with a password is not added: a
-        trial has it from the environment of its driver, or not at all. The composed `config`, hydra node included,
-        is read from the trial's folder where it is not given.
+        That is nothing in an outage: the run is created later. An address with a password is not added: a trial has it
+        from its driver's environment, or not at all. `config`, with its hydra node, is by default read from the folder.
         """
         trial = TrialRun(self._study, row, overrides, config)
+        started = time.monotonic()
         if not self._outage:
             opening = self._creating.submit(trial.open)  # MLflow itself would wait 20 s for a locked database
             try:
@@ -92,13 +90,16 @@ class Tracker:
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
             else:
-                if isinstance(error, self._study.outages):
+                if isinstance(error, outages()):
                     self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
+        row.tracking_s += time.monotonic() - started
         self._trials[row.number] = trial
-        run = {"MLFLOW_RUN_ID": trial.run_id} if trial.is_open and trial.run_id else {}
+        if trial.run_id is None:
+            return {}
+        run = {"MLFLOW_RUN_ID": trial.run_id}
         if has_password(self.uri):
             return run if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
-        return {"MLFLOW_TRACKING_URI": self.uri, **run} if run else {}
+        return {"MLFLOW_TRACKING_URI": self.uri, **run}
 
     def end_trial(self, row: Row) -> None:
         """Hand over a trial that is over; what remains is sent in the background."""
@@ -107,18 +108,13 @@ class Tracker:
         self._trials[row.number] = trial
 
     def drain(self, summary: Summary, timeout_s: float = 30.0) -> None:
-        """Wait until everything is sent.
-
-        Gives up after `timeout_s` without progress. Then `problem` says what is missing, and the next start
-        of the same study sends it.
-        """
+        """Wait until everything is sent, or nothing was for `timeout_s`: the next driver sends what `problem` names."""
         for row in summary.rows:
             if _goes_on(row):  # the next driver sends the rest
-                self._goes_on = True
                 self._trials.pop(row.number, None)
                 continue
-            started = row.number in self._trials or row.state is not State.QUEUED
-            if started and not TrialRun(self._study, row).was_closed:
+            is_left = row.state is not State.QUEUED and not TrialRun(self._study, row).was_closed()
+            if is_left or row.number in self._trials:
                 self.end_trial(row)
         self._draining.set()
         left, deadline = len(self._trials), time.monotonic() + timeout_s
@@ -136,48 +132,44 @@ class Tracker:
         if self._trials:
             return
         try:
-            self._study.complete(summary, self._goes_on)
+            self._study.complete(summary, goes_on=any(map(_goes_on, summary.rows)))
         except Exception as error:  # the study is over, and its report is written
             self._lacking[-1] = f"the study: {first_line(error)}"
 
-    def link(self) -> str:
-        """The address of the study's ready-made view, below that of the MLflow server."""
-        return comparison_view.path(self._study.experiment_id, self._study.study)
-
-    def ui_command(self, port: int) -> list[str] | None:
-        """The dashboard, for `ui_environment`; None where the store is a server, which is one already."""
-        if self.uri.startswith(("http://", "https://")):
-            return None
-        return [sys.executable, "-m", "mlflow", "ui", "--port", str(port)]
+    @property
+    def is_server(self) -> bool:
+        """Whether the store is a server, which shows its own dashboard."""
+        return self.uri.startswith(("http://", "https://"))
 
     def ui_environment(self) -> dict[str, str]:
-        """With the address, whose password no list of processes shows then."""
+        """For `mlflow ui`: with the address, whose password no list of processes shows then."""
         return {**os.environ, **_LIGHT, "MLFLOW_BACKEND_STORE_URI": self.uri}
 
-    def command(self) -> str | None:
-        """What to type to open the dashboard."""
-        if self.ui_command(0) is None:
-            return None
-        light = " ".join(f"{name}={value}" for name, value in _LIGHT.items())
-        if not has_password(self.uri):
-            return f"{light} {_mlflow()} ui --backend-store-uri {shlex.quote(self.uri)} --port 5000"
-        name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
-        address = f'"${{{name}:?must be {without_password(self.uri)}}}"'
-        return f"{light} MLFLOW_BACKEND_STORE_URI={address} {_mlflow()} ui --port 5000"
+    def command(self) -> str:
+        """What to type to open the dashboard, where the store is no server."""
+        store = shlex.quote(self.uri)
+        if has_password(self.uri):
+            name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
+            store = f'"${{{name}:?must be {without_password(self.uri)}}}"'
+        settings = " ".join(f"{name}={value}" for name, value in _LIGHT.items())
+        python = shlex.quote(near(Path(sys.executable)))
+        return f"{settings} MLFLOW_BACKEND_STORE_URI={store} {python} -m mlflow ui --port 5000"
 
     def how_to_look(self) -> str:
-        """What to type and open to see the study."""
-        command = self.command()
-        if command is None:
-            return f"dashboard: {without_password(self.uri).rstrip('/')}{self.link()}"
-        return f"dashboard: {command}\nthen open: http://127.0.0.1:5000{self.link()}"
+        """What to type and open to see the study in its ready-made view."""
+        view = comparison_view.path(self._study.experiment_id, self._summary.name)
+        if self.is_server:
+            return f"dashboard: {without_password(self.uri).rstrip('/')}{view}"
+        return f"dashboard: {self.command()}\nthen open: http://127.0.0.1:5000{view}"
 
     def _keep_in_step(self) -> None:
         while not self._finished.is_set():
             answered = True
             # One trial for which MLflow has no answer does not keep the others waiting.
             for number, trial in sorted(self._trials.items(), key=lambda item: item[1].failures):
+                started = time.monotonic()
                 answered = self._sync(trial)
+                trial.row.tracking_s += time.monotonic() - started
                 if not answered:
                     break
                 if trial.closed and self._trials.get(number) is trial:
@@ -193,7 +185,7 @@ class Tracker:
         try:
             trial.sync()
             lacks, trial.failures = trial.lacks, 0
-        except self._study.outages as error:
+        except outages() as error:
             if not is_refusal(error):
                 self._outage = first_line(error)
                 trial.failures += 1
@@ -213,21 +205,8 @@ class Tracker:
 
 def _goes_on(row: Row) -> bool:
     """Whether it runs, or its job waits, without this driver."""
-    if row.state is not State.QUEUED:
-        return row.state is State.RUNNING
-    try:
-        newest = TrialFolder(row.folder).newest()
-        return newest is not None and newest.end() is None
-    except (Unreadable, OSError):
-        return False
-
-
-def _mlflow() -> str:
-    """The command as it can be typed here, also where the virtual environment is not activated."""
-    beside = Path(sys.executable).with_name("mlflow")
-    if shutil.which("mlflow") == str(beside) or not beside.exists():
-        return "mlflow"
-    return shlex.quote(str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside))
+    newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
+    return row.state is State.RUNNING or (newest is not None and not newest.is_over)
 
 
 def _absolute(uri: str) -> str:

@@ -2,8 +2,8 @@
 
 import re
 import threading
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,6 @@ from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
 
-_STATUS = {
-    State.COMPLETED: "FINISHED",
-    State.PRUNED: "FINISHED",
-    State.FAILED: "FAILED",
-    State.DIVERGED: "FAILED",
-    State.OUT_OF_MEMORY: "FAILED",
-    State.TIMED_OUT: "FAILED",
-    State.REFUSED: "FAILED",
-}
-"""MLflow's word for a state; the states that are not here were ended from outside: KILLED."""
-
 
 class TrialRun:
     """One trial. `sync` may be called at any time, also after a failure; the driver sets `row`, `ended`."""
@@ -36,79 +25,60 @@ class TrialRun:
         self, study: StudyRun, row: Row, overrides: Sequence[str] = (), config: DictConfig | None = None
     ) -> None:
         self.row = row
-        self.ended = False
-        self._study = study
-        self._folder = TrialFolder(row.folder)
-        self._overrides = overrides
-        self._config = config
-        self._is_noted = True
-        note = self._read_note()
-        self.run_id: str | None = note.get("run_id")
-        self.was_closed = note.get("closed") is True
-        """Whether MLflow had all of it when this object was made."""
-        self.is_open = False
-        """Whether the run is there, and surely this trial's."""
-        self.closed = False
-        self.lacks = ""
-        """What MLflow does not have of it, and why."""
-        self.failures = 0
-        """How often in a row MLflow gave no answer."""
-        self._running = False
+        self.run_id: str | None = None  # once it is surely there
+        self.ended = self.closed = False
+        self.lacks = ""  # what MLflow does not have of it, and why
+        self.failures = 0  # how often in a row MLflow gave no answer
+        self._study, self._folder = study, TrialFolder(row.folder)
+        self._overrides, self._config = overrides, config
         self._described = False
         self._opening = threading.Lock()
-        self._since = 0.0
         self._offsets = {METRICS: 0, SYSTEM_METRICS: 0}
+
+    def was_closed(self) -> bool:
+        """Whether this study's run has all of it already, as the trial's folder notes."""
+        note: dict[str, Any] = {}
+        with suppress(Unreadable, OSError):
+            note = self._folder.read_tracking()
+        noted = note.get("parent"), note.get("trial"), note.get("closed")
+        return noted == (self._study.run_id, self.row.number, True)
 
     def open(self) -> str:
         """Take up the trial's run, or create it if it has none yet, and return its id."""
         with self._opening:
-            if self.run_id is None or not self.is_open:
-                self._since = time.monotonic()
-                began, row = self._is_noted or self._folder.newest() is not None, self.row
-                self.run_id = self._study.child(row.number, row.name, self._overrides, self.run_id, began)
-                self.is_open = True
+            if self.run_id is None:
+                may_exist = (self._folder.path / "tracking.json").exists()
+                with suppress(OSError):  # what is wrong with the disk is told below
+                    self._write_note(closed=False)  # a driver that dies now leaves a run to look for
+                self.run_id = self._study.open_child(self.row, self._overrides, may_exist)
                 self._write_note(closed=False)
         return self.run_id
 
     def sync(self) -> None:
         """Send what is new in the folder; for a trial that has ended, also how, and close its run.
 
-        Raises:
-            Unreadable, OSError: one of its files cannot be read or written now.
+        Raises Unreadable or OSError if one of its files cannot be read or written now.
         """
         run_id = self.open()
-        self._since = time.monotonic()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were
-        if not self._running and not ended:
-            self._study.client.update_run(run_id, status="RUNNING")
-            self._running = True
         metrics, offsets = self._new_metrics()
-        curves = [name for name, *_ in metrics]
         params = {} if self._described else self._params()
-        tags: dict[str, str] = {}
-        if ended:
-            metrics += self._outcome()
-            tags = {"state": str(self.row.state)}
-            if self.row.error or self.was_closed:  # a trial that is tried again had one
-                tags["error"] = self.row.error
-        self.lacks = self._study.send(run_id, metrics, params, tags) or self.lacks
-        self._offsets = offsets
-        self._described = True
-        self._study.show([key(name) for name in self.row.params], curves)
+        outcome, tags = self._outcome() if ended else ([], {})
+        self.lacks = self._study.send(run_id, metrics + outcome, params, tags) or self.lacks
+        self._offsets, self._described = offsets, True
+        self._study.show([key(name) for name in self.row.params], [name for name, *_ in metrics])
         if ended:
             self._close(run_id)
-        self._count()
 
     def _new_metrics(self) -> tuple[list[MetricRow], dict[str, int]]:
         rows, offsets = [], {}
-        for name, offset in self._offsets.items():
-            found = self._folder.read_metrics(offset, name)
+        for file, offset in self._offsets.items():
+            found = self._folder.read_metrics(offset, file)
             if found.damaged:
-                self.lacks = f"{found.damaged} lines of {self._folder.path / name} are damaged"
-            offsets[name] = found.offset
+                self.lacks = f"{found.damaged} lines of {self._folder.path / file} are damaged"
+            offsets[file] = found.offset
             for line in found.values:
-                when_ms = int(line.time * 1000)
-                rows += [(key(metric), value, when_ms, line.step) for metric, value in line.metrics.items()]
+                rows += [(key(name), value, int(line.time * 1000), line.step) for name, value in line.metrics.items()]
         return rows, offsets
 
     def _params(self) -> dict[str, str]:
@@ -119,57 +89,39 @@ class TrialRun:
             described = {}
         return {key(name): str(value) for name, value in {**described, **self.row.params}.items()}
 
-    def _outcome(self) -> list[MetricRow]:
-        """What stands for the whole trial: best/ what it returned, seconds/ of each phase, GPU-hours and energy."""
-        returned = {**self.row.metrics, **dict(zip(self._study.objective, self.row.objective, strict=False))}
+    def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
+        """What stands for the whole trial. Metrics: best/ what it returned, and what it cost. Tags: how it ended."""
+        returned = {**self.row.metrics, **dict(zip(self._study.summary.objective, self.row.objective, strict=False))}
         named = {f"best/{key(name)}": value for name, value in returned.items()}
-        cost = sum(map(ledger.of_attempt, self.row.attempts), ledger.Cost())
-        named |= {f"seconds/{name}": value for name, value in cost.seconds.items()}
-        if cost.gpu_hours:
-            named["gpu_hours"] = cost.gpu_hours
-        if cost.energy_kwh is not None:
-            named["energy_kwh"] = cost.energy_kwh
-        when_ms = self._end_ms()
-        return [(name, value, when_ms, 0) for name, value in named.items()]
+        named |= ledger.of_attempts(self.row.attempts)
+        tags = {"state": str(self.row.state)}
+        if self.row.error or len(self.row.attempts) > 1:  # the attempt before may have left an error
+            tags["error"] = self.row.error
+        return [(name, value, self._end_ms(), 0) for name, value in named.items()], tags
 
     def _end_ms(self) -> int:
-        """As the files tell it, the same each time: else sending again would make second metric rows."""
+        """The same each time: else sending again would make second metric rows."""
         ended = self.row.attempts[-1].ended if self.row.attempts else 0.0
-        newest = None if ended else self._folder.newest()
-        end = newest.end() if newest else None
-        return int(1000 * (ended or (end.ended if end else self._folder.path.stat().st_mtime)))
+        return int(1000 * (ended or self._folder.path.stat().st_mtime))  # one that was refused has no time of its own
 
     def _close(self, run_id: str) -> None:
-        status = _STATUS.get(self.row.state, "KILLED")
-        self._study.client.set_terminated(run_id, status, self._end_ms())
-        newest = self._folder.newest()
-        for file in (self._folder.path / ".hydra" / "config.yaml", *([newest.log] if newest else [])):
-            if file.exists():
-                self._study.client.log_artifact(run_id, str(file))
+        self._study.client.set_terminated(run_id, _status(self.row.state), self._end_ms())
+        logs = [attempt.log for attempt in self._folder.attempts()[-1:]]
+        self._study.send_files(run_id, self._folder.path / ".hydra" / "config.yaml", *logs)
         self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
 
-    def _read_note(self) -> dict[str, Any]:
-        """What an earlier driver noted; nothing if it is damaged, or of another trial, study or store."""
-        try:
-            note = self._folder.read_tracking()
-        except (Unreadable, OSError):  # the run is looked for, and the note written anew
-            return {}
-        self._is_noted = bool(note)
-        mine = (note.get("parent"), note.get("trial")) == (self._study.run_id, self.row.number)
-        return note if mine else {}
-
     def _write_note(self, closed: bool) -> None:
-        self._count()
-        note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number}
+        note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number, "closed": closed}
         self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
-        self._folder.write_tracking({**note, "closed": closed, "seconds": self.row.tracking_s})
+        self._folder.write_tracking(note)
 
-    def _count(self) -> None:
-        """Add the time since the last call to what tracking cost."""
-        now = time.monotonic()
-        self.row.tracking_s += now - self._since
-        self._since = now
+
+def _status(state: State) -> str:
+    """MLflow's word for it; KILLED is what was ended from outside, or is not over."""
+    if state in (State.COMPLETED, State.PRUNED):
+        return "FINISHED"
+    return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"
 
 
 def _written_config(folder: Path) -> DictConfig:
@@ -186,8 +138,7 @@ def _describe(config: DictConfig) -> dict[str, Any]:
     choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
     found = [(name, choice) for name, choice in choices.items() if not name.startswith("hydra/")]
     task = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
-    written = OmegaConf.to_container(task, enum_to_str=True)
-    assert isinstance(written, dict)
+    written: Any = OmegaConf.to_container(task, enum_to_str=True)
     found += [(str(name), _value(written, str(name))) for name in written]
     return {name: value for name, value in found if isinstance(value, bool | int | float | str)}
 

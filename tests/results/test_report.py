@@ -40,7 +40,7 @@ def test_markdown(tmp_path: Path) -> None:
         "**4 trials**: 3 completed, 1 out of memory.",
         "**Best: trial 2**, optimizer=sgd lr=0.001: acc 0.2 (maximized).",
         "",
-        "| # | optimizer | lr | acc | state |",
+        "| trial | optimizer | lr | acc | state |",
         "| --- | --- | --- | --- | --- |",
         "| 2 | sgd | 0.001 | 0.2 | completed |",
         "| 1 | adam | 0.1 | 0.1 | completed |",
@@ -49,11 +49,11 @@ def test_markdown(tmp_path: Path) -> None:
         "",
         "**What it cost**",
         "",
-        "| trials | number | tracking (s) | GPU-hours | energy (kWh) |",
-        "| --- | --- | --- | --- | --- |",
-        "| completed | 3 | 0.0 | 0 |  |",
-        "| failed | 1 | 0.0 | 0 |  |",
-        "| all | 4 | 0.0 | 0 |  |",
+        "|  | trials | seconds tracking |",
+        "| --- | --- | --- |",
+        "| completed | 3 | 0 |",
+        "| failed | 1 | 0 |",
+        "| all | 4 | 0 |",
         "",
         "Slots that stood empty while the last trials ran: 0.0 s.",
     ]
@@ -196,6 +196,11 @@ def test_axes_of_parallel_coordinates(tmp_path: Path, values: list[Any], places:
     points = [{"x": value} if value is not None else {} for value in values]
     summary = study(tmp_path, *points, direction="minimize")  # the first is the best, so the order stays
     assert axes(summary) == {"x": (pytest.approx(places), ticks), "acc": ([0.0, 0.1], None)}
+
+
+def test_a_parameter_that_is_null_stands_below_the_numbers(tmp_path: Path) -> None:
+    summary = study(tmp_path, {"x": 8}, {"x": None}, {"x": 16}, direction="minimize")
+    assert axes(summary)["x"] == ([8.0, 7.0, 16.0], ["none", "8", "16"])
 
 
 def test_what_did_not_vary_has_no_axis(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ def view(**changes: Any) -> dict[str, Any]:
         "study": "s",
         "params": ["optimizer", "lr"],
         "objective": ["val_accuracy"],
-        "directions": ["maximize"],
+        "maximize": True,
         "curves": ["loss", "val_loss", "val_accuracy", "epoch_time"],
     }
     given |= changes
-    key, value = comparison_view.tag(given.pop("study"), **given, now_ms=1)
+    key, value = comparison_view.tag(given.pop("study"), **given)
     assert key.startswith("mlflow.sharedViewState.")
     packed = json.loads(value)["state"].removeprefix("deflate;")
     content: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
@@ -51,7 +51,7 @@ def test_which_curves_have_a_chart(objective: list[str], curves: list[str], show
 
 
 def test_several_objectives_are_all_shown() -> None:
-    content = view(objective=["loss", "seconds"], directions=["minimize", "minimize"])
+    content = view(objective=["loss", "seconds"], maximize=False)
     assert content["compareRunCharts"][0]["selectedMetrics"] == ["best/loss", "best/seconds"]
     assert (content["orderByKey"], content["orderByAsc"]) == ("metrics.`best/loss`", True)
 
@@ -65,14 +65,12 @@ def test_every_chart_stands_in_a_section() -> None:
 
 def test_it_stays_within_what_mlflow_stores() -> None:
     params = [f"model.layers.{i}.a_rather_long_name" for i in range(100)]
-    _, value = comparison_view.tag(
-        "s" * 200, params=params, objective=["o"], directions=["minimize"], curves=params, now_ms=1
-    )
+    _, value = comparison_view.tag("s" * 200, params, ["o"], False, params)
     assert len(value) < 20_000
 
 
 def test_a_study_keeps_its_address() -> None:
-    key, _ = comparison_view.tag("s", params=[], objective=["o"], directions=["minimize"], curves=[], now_ms=1)
+    key, _ = comparison_view.tag("s", [], ["o"], False, [])
     assert f"viewStateShareKey={key.rpartition('.')[2]}&compareRunsMode=CHART" in comparison_view.path("7", "s")
     assert comparison_view.path("7", "s").startswith("/#/experiments/7/runs?")
     assert comparison_view.key("s") != comparison_view.key("t")

@@ -183,13 +183,13 @@ def test_what_is_typed_takes_it_from_the_environment(
 ) -> None:
     tracker = Tracker(with_password, "e", summary_of(tmp_path / "s"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    line = str(tracker.command())
+    line = tracker.command()
     assert "sesame" not in line
     echo = line.replace(line[line.index('}"') + 2 :], " sh -c 'echo \"$MLFLOW_BACKEND_STORE_URI\"'")
     asked = subprocess.run(echo, shell=True, capture_output=True, text=True, check=False)  # noqa: S602
     assert asked.returncode and "password=***" in asked.stderr
     monkeypatch.setenv("DATABASE", with_password)
-    line = str(tracker.command())
+    line = tracker.command()
     assert "sesame" not in line and "DATABASE" in line
     echo = line.replace(line[line.index('}"') + 2 :], " sh -c 'echo \"$MLFLOW_BACKEND_STORE_URI\"'")
     assert subprocess.run(echo, shell=True, capture_output=True, text=True).stdout == f"{with_password}\n"  # noqa: S602
