@@ -3,6 +3,7 @@
 import difflib
 import pickle
 from collections.abc import Sequence
+from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra.core.config_loader import ConfigLoader
@@ -35,39 +36,31 @@ class Composer:
         self._parser = OverridesParser.create(config_loader=loader)
         self._composed: dict[tuple[str, ...], bytes] = {}  # pickled: copied four times faster than by deepcopy
 
-    def compose(self, overrides: Sequence[str], number: int | str) -> DictConfig:
+    def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
         """The whole config of one trial, its hydra node included.
 
         Raises:
             UserError: it cannot be composed, or a dataclass that it is made of refuses its values.
         """
         try:
-            config = self._compose(overrides)
-            with open_dict(config):
-                config.hydra.job.id = f"{config.hydra.job.name}_{number}"
-                config.hydra.job.num = number
-            return config
+            return self._compose(list(overrides), number)
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error
 
-    def _compose(self, overrides: Sequence[str]) -> DictConfig:
-        parsed = self._parser.parse_overrides(list(overrides))
-        groups = tuple(text for text, o in zip(overrides, parsed, strict=True) if not self._is_value(o))
-        values = [o for o in parsed if self._is_value(o)]
+    def _compose(self, overrides: list[str], number: int) -> DictConfig:
+        parsed = self._parser.parse_overrides(overrides)
+        groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         if groups not in self._composed:
             self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
         config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
         OmegaConf.copy_cache(from_config=self._master, to_config=config)
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)
+        ConfigLoaderImpl._apply_overrides_to_config([one for one in parsed if self._is_value(one)], config)
         job = config.hydra.job
+        of_task = [override for override in parsed if not override.is_hydra_override()]
         with open_dict(config):
-            config.hydra.overrides.task = list(overrides)
-            job.override_dirname = get_overrides_dirname(
-                [o for o in parsed if not o.is_hydra_override()],
-                job.config.override_dirname.exclude_keys,
-                job.config.override_dirname.item_sep,
-                job.config.override_dirname.kv_sep,
-            )
+            config.hydra.overrides.task = overrides
+            job.override_dirname = get_overrides_dirname(of_task, **job.config.override_dirname)
+            job.id, job.num = f"{job.name}_{number}", number
         return config
 
     def _is_value(self, override: Override) -> bool:
@@ -141,7 +134,7 @@ def _as_said(lines: list[str]) -> str:
 
 
 def _nearest(key: str, config: DictConfig) -> str:
-    known = [k for k in _keys(config, "") if k.startswith("hydra.") == key.startswith("hydra.")]
+    known = [k for k in _keys(OmegaConf.to_container(config)) if k.startswith("hydra.") == key.startswith("hydra.")]
     parent = key.rpartition(".")[0]
     beside = [k for k in known if k.rpartition(".")[0] == parent] if parent else []
     # Beside what exists the last part alone is wrong: what all have in common makes none of them near.
@@ -152,14 +145,9 @@ def _nearest(key: str, config: DictConfig) -> str:
     return f" Known here: {', '.join(beside)}." if beside else ""
 
 
-def _keys(config: DictConfig, prefix: str) -> list[str]:
+def _keys(node: Any, prefix: str = "") -> list[str]:
     found = []
-    for key in map(str, config):
-        name = f"{prefix}{key}"
-        if key.startswith("_"):
-            continue
-        node = config._get_node(key)
-        found.append(name)
-        if isinstance(node, DictConfig) and not node._is_none() and not node._is_missing():
-            found += _keys(node, f"{name}.")
+    for key, value in node.items() if isinstance(node, dict) else ():
+        if not str(key).startswith("_"):
+            found += [f"{prefix}{key}", *_keys(value, f"{prefix}{key}.")]
     return found

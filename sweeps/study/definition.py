@@ -4,8 +4,8 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, set_aside, write_whole
 from sweeps.settings import SweeperConf
-from sweeps.study.search_space import Choice, Parameter, SearchSpace, text_of
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, text_of
 
 _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
@@ -45,24 +45,33 @@ class Definition:
     tracking_uri: str | None = None
     """Both as they were typed: what they take from the environment, `${oc.env:NAME}`, is in no file."""
 
-    @property
-    def _takes_more_choices(self) -> bool:
-        """Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten."""
-        return "GridSampler" in self.search["sampler"] and self.storage is None
-
     def differences(self, other: "Definition", extending: bool) -> list[str]:
         """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
-        found = _changes({_NAME: self.name}, {_NAME: other.name})
-        if not (extending and _extends(self.parameters, other.parameters, self._takes_more_choices)):
-            found += _changes(self.parameters, other.parameters)
-        if not extending:
-            found += _changes({"n_trials": self.n_trials}, {"n_trials": other.n_trials})
-        found += _changes(self.search, other.search)
-        return found + _changes(self.config, other.config)
+        old, new = self._told(), other._told()
+        return [
+            f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
+            for key in old | new
+            if old.get(key) != new.get(key) and not (extending and self._is_extended_by(other, key))
+        ]
+
+    def _told(self) -> dict[str, str]:
+        """All that makes it this study, as a person would type it."""
+        settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
+        return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **self.config, **self.parameters}
+
+    def _is_extended_by(self, other: "Definition", key: str) -> bool:
+        """Whether what `other` says of this key adds trials, and changes none."""
+        if key not in self.parameters or key not in other.parameters:
+            return key == "hydra.sweeper.n_trials"
+        old, new = self.parameters[key], other.parameters[key]
+        # Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten.
+        takes_more_choices = "GridSampler" in self.search["sampler"] and self.storage is None
+        return "interval" in old or (takes_more_choices and set(old.split(",")) <= set(new.split(",")))
 
 
 def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
+    in_grid = sum(1 for _ in islice(space.points(), settings.n_trials)) if is_grid(settings) else 0
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -79,7 +88,7 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
             "custom_search_space": str(settings.custom_search_space),
         },
         config={key: value for key, value in _flat(task) if not key.startswith(_SHOWN_ELSEWHERE)},
-        total=settings.n_trials or sum(1 for _ in space.points()),
+        total=in_grid or settings.n_trials or 0,
         storage=_as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=_as_typed(config, "hydra.sweeper.tracking_uri"),
     )
@@ -160,25 +169,6 @@ def _values(parameter: Parameter) -> str:
         return ",".join(parameter.texts)
     scale = "log " if parameter.log else ""
     return f"{scale}interval({parameter.low}, {parameter.high})"
-
-
-def _extends(old: Mapping[str, str], new: Mapping[str, str], more_choices: bool) -> bool:
-    """Whether each parameter keeps all of its values."""
-    return old.keys() == new.keys() and all(
-        "interval" in old[key]
-        or old[key] == new[key]
-        or (more_choices and set(old[key].split(",")) <= set(new[key].split(",")))
-        for key in old
-    )
-
-
-def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    keys = dict.fromkeys([*old, *new])
-    return [
-        f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
-        for key in keys
-        if old.get(key) != new.get(key)
-    ]
 
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:

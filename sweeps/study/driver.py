@@ -23,15 +23,15 @@ from sweeps.errors import UserError
 from sweeps.files import Held, Lock
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.launchers.resources import cost, table
-from sweeps.results.summary import Summary
+from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import as_ctrl_c, on_signals
 from sweeps.study.compose import Composer, check, explain
 from sweeps.study.definition import agree, define, exists, resume_line, sweeps_line
 from sweeps.study.loop import Loop
-from sweeps.study.search import Proposal, Search, check_search, is_grid
-from sweeps.study.search_space import Condition, SearchSpace, parse, parse_condition, text_of
+from sweeps.study.search import Search, check_search
+from sweeps.study.search_space import Condition, SearchSpace, is_grid, parse, parse_condition, text_of
 from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
@@ -54,6 +54,7 @@ class Driver:
         self._task_function = task_function
         self._settings = read(config.hydra.sweeper, SweeperConf)
         self._name, self._folder = self._place()
+        self._summary = Summary(self._name, self._folder, self._settings.objectives, self._settings.directions, [])
         self._composer = Composer(hydra_context.config_loader, config)
         self._signal = ""
         self._numbers: dict[Path, int] = {}
@@ -67,14 +68,14 @@ class Driver:
         """
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
         check_search(self._settings)
-        space = self._read_space(arguments)
-        self._trials = trials = self._open_launcher(launcher)
-        requests = self._check_trials(space)
+        self._space = self._read_space(arguments)
+        self._trials = self._open_launcher(launcher)
+        requests = self._check_trials()
         if self._settings.preview:
             return self._preview(requests)
         self._app = pack_app(self._task_function, self._context)
         try:
-            self._claim(space)
+            self._claim()
         except OSError as error:
             raise UserError(
                 f"the study's folder {self._folder} cannot be written: {error}\n"
@@ -85,12 +86,12 @@ class Driver:
             with on_signals(self._on_signal):
                 if has_password(self._settings.tracking_uri or ""):  # the only way in which trials may have it
                     os.environ.setdefault("MLFLOW_TRACKING_URI", self._settings.tracking_uri or "")
-                trials.open()
-                summary = self._run(space)
+                self._trials.open()
+                loop = self._run()
             keep = False
-            if self._interrupted:
+            if loop.interrupted:
                 raise SystemExit(130)
-            return summary
+            return self._summary
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
             print(f"{'ended' if keep else 'killed'}. Go on with: {self._resume_line}")
@@ -100,10 +101,10 @@ class Driver:
                 f"the study had to stop: {error}\nWhat has ended is kept. Then go on with: {self._resume_line}"
             ) from error
         finally:
-            trials.close(keep)
+            self._trials.close(keep)
             self._lock.release()
 
-    def _claim(self, space: SearchSpace) -> None:
+    def _claim(self) -> None:
         """Make the study's folder, or take it up if it is the same study, as its only driver."""
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -114,9 +115,10 @@ class Driver:
                 f"Watch it with: {sweeps_line('status', self._folder)}, or end it with: "
                 f"{sweeps_line('stop', self._folder)}. A node that is gone is forgotten after a minute"
             ) from None
-        definition = define(self._name, self._settings, space, self._config)
+        definition = define(self._name, self._settings, self._space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
+        self._summary.total = definition.total
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
         (self._folder / "stop").unlink(missing_ok=True)
@@ -125,18 +127,15 @@ class Driver:
         """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
-    def _run(self, space: SearchSpace) -> Summary:
+    def _run(self) -> Loop:
         from sweeps.results import report  # here, where the launcher is still busy importing TensorFlow
 
-        search = Search(self._name, self._folder, self._settings, space, self._config)
-        self._objective = search.objective
-        summary = Summary(self._name, self._folder, search.objective.names, search.directions, [], search.total)
+        search = Search(self._name, self._folder, self._settings, self._space, self._config)
+        self._objective, summary = search.objective, self._summary
         with View() as view:
-            tracker = self._open_tracker(summary)
+            tracker = self._open_tracker()
             view.opening(summary, tracker.how_to_look() if tracker else "")
-            loop = Loop(
-                search, self._trials, self._make_job, summary, self._settings, view, tracker, self._told_to_stop
-            )
+            loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
             if loop.detach:
@@ -148,21 +147,22 @@ class Driver:
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
-        if running := loop.going_on if loop.detach else 0:
+        why = loop.stopped
+        if running := len(loop.running):
+            why = why or "it was detached"
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
-        open_ones = summary.count(State.CANCELLED, State.REFUSED)
-        if loop.stopped or running or open_ones:
-            why = loop.stopped or ("it was detached" if running else f"{open_ones} trials were cancelled or refused")
+        elif open_ones := summary.count(State.CANCELLED, State.REFUSED):
+            why = why or f"{open_ones} trials were cancelled or refused"
+        if why:
             view.say(f"study {self._name} is not finished: {why}.\nGo on with: {self._resume_line}")
-        self._interrupted = loop.interrupted
-        return summary
+        return loop
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
         as_ctrl_c(number, frame)  # in the callback of a weak reference the exception is lost
 
-    def _told_to_stop(self) -> str:
+    def _stop_reason(self) -> str:
         if other := self._lock.taken_over_by():
             raise UserError(f"study {self._name} is left to {other}, which runs it too: locks do not reach there")
         stopped = (self._folder / "stop").exists()
@@ -222,13 +222,13 @@ class Driver:
 
         return BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if is_grid(self._settings) else 1))
 
-    def _check_trials(self, space: SearchSpace) -> list[Request]:
+    def _check_trials(self) -> list[Request]:
         """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
         requests = []
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
         every_point = is_grid(self._settings) and (self._settings.preview or not exists(self._folder))
-        for point in space.points() if every_point else space.corners():
-            config = self._composer.compose(space.overrides(point), 0)
+        for point in self._space.points() if every_point else self._space.corners():
+            config = self._composer.compose(self._space.overrides(point), 0)
             check(config)
             requests.append(self._trials.request(config))
         if is_grid(self._settings):
@@ -242,14 +242,14 @@ class Driver:
         view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
         view.console.print(table(requests))
         view.say(cost(requests))
-        return Summary(self._name, self._folder, self._settings.objectives, self._settings.directions, [])
+        return self._summary
 
-    def _open_tracker(self, summary: Summary) -> "Tracker | None":
+    def _open_tracker(self) -> "Tracker | None":
         if not self._settings.tracking:
             return None
         from sweeps.tracking.tracker import Tracker
 
-        tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
+        tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, self._summary)
         gc.disable()  # MLflow's modules leave next to no garbage
         try:
             tracker.open()
@@ -257,32 +257,24 @@ class Driver:
             gc.enable()
         return tracker
 
-    def _make_job(self, proposal: Proposal) -> Job:
-        config = self._composer.compose(proposal.overrides, proposal.number)
+    def _make_job(self, row: Row) -> Job:
+        config = self._composer.compose(self._space.overrides(row.params), row.number)
         check(config)
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
-        if (other := self._numbers.setdefault(folder.path, proposal.number)) != proposal.number:
+        if (other := self._numbers.setdefault(folder.path, row.number)) != row.number:
             raise UserError(f"hydra.sweep.subdir={folder.path.name} is the folder of trial {other} too")
         request = self._trials.request(config)
-        return Job(self._name, proposal.number, 0, config, request, folder, self._app, self._objective)
+        return Job(self._name, row.number, 0, config, request, folder, self._app, self._objective)
 
 
 def _returns_nothing(function: Any) -> bool:
     """Whether the source of a function, where it can be read, has no `return` with a value."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+        source = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
     except (OSError, TypeError, SyntaxError):
         return False
-    if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
-        return False
-    body: list[ast.AST] = list(tree.body[0].body)
-    while body:
-        node = body.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            return False
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            body += ast.iter_child_nodes(node)
-    return True
+    returns = [node for node in ast.walk(source) if isinstance(node, ast.Return | ast.Lambda)]
+    return all(isinstance(node, ast.Return) and node.value is None for node in returns)
 
 
 def _lines(params: dict[str, Any]) -> list[str]:

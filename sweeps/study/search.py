@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from importlib.util import find_spec
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.pruners import NopPruner
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
@@ -22,10 +22,8 @@ from sweeps.errors import UserError
 from sweeps.results.summary import Row
 from sweeps.settings import SweeperConf
 from sweeps.study import storage
-from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace, canonical, text_of
+from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace, canonical, is_grid
 from sweeps.trial.job import End, Objective, Point, State, Value
-
-_GRID = "optuna.samplers.GridSampler"
 
 
 def check_search(settings: SweeperConf) -> None:
@@ -41,21 +39,6 @@ def check_search(settings: SweeperConf) -> None:
             raise UserError(f"hydra.sweeper.{why}") from error
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A trial that should run."""
-
-    number: int
-    point: Point
-    overrides: list[str]
-    forgiven: int = 0
-    """See `Row.forgiven`."""
-
-
-def is_grid(settings: SweeperConf) -> bool:
-    return settings.sampler is None or settings.sampler.get("_target_") == _GRID
-
-
 class Search:
     """An Optuna study, asked one trial at a time.
 
@@ -66,12 +49,11 @@ class Search:
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
         self._folder = folder
         self._config = config  # what custom_search_space is called with
+        self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
         self.space = space
-        self.directions = settings.directions
         self.is_grid = is_grid(settings)
         self.objective = Objective(settings.objectives, settings.objective is not None, needed=not self.is_grid)
-        self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
-        self._n_trials = settings.n_trials
+        self._distributions = {space.name(p): _distribution(p, self.is_grid) for p in space.parameters}
         self._in_folder = settings.storage is None
         self._open = partial(
             storage.open_study,
@@ -79,58 +61,41 @@ class Search:
             folder,
             settings.storage,
             sampler=None if self.is_grid else _build("sampler", settings.sampler),
-            pruner=_build("pruner", settings.pruner) or optuna.pruners.NopPruner(),
-            directions=[StudyDirection[direction.upper()] for direction in self.directions],
+            pruner=_build("pruner", settings.pruner) or NopPruner(),
+            directions=[StudyDirection[direction.upper()] for direction in settings.directions],
         )
         self._study, self.mended = self._open()
         """`mended` says what had to be mended in the journal; empty if nothing had to be."""
         if settings.extend and self.is_grid and self._in_folder:
-            storage.widen(name, folder, {space.name(p): _distribution(p, grid=True) for p in space.parameters})
+            storage.widen(name, folder, self._distributions)
             self._study, _ = self._open()
         if self._in_folder:
             self._add_missing()
-        self._prunes = len(self.directions) == 1 and not isinstance(self._study.pruner, optuna.pruners.NopPruner)
+        self._prunes = len(settings.directions) == 1 and not isinstance(self._study.pruner, NopPruner)
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         earlier = self._study.get_trials(deepcopy=False)
-        self._asked = len(earlier)
-        self._points = self._new_points({trial.user_attrs.get("point") for trial in earlier})
+        seen = {trial.user_attrs.get("point") for trial in earlier}
+        new = (point for point in space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
+        most = None if settings.n_trials is None else max(0, settings.n_trials - len(earlier))
+        self._new: Iterator[Point] = islice(new, most)
+        """The points that are left of a grid; an empty one for each trial that is left of a search."""
 
-    @cached_property
-    def total(self) -> int:
-        """How many trials the study has when it is finished."""
-        if not self.is_grid:
-            assert self._n_trials is not None  # checked by the driver
-            return self._n_trials
-        points = sum(1 for _ in self.space.points())
-        return points if self._n_trials is None else min(points, self._n_trials)
-
-    def ask(self) -> Proposal | None:
+    def ask(self) -> Row | None:
         """A trial that was never asked for, or None when the study has all it should have."""
-        if self.is_grid:
-            point = next(self._points, None)
-            if point is None:
-                return None
-            named = {
-                self.space.name(p): point[p.key]
-                for p in self.space.parameters
-                if p.key in point and self.space.exists(p, point)
-            }
-            self._study.enqueue_trial(named, user_attrs={"point": canonical(point)})
-        elif self._asked >= self.total:
+        point = next(self._new, None)
+        if point is None:
             return None
-        self._asked += 1
+        if self.is_grid:
+            self._study.enqueue_trial(self.space.named(point), user_attrs={"point": canonical(point)})
         return self._propose(self._study.ask())
 
-    def unfinished(self) -> list[Proposal]:
+    def unfinished(self) -> list[Row]:
         """The trials that an earlier driver asked for, or enqueued and was killed, and did not see end."""
         waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         self._reported = {one.number: max(one.intermediate_values, default=-1) for one in running}
-        begun = [
-            self._propose(optuna.Trial(self._study, trial._trial_id), trial.user_attrs.get("forgiven", 0))
-            for trial in running
-        ]
+        begun = [self._propose(optuna.Trial(self._study, trial._trial_id)) for trial in running]
         return begun + [self._propose(self._study.ask()) for _ in waiting]
 
     def finished(self) -> list[Row]:
@@ -156,18 +121,15 @@ class Search:
 
     def place(self, row: Row) -> None:
         """Note where a trial is, if not where everybody looks first."""
-        if (where := storage.folder_attr(row.folder, self._folder)) != str(row.number):
-            self._trials[row.number].set_user_attr("folder", where)
+        if row.folder != self._folder / str(row.number):
+            inside = row.folder.is_relative_to(self._folder)
+            where = row.folder.relative_to(self._folder) if inside else row.folder
+            self._trials[row.number].set_user_attr("folder", str(where))
 
     def tell(self, row: Row) -> None:
         """Record how a trial ended."""
         trial = self._trials.pop(row.number)
-        end = {
-            "state": str(row.state),
-            "attempts": [attempt.as_json() for attempt in row.attempts],
-            "folder": storage.folder_attr(row.folder, self._folder),
-        }
-        trial.set_user_attr("end", end)
+        trial.set_user_attr("end", {"attempts": [end.as_json() for end in row.attempts]})
         if row.state is State.COMPLETED and row.objective:
             self._study.tell(trial, row.objective)
         else:
@@ -175,7 +137,7 @@ class Search:
 
     def importance(self) -> dict[str, float]:
         """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
-        if self.is_grid or len(self.space.parameters) < 2:
+        if self.is_grid or len(self._distributions) < 2:
             return {}
         try:
             found = optuna.importance.get_param_importances(
@@ -187,54 +149,43 @@ class Search:
             return {}
         return dict(found)
 
-    def _new_points(self, seen: set[Any]) -> Iterator[Point]:
-        new = (point for point in self.space.points() if canonical(point) not in seen)
-        return islice(new, None if self._n_trials is None else max(0, self._n_trials - len(seen)))
-
     def _add_missing(self) -> None:
         """After damage to the journal: the trials that it lacks, which their folders still tell of."""
-        known = {self.space.name(p): _distribution(p, self.is_grid) for p in self.space.parameters}
         missing = storage.missing_trials(self._study, self._folder)
         if missing and not self.mended:
             self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
-        for number, point in missing:
-            named = {
-                self.space.name(p): point[p.key]
-                for p in self.space.parameters
-                if point and p.key in point and self.space.exists(p, point)
-            }
-            attrs: dict[str, Any] = {"point": canonical(point)} if point else {}
-            if not point:  # its number is taken all the same
-                end = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
-                attrs["end"] = {"state": end.state, "attempts": [end.as_json()], "folder": str(number)}
+        for point in missing:
+            named = self.space.named(point or {})
+            unknown = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
             trial = optuna.trial.create_trial(
-                state=TrialState.RUNNING if point else TrialState.FAIL,
+                state=TrialState.RUNNING if point else TrialState.FAIL,  # its number is taken all the same
                 params=named,
-                distributions={name: known[name] for name in named},
-                user_attrs=attrs,
+                distributions={name: self._distributions[name] for name in named},
+                user_attrs={"point": canonical(point)} if point else {"end": {"attempts": [unknown.as_json()]}},
             )
             self._study.add_trial(trial)
 
-    def _propose(self, trial: optuna.Trial, forgiven: int = 0) -> Proposal:
+    def _propose(self, trial: optuna.Trial) -> Row:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
-        point = self._suggest(trial)
-        known = {parameter.key for parameter in self.space.parameters}
-        custom = [f"{key}={text_of(value)}" for key, value in point.items() if key not in known]
         self._trials[trial.number] = trial
-        return Proposal(trial.number, point, self.space.overrides(point) + custom, forgiven)
-
-    def _suggest(self, trial: optuna.Trial) -> Point:
-        point: Point = {}
-        names = set()
+        row = storage.row_of(trial, self._folder)
+        row.params = {}
         for parameter in self.space.parameters:
-            if self.space.exists(parameter, point):
-                name = self.space.name(parameter)
-                names.add(name)
-                point[parameter.key] = _suggest(trial, name, parameter, self.is_grid)
+            if self.space.exists(parameter, row.params):
+                row.params[parameter.key] = self._suggest(trial, parameter)
         if self._custom:
             self._custom(self._config, trial)
-            point |= {name: value for name, value in trial.params.items() if name not in names}
-        return point
+            row.params |= {name: value for name, value in trial.params.items() if name not in self._distributions}
+        return row
+
+    def _suggest(self, trial: optuna.Trial, parameter: Parameter) -> Value:
+        """What the sampler chooses, or, for a trial that was enqueued, what it was enqueued with."""
+        name = self.space.name(parameter)
+        found: Any = trial._suggest(name, self._distributions[name])
+        if isinstance(parameter, Choice) and isinstance(self._distributions[name], FloatDistribution):
+            values: Sequence[Any] = parameter.values
+            found = min(values, key=lambda value: abs(value - found))
+        return found  # type: ignore[no-any-return]
 
 
 def _distribution(parameter: Parameter, grid: bool) -> BaseDistribution:
@@ -254,20 +205,6 @@ def _distribution(parameter: Parameter, grid: bool) -> BaseDistribution:
     if kinds == {float} and (grid or step):
         return FloatDistribution(min(values), max(values), step=None if grid else step)
     return CategoricalDistribution(values)
-
-
-def _suggest(trial: optuna.Trial, name: str, parameter: Parameter, grid: bool) -> Value:
-    """What the sampler chooses, or, for a trial that was enqueued, what it was enqueued with."""
-    of = _distribution(parameter, grid)
-    if isinstance(of, IntDistribution):
-        return trial.suggest_int(name, of.low, of.high, step=of.step, log=of.log)
-    if isinstance(of, FloatDistribution):
-        found = trial.suggest_float(name, of.low, of.high, step=of.step, log=of.log)
-        values: Sequence[Any] = parameter.values if isinstance(parameter, Choice) else [found]
-        return min(values, key=lambda value: abs(value - found))  # type: ignore[no-any-return]
-    assert isinstance(of, CategoricalDistribution)
-    chosen: Value = trial.suggest_categorical(name, of.choices)
-    return chosen
 
 
 def _build(kind: str, conf: Any) -> Any:

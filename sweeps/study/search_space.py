@@ -15,6 +15,7 @@ from typing import Any
 from hydra.core.override_parser.types import IntervalSweep, Override, QuotedString, RangeSweep, Transformer
 
 from sweeps.errors import UserError
+from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point, Value
 
 
@@ -46,12 +47,12 @@ class Choice:
     """Whether it came from range(), so that a sampler may use the order of its values."""
 
     def override(self, value: Value) -> str:
-        return f"{self.key}={self._text[canonical({'': value})]}"
+        return f"{self.key}={self._text.get((type(value) is bool, value), text_of(value))}"
 
     @cached_property
-    def _text(self) -> dict[str, str]:  # True == 1 in Python, but not in a configuration
+    def _text(self) -> dict[tuple[bool, Value], str]:  # True == 1 in Python, but not in a configuration
         pairs = [*zip(self.values, self.texts, strict=True)]
-        return {canonical({"": value}): text for value, text in reversed(pairs)}  # of equal ones the first stands
+        return {(type(value) is bool, value): text for value, text in reversed(pairs)}  # of equal ones the first stands
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,17 @@ class SearchSpace:
         return parameter.condition is None or parameter.condition.holds(point, self.constants)
 
     def overrides(self, point: Point) -> list[str]:
-        """What to give Hydra to compose this point."""
-        exist = (p for p in self.parameters if p.key in point and self.exists(p, point))
-        return [*self.fixed, *(p.override(point[p.key]) for p in exist)]
+        """What to give Hydra to compose this point; it may hold more than our parameters: `custom_search_space`."""
+        known = {parameter.key for parameter in self.parameters}
+        added = [f"{key}={text_of(value)}" for key, value in point.items() if key not in known]
+        return [*self.fixed, *(p.override(point[p.key]) for p in self._at(point)), *added]
+
+    def named(self, point: Point) -> dict[str, Value]:
+        """The values of this point by the names of their parameters."""
+        return {self.name(parameter): point[parameter.key] for parameter in self._at(point)}
+
+    def _at(self, point: Point) -> list[Parameter]:
+        return [p for p in self.parameters if p.key in point and self.exists(p, point)]
 
     def name(self, parameter: Parameter) -> str:
         """The parameter's key, with its condition where the same key stands under several."""
@@ -112,14 +121,14 @@ class SearchSpace:
         first, *rest = parameters
         if not self.exists(first, point):
             yield from self._expand(point, rest)
-            return
-        if isinstance(first, Interval):
+        elif isinstance(first, Choice):
+            for value in first.values:
+                yield from self._expand({**point, first.key: value}, rest)
+        else:
             raise UserError(
                 f"{first.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
                 f"Search instead: add hydra/sweeper=optuna, or list values: {first.key}={first.low},{first.high}"
             )
-        for value in first.values:
-            yield from self._expand({**point, first.key: value}, rest)
 
     def corners(self, limit: int = 500) -> list[Point]:
         """Points to check before a search: the grid of all choices and interval ends.
@@ -141,6 +150,11 @@ class SearchSpace:
                     point[parameter.key] = parameter.values[i % len(parameter.values)]
             diagonal.append(point)
         return diagonal
+
+
+def is_grid(settings: SweeperConf) -> bool:
+    """Whether every point of the space is a trial, and none is chosen by a sampler."""
+    return settings.sampler is None or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
 
 
 def canonical(point: Mapping[str, Value]) -> str:
@@ -171,7 +185,7 @@ def parse(
     for condition, under in conditional.items():
         parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in last]
     known = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
-    return SearchSpace(tuple(parameters), tuple(_input_line(o) for o in fixed.values()), known)
+    return SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), known)
 
 
 def parse_condition(text: str) -> Condition:
@@ -184,20 +198,15 @@ def parse_condition(text: str) -> Condition:
     return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
 
 
-def _input_line(override: Override) -> str:
-    assert override.input_line is not None  # set by Hydra's parser
-    return override.input_line
-
-
 def _parameter(override: Override, condition: Condition | None) -> Parameter:
     key, sweep = override.get_key_element(), override.value()
     if isinstance(sweep, IntervalSweep):
         return _interval(key, sweep, condition)
-    if isinstance(sweep, RangeSweep):
-        _check_range(key, sweep)
+    if isinstance(sweep, RangeSweep) and not (_is_finite(sweep.start, sweep.stop, sweep.step) and sweep.step):
+        raise UserError(f"{override.input_line} has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
     elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     if not elements:
-        raise UserError(f"{_input_line(override)} has no values: nothing would run")
+        raise UserError(f"{override.input_line} has no values: nothing would run")
     texts = tuple(text_of(element) for element in elements)
     values = tuple(_plain(element, text) for element, text in zip(elements, texts, strict=True))
     return Choice(key, values, texts, condition, numbers=isinstance(sweep, RangeSweep) and not sweep.shuffle)
@@ -211,7 +220,7 @@ def _plain(element: Any, text: str) -> Value:
 
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
-    if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
+    if low is None or high is None or not _is_finite(low, high):
         raise UserError(f"{key}=interval({low}, {high}) has no end; give both: {key}=interval(0.1, 1.0)")
     if low >= high:
         raise UserError(f"{key}=interval({low}, {high}) is empty: the first number must be the smaller one")
@@ -220,8 +229,5 @@ def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> In
     return Interval(key, low, high, log, condition)
 
 
-def _check_range(key: str, sweep: RangeSweep) -> None:
-    start, stop, step = sweep.start, sweep.stop, sweep.step
-    if start is None or stop is None or not all(math.isfinite(n) for n in (start, stop, step)) or step == 0:
-        shown = ", ".join(str(n) for n in (start, stop, step))
-        raise UserError(f"{key}=range({shown}) has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
+def _is_finite(*numbers: float | None) -> bool:
+    return all(number is not None and math.isfinite(number) for number in numbers)
