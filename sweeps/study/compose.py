@@ -47,8 +47,15 @@ class Composer:
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error
 
+    def parse(self, lines: Sequence[str]) -> list[Override]:
+        """Raises UserError: a line is not of Hydra's grammar."""
+        try:
+            return self._parser.parse_overrides(list(lines))
+        except HydraException as error:
+            raise UserError(explain(error, self._master)) from error
+
     def _compose(self, overrides: list[str], number: int) -> DictConfig:
-        parsed = self._parser.parse_overrides(overrides)
+        parsed = self.parse(overrides)
         groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         if groups not in self._composed:
             self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))

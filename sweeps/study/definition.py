@@ -71,6 +71,8 @@ class Definition:
 
 def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
+    search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
+    search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
     in_grid = sum(1 for _ in islice(space.points(), settings.n_trials)) if is_grid(settings) else 0
     return Definition(
         name,
@@ -80,13 +82,7 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         directions=list(settings.directions),
         parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
-        search={
-            "sampler": json.dumps(settings.sampler, sort_keys=True),
-            "pruner": json.dumps(settings.pruner, sort_keys=True),
-            "objective": str(settings.objective),
-            "direction": str(settings.direction),
-            "custom_search_space": str(settings.custom_search_space),
-        },
+        search=search,
         config={key: value for key, value in _flat(task) if not key.startswith(_SHOWN_ELSEWHERE)},
         total=in_grid or settings.n_trials or 0,
         storage=_as_typed(config, "hydra.sweeper.storage"),

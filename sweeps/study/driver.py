@@ -6,15 +6,12 @@ import inspect
 import os
 import signal
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -27,11 +24,11 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import as_ctrl_c, on_signals
-from sweeps.study.compose import Composer, check, explain
+from sweeps.study.compose import Composer, check
 from sweeps.study.definition import agree, define, exists, resume_line, sweeps_line
 from sweeps.study.loop import Loop
-from sweeps.study.search import Search, check_search
-from sweeps.study.search_space import Condition, SearchSpace, is_grid, parse, parse_condition, text_of
+from sweeps.study.search import Search
+from sweeps.study.search_space import SearchSpace, is_grid, parse, parse_condition, text_of
 from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
@@ -67,8 +64,8 @@ class Driver:
             UserError: something in the command line or the config is wrong; nothing has started.
         """
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
-        check_search(self._settings)
-        self._space = self._read_space(arguments)
+        space = self._read_space(arguments)
+        self._search = Search(self._name, self._folder, self._settings, space, self._config)
         self._trials = self._open_launcher(launcher)
         requests = self._check_trials()
         if self._settings.preview:
@@ -115,7 +112,7 @@ class Driver:
                 f"Watch it with: {sweeps_line('status', self._folder)}, or end it with: "
                 f"{sweeps_line('stop', self._folder)}. A node that is gone is forgotten after a minute"
             ) from None
-        definition = define(self._name, self._settings, self._space, self._config)
+        definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
         self._summary.total = definition.total
@@ -130,8 +127,8 @@ class Driver:
     def _run(self) -> Loop:
         from sweeps.results import report  # here, where the launcher is still busy importing TensorFlow
 
-        search = Search(self._name, self._folder, self._settings, self._space, self._config)
-        self._objective, summary = search.objective, self._summary
+        search, summary = self._search, self._summary
+        search.open()
         with View() as view:
             tracker = self._open_tracker()
             view.opening(summary, tracker.how_to_look() if tracker else "")
@@ -190,22 +187,17 @@ class Driver:
         return name, folder.absolute()
 
     def _read_space(self, arguments: Sequence[str]) -> SearchSpace:
-        parser = OverridesParser.create(config_loader=self._context.config_loader)
-
-        def read(lines: Iterable[str]) -> list[Override]:
-            try:
-                return parser.parse_overrides(list(lines))
-            except HydraException as error:
-                raise UserError(explain(error, self._config)) from error
-
-        conditional: dict[Condition, list[Override]] = {
-            parse_condition(text): read(_lines(under)) for text, under in self._settings.conditional_params.items()
-        }
+        read, settings = self._composer.parse, self._settings
+        conditional = {parse_condition(text): read(_lines(p)) for text, p in settings.conditional_params.items()}
         constants = {condition.key: self._constant(condition.key) for condition in conditional}
-        space = parse(read([*_lines(self._settings.params), *arguments]), conditional, constants)
-        if not is_grid(self._settings) and not space.parameters and not self._settings.custom_search_space:
+        space = parse(read([*_lines(settings.params), *arguments]), conditional, constants)
+        if is_grid(settings):
+            return space
+        if not space.parameters and not settings.custom_search_space:
             raise UserError("a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
-        if not is_grid(self._settings) and _returns_nothing(self._task_function):
+        if settings.n_trials is None:
+            raise UserError("a search needs to know when to end; say it with hydra.sweeper.n_trials=20")
+        if _returns_nothing(self._task_function):
             name = getattr(self._task_function, "__name__", "the task function")
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
         return space
@@ -227,8 +219,9 @@ class Driver:
         requests = []
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
         every_point = is_grid(self._settings) and (self._settings.preview or not exists(self._folder))
-        for point in self._space.points() if every_point else self._space.corners():
-            config = self._composer.compose(self._space.overrides(point), 0)
+        space = self._search.space
+        for point in space.points() if every_point else space.corners():
+            config = self._composer.compose(space.overrides(point), 0)
             check(config)
             requests.append(self._trials.request(config))
         if is_grid(self._settings):
@@ -258,13 +251,13 @@ class Driver:
         return tracker
 
     def _make_job(self, row: Row) -> Job:
-        config = self._composer.compose(self._space.overrides(row.params), row.number)
+        config = self._composer.compose(self._search.space.overrides(row.params), row.number)
         check(config)
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
         if (other := self._numbers.setdefault(folder.path, row.number)) != row.number:
             raise UserError(f"hydra.sweep.subdir={folder.path.name} is the folder of trial {other} too")
         request = self._trials.request(config)
-        return Job(self._name, row.number, 0, config, request, folder, self._app, self._objective)
+        return Job(self._name, row.number, 0, config, request, folder, self._app, self._search.objective)
 
 
 def _returns_nothing(function: Any) -> bool:

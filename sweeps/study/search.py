@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 from hydra._internal.utils import _locate
 from hydra.errors import InstantiationException
-from hydra.utils import get_method, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import NopPruner
@@ -26,19 +26,6 @@ from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace, 
 from sweeps.trial.job import End, Objective, Point, State, Value
 
 
-def check_search(settings: SweeperConf) -> None:
-    """Raises UserError if the sampler or the pruner cannot be built, or the search space in code cannot be imported."""
-    if not is_grid(settings):
-        _build("sampler", settings.sampler)
-    _build("pruner", settings.pruner)
-    if custom := settings.custom_search_space:
-        try:
-            _locate(custom)
-        except ImportError as error:
-            why = f"custom_search_space={custom} cannot be imported: {str(error).splitlines()[-1]}"
-            raise UserError(f"hydra.sweeper.{why}") from error
-
-
 class Search:
     """An Optuna study, asked one trial at a time.
 
@@ -47,37 +34,41 @@ class Search:
     """
 
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
-        self._folder = folder
-        self._config = config  # what custom_search_space is called with
-        self._custom = settings.custom_search_space and get_method(settings.custom_search_space)
+        """`config` is what custom_search_space is called with.
+
+        Raises UserError if that cannot be imported, or the sampler or the pruner cannot be built.
+        """
+        self._folder, self._settings, self._config = folder, settings, config
+        self._custom = _imported(settings.custom_search_space)
         self.space = space
         self.is_grid = is_grid(settings)
         self.objective = Objective(settings.objectives, settings.objective is not None, needed=not self.is_grid)
         self._distributions = {space.name(p): _distribution(p, self.is_grid) for p in space.parameters}
-        self._in_folder = settings.storage is None
+        self._trials: dict[int, optuna.Trial] = {}
+        self._reported: dict[int, int] = {}
+        self._pruner = _build("pruner", settings.pruner) or NopPruner()
         self._open = partial(
             storage.open_study,
             name,
             folder,
             settings.storage,
             sampler=None if self.is_grid else _build("sampler", settings.sampler),
-            pruner=_build("pruner", settings.pruner) or NopPruner(),
+            pruner=self._pruner,
             directions=[StudyDirection[direction.upper()] for direction in settings.directions],
         )
+
+    def open(self) -> None:
+        """Take up the study, or make it. `mended` says what had to be mended in its journal; empty if nothing had."""
         self._study, self.mended = self._open()
-        """`mended` says what had to be mended in the journal; empty if nothing had to be."""
-        if settings.extend and self.is_grid and self._in_folder:
-            storage.widen(name, folder, self._distributions)
-            self._study, _ = self._open()
-        if self._in_folder:
+        if self._settings.storage is None:
+            if self._settings.extend and self.is_grid:
+                storage.rewrite(self._study.study_name, self._folder, known=self._distributions)
+                self._study, _ = self._open()
             self._add_missing()
-        self._prunes = len(settings.directions) == 1 and not isinstance(self._study.pruner, NopPruner)
-        self._trials: dict[int, optuna.Trial] = {}
-        self._reported: dict[int, int] = {}
         earlier = self._study.get_trials(deepcopy=False)
         seen = {trial.user_attrs.get("point") for trial in earlier}
-        new = (point for point in space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
-        most = None if settings.n_trials is None else max(0, settings.n_trials - len(earlier))
+        new = (point for point in self.space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
+        most = None if self._settings.n_trials is None else max(0, self._settings.n_trials - len(earlier))
         self._new: Iterator[Point] = islice(new, most)
         """The points that are left of a grid; an empty one for each trial that is left of a search."""
 
@@ -105,14 +96,16 @@ class Search:
 
     def reopen(self, numbers: Sequence[int]) -> bool:
         """Let these trials, which have ended, run again. False in a storage of the user's, where they cannot."""
-        if self._in_folder:
-            storage.reopen(self._study.study_name, self._folder, numbers)
-            self._study, _ = self._open()
-        return self._in_folder
+        if self._settings.storage is not None:
+            return False
+        storage.rewrite(self._study.study_name, self._folder, reopened=numbers)
+        self._study, _ = self._open()
+        return True
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Record an intermediate value of the objective. True if the pruner wants this trial to end."""
-        if not self._prunes or not math.isfinite(value) or step <= self._reported.get(number, -1):
+        prunes = len(self._settings.directions) == 1 and not isinstance(self._pruner, NopPruner)
+        if not prunes or not math.isfinite(value) or step <= self._reported.get(number, -1):
             return False
         trial = self._trials[number]
         trial.report(value, step)
@@ -205,6 +198,14 @@ def _distribution(parameter: Parameter, grid: bool) -> BaseDistribution:
     if kinds == {float} and (grid or step):
         return FloatDistribution(min(values), max(values), step=None if grid else step)
     return CategoricalDistribution(values)
+
+
+def _imported(function: str | None) -> Any:
+    try:
+        return function and _locate(function)
+    except ImportError as error:
+        why = f"custom_search_space={function} cannot be imported: {str(error).splitlines()[-1]}"
+        raise UserError(f"hydra.sweeper.{why}") from error
 
 
 def _build(kind: str, conf: Any) -> Any:

@@ -159,10 +159,7 @@ def is_grid(settings: SweeperConf) -> bool:
 
 def canonical(point: Mapping[str, Value]) -> str:
     """The same text for the same point: 1 and 1.0 are one value, 1 and True are not."""
-    same = {
-        key: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-        for key, value in point.items()
-    }
+    same = {key: float(value) if type(value) is int else value for key, value in point.items()}
     return json.dumps(same, sort_keys=True)
 
 

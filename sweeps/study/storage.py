@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from optuna.distributions import BaseDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend
-from optuna.trial import BaseTrial, FrozenTrial, TrialState
+from optuna.trial import BaseTrial, TrialState
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, read_json, set_aside, write_whole
@@ -146,26 +146,28 @@ def row_of(trial: BaseTrial, study: Path) -> Row:
     return row
 
 
-def widen(name: str, folder: Path, known: Mapping[str, BaseDistribution]) -> None:
-    """Give all trials of a grid the choices of now: Optuna wants the same ones throughout a study."""
+def rewrite(
+    name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] | None = None
+) -> None:
+    """Write the journal anew, aside, for what Optuna cannot change in it.
 
-    def widened(trial: FrozenTrial) -> None:
-        trial.distributions |= {key: known[key] for key in trial.params if key in known}
-
-    _rewrite(name, folder, widened)
-
-
-def reopen(name: str, folder: Path, numbers: Sequence[int]) -> None:
-    """Let these trials, which have ended, run again."""
-
-    def reopened(trial: FrozenTrial) -> None:
-        if trial.number in numbers:
+    The trials `reopened`, which have ended, run again; and all trials of a grid that is extended get the choices of
+    now (`known`): Optuna wants the same ones throughout a study.
+    """
+    journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
+    aside.unlink(missing_ok=True)
+    old = optuna.load_study(study_name=name, storage=_open(journal))
+    trials = old.get_trials()
+    for trial in trials:
+        trial.distributions |= {key: known[key] for key in trial.params if known and key in known}
+        if trial.number in reopened:
             row = look(row_of(trial, folder))
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
             trial.user_attrs["forgiven"] = len(row.attempts)
             trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
-
-    _rewrite(name, folder, reopened)
+    new = optuna.create_study(study_name=name, storage=_open(aside), directions=old.directions)
+    new.add_trials(trials)
+    aside.replace(journal)
 
 
 def resolved(url: str) -> str:
@@ -174,19 +176,6 @@ def resolved(url: str) -> str:
         return str(OmegaConf.create({"url": url}).url)
     except OmegaConfBaseException as error:
         raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error
-
-
-def _rewrite(name: str, folder: Path, change: Callable[[FrozenTrial], None]) -> None:
-    """Write the journal anew, aside, with each trial changed; a trial that has ended cannot be changed in Optuna."""
-    journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
-    aside.unlink(missing_ok=True)
-    old = optuna.load_study(study_name=name, storage=_open(journal))
-    trials = old.get_trials()
-    for trial in trials:
-        change(trial)
-    new = optuna.create_study(study_name=name, storage=_open(aside), directions=old.directions)
-    new.add_trials(trials)
-    aside.replace(journal)
 
 
 def _open(journal: Path) -> JournalStorage:

@@ -284,6 +284,7 @@ class Study:
         settings = SweeperConf(**{**vars(self.settings), **changes})
         view = Said()
         search = Search("s", self.folder, settings, self.space, DictConfig({}))
+        search.open()
         self._objective = search.objective
         total = settings.n_trials or sum(1 for _ in self.space.points())
         summary = Summary("s", self.folder, search.objective.names, settings.directions, [], total)
