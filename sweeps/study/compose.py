@@ -2,6 +2,7 @@
 
 import difflib
 import pickle
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from sweeps.settings import MEANT
 _GRAMMAR = (
     "Write key=value, key=a,b,c or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
 )
+_NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)/(.*)'\s+Available options in .*:\n([^:]*)\nConfig search path")
 
 
 class Composer:
@@ -37,11 +39,7 @@ class Composer:
         self._composed: dict[tuple[str, ...], bytes] = {}  # pickled: copied four times faster than by deepcopy
 
     def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
-        """The whole config of one trial, its hydra node included.
-
-        Raises:
-            UserError: it cannot be composed, or a dataclass that it is made of refuses its values.
-        """
+        """The whole config of one trial, its hydra node included. Raises UserError if it cannot be composed."""
         try:
             return self._compose(list(overrides), number)
         except (HydraException, OmegaConfBaseException) as error:
@@ -79,11 +77,7 @@ class Composer:
 
 
 def check(config: DictConfig) -> None:
-    """Turn the config into the dataclasses it is made of, so that their own checks run.
-
-    Raises:
-        UserError: with what a `__post_init__` says of its values.
-    """
+    """Turn the config into the dataclasses it is made of. Raises UserError with what their own checks say."""
     nodes = config._content
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
     hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
@@ -112,20 +106,16 @@ def explain(error: Exception, config: DictConfig) -> str:
 
 
 def _wrong_choice(lines: list[str]) -> str | None:
-    first = lines[0]
-    if "Could not find '" in first and "Available options in" in "".join(lines):
-        group, _, name = first.split("Could not find '")[1].rstrip("'").rpartition("/")
-        start = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
-        end = next(i for i, line in enumerate(lines) if line.startswith("Config search path"))
-        known = [line for line in lines[start + 1 : end] if line]
+    if found := _NO_SUCH_CHOICE.search("\n".join(lines)):
+        group, name, known = found[1], found[2], found[3].split()
         near = difflib.get_close_matches(name, known, 1)
         hint = f" Did you mean {group}={near[0]}?" if near else ""
         return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(known)}"
-    if first.startswith("Multiple values for "):
-        chosen = first.rpartition("override ")[2].strip("'").replace(": ", "=")
+    if lines[0].startswith("Multiple values for "):
+        chosen = lines[0].rpartition("override ")[2].strip("'").replace(": ", "=")
         return f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType: {chosen}"
-    if first.startswith("Ambiguous value for argument"):
-        key = first.split("'")[1]
+    if lines[0].startswith("Ambiguous value for argument"):
+        key = lines[0].split("'")[1]
         as_list = key.replace("=", "=[", 1) + "]"
         return f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
     return None

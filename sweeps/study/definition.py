@@ -73,7 +73,7 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
     search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
-    in_grid = sum(1 for _ in islice(space.points(), settings.n_trials)) if is_grid(settings) else 0
+    total = sum(1 for _ in islice(space.points(), settings.n_trials)) if is_grid(settings) else settings.n_trials
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -84,28 +84,25 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         n_trials=str(settings.n_trials),
         search=search,
         config={key: value for key, value in _flat(task) if not key.startswith(_SHOWN_ELSEWHERE)},
-        total=in_grid or settings.n_trials or 0,
-        storage=_as_typed(config, "hydra.sweeper.storage"),
-        tracking_uri=_as_typed(config, "hydra.sweeper.tracking_uri"),
+        total=total or 0,
+        storage=as_typed(config, "hydra.sweeper.storage"),
+        tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
     )
 
 
-def _as_typed(config: DictConfig, key: str) -> str | None:
+def as_typed(config: DictConfig, key: str) -> str | None:
     """A setting before its interpolations are resolved, but for those that stand for another setting."""
     section, _, name = key.rpartition(".")
     node = OmegaConf.select(config, section)
     raw = node._get_node(name)._value() if node is not None and name in node else None
     stands_for = re.fullmatch(r"\$\{oc\.select:([\w.]+),\w*\}", str(raw))
-    return _as_typed(config, stands_for[1]) if stands_for else raw and str(raw)
+    return as_typed(config, stands_for[1]) if stands_for else raw and str(raw)
 
 
 def agree(folder: Path, new: Definition, extend: bool) -> str:
     """Write down what the study is, or check that it is what an earlier command started.
 
-    Returns what had to be mended, in words.
-
-    Raises:
-        UserError: it is another one; shows the first differences.
+    Returns what had to be mended, in words. Raises UserError if it is another study, with the first differences.
     """
     try:
         old = read(folder)

@@ -25,7 +25,7 @@ from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import as_ctrl_c, on_signals
 from sweeps.study.compose import Composer, check
-from sweeps.study.definition import agree, define, exists, resume_line, sweeps_line
+from sweeps.study.definition import agree, as_typed, define, exists, resume_line, sweeps_line
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import SearchSpace, is_grid, parse, parse_condition, text_of
@@ -58,11 +58,7 @@ class Driver:
         """The trials that have these folders."""
 
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
-        """Check every trial, then run them.
-
-        Raises:
-            UserError: something in the command line or the config is wrong; nothing has started.
-        """
+        """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
         space = self._read_space(arguments)
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
@@ -130,7 +126,7 @@ class Driver:
         search, summary = self._search, self._summary
         search.open()
         with View() as view:
-            tracker = self._open_tracker()
+            tracker = self._open_tracker() if self._settings.tracking else None
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
@@ -168,9 +164,7 @@ class Driver:
     def _place(self) -> tuple[str, Path]:
         """The study's name and folder. A name alone decides the folder, so that the same name finds it again."""
         name = self._settings.study_name
-        sweep = OmegaConf.to_container(self._config.hydra.sweep, resolve=False)
-        assert isinstance(sweep, dict)
-        if sweep["dir"] != _HYDRA_SWEEP_DIR:
+        if as_typed(self._config, "hydra.sweep.dir") != _HYDRA_SWEEP_DIR:
             folder = Path(self._config.hydra.sweep.dir)
             name = name or folder.name
         else:
@@ -237,17 +231,13 @@ class Driver:
         view.say(cost(requests))
         return self._summary
 
-    def _open_tracker(self) -> "Tracker | None":
-        if not self._settings.tracking:
-            return None
+    def _open_tracker(self) -> "Tracker":
+        gc.disable()  # MLflow's modules leave next to no garbage
         from sweeps.tracking.tracker import Tracker
 
         tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, self._summary)
-        gc.disable()  # MLflow's modules leave next to no garbage
-        try:
-            tracker.open()
-        finally:
-            gc.enable()
+        tracker.open()
+        gc.enable()
         return tracker
 
     def _make_job(self, row: Row) -> Job:

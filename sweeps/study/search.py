@@ -187,8 +187,8 @@ def _distribution(parameter: Parameter, grid: bool) -> BaseDistribution:
     Of a list Optuna compares all choices, for every trial it reads: the numbers of a grid are recorded as a range.
     """
     if isinstance(parameter, Interval):
-        if parameter.whole:
-            return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
+        if isinstance(parameter.low, int) and isinstance(parameter.high, int):
+            return IntDistribution(parameter.low, parameter.high, log=parameter.log)
         return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
     values: Sequence[Any] = parameter.values
     step = abs(values[1] - values[0]) if parameter.numbers and len(values) > 1 else None

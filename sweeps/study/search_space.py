@@ -26,11 +26,6 @@ class Condition:
     key: str
     values: tuple[str, ...]
 
-    def holds(self, point: Point, otherwise: Mapping[str, str]) -> bool:
-        """Whether it holds at `point`, or, where the point does not say, among the values that are not swept."""
-        value = text_of(point[self.key]) if self.key in point else otherwise.get(self.key)
-        return value in self.values
-
     def __str__(self) -> str:
         return f"{self.key}={','.join(self.values)}"
 
@@ -46,14 +41,6 @@ class Choice:
     numbers: bool = False
     """Whether it came from range(), so that a sampler may use the order of its values."""
 
-    def override(self, value: Value) -> str:
-        return f"{self.key}={self._text.get((type(value) is bool, value), text_of(value))}"
-
-    @cached_property
-    def _text(self) -> dict[tuple[bool, Value], str]:  # True == 1 in Python, but not in a configuration
-        pairs = [*zip(self.values, self.texts, strict=True)]
-        return {(type(value) is bool, value): text for value, text in reversed(pairs)}  # of equal ones the first stands
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -66,11 +53,9 @@ class Interval:
     condition: Condition | None = None
 
     @property
-    def whole(self) -> bool:
-        return isinstance(self.low, int) and isinstance(self.high, int)
-
-    def override(self, value: Value) -> str:
-        return f"{self.key}={value!r}"
+    def values(self) -> tuple[Value, ...]:
+        """Those that are checked before a search."""
+        return (self.low, self.high)
 
 
 Parameter = Choice | Interval
@@ -86,20 +71,29 @@ class SearchSpace:
     """The values, as text, that conditions see of what is not swept."""
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
-        return parameter.condition is None or parameter.condition.holds(point, self.constants)
+        if (condition := parameter.condition) is None:
+            return True
+        swept = condition.key in point
+        return (text_of(point[condition.key]) if swept else self.constants.get(condition.key)) in condition.values
 
     def overrides(self, point: Point) -> list[str]:
-        """What to give Hydra to compose this point; it may hold more than our parameters: `custom_search_space`."""
-        known = {parameter.key for parameter in self.parameters}
-        added = [f"{key}={text_of(value)}" for key, value in point.items() if key not in known]
-        return [*self.fixed, *(p.override(point[p.key]) for p in self._at(point)), *added]
+        """What to give Hydra to compose this point, which may hold more than our parameters: `custom_search_space`."""
+        texts = {key: self._texts.get((key, type(value), value), text_of(value)) for key, value in point.items()}
+        return [*self.fixed, *(f"{key}={text}" for key, text in texts.items())]
+
+    @cached_property
+    def _texts(self) -> dict[tuple[str, type, Value], str]:  # True == 1 in Python, but not in a configuration
+        texts: dict[tuple[str, type, Value], str] = {}
+        for one in self.parameters:
+            if isinstance(one, Choice):
+                texts |= {
+                    (one.key, type(value), value): text for value, text in zip(one.values, one.texts, strict=True)
+                }
+        return texts
 
     def named(self, point: Point) -> dict[str, Value]:
         """The values of this point by the names of their parameters."""
-        return {self.name(parameter): point[parameter.key] for parameter in self._at(point)}
-
-    def _at(self, point: Point) -> list[Parameter]:
-        return [p for p in self.parameters if p.key in point and self.exists(p, point)]
+        return {self.name(p): point[p.key] for p in self.parameters if p.key in point and self.exists(p, point)}
 
     def name(self, parameter: Parameter) -> str:
         """The parameter's key, with its condition where the same key stands under several."""
@@ -107,9 +101,19 @@ class SearchSpace:
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
     def points(self) -> Iterator[Point]:
-        """Every point of the grid once, the last parameter changing fastest, as Hydra orders them."""
+        """Every point of the grid once, the last parameter changing fastest, as Hydra orders them.
+
+        Raises UserError if the grid has no end.
+        """
         seen = set()
+        intervals = [parameter for parameter in self.parameters if isinstance(parameter, Interval)]
         for point in self._expand({}, self.parameters):
+            for one in intervals:
+                if one.key in point:
+                    raise UserError(
+                        f"{one.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
+                        f"Search instead: add hydra/sweeper=optuna, or list values: {one.key}={one.low},{one.high}"
+                    )
             if (key := canonical(point)) not in seen:
                 seen.add(key)
                 yield point
@@ -119,33 +123,22 @@ class SearchSpace:
             yield point
             return
         first, *rest = parameters
-        if not self.exists(first, point):
-            yield from self._expand(point, rest)
-        elif isinstance(first, Choice):
-            for value in first.values:
-                yield from self._expand({**point, first.key: value}, rest)
-        else:
-            raise UserError(
-                f"{first.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
-                f"Search instead: add hydra/sweeper=optuna, or list values: {first.key}={first.low},{first.high}"
-            )
+        values = first.values if self.exists(first, point) else ()
+        for extended in [{**point, first.key: value} for value in values] or [point]:
+            yield from self._expand(extended, rest)
 
     def corners(self, limit: int = 500) -> list[Point]:
         """Points to check before a search: the grid of all choices and interval ends.
 
         Where that grid has more than `limit` points, a few that together hold each value at least once.
         """
-        ends = [
-            Choice(p.key, (p.low, p.high), ("", ""), p.condition) if isinstance(p, Interval) else p
-            for p in self.parameters
-        ]
-        grid = list(islice(SearchSpace(tuple(ends), self.fixed, self.constants).points(), limit + 1))
+        grid = list(islice(self._expand({}, self.parameters), limit + 1))
         if len(grid) <= limit:
             return grid
         diagonal = []
-        for i in range(max(len(p.values) for p in ends)):
+        for i in range(max(len(parameter.values) for parameter in self.parameters)):
             point: Point = {}
-            for parameter in ends:
+            for parameter in self.parameters:
                 if self.exists(parameter, point):
                     point[parameter.key] = parameter.values[i % len(parameter.values)]
             diagonal.append(point)
@@ -173,8 +166,7 @@ def parse(
 ) -> SearchSpace:
     """Build the search space. A later override of the same key replaces an earlier one.
 
-    Raises:
-        UserError: a parameter has no end, no values, or makes no sense on its scale.
+    Raises UserError: a parameter has no end, no values, or makes no sense on its scale.
     """
     last = {override.get_key_element(): override for override in overrides}
     fixed = {key: override for key, override in last.items() if not override.is_sweep_override()}
@@ -190,7 +182,7 @@ def parse_condition(text: str) -> Condition:
     key, _, values = text.partition("=")
     if not values:
         raise UserError(
-            f"conditional_params: '{text}' is no condition; write it as optimizer=adam or optimizer=adam,nadam"
+            f"conditional_params: '{text}' is no condition; write it as optimizer=adam or optimizer=adam,sgd"
         )
     return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
 
