@@ -126,10 +126,6 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
     return ""
 
 
-def exists(folder: Path) -> bool:
-    return (folder / _FILE).exists()
-
-
 def read(folder: Path) -> Definition:
     """Raises FileNotFoundError if there is no study in `folder`, and Unreadable if its definition is damaged."""
     content = read_json(folder / _FILE)

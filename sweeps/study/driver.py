@@ -25,7 +25,7 @@ from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import as_ctrl_c, on_signals
 from sweeps.study.compose import Composer, check
-from sweeps.study.definition import agree, as_typed, define, exists, resume_line, sweeps_line
+from sweeps.study.definition import agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import SearchSpace, is_grid, parse, parse_condition, text_of
@@ -212,7 +212,7 @@ class Driver:
         """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
         requests = []
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
-        every_point = is_grid(self._settings) and (self._settings.preview or not exists(self._folder))
+        every_point = is_grid(self._settings) and (self._settings.preview or not (self._folder / "study.json").exists())
         space = self._search.space
         for point in space.points() if every_point else space.corners():
             config = self._composer.compose(space.overrides(point), 0)

@@ -121,7 +121,7 @@ class Loop:
                 try:
                     self._take_up_one(attempt)
                 except OSError as error:
-                    self._refuse(row, End(State.REFUSED, f"its files cannot be read: {error}"))
+                    self._record(row, End(State.REFUSED, f"its files cannot be read: {error}"))
 
     def _may_be_reopened(self, row: Row) -> bool:
         try:
@@ -172,7 +172,7 @@ class Loop:
                 attempt.make_folder(self.clock() - self._free_since[0] if self._free_since else 0.0)
             except OSError as error:
                 self._next = None
-                self._refuse(attempt.row, End(State.REFUSED, f"its folder cannot be made: {error}"))
+                self._record(attempt.row, End(State.REFUSED, f"its folder cannot be made: {error}"))
                 continue
             if not self.launcher.submit(attempt.job):
                 return True
@@ -208,7 +208,7 @@ class Loop:
         try:
             job.folder.write_point(row.number, row.params)
         except OSError as error:
-            self._refuse(row, End(State.REFUSED, f"its folder cannot be made: {error}"))
+            self._record(row, End(State.REFUSED, f"its folder cannot be made: {error}"))
             return None
         if self.tracker:
             run = self.tracker.start_trial(row, self.search.space.overrides(row.params), job.config)
@@ -268,10 +268,7 @@ class Loop:
         del self.running[attempt.row.number]
         self._free_since.append(self.clock())
         attempt.row.take(end)
-        if end.state is State.REFUSED:
-            self._refuse(attempt.row, end)
-        else:
-            self._settle(attempt, end)
+        self._settle(attempt, end)
 
     def _settle(self, attempt: Attempt, end: End) -> None:
         """Let the trial go on in a new attempt, or end with this one."""
@@ -279,29 +276,18 @@ class Loop:
         ends = row.attempts[row.forgiven :]
         if end.misfit:
             self._stop(end.error)
-        if end.state not in GOES_ON:
-            self._record(row, end)
-        elif not may_go_on(ends, self.settings.max_attempts, self.launcher.max_timeouts):
-            row.attempts[-1] = replace(end, error=given_up(ends))
-            self._record(row, row.attempts[-1])
-        elif self.stopped:
-            row.state = State.CANCELLED
-            self._show_end(row)
-        else:
-            self.view.say(f"trial {row.number} {end.state}: {end.error}; it goes on in a new attempt")
-            row.state = State.QUEUED
-            job = replace(attempt.job, attempt=0)
-            self._again.append(Attempt(job, row, asked=self.clock(), read_to=attempt.read_to))
-
-    def _refuse(self, row: Row, end: End) -> None:
-        """The trial never began. It is open for the next command; the same reason thrice in a row stops the study."""
-        reason = re.sub(r"\d+", "", end.error)
-        self._refusals = [*self._refusals, reason] if reason in self._refusals else [reason]
-        row.take(end)
-        if len(self._refusals) == 1:
-            self._show_end(row)
-        elif len(self._refusals) == _REFUSALS:
-            self._stop(f"{_REFUSALS} trials in a row were refused: {end.error}")
+        if end.state in GOES_ON and may_go_on(ends, self.settings.max_attempts, self.launcher.max_timeouts):
+            if not self.stopped:
+                self.view.say(f"trial {row.number} {end.state}: {end.error}; it goes on in a new attempt")
+                row.state = State.QUEUED
+                job = replace(attempt.job, attempt=0)
+                self._again.append(Attempt(job, row, asked=self.clock(), read_to=attempt.read_to))
+                return
+            end = replace(end, state=State.CANCELLED)
+        elif end.state in GOES_ON:
+            end = replace(end, error=given_up(ends))
+        row.attempts[-1] = end
+        self._record(row, end)
 
     def _stop(self, reason: str) -> None:
         """Start no further trial, for a reason that the others share. The first such reason stands."""
@@ -310,12 +296,17 @@ class Loop:
             self.launcher.withdraw()
 
     def _record(self, row: Row, end: End) -> None:
+        """The trial has ended: for good or, if it was refused or cancelled, until the next command."""
         row.take(end)
         if row.state.is_over:
             self.search.tell(row)
-        self._show_end(row)
-
-    def _show_end(self, row: Row) -> None:
+        if row.state is State.REFUSED:
+            reason = re.sub(r"\d+", "", end.error)
+            self._refusals = [*self._refusals, reason] if reason in self._refusals else [reason]
+            if len(self._refusals) == _REFUSALS:
+                self._stop(f"{_REFUSALS} trials in a row were refused: {end.error}")
+            if len(self._refusals) > 1:  # the reason was said
+                return
         self.view.ended(row, self.summary)
         if self.tracker:
             self.tracker.end_trial(row)

@@ -86,9 +86,8 @@ class SearchSpace:
         texts: dict[tuple[str, type, Value], str] = {}
         for one in self.parameters:
             if isinstance(one, Choice):
-                texts |= {
-                    (one.key, type(value), value): text for value, text in zip(one.values, one.texts, strict=True)
-                }
+                for value, text in zip(one.values, one.texts, strict=True):
+                    texts[one.key, type(value), value] = text
         return texts
 
     def named(self, point: Point) -> dict[str, Value]:
@@ -181,9 +180,7 @@ def parse_condition(text: str) -> Condition:
     """`optimizer=adam,nadam` as a condition."""
     key, _, values = text.partition("=")
     if not values:
-        raise UserError(
-            f"conditional_params: '{text}' is no condition; write it as optimizer=adam or optimizer=adam,sgd"
-        )
+        raise UserError(f"conditional_params: '{text}' is no condition; write it as optimizer=adam,nadam")
     return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
 
 
