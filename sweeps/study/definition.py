@@ -104,26 +104,24 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
 
     Returns what had to be mended, in words. Raises UserError if it is another study, with the first differences.
     """
+    file, mended = folder / _FILE, ""
     try:
         old = read(folder)
     except FileNotFoundError:
-        _write(folder, new)
-        return ""
+        old = new
     except Unreadable as error:
-        kept = set_aside(folder / _FILE)
-        _write(folder, new)
-        return f"{error}. The study is taken for what this command says ({kept.name} is kept)"
-    differences = old.differences(new, extend)
-    if differences:
+        old = new
+        mended = f"{error}. The study is taken for what this command says ({set_aside(file).name} is kept)"
+    if differences := old.differences(new, extend):
         shown = "; ".join(differences[:_SHOWN]) + (" ..." if len(differences) > _SHOWN else "")
         raise UserError(
             f"study {new.name} was started with something else: {shown}\n"
             "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "
             f"{resume_line(old)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
         )
-    if extend:
-        _write(folder, new)
-    return ""
+    if extend or old is new:
+        write_whole(file, json.dumps(asdict(new), indent=1))
+    return mended
 
 
 def read(folder: Path) -> Definition:
@@ -147,10 +145,6 @@ def sweeps_line(command: str, folder: Path) -> str:
     """What to type to have `python -m sweeps` do something with the study in `folder`."""
     root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
     return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
-
-
-def _write(folder: Path, definition: Definition) -> None:
-    write_whole(folder / _FILE, json.dumps(asdict(definition), indent=1))
 
 
 def _values(parameter: Parameter) -> str:

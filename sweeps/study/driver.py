@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock
+from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.launchers.resources import cost, table
 from sweeps.results.summary import Row, Summary
@@ -62,10 +63,16 @@ class Driver:
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
         space = self._read_space(arguments)
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
-        self._trials = self._open_launcher(launcher)
+        size = self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1)
+        batches = BatchTrials(launcher, size)
+        self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
         requests = self._check_trials()
         if self._settings.preview:
-            return self._preview(requests)
+            view = View()
+            view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+            view.console.print(table(requests))
+            view.say(cost(requests))
+            return self._summary
         self._app = pack_app(self._task_function, self._context)
         try:
             self._claim()
@@ -171,9 +178,7 @@ class Driver:
             name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"  # two may start in one second
             folder = Path("multirun", name)
         if not name or Path(name).name != name or name.startswith("."):
-            raise UserError(
-                f"hydra.sweeper.study_name={name}: the name is a folder's name; leave out / and a first dot"
-            )
+            raise UserError(f"hydra.sweeper.study_name={name}: the name is a folder's name, without / or a first dot")
         # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
         with read_write(self._config.hydra), open_dict(self._config.hydra):
             self._config.hydra.sweep.dir = str(folder)
@@ -200,36 +205,21 @@ class Driver:
         choices = self._config.hydra.runtime.choices
         return str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
 
-    def _open_launcher(self, launcher: Launcher) -> TrialLauncher:
-        if hasattr(launcher, "trials"):
-            trials: TrialLauncher = launcher.trials(self._folder)
-            return trials
-        from sweeps.launchers.batch import BatchTrials
-
-        return BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if is_grid(self._settings) else 1))
-
     def _check_trials(self) -> list[Request]:
         """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
         requests = []
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
-        every_point = is_grid(self._settings) and (self._settings.preview or not (self._folder / "study.json").exists())
-        space = self._search.space
+        space, is_new = self._search.space, not (self._folder / "study.json").exists()
+        every_point = self._search.is_grid and (self._settings.preview or is_new)
         for point in space.points() if every_point else space.corners():
             config = self._composer.compose(space.overrides(point), 0)
             check(config)
             requests.append(self._trials.request(config))
-        if is_grid(self._settings):
+        if self._search.is_grid:
             return requests[: self._settings.n_trials]
         # Nobody knows yet what a search will choose: count its dearest trial.
         dearest = max(requests, key=lambda one: (one.gpus, one.timeout_min or 0))
         return [dearest] * (self._settings.n_trials or 0)
-
-    def _preview(self, requests: list[Request]) -> Summary:
-        view = View()
-        view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
-        view.console.print(table(requests))
-        view.say(cost(requests))
-        return self._summary
 
     def _open_tracker(self) -> "Tracker":
         gc.disable()  # MLflow's modules leave next to no garbage

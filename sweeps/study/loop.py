@@ -111,8 +111,9 @@ class Loop:
         if self.search.mended:
             self.view.say(self.search.mended)
         finished = self.search.finished()
-        again = [row.number for row in finished if row.state in GOES_ON and self._may_be_reopened(row)]
-        if again and self.search.reopen(again):
+        again = [row.number for row in finished if self._may_be_reopened(row)]
+        if again:
+            self.search.reopen(again)
             self.view.say(f"trials {', '.join(map(str, again))} were given up and go on now")
             finished = self.search.finished()
         self.summary.rows += finished
@@ -124,10 +125,9 @@ class Loop:
                     self._record(row, End(State.REFUSED, f"its files cannot be read: {error}"))
 
     def _may_be_reopened(self, row: Row) -> bool:
-        try:
-            timeout_min = self.make_job(row).request.timeout_min
-        except UserError:
+        if row.state not in GOES_ON or self.settings.storage:  # a storage of the user's keeps an end for ever
             return False
+        timeout_min = self.make_job(row).request.timeout_min
         return may_be_reopened(row, timeout_min, self.settings.max_attempts, self.launcher.max_timeouts)
 
     def _take_up_one(self, attempt: Attempt) -> None:

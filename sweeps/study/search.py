@@ -34,10 +34,7 @@ class Search:
     """
 
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
-        """`config` is what custom_search_space is called with.
-
-        Raises UserError if that cannot be imported, or the sampler or the pruner cannot be built.
-        """
+        """Raises UserError: the sampler or the pruner cannot be built, or the search space in code not imported."""
         self._folder, self._settings, self._config = folder, settings, config
         self._custom = _imported(settings.custom_search_space)
         self.space = space
@@ -94,13 +91,10 @@ class Search:
         over = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
         return [storage.row_of(trial, self._folder) for trial in self._study.get_trials(deepcopy=False, states=over)]
 
-    def reopen(self, numbers: Sequence[int]) -> bool:
-        """Let these trials, which have ended, run again. False in a storage of the user's, where they cannot."""
-        if self._settings.storage is not None:
-            return False
+    def reopen(self, numbers: Sequence[int]) -> None:
+        """Let these trials, which have ended, run again."""
         storage.rewrite(self._study.study_name, self._folder, reopened=numbers)
         self._study, _ = self._open()
-        return True
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Record an intermediate value of the objective. True if the pruner wants this trial to end."""

@@ -188,8 +188,10 @@ def _parameter(override: Override, condition: Condition | None) -> Parameter:
     key, sweep = override.get_key_element(), override.value()
     if isinstance(sweep, IntervalSweep):
         return _interval(key, sweep, condition)
-    if isinstance(sweep, RangeSweep) and not (_is_finite(sweep.start, sweep.stop, sweep.step) and sweep.step):
-        raise UserError(f"{override.input_line} has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
+    if isinstance(sweep, RangeSweep):
+        start, stop, step = sweep.start or 0, sweep.stop or 0, sweep.step
+        if step == 0 or not all(map(math.isfinite, (start, stop, step))):
+            raise UserError(f"{override.input_line} has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
     elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     if not elements:
         raise UserError(f"{override.input_line} has no values: nothing would run")
@@ -206,14 +208,10 @@ def _plain(element: Any, text: str) -> Value:
 
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
-    if low is None or high is None or not _is_finite(low, high):
+    if low is None or high is None or not math.isfinite(high - low):
         raise UserError(f"{key}=interval({low}, {high}) has no end; give both: {key}=interval(0.1, 1.0)")
     if low >= high:
         raise UserError(f"{key}=interval({low}, {high}) is empty: the first number must be the smaller one")
     if log and low <= 0:
         raise UserError(f"{key}: a logarithmic interval must start above 0, not at {low}")
     return Interval(key, low, high, log, condition)
-
-
-def _is_finite(*numbers: float | None) -> bool:
-    return all(number is not None and math.isfinite(number) for number in numbers)

@@ -25,7 +25,6 @@ from sweeps.trial.job import End, Point, State
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _JOURNAL = "study.journal"
-_NOT_TRIALS = {"attempts", "checkpoint", ".hydra", "workers"}
 
 
 class _Journal(BaseJournalBackend):
@@ -44,12 +43,11 @@ class _Journal(BaseJournalBackend):
     def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
         if log_number_from < self._count:
             self._count = self.whole = 0
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self.whole)
-                data = file.read()
-        except FileNotFoundError:
+        if not self._path.exists():
             return
+        with self._path.open("rb") as file:
+            file.seek(self.whole)
+            data = file.read()
         for line in data.split(b"\n")[:-1]:
             try:
                 log = json.loads(line)
@@ -86,7 +84,7 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
         kept = set_aside(journal)
         write_whole(journal, kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
         mended = f"{error}. What came after it is read from the trials' folders ({kept.name} is kept)"
-        return create(storage=_open(journal)), mended
+        return create(storage=JournalStorage(_Journal(journal))), mended
 
 
 def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
@@ -100,14 +98,13 @@ def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
         if "study.json" in files and Path(where) != folder:  # another study
             folders.clear()
         elif "trial.json" in files:
+            folders.clear()
             try:
                 note = read_json(Path(where) / "trial.json") or {}
                 points[int(note["number"])] = dict(note["point"])
             except (Unreadable, KeyError, TypeError, ValueError):
                 if Path(where).name.isdecimal():
-                    points[int(Path(where).name)] = None
-                continue  # its folder is left alone, and its point is tried anew
-        folders[:] = [name for name in folders if name not in _NOT_TRIALS and "trial.json" not in files]
+                    points[int(Path(where).name)] = None  # its folder is left alone, and its point is tried anew
     likely = [number for number in points if number < known + len(points) + 1000]  # others are noise
     return [points.get(number) for number in range(known, max(likely, default=-1) + 1)]
 
@@ -120,7 +117,7 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
     """
     url = definition.storage and resolved(definition.storage)
     try:
-        storage = url or _open(folder / _JOURNAL)
+        storage = url or JournalStorage(_Journal(folder / _JOURNAL))
         trials = optuna.load_study(study_name=definition.name, storage=storage).get_trials(deepcopy=False)
         rows = [row_of(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
     except Exception as error:  # whatever Optuna, or a database, says of a damaged record
@@ -156,7 +153,7 @@ def rewrite(
     """
     journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
     aside.unlink(missing_ok=True)
-    old = optuna.load_study(study_name=name, storage=_open(journal))
+    old = optuna.load_study(study_name=name, storage=JournalStorage(_Journal(journal)))
     trials = old.get_trials()
     for trial in trials:
         trial.distributions |= {key: known[key] for key in trial.params if known and key in known}
@@ -165,7 +162,7 @@ def rewrite(
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
             trial.user_attrs["forgiven"] = len(row.attempts)
             trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
-    new = optuna.create_study(study_name=name, storage=_open(aside), directions=old.directions)
+    new = optuna.create_study(study_name=name, storage=JournalStorage(_Journal(aside)), directions=old.directions)
     new.add_trials(trials)
     aside.replace(journal)
 
@@ -176,7 +173,3 @@ def resolved(url: str) -> str:
         return str(OmegaConf.create({"url": url}).url)
     except OmegaConfBaseException as error:
         raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error
-
-
-def _open(journal: Path) -> JournalStorage:
-    return JournalStorage(_Journal(journal))

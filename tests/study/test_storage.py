@@ -319,7 +319,7 @@ def test_a_damaged_journal_is_told_and_left_alone(study: Study, content: bytes) 
     assert journal_of(study).read_bytes() == content
     if content:
         with pytest.raises((Unreadable, KeyError)):
-            storage._open(journal_of(study))
+            optuna.storages.JournalStorage(storage._Journal(journal_of(study)))
 
 
 # What the user names
