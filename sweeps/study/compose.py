@@ -40,8 +40,21 @@ class Composer:
 
     def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
         """The whole config of one trial, its hydra node included. Raises UserError if it cannot be composed."""
+        parsed = self.parse(overrides)
+        groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         try:
-            return self._compose(list(overrides), number)
+            if groups not in self._composed:
+                self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
+            config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
+            OmegaConf.copy_cache(from_config=self._master, to_config=config)
+            ConfigLoaderImpl._apply_overrides_to_config([one for one in parsed if self._is_value(one)], config)
+            job = config.hydra.job
+            of_task = [override for override in parsed if not override.is_hydra_override()]
+            with open_dict(config):
+                config.hydra.overrides.task = list(overrides)
+                job.override_dirname = get_overrides_dirname(of_task, **job.config.override_dirname)
+                job.id, job.num = f"{job.name}_{number}", number
+            return config
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error
 
@@ -51,22 +64,6 @@ class Composer:
             return self._parser.parse_overrides(list(lines))
         except HydraException as error:
             raise UserError(explain(error, self._master)) from error
-
-    def _compose(self, overrides: list[str], number: int) -> DictConfig:
-        parsed = self.parse(overrides)
-        groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
-        if groups not in self._composed:
-            self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
-        config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
-        OmegaConf.copy_cache(from_config=self._master, to_config=config)
-        ConfigLoaderImpl._apply_overrides_to_config([one for one in parsed if self._is_value(one)], config)
-        job = config.hydra.job
-        of_task = [override for override in parsed if not override.is_hydra_override()]
-        with open_dict(config):
-            config.hydra.overrides.task = overrides
-            job.override_dirname = get_overrides_dirname(of_task, **job.config.override_dirname)
-            job.id, job.num = f"{job.name}_{number}", number
-        return config
 
     def _is_value(self, override: Override) -> bool:
         """Whether it changes a value, as Hydra tells it: the choice of a group changes the defaults list."""

@@ -159,14 +159,13 @@ class Loop:
         while not self.stopped:
             room = self._has_room()
             # A grid's next trial is made ready while all slots are busy; a search chooses when there is room for it.
-            if self._next is None and (room or self.search.is_grid):
-                self._next = self._again.popleft() if self._again else self._ask()
-                if self._next is None:
-                    return False
-            if self._next is None or not room:
+            if not room and (self._next or not self.search.is_grid):
                 return True
-            if self._spent():
+            self._next = self._next or (self._again.popleft() if self._again else self._ask())
+            if self._next is None or self._spent():
                 return False
+            if not room:
+                return True
             attempt = self._next
             try:
                 attempt.make_folder(self.clock() - self._free_since[0] if self._free_since else 0.0)

@@ -30,9 +30,7 @@ _JOURNAL = "study.journal"
 class _Journal(BaseJournalBackend):
     """One writer, the study's driver. Each line carries its number, so that one lost, cut or repeated is noticed.
 
-    Raises:
-        Unreadable: from the line at `whole` bytes on the file is damaged. Half a last line only waits, or is dropped
-            by the next one that is written.
+    Raises Unreadable: the file is damaged from byte `whole` on. Half a last line only waits, or the next one drops it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -110,11 +108,7 @@ def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
 
 
 def read_summary(folder: Path, definition: Definition) -> Summary:
-    """A study that exists, as far as its driver has recorded it.
-
-    Raises:
-        UserError: its journal is damaged; the next driver mends it.
-    """
+    """A study that exists, as far as its driver has recorded it. Raises UserError if its journal is damaged."""
     url = definition.storage and resolved(definition.storage)
     try:
         storage = url or JournalStorage(_Journal(folder / _JOURNAL))
