@@ -18,7 +18,6 @@ from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, t
 
 _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
-_SHOWN = 5
 _SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
 
 
@@ -113,7 +112,7 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
         old = new
         mended = f"{error}. The study is taken for what this command says ({set_aside(file).name} is kept)"
     if differences := old.differences(new, extend):
-        shown = "; ".join(differences[:_SHOWN]) + (" ..." if len(differences) > _SHOWN else "")
+        shown = "; ".join(differences[:5]) + (" ..." if len(differences) > 5 else "")
         raise UserError(
             f"study {new.name} was started with something else: {shown}\n"
             "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "

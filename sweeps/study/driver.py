@@ -1,11 +1,10 @@
 """The driver: from a command line to a finished study."""
 
-import ast
 import gc
 import inspect
 import os
+import re
 import signal
-import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -111,9 +110,8 @@ class Driver:
             self._lock = Lock(self._folder / "driver.lock", beats=True)
         except Held as error:
             raise UserError(
-                f"study {self._folder.name} is being run by {error}.\n"
-                f"Watch it with: {sweeps_line('status', self._folder)}, or end it with: "
-                f"{sweeps_line('stop', self._folder)}. A node that is gone is forgotten after a minute"
+                f"study {self._folder.name} is being run by {error}. A node that is gone is forgotten after a minute\n"
+                f"Watch it with: {sweeps_line('status', self._folder)}, or end it: {sweeps_line('stop', self._folder)}"
             ) from None
         definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
@@ -147,14 +145,12 @@ class Driver:
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
-        why = loop.stopped
         if running := len(loop.running):
-            why = why or "it was detached"
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
-        elif open_ones := summary.count(State.CANCELLED, State.REFUSED):
-            why = why or f"{open_ones} trials were cancelled or refused"
-        if why:
+        open_ones = running + summary.count(State.CANCELLED, State.REFUSED)
+        if loop.stopped or open_ones:
+            why = loop.stopped or f"{open_ones} trials are open"
             view.say(f"study {self._name} is not finished: {why}.\nGo on with: {self._resume_line}")
         return loop
 
@@ -243,11 +239,10 @@ class Driver:
 def _returns_nothing(function: Any) -> bool:
     """Whether the source of a function, where it can be read, has no `return` with a value."""
     try:
-        source = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
-    except (OSError, TypeError, SyntaxError):
+        source = inspect.getsource(inspect.unwrap(function))
+    except (OSError, TypeError):
         return False
-    returns = [node for node in ast.walk(source) if isinstance(node, ast.Return | ast.Lambda)]
-    return all(isinstance(node, ast.Return) and node.value is None for node in returns)
+    return not re.search(r"\breturn\b *[^\s#]|\blambda\b", source)
 
 
 def _lines(params: dict[str, Any]) -> list[str]:

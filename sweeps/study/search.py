@@ -80,16 +80,15 @@ class Search:
 
     def unfinished(self) -> list[Row]:
         """The trials that an earlier driver asked for, or enqueued and was killed, and did not see end."""
-        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        self._reported = {one.number: max(one.intermediate_values, default=-1) for one in running}
-        begun = [self._propose(optuna.Trial(self._study, trial._trial_id)) for trial in running]
-        return begun + [self._propose(self._study.ask()) for _ in waiting]
+        trials = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
+        self._reported = {one.number: max(one.intermediate_values, default=-1) for one in trials}
+        begun = [optuna.Trial(self._study, one._trial_id) for one in trials if one.state is TrialState.RUNNING]
+        return [self._propose(trial) for trial in [*begun, *(self._study.ask() for _ in trials[len(begun) :])]]
 
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
-        over = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        return [storage.row_of(trial, self._folder) for trial in self._study.get_trials(deepcopy=False, states=over)]
+        trials = self._study.get_trials(deepcopy=False)
+        return [storage.row_of(trial, self._folder) for trial in trials if trial.state.is_finished()]
 
     def reopen(self, numbers: Sequence[int]) -> None:
         """Let these trials, which have ended, run again."""
@@ -108,10 +107,9 @@ class Search:
 
     def place(self, row: Row) -> None:
         """Note where a trial is, if not where everybody looks first."""
-        if row.folder != self._folder / str(row.number):
-            inside = row.folder.is_relative_to(self._folder)
-            where = row.folder.relative_to(self._folder) if inside else row.folder
-            self._trials[row.number].set_user_attr("folder", str(where))
+        where = str(row.folder).removeprefix(f"{self._folder}/")
+        if where != str(row.number):
+            self._trials[row.number].set_user_attr("folder", where)
 
     def tell(self, row: Row) -> None:
         """Record how a trial ended."""
@@ -127,14 +125,11 @@ class Search:
         if self.is_grid or len(self._distributions) < 2:
             return {}
         try:
-            found = optuna.importance.get_param_importances(
-                self._study,
-                target=lambda trial: float(trial.values[0]),
-                evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0),
-            )
+            fanova = optuna.importance.FanovaImportanceEvaluator(seed=0)
+            find = optuna.importance.get_param_importances
+            return find(self._study, evaluator=fanova, target=lambda trial: float(trial.values[0]))
         except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
             return {}
-        return dict(found)
 
     def _add_missing(self) -> None:
         """After damage to the journal: the trials that it lacks, which their folders still tell of."""
