@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from sweeps.results.summary import Row
 from sweeps.trial.job import End, Job, State
 
-_WARNED_MIN = 2.0  # before its limit a SLURM job is warned, by default, and ends by itself
 GOES_ON = {State.LOST, State.TIMED_OUT}
 """The ends after which a trial gets another attempt, which goes on from its checkpoint."""
 
@@ -63,6 +62,7 @@ def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_
         return False
     last = ends[-1]
     took_min = (last.ended - (last.began or last.ended)) / 60
-    had_min = 1.1 * took_min + min(_WARNED_MIN, 0.7 * took_min)  # at most: its limit is not on record
+    # Its limit is not on record. A SLURM job is warned 2 minutes before it, by default, and ends by itself.
+    had_min = 1.1 * took_min + min(2, 0.7 * took_min)
     longer = row.state is State.TIMED_OUT and (timeout_min is None or timeout_min > had_min)
     return longer or may_go_on(ends, max_attempts, max_timeouts)

@@ -99,7 +99,14 @@ def explain(error: Exception, config: DictConfig) -> str:
         return f"'{key}' is not in the configuration.{_nearest(key, config)}{to_add}"
     if lines[0].startswith("Error merging override"):
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
-    return _wrong_choice(lines) or _as_said(lines)
+    if wrong := _wrong_choice(lines):
+        return wrong
+    notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
+    where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
+    said = [line for line in lines if line and not line.startswith(notes)]
+    if any("not in 'LocalLauncherConf'" in line for line in said):
+        said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
+    return ("".join(where[:1]) + "\n".join(said))[:600]
 
 
 def _wrong_choice(lines: list[str]) -> str | None:
@@ -116,15 +123,6 @@ def _wrong_choice(lines: list[str]) -> str | None:
         as_list = key.replace("=", "=[", 1) + "]"
         return f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
     return None
-
-
-def _as_said(lines: list[str]) -> str:
-    notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
-    where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
-    said = [line for line in lines if line and not line.startswith(notes)]
-    if any("not in 'LocalLauncherConf'" in line for line in said):
-        said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
-    return ("".join(where[:1]) + "\n".join(said))[:600]
 
 
 def _nearest(key: str, config: DictConfig) -> str:

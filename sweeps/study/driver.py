@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.plugins.launcher import Launcher
@@ -34,9 +34,6 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
 from sweeps.trial.process import WANTED
 
-if TYPE_CHECKING:
-    from sweeps.tracking.tracker import Tracker
-
 _HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 """Hydra's own default: whoever set another one means it."""
 
@@ -54,8 +51,7 @@ class Driver:
         self._summary = Summary(self._name, self._folder, self._settings.objectives, self._settings.directions, [])
         self._composer = Composer(hydra_context.config_loader, config)
         self._signal = ""
-        self._numbers: dict[Path, int] = {}
-        """The trials that have these folders."""
+        self._numbers: dict[Path, int] = {}  # of the trials that have these folders
 
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
@@ -131,7 +127,14 @@ class Driver:
         search, summary = self._search, self._summary
         search.open()
         with View() as view:
-            tracker = self._open_tracker() if self._settings.tracking else None
+            tracker = None
+            if self._settings.tracking:
+                gc.disable()  # MLflow's modules leave next to no garbage
+                from sweeps.tracking.tracker import Tracker
+
+                tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
+                tracker.open()
+                gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
@@ -184,7 +187,9 @@ class Driver:
     def _read_space(self, arguments: Sequence[str]) -> SearchSpace:
         read, settings = self._composer.parse, self._settings
         conditional = {parse_condition(text): read(_lines(p)) for text, p in settings.conditional_params.items()}
-        constants = {condition.key: self._constant(condition.key) for condition in conditional}
+        choices, constants = self._config.hydra.runtime.choices, {}
+        for key in (condition.key for condition in conditional):
+            constants[key] = str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
         space = parse(read([*_lines(settings.params), *arguments]), conditional, constants)
         if is_grid(settings):
             return space
@@ -196,10 +201,6 @@ class Driver:
             name = getattr(self._task_function, "__name__", "the task function")
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
         return space
-
-    def _constant(self, key: str) -> str:
-        choices = self._config.hydra.runtime.choices
-        return str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
 
     def _check_trials(self) -> list[Request]:
         """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
@@ -216,15 +217,6 @@ class Driver:
         # Nobody knows yet what a search will choose: count its dearest trial.
         dearest = max(requests, key=lambda one: (one.gpus, one.timeout_min or 0))
         return [dearest] * (self._settings.n_trials or 0)
-
-    def _open_tracker(self) -> "Tracker":
-        gc.disable()  # MLflow's modules leave next to no garbage
-        from sweeps.tracking.tracker import Tracker
-
-        tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, self._summary)
-        tracker.open()
-        gc.enable()
-        return tracker
 
     def _make_job(self, row: Row) -> Job:
         config = self._composer.compose(self._search.space.overrides(row.params), row.number)

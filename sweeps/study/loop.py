@@ -23,7 +23,6 @@ from sweeps.trial.job import End, Job, State
 if TYPE_CHECKING:
     from sweeps.tracking.tracker import Tracker
 
-_TICK_S = 0.25
 _PATIENCE_S = 60.0
 _REFUSALS = 3
 
@@ -67,10 +66,10 @@ class Loop:
         with on_signals(self._on_signal):
             self._take_up()
             while self._goes_on():
-                for number, end in self.launcher.poll(_TICK_S):
+                for number, end in self.launcher.poll(timeout_s=0.25):
                     self.running[number].said = end
-                for attempt in [one for one in self.running.values() if one.said]:
-                    self._end(attempt)
+                for attempt, said in [(one, one.said) for one in self.running.values() if one.said]:
+                    self._end(attempt, said)
                 if any(one.began is None for one in self.running.values()):
                     self._spent()
                 if self._rounds.due(len(self.running)):
@@ -102,9 +101,9 @@ class Loop:
         self.launcher.withdraw()
 
     def _notes(self) -> list[str]:
-        problem = self.tracker.problem if self.tracker else None
         trouble = [f"trial {number}: {one.trouble}" for number, one in self.running.items() if one.trouble]
-        return [*self.launcher.notes(), *trouble, *([problem] if problem else [])]
+        problem = [self.tracker.problem] if self.tracker and self.tracker.problem else []
+        return [*self.launcher.notes(), *trouble, *problem]
 
     def _take_up(self) -> None:
         """Go on with what an earlier driver left: adopt attempts that still live, queue the others."""
@@ -249,10 +248,8 @@ class Loop:
         except OSError as error:  # of this trial alone; a shared disk may be away for a moment
             attempt.trouble = f"{error}; it is looked at again"
 
-    def _end(self, attempt: Attempt) -> None:
+    def _end(self, attempt: Attempt, said: End) -> None:
         """The launcher says that the attempt is over: what its folder says stands."""
-        said = attempt.said
-        assert said is not None
         self._hear(attempt)
         try:
             end = attempt.job.attempt_folder.close(said)

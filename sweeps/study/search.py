@@ -36,7 +36,11 @@ class Search:
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
         """Raises UserError: the sampler or the pruner cannot be built, or the search space in code not imported."""
         self._folder, self._settings, self._config = folder, settings, config
-        self._custom = _imported(settings.custom_search_space)
+        try:
+            self._custom = settings.custom_search_space and _locate(settings.custom_search_space)
+        except ImportError as error:
+            why = f"{settings.custom_search_space} cannot be imported: {str(error).splitlines()[-1]}"
+            raise UserError(f"hydra.sweeper.custom_search_space={why}") from error
         self.space = space
         self.is_grid = is_grid(settings)
         self.objective = Objective(settings.objectives, settings.objective is not None, needed=not self.is_grid)
@@ -187,14 +191,6 @@ def _distribution(parameter: Parameter, grid: bool) -> BaseDistribution:
     if kinds == {float} and (grid or step):
         return FloatDistribution(min(values), max(values), step=None if grid else step)
     return CategoricalDistribution(values)
-
-
-def _imported(function: str | None) -> Any:
-    try:
-        return function and _locate(function)
-    except ImportError as error:
-        why = f"custom_search_space={function} cannot be imported: {str(error).splitlines()[-1]}"
-        raise UserError(f"hydra.sweeper.{why}") from error
 
 
 def _build(kind: str, conf: Any) -> Any:

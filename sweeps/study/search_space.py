@@ -54,7 +54,7 @@ class Interval:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """Those that are checked before a search."""
+        """Its ends."""
         return (self.low, self.high)
 
 
@@ -100,10 +100,7 @@ class SearchSpace:
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
     def points(self) -> Iterator[Point]:
-        """Every point of the grid once, the last parameter changing fastest, as Hydra orders them.
-
-        Raises UserError if the grid has no end.
-        """
+        """Every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
         seen = set()
         intervals = [parameter for parameter in self.parameters if isinstance(parameter, Interval)]
         for point in self._expand({}, self.parameters):
@@ -127,10 +124,7 @@ class SearchSpace:
             yield from self._expand(extended, rest)
 
     def corners(self, limit: int = 500) -> list[Point]:
-        """Points to check before a search: the grid of all choices and interval ends.
-
-        Where that grid has more than `limit` points, a few that together hold each value at least once.
-        """
+        """What to check before a search: all choices and interval ends, in each combination if there are few."""
         grid = list(islice(self._expand({}, self.parameters), limit + 1))
         if len(grid) <= limit:
             return grid
@@ -141,7 +135,7 @@ class SearchSpace:
                 if self.exists(parameter, point):
                     point[parameter.key] = parameter.values[i % len(parameter.values)]
             diagonal.append(point)
-        return diagonal
+        return diagonal  # each value at least once
 
 
 def is_grid(settings: SweeperConf) -> bool:
@@ -151,8 +145,7 @@ def is_grid(settings: SweeperConf) -> bool:
 
 def canonical(point: Mapping[str, Value]) -> str:
     """The same text for the same point: 1 and 1.0 are one value, 1 and True are not."""
-    same = {key: float(value) if type(value) is int else value for key, value in point.items()}
-    return json.dumps(same, sort_keys=True)
+    return json.dumps({key: float(one) if type(one) is int else one for key, one in point.items()}, sort_keys=True)
 
 
 def text_of(value: Any) -> str:
@@ -163,10 +156,7 @@ def text_of(value: Any) -> str:
 def parse(
     overrides: Sequence[Override], conditional: Mapping[Condition, Sequence[Override]], constants: Mapping[str, str]
 ) -> SearchSpace:
-    """Build the search space. A later override of the same key replaces an earlier one.
-
-    Raises UserError: a parameter has no end, no values, or makes no sense on its scale.
-    """
+    """A later override of the same key replaces an earlier one. Raises UserError: a parameter makes no sense."""
     last = {override.get_key_element(): override for override in overrides}
     fixed = {key: override for key, override in last.items() if not override.is_sweep_override()}
     parameters = [_parameter(o, None) for o in last.values() if o.is_sweep_override()]

@@ -86,10 +86,7 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
 
 
 def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
-    """The trials that have folders but, since it was damaged, no place in the journal: their points, None if not known.
-
-    Their numbers are those that come next.
-    """
+    """The points, None if not known, of the trials that have folders but no place in the journal, which was damaged."""
     known = len(study.get_trials(deepcopy=False))
     points: dict[int, Point | None] = {}
     for where, folders, files in os.walk(folder):
@@ -104,7 +101,7 @@ def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
                 if Path(where).name.isdecimal():
                     points[int(Path(where).name)] = None  # its folder is left alone, and its point is tried anew
     likely = [number for number in points if number < known + len(points) + 1000]  # others are noise
-    return [points.get(number) for number in range(known, max(likely, default=-1) + 1)]
+    return [points.get(number) for number in range(known, max(likely, default=-1) + 1)]  # as they are numbered next
 
 
 def read_summary(folder: Path, definition: Definition) -> Summary:
@@ -137,20 +134,16 @@ def row_of(trial: BaseTrial, study: Path) -> Row:
     return row
 
 
-def rewrite(
-    name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] | None = None
-) -> None:
-    """Write the journal anew, aside, for what Optuna cannot change in it.
-
-    The trials `reopened`, which have ended, run again; and all trials of a grid that is extended get the choices of
-    now (`known`): Optuna wants the same ones throughout a study.
+def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] = {}) -> None:
+    """Write the journal anew, aside: the trials `reopened`, which have ended, run again; and all trials of a grid get
+    the choices of now (`known`), for Optuna wants the same ones throughout a study.
     """
     journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
     aside.unlink(missing_ok=True)
     old = optuna.load_study(study_name=name, storage=JournalStorage(_Journal(journal)))
     trials = old.get_trials()
     for trial in trials:
-        trial.distributions |= {key: known[key] for key in trial.params if known and key in known}
+        trial.distributions |= {key: known[key] for key in trial.params if key in known}
         if trial.number in reopened:
             row = look(row_of(trial, folder))
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
