@@ -1,6 +1,5 @@
 """One attempt at a trial, from its driver's side: where it stands, and whether another one follows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.results.summary import Row
@@ -34,7 +33,7 @@ class Attempt:
             self.job = replace(self.job, attempt=made.number)
 
 
-def may_go_on(ends: Sequence[End], max_attempts: int, max_timeouts: int | None) -> bool:
+def may_go_on(ends: list[End], max_attempts: int, max_timeouts: int | None) -> bool:
     """Whether a trial whose last attempt was lost or timed out gets another one.
 
     A time limit counts as a loss only if the attempt did not advance, unless `max_timeouts` says how many may time out.
@@ -46,7 +45,7 @@ def may_go_on(ends: Sequence[End], max_attempts: int, max_timeouts: int | None) 
     return losses + sum(not end.advanced for end in timeouts) < max_attempts
 
 
-def given_up(ends: Sequence[End]) -> str:
+def given_up(ends: list[End]) -> str:
     """Why a trial that was lost or timed out gets no further attempt."""
     more = "allow more with hydra.sweeper.max_attempts"
     if ends[-1].state is State.TIMED_OUT:

@@ -17,9 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sweeps.errors import UserError
 from sweeps.settings import MEANT
 
-_GRAMMAR = (
-    "Write key=value, key=a,b,c or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
-)
+_GRAMMAR = "Write key=value, key=a,b or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
 _NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)/(.*)'\s+Available options in .*:\n([^:]*)\nConfig search path")
 
 

@@ -18,7 +18,6 @@ from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, t
 
 _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
-_SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
         search=search,
-        config={key: value for key, value in _flat(task) if not key.startswith(_SHOWN_ELSEWHERE)},
+        config={key: text for key, text in _flat(task) if not key.startswith("tracking")},  # that may change
         total=total or 0,
         storage=as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
@@ -149,8 +148,7 @@ def sweeps_line(command: str, folder: Path) -> str:
 def _values(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
         return ",".join(parameter.texts)
-    scale = "log " if parameter.log else ""
-    return f"{scale}interval({parameter.low}, {parameter.high})"
+    return f"{'log ' * parameter.log}interval({parameter.low}, {parameter.high})"
 
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:

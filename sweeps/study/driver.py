@@ -34,8 +34,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
 from sweeps.trial.process import WANTED
 
-_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-"""Hydra's own default: whoever set another one means it."""
+_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # Hydra's default: whoever set another one means it
 
 
 class Driver:
@@ -92,9 +91,8 @@ class Driver:
             print(f"{'ended' if keep else 'killed'}. Go on with: {self._resume_line}")
             raise SystemExit(130) from None
         except OSError as error:  # a full disk, a folder that became read-only
-            raise UserError(
-                f"the study had to stop: {error}\nWhat has ended is kept. Then go on with: {self._resume_line}"
-            ) from error
+            go_on = f"What has ended is kept. Then go on with: {self._resume_line}"
+            raise UserError(f"the study had to stop: {error}\n{go_on}") from error
         finally:
             self._trials.close(keep)
             self._lock.release()
@@ -164,8 +162,7 @@ class Driver:
     def _stop_reason(self) -> str:
         if other := self._lock.taken_over_by():
             raise UserError(f"study {self._name} is left to {other}, which runs it too: locks do not reach there")
-        stopped = (self._folder / "stop").exists()
-        return "it was stopped by python -m sweeps stop" if stopped else self._signal
+        return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else self._signal
 
     def _place(self) -> tuple[str, Path]:
         """The study's name and folder. A name alone decides the folder, so that the same name finds it again."""
@@ -224,8 +221,8 @@ class Driver:
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
         if (other := self._numbers.setdefault(folder.path, row.number)) != row.number:
             raise UserError(f"hydra.sweep.subdir={folder.path.name} is the folder of trial {other} too")
-        request = self._trials.request(config)
-        return Job(self._name, row.number, 0, config, request, folder, self._app, self._search.objective)
+        wanted, objective = self._trials.request(config), self._search.objective
+        return Job(self._name, row.number, 0, config, wanted, folder, self._app, objective)
 
 
 def _returns_nothing(function: Any) -> bool:

@@ -149,9 +149,7 @@ class Loop:
 
     def _goes_on(self) -> bool:
         more = self._fill()
-        if self.detach:
-            return more and self._has_room()
-        return more or bool(self.running)
+        return (more and self._has_room()) if self.detach else (more or bool(self.running))
 
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
@@ -167,7 +165,7 @@ class Loop:
                 return True
             attempt = self._next
             try:
-                attempt.make_folder(self.clock() - self._free_since[0] if self._free_since else 0.0)
+                attempt.make_folder(idle_slot_s=self.clock() - self._free_since[0] if self._free_since else 0.0)
             except OSError as error:
                 self._next = None
                 self._record(attempt.row, End(State.REFUSED, f"its folder cannot be made: {error}"))

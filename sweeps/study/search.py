@@ -15,7 +15,6 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import NopPruner
-from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from sweeps.errors import UserError
@@ -55,7 +54,7 @@ class Search:
             settings.storage,
             sampler=None if self.is_grid else _build("sampler", settings.sampler),
             pruner=self._pruner,
-            directions=[StudyDirection[direction.upper()] for direction in settings.directions],
+            directions=settings.directions,
         )
 
     def open(self) -> None:

@@ -44,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Interval:
-    """A parameter with any value from `low` to `high`, both included; whole numbers only if both are."""
+    """A parameter with any value from `low` to `high`, its ends included; whole numbers only if both are."""
 
     key: str
     low: float
@@ -53,8 +53,7 @@ class Interval:
     condition: Condition | None = None
 
     @property
-    def values(self) -> tuple[Value, ...]:
-        """Its ends."""
+    def values(self) -> tuple[Value, ...]:  # as a Choice has them
         return (self.low, self.high)
 
 
@@ -71,10 +70,10 @@ class SearchSpace:
     """The values, as text, that conditions see of what is not swept."""
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
-        if (condition := parameter.condition) is None:
+        if parameter.condition is None:
             return True
-        swept = condition.key in point
-        return (text_of(point[condition.key]) if swept else self.constants.get(condition.key)) in condition.values
+        key = parameter.condition.key
+        return (text_of(point[key]) if key in point else self.constants.get(key)) in parameter.condition.values
 
     def overrides(self, point: Point) -> list[str]:
         """What to give Hydra to compose this point, which may hold more than our parameters: `custom_search_space`."""
@@ -102,10 +101,9 @@ class SearchSpace:
     def points(self) -> Iterator[Point]:
         """Every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
         seen = set()
-        intervals = [parameter for parameter in self.parameters if isinstance(parameter, Interval)]
         for point in self._expand({}, self.parameters):
-            for one in intervals:
-                if one.key in point:
+            for one in self.parameters:
+                if isinstance(one, Interval) and one.key in point:
                     raise UserError(
                         f"{one.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
                         f"Search instead: add hydra/sweeper=optuna, or list values: {one.key}={one.low},{one.high}"

@@ -135,15 +135,13 @@ def row_of(trial: BaseTrial, study: Path) -> Row:
 
 
 def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] = {}) -> None:
-    """Write the journal anew, aside: the trials `reopened`, which have ended, run again; and all trials of a grid get
-    the choices of now (`known`), for Optuna wants the same ones throughout a study.
-    """
+    """Write the journal anew, aside: the trials `reopened` run again, and those of a grid get the `known` choices."""
     journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
     aside.unlink(missing_ok=True)
     old = optuna.load_study(study_name=name, storage=JournalStorage(_Journal(journal)))
     trials = old.get_trials()
     for trial in trials:
-        trial.distributions |= {key: known[key] for key in trial.params if key in known}
+        trial.distributions |= {key: known[key] for key in trial.params if key in known}  # for Optuna the same in all
         if trial.number in reopened:
             row = look(row_of(trial, folder))
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
