@@ -57,8 +57,7 @@ class Driver:
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
         space = self._read_space(arguments)
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
-        size = self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1)
-        batches = BatchTrials(launcher, size)
+        batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
         requests = self._check_trials()
         if self._settings.preview:

@@ -213,8 +213,8 @@ class Loop:
 
     def _spent(self) -> bool:
         """Whether the study may not start further trials: too many failed, or its budget is used up."""
-        rate, hours, bad = self.settings.max_failure_rate, self.settings.max_gpu_hours, len(self.summary.bad())
-        if rate is not None and bad > rate * (self.summary.total or 0):
+        rate, hours = self.settings.max_failure_rate, self.settings.max_gpu_hours
+        if rate is not None and (bad := len(self.summary.bad())) > rate * (self.summary.total or 0):
             self._stop(f"{bad} trials failed, more than max_failure_rate={rate} allows")
         elif hours is not None and self._gpu_hours() >= hours:
             self._stop(f"the budget of max_gpu_hours={hours} is spent")

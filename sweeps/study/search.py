@@ -86,7 +86,8 @@ class Search:
         trials = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
         self._reported = {one.number: max(one.intermediate_values, default=-1) for one in trials}
         begun = [optuna.Trial(self._study, one._trial_id) for one in trials if one.state is TrialState.RUNNING]
-        return [self._propose(trial) for trial in [*begun, *(self._study.ask() for _ in trials[len(begun) :])]]
+        enqueued = [self._study.ask() for _ in range(len(trials) - len(begun))]
+        return [self._propose(trial) for trial in begun + enqueued]
 
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
