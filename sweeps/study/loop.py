@@ -155,8 +155,8 @@ class Loop:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
         while not self.stopped:
             room = self._has_room()
-            # A grid's next trial is made ready while all slots are busy; a search chooses when there is room for it.
-            if not room and (self._next or not self.search.is_grid):
+            # A grid's next trial is made ready while all slots are busy; any other is chosen when there is room for it.
+            if not room and (self._next or not self.search.is_grid or self.settings.n_jobs):
                 return True
             self._next = self._next or (self._again.popleft() if self._again else self._ask())
             if self._next is None or self._spent():
