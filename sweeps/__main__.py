@@ -89,7 +89,7 @@ def resume(
 
 
 def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) -> None:
-    from sweeps.study.storage import reopen
+    from sweeps.study.storage import rewrite
 
     states = retry.replace(" ", "").split(",")
     if wrong := [state for state in states if state not in _RETRIED]:
@@ -108,7 +108,7 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
     except Held as error:
         stop_line = definition.sweeps_line("stop", summary.folder)
         raise UserError(f"study {summary.name} is being run by {error}. End it first: {stop_line}") from None
-    reopen(definition_.name, summary.folder, found)
+    rewrite(definition_.name, summary.folder, found)
     lock.release()
     _console.print(f"retries trials {', '.join(map(str, found))}")
 

@@ -1,13 +1,10 @@
-"""One attempt at a trial, from its driver's side: what it reported, how it ended, and whether another one follows."""
+"""One attempt at a trial, from its driver's side: where it stands, and whether another one follows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.results.summary import Row
-from sweeps.trial.folder import MetricsLine
 from sweeps.trial.job import End, Job, State
 
-_WARNED_MIN = 2.0  # before its limit a SLURM job is warned, by default, and ends by itself
 GOES_ON = {State.LOST, State.TIMED_OUT}
 """The ends after which a trial gets another attempt, which goes on from its checkpoint."""
 
@@ -27,7 +24,7 @@ class Attempt:
     """What cannot be read of it; it is looked at again."""
     trouble_since: float = 0.0
     read_to: int = 0
-    damaged: int = 0
+    """Up to where its metrics were read, in bytes."""
 
     def make_folder(self, idle_slot_s: float) -> None:
         """Raises OSError where the disk takes no folder."""
@@ -35,15 +32,8 @@ class Attempt:
             made = self.job.folder.new_attempt(self.asked, self.job.request.gpus, idle_slot_s)
             self.job = replace(self.job, attempt=made.number)
 
-    def news(self) -> list[MetricsLine]:
-        """What the trial reported since the last call."""
-        found = self.job.folder.read_metrics(self.read_to)
-        self.read_to = found.offset
-        self.damaged += found.damaged
-        return found.values
 
-
-def may_go_on(ends: Sequence[End], max_attempts: int, max_timeouts: int | None) -> bool:
+def may_go_on(ends: list[End], max_attempts: int, max_timeouts: int | None) -> bool:
     """Whether a trial whose last attempt was lost or timed out gets another one.
 
     A time limit counts as a loss only if the attempt did not advance, unless `max_timeouts` says how many may time out.
@@ -55,15 +45,13 @@ def may_go_on(ends: Sequence[End], max_attempts: int, max_timeouts: int | None) 
     return losses + sum(not end.advanced for end in timeouts) < max_attempts
 
 
-def given_up(ends: Sequence[End]) -> str:
+def given_up(ends: list[End]) -> str:
     """Why a trial that was lost or timed out gets no further attempt."""
-    last = ends[-1]
-    if last.state is State.TIMED_OUT:
+    more = "allow more with hydra.sweeper.max_attempts"
+    if ends[-1].state is State.TIMED_OUT:
         more = "give it more time (hydra.launcher.timeout_min), or attempts (hydra.sweeper.max_attempts)"
-    else:
-        more = "allow more with hydra.sweeper.max_attempts"
     count = sum(end.state in GOES_ON for end in ends)
-    return f"{last.error}; given up after {count} attempt{'s' * (count > 1)}: {more}"
+    return f"{ends[-1].error}; given up after {count} attempt{'s' * (count > 1)}: {more}"
 
 
 def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:
@@ -73,6 +61,7 @@ def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_
         return False
     last = ends[-1]
     took_min = (last.ended - (last.began or last.ended)) / 60
-    had_min = 1.1 * took_min + min(_WARNED_MIN, 0.7 * took_min)  # at most: its limit is not on record
+    # Its limit is not on record. A SLURM job is warned 2 minutes before it, by default, and ends by itself.
+    had_min = 1.1 * took_min + min(2, 0.7 * took_min)
     longer = row.state is State.TIMED_OUT and (timeout_min is None or timeout_min > had_min)
     return longer or may_go_on(ends, max_attempts, max_timeouts)

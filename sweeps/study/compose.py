@@ -2,7 +2,9 @@
 
 import difflib
 import pickle
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra.core.config_loader import ConfigLoader
@@ -15,9 +17,8 @@ from omegaconf.errors import OmegaConfBaseException
 from sweeps.errors import UserError
 from sweeps.settings import MEANT
 
-_GRAMMAR = (
-    "Write key=value, key=a,b,c or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
-)
+_GRAMMAR = "Write key=value, key=a,b or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
+_NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)/(.*)'\s+Available options in .*:\n([^:]*)\nConfig search path")
 
 
 class Composer:
@@ -35,40 +36,32 @@ class Composer:
         self._parser = OverridesParser.create(config_loader=loader)
         self._composed: dict[tuple[str, ...], bytes] = {}  # pickled: copied four times faster than by deepcopy
 
-    def compose(self, overrides: Sequence[str], number: int | str) -> DictConfig:
-        """The whole config of one trial, its hydra node included.
-
-        Raises:
-            UserError: it cannot be composed, or a dataclass that it is made of refuses its values.
-        """
+    def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
+        """The whole config of one trial, its hydra node included. Raises UserError if it cannot be composed."""
+        parsed = self.parse(overrides)
+        groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         try:
-            config = self._compose(overrides)
+            if groups not in self._composed:
+                self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
+            config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
+            OmegaConf.copy_cache(from_config=self._master, to_config=config)
+            ConfigLoaderImpl._apply_overrides_to_config([one for one in parsed if self._is_value(one)], config)
+            job = config.hydra.job
+            of_task = [override for override in parsed if not override.is_hydra_override()]
             with open_dict(config):
-                config.hydra.job.id = f"{config.hydra.job.name}_{number}"
-                config.hydra.job.num = number
+                config.hydra.overrides.task = list(overrides)
+                job.override_dirname = get_overrides_dirname(of_task, **job.config.override_dirname)
+                job.id, job.num = f"{job.name}_{number}", number
             return config
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error
 
-    def _compose(self, overrides: Sequence[str]) -> DictConfig:
-        parsed = self._parser.parse_overrides(list(overrides))
-        groups = tuple(text for text, o in zip(overrides, parsed, strict=True) if not self._is_value(o))
-        values = [o for o in parsed if self._is_value(o)]
-        if groups not in self._composed:
-            self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
-        config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
-        OmegaConf.copy_cache(from_config=self._master, to_config=config)
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)
-        job = config.hydra.job
-        with open_dict(config):
-            config.hydra.overrides.task = list(overrides)
-            job.override_dirname = get_overrides_dirname(
-                [o for o in parsed if not o.is_hydra_override()],
-                job.config.override_dirname.exclude_keys,
-                job.config.override_dirname.item_sep,
-                job.config.override_dirname.kv_sep,
-            )
-        return config
+    def parse(self, lines: Sequence[str]) -> list[Override]:
+        """Raises UserError: a line is not of Hydra's grammar."""
+        try:
+            return self._parser.parse_overrides(list(lines))
+        except HydraException as error:
+            raise UserError(explain(error, self._master)) from error
 
     def _is_value(self, override: Override) -> bool:
         """Whether it changes a value, as Hydra tells it: the choice of a group changes the defaults list."""
@@ -79,11 +72,7 @@ class Composer:
 
 
 def check(config: DictConfig) -> None:
-    """Turn the config into the dataclasses it is made of, so that their own checks run.
-
-    Raises:
-        UserError: with what a `__post_init__` says of its values.
-    """
+    """Turn the config into the dataclasses it is made of. Raises UserError with what their own checks say."""
     nodes = config._content
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
     hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
@@ -108,30 +97,8 @@ def explain(error: Exception, config: DictConfig) -> str:
         return f"'{key}' is not in the configuration.{_nearest(key, config)}{to_add}"
     if lines[0].startswith("Error merging override"):
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
-    return _wrong_choice(lines) or _as_said(lines)
-
-
-def _wrong_choice(lines: list[str]) -> str | None:
-    first = lines[0]
-    if "Could not find '" in first and "Available options in" in "".join(lines):
-        group, _, name = first.split("Could not find '")[1].rstrip("'").rpartition("/")
-        start = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
-        end = next(i for i, line in enumerate(lines) if line.startswith("Config search path"))
-        known = [line for line in lines[start + 1 : end] if line]
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f" Did you mean {group}={near[0]}?" if near else ""
-        return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(known)}"
-    if first.startswith("Multiple values for "):
-        chosen = first.rpartition("override ")[2].strip("'").replace(": ", "=")
-        return f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType: {chosen}"
-    if first.startswith("Ambiguous value for argument"):
-        key = first.split("'")[1]
-        as_list = key.replace("=", "=[", 1) + "]"
-        return f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
-    return None
-
-
-def _as_said(lines: list[str]) -> str:
+    if wrong := _wrong_choice(lines):
+        return wrong
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
     where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
     said = [line for line in lines if line and not line.startswith(notes)]
@@ -140,8 +107,24 @@ def _as_said(lines: list[str]) -> str:
     return ("".join(where[:1]) + "\n".join(said))[:600]
 
 
+def _wrong_choice(lines: list[str]) -> str | None:
+    if found := _NO_SUCH_CHOICE.search("\n".join(lines)):
+        group, name, known = found[1], found[2], found[3].split()
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f" Did you mean {group}={near[0]}?" if near else ""
+        return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(known)}"
+    if lines[0].startswith("Multiple values for "):
+        chosen = lines[0].rpartition("override ")[2].strip("'").replace(": ", "=")
+        return f"{chosen.partition('=')[0]} is part of the configuration: leave out the plus.\nType: {chosen}"
+    if lines[0].startswith("Ambiguous value for argument"):
+        key = lines[0].split("'")[1]
+        as_list = key.replace("=", "=[", 1) + "]"
+        return f"{key}: several values make a sweep; add -m to run it.\nFor one value that is a list: {as_list}"
+    return None
+
+
 def _nearest(key: str, config: DictConfig) -> str:
-    known = [k for k in _keys(config, "") if k.startswith("hydra.") == key.startswith("hydra.")]
+    known = [k for k in _keys(OmegaConf.to_container(config)) if k.startswith("hydra.") == key.startswith("hydra.")]
     parent = key.rpartition(".")[0]
     beside = [k for k in known if k.rpartition(".")[0] == parent] if parent else []
     # Beside what exists the last part alone is wrong: what all have in common makes none of them near.
@@ -152,14 +135,9 @@ def _nearest(key: str, config: DictConfig) -> str:
     return f" Known here: {', '.join(beside)}." if beside else ""
 
 
-def _keys(config: DictConfig, prefix: str) -> list[str]:
+def _keys(node: Any, prefix: str = "") -> list[str]:
     found = []
-    for key in map(str, config):
-        name = f"{prefix}{key}"
-        if key.startswith("_"):
-            continue
-        node = config._get_node(key)
-        found.append(name)
-        if isinstance(node, DictConfig) and not node._is_none() and not node._is_missing():
-            found += _keys(node, f"{name}.")
+    for key, value in node.items() if isinstance(node, dict) else ():
+        if not str(key).startswith("_"):
+            found += [f"{prefix}{key}", *_keys(value, f"{prefix}{key}.")]
     return found

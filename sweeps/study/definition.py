@@ -4,8 +4,8 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, set_aside, write_whole
 from sweeps.settings import SweeperConf
-from sweeps.study.search_space import Choice, Parameter, SearchSpace, text_of
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, text_of
 
 _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
-_SHOWN = 5
-_SHOWN_ELSEWHERE = ("tracking",)  # where a study is shown may change while it goes on
 
 
 @dataclass(frozen=True)
@@ -45,24 +43,35 @@ class Definition:
     tracking_uri: str | None = None
     """Both as they were typed: what they take from the environment, `${oc.env:NAME}`, is in no file."""
 
-    @property
-    def _takes_more_choices(self) -> bool:
-        """Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten."""
-        return "GridSampler" in self.search["sampler"] and self.storage is None
-
     def differences(self, other: "Definition", extending: bool) -> list[str]:
         """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
-        found = _changes({_NAME: self.name}, {_NAME: other.name})
-        if not (extending and _extends(self.parameters, other.parameters, self._takes_more_choices)):
-            found += _changes(self.parameters, other.parameters)
-        if not extending:
-            found += _changes({"n_trials": self.n_trials}, {"n_trials": other.n_trials})
-        found += _changes(self.search, other.search)
-        return found + _changes(self.config, other.config)
+        old, new = self._told(), other._told()
+        return [
+            f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
+            for key in old | new
+            if old.get(key) != new.get(key) and not (extending and self._is_extended_by(other, key))
+        ]
+
+    def _told(self) -> dict[str, str]:
+        """All that makes it this study, as a person would type it."""
+        settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
+        return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **self.config, **self.parameters}
+
+    def _is_extended_by(self, other: "Definition", key: str) -> bool:
+        """Whether what `other` says of this key adds trials, and changes none."""
+        if key not in self.parameters or key not in other.parameters:
+            return key == "hydra.sweeper.n_trials"
+        old, new = self.parameters[key], other.parameters[key]
+        # Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten.
+        takes_more_choices = "GridSampler" in self.search["sampler"] and self.storage is None
+        return "interval" in old or (takes_more_choices and set(old.split(",")) <= set(new.split(",")))
 
 
 def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
+    search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
+    search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
+    total = sum(1 for _ in islice(space.points(), settings.n_trials)) if is_grid(settings) else settings.n_trials
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -71,61 +80,46 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         directions=list(settings.directions),
         parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
-        search={
-            "sampler": json.dumps(settings.sampler, sort_keys=True),
-            "pruner": json.dumps(settings.pruner, sort_keys=True),
-            "objective": str(settings.objective),
-            "direction": str(settings.direction),
-            "custom_search_space": str(settings.custom_search_space),
-        },
-        config={key: value for key, value in _flat(task) if not key.startswith(_SHOWN_ELSEWHERE)},
-        total=settings.n_trials or sum(1 for _ in space.points()),
-        storage=_as_typed(config, "hydra.sweeper.storage"),
-        tracking_uri=_as_typed(config, "hydra.sweeper.tracking_uri"),
+        search=search,
+        config={key: text for key, text in _flat(task) if not key.startswith("tracking")},  # that may change
+        total=total or 0,
+        storage=as_typed(config, "hydra.sweeper.storage"),
+        tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
     )
 
 
-def _as_typed(config: DictConfig, key: str) -> str | None:
+def as_typed(config: DictConfig, key: str) -> str | None:
     """A setting before its interpolations are resolved, but for those that stand for another setting."""
     section, _, name = key.rpartition(".")
     node = OmegaConf.select(config, section)
     raw = node._get_node(name)._value() if node is not None and name in node else None
     stands_for = re.fullmatch(r"\$\{oc\.select:([\w.]+),\w*\}", str(raw))
-    return _as_typed(config, stands_for[1]) if stands_for else raw and str(raw)
+    return as_typed(config, stands_for[1]) if stands_for else raw and str(raw)
 
 
 def agree(folder: Path, new: Definition, extend: bool) -> str:
     """Write down what the study is, or check that it is what an earlier command started.
 
-    Returns what had to be mended, in words.
-
-    Raises:
-        UserError: it is another one; shows the first differences.
+    Returns what had to be mended, in words. Raises UserError if it is another study, with the first differences.
     """
+    file, mended = folder / _FILE, ""
     try:
         old = read(folder)
     except FileNotFoundError:
-        _write(folder, new)
-        return ""
+        old = new
     except Unreadable as error:
-        kept = set_aside(folder / _FILE)
-        _write(folder, new)
-        return f"{error}. The study is taken for what this command says ({kept.name} is kept)"
-    differences = old.differences(new, extend)
-    if differences:
-        shown = "; ".join(differences[:_SHOWN]) + (" ..." if len(differences) > _SHOWN else "")
+        old = new
+        mended = f"{error}. The study is taken for what this command says ({set_aside(file).name} is kept)"
+    if differences := old.differences(new, extend):
+        shown = "; ".join(differences[:5]) + (" ..." if len(differences) > 5 else "")
         raise UserError(
             f"study {new.name} was started with something else: {shown}\n"
             "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "
             f"{resume_line(old)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
         )
-    if extend:
-        _write(folder, new)
-    return ""
-
-
-def exists(folder: Path) -> bool:
-    return (folder / _FILE).exists()
+    if extend or old is new:
+        write_whole(file, json.dumps(asdict(new), indent=1))
+    return mended
 
 
 def read(folder: Path) -> Definition:
@@ -151,34 +145,10 @@ def sweeps_line(command: str, folder: Path) -> str:
     return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
 
 
-def _write(folder: Path, definition: Definition) -> None:
-    write_whole(folder / _FILE, json.dumps(asdict(definition), indent=1))
-
-
 def _values(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
         return ",".join(parameter.texts)
-    scale = "log " if parameter.log else ""
-    return f"{scale}interval({parameter.low}, {parameter.high})"
-
-
-def _extends(old: Mapping[str, str], new: Mapping[str, str], more_choices: bool) -> bool:
-    """Whether each parameter keeps all of its values."""
-    return old.keys() == new.keys() and all(
-        "interval" in old[key]
-        or old[key] == new[key]
-        or (more_choices and set(old[key].split(",")) <= set(new[key].split(",")))
-        for key in old
-    )
-
-
-def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    keys = dict.fromkeys([*old, *new])
-    return [
-        f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
-        for key in keys
-        if old.get(key) != new.get(key)
-    ]
+    return f"{'log ' * parameter.log}interval({parameter.low}, {parameter.high})"
 
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:

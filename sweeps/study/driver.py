@@ -1,47 +1,40 @@
 """The driver: from a command line to a finished study."""
 
-import ast
 import gc
 import inspect
 import os
+import re
 import signal
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock
+from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.launchers.resources import cost, table
-from sweeps.results.summary import Summary
+from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
-from sweeps.study.compose import Composer, check, explain
-from sweeps.study.definition import agree, define, exists, resume_line, sweeps_line
+from sweeps.study.compose import Composer, check
+from sweeps.study.definition import agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
-from sweeps.study.search import Proposal, Search, check_search, is_grid
-from sweeps.study.search_space import Condition, SearchSpace, parse, parse_condition, text_of
+from sweeps.study.search import Search
+from sweeps.study.search_space import SearchSpace, is_grid, parse, parse_condition, text_of
 from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request, State
 from sweeps.trial.process import WANTED
 
-if TYPE_CHECKING:
-    from sweeps.tracking.tracker import Tracker
-
-_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-"""Hydra's own default: whoever set another one means it."""
+_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # Hydra's default: whoever set another one means it
 
 
 class Driver:
@@ -54,27 +47,28 @@ class Driver:
         self._task_function = task_function
         self._settings = read(config.hydra.sweeper, SweeperConf)
         self._name, self._folder = self._place()
+        self._summary = Summary(self._name, self._folder, self._settings.objectives, self._settings.directions, [])
         self._composer = Composer(hydra_context.config_loader, config)
         self._signal = ""
-        self._numbers: dict[Path, int] = {}
-        """The trials that have these folders."""
+        self._numbers: dict[Path, int] = {}  # of the trials that have these folders
 
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
-        """Check every trial, then run them.
-
-        Raises:
-            UserError: something in the command line or the config is wrong; nothing has started.
-        """
+        """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
-        check_search(self._settings)
         space = self._read_space(arguments)
-        self._trials = trials = self._open_launcher(launcher)
-        requests = self._check_trials(space)
+        self._search = Search(self._name, self._folder, self._settings, space, self._config)
+        batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
+        self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
+        requests = self._check_trials()
         if self._settings.preview:
-            return self._preview(requests)
+            view = View()
+            view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+            view.console.print(table(requests))
+            view.say(cost(requests))
+            return self._summary
         self._app = pack_app(self._task_function, self._context)
         try:
-            self._claim(space)
+            self._claim()
         except OSError as error:
             raise UserError(
                 f"the study's folder {self._folder} cannot be written: {error}\n"
@@ -85,38 +79,37 @@ class Driver:
             with on_signals(self._on_signal):
                 if has_password(self._settings.tracking_uri or ""):  # the only way in which trials may have it
                     os.environ.setdefault("MLFLOW_TRACKING_URI", self._settings.tracking_uri or "")
-                trials.open()
-                summary = self._run(space)
+                self._trials.open()
+                loop = self._run()
             keep = False
-            if self._interrupted:
+            if loop.interrupted:
                 raise SystemExit(130)
-            return summary
+            return self._summary
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
             print(f"{'ended' if keep else 'killed'}. Go on with: {self._resume_line}")
             raise SystemExit(130) from None
         except OSError as error:  # a full disk, a folder that became read-only
-            raise UserError(
-                f"the study had to stop: {error}\nWhat has ended is kept. Then go on with: {self._resume_line}"
-            ) from error
+            go_on = f"What has ended is kept. Then go on with: {self._resume_line}"
+            raise UserError(f"the study had to stop: {error}\n{go_on}") from error
         finally:
-            trials.close(keep)
+            self._trials.close(keep)
             self._lock.release()
 
-    def _claim(self, space: SearchSpace) -> None:
+    def _claim(self) -> None:
         """Make the study's folder, or take it up if it is the same study, as its only driver."""
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
             self._lock = Lock(self._folder / "driver.lock", beats=True)
         except Held as error:
             raise UserError(
-                f"study {self._folder.name} is being run by {error}.\n"
-                f"Watch it with: {sweeps_line('status', self._folder)}, or end it with: "
-                f"{sweeps_line('stop', self._folder)}. A node that is gone is forgotten after a minute"
+                f"study {self._folder.name} is being run by {error}. A node that is gone is forgotten after a minute\n"
+                f"Watch it with: {sweeps_line('status', self._folder)}, or end it: {sweeps_line('stop', self._folder)}"
             ) from None
-        definition = define(self._name, self._settings, space, self._config)
+        definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
+        self._summary.total = definition.total
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
         (self._folder / "stop").unlink(missing_ok=True)
@@ -125,19 +118,23 @@ class Driver:
         """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
-    def _run(self, space: SearchSpace) -> Summary:
+    def _run(self) -> Loop:
         from sweeps.results import report  # here, where the launcher is still busy importing TensorFlow
 
-        search = Search(self._name, self._folder, self._settings, space, self._config)
-        self._objective = search.objective
-        summary = Summary(self._name, self._folder, search.objective.names, search.directions, [], search.total)
+        search, summary = self._search, self._summary
+        search.open()
         view = View()
         with view.live:
-            tracker = self._open_tracker(summary)
+            tracker = None
+            if self._settings.tracking:
+                gc.disable()  # MLflow's modules leave next to no garbage
+                from sweeps.tracking.tracker import Tracker
+
+                tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
+                tracker.open()
+                gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")
-            loop = Loop(
-                search, self._trials, self._make_job, summary, self._settings, view, tracker, self._told_to_stop
-            )
+            loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
             if loop.detach:
@@ -149,41 +146,35 @@ class Driver:
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
-        if running := loop.going_on if loop.detach else 0:
+        if running := len(loop.running):
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
-        open_ones = summary.count(State.CANCELLED, State.REFUSED)
-        if loop.stopped or running or open_ones:
-            why = loop.stopped or ("it was detached" if running else f"{open_ones} trials were cancelled or refused")
+        open_ones = running + summary.count(State.CANCELLED, State.REFUSED)
+        if loop.stopped or open_ones:
+            why = loop.stopped or f"{open_ones} trials are open"
             view.say(f"study {self._name} is not finished: {why}.\nGo on with: {self._resume_line}")
-        self._interrupted = loop.interrupted
-        return summary
+        return loop
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
         raise KeyboardInterrupt(number)  # in the callback of a weak reference the exception is lost
 
-    def _told_to_stop(self) -> str:
+    def _stop_reason(self) -> str:
         if other := self._lock.taken_over_by():
             raise UserError(f"study {self._name} is left to {other}, which runs it too: locks do not reach there")
-        stopped = (self._folder / "stop").exists()
-        return "it was stopped by python -m sweeps stop" if stopped else self._signal
+        return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else self._signal
 
     def _place(self) -> tuple[str, Path]:
         """The study's name and folder. A name alone decides the folder, so that the same name finds it again."""
         name = self._settings.study_name
-        sweep = OmegaConf.to_container(self._config.hydra.sweep, resolve=False)
-        assert isinstance(sweep, dict)
-        if sweep["dir"] != _HYDRA_SWEEP_DIR:
+        if as_typed(self._config, "hydra.sweep.dir") != _HYDRA_SWEEP_DIR:
             folder = Path(self._config.hydra.sweep.dir)
             name = name or folder.name
         else:
             name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"  # two may start in one second
             folder = Path("multirun", name)
         if not name or Path(name).name != name or name.startswith("."):
-            raise UserError(
-                f"hydra.sweeper.study_name={name}: the name is a folder's name; leave out / and a first dot"
-            )
+            raise UserError(f"hydra.sweeper.study_name={name}: the name is a folder's name, without / or a first dot")
         # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
         with read_write(self._config.hydra), open_dict(self._config.hydra):
             self._config.hydra.sweep.dir = str(folder)
@@ -191,99 +182,56 @@ class Driver:
         return name, folder.absolute()
 
     def _read_space(self, arguments: Sequence[str]) -> SearchSpace:
-        parser = OverridesParser.create(config_loader=self._context.config_loader)
-
-        def read(lines: Iterable[str]) -> list[Override]:
-            try:
-                return parser.parse_overrides(list(lines))
-            except HydraException as error:
-                raise UserError(explain(error, self._config)) from error
-
-        conditional: dict[Condition, list[Override]] = {
-            parse_condition(text): read(_lines(under)) for text, under in self._settings.conditional_params.items()
-        }
-        constants = {condition.key: self._constant(condition.key) for condition in conditional}
-        space = parse(read([*_lines(self._settings.params), *arguments]), conditional, constants)
-        if not is_grid(self._settings) and not space.parameters and not self._settings.custom_search_space:
+        read, settings = self._composer.parse, self._settings
+        conditional = {parse_condition(text): read(_lines(p)) for text, p in settings.conditional_params.items()}
+        choices, constants = self._config.hydra.runtime.choices, {}
+        for key in (condition.key for condition in conditional):
+            constants[key] = str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
+        space = parse(read([*_lines(settings.params), *arguments]), conditional, constants)
+        if is_grid(settings):
+            return space
+        if not space.parameters and not settings.custom_search_space:
             raise UserError("a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
-        if not is_grid(self._settings) and _returns_nothing(self._task_function):
+        if settings.n_trials is None:
+            raise UserError("a search needs to know when to end; say it with hydra.sweeper.n_trials=20")
+        if _returns_nothing(self._task_function):
             name = getattr(self._task_function, "__name__", "the task function")
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
         return space
 
-    def _constant(self, key: str) -> str:
-        choices = self._config.hydra.runtime.choices
-        return str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
-
-    def _open_launcher(self, launcher: Launcher) -> TrialLauncher:
-        if hasattr(launcher, "trials"):
-            trials: TrialLauncher = launcher.trials(self._folder)
-            return trials
-        from sweeps.launchers.batch import BatchTrials
-
-        return BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if is_grid(self._settings) else 1))
-
-    def _check_trials(self, space: SearchSpace) -> list[Request]:
+    def _check_trials(self) -> list[Request]:
         """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
         requests = []
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
-        every_point = is_grid(self._settings) and (self._settings.preview or not exists(self._folder))
+        space, is_new = self._search.space, not (self._folder / "study.json").exists()
+        every_point = self._search.is_grid and (self._settings.preview or is_new)
         for point in space.points() if every_point else space.corners():
             config = self._composer.compose(space.overrides(point), 0)
             check(config)
             requests.append(self._trials.request(config))
-        if is_grid(self._settings):
+        if self._search.is_grid:
             return requests[: self._settings.n_trials]
         # Nobody knows yet what a search will choose: count its dearest trial.
         dearest = max(requests, key=lambda one: (one.gpus, one.timeout_min or 0))
         return [dearest] * (self._settings.n_trials or 0)
 
-    def _preview(self, requests: list[Request]) -> Summary:
-        view = View()
-        view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
-        view.console.print(table(requests))
-        view.say(cost(requests))
-        return Summary(self._name, self._folder, self._settings.objectives, self._settings.directions, [])
-
-    def _open_tracker(self, summary: Summary) -> "Tracker | None":
-        if not self._settings.tracking:
-            return None
-        from sweeps.tracking.tracker import Tracker
-
-        tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
-        gc.disable()  # MLflow's modules leave next to no garbage
-        try:
-            tracker.open()
-        finally:
-            gc.enable()
-        return tracker
-
-    def _make_job(self, proposal: Proposal) -> Job:
-        config = self._composer.compose(proposal.overrides, proposal.number)
+    def _make_job(self, row: Row) -> Job:
+        config = self._composer.compose(self._search.space.overrides(row.params), row.number)
         check(config)
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
-        if (other := self._numbers.setdefault(folder.path, proposal.number)) != proposal.number:
+        if (other := self._numbers.setdefault(folder.path, row.number)) != row.number:
             raise UserError(f"hydra.sweep.subdir={folder.path.name} is the folder of trial {other} too")
-        request = self._trials.request(config)
-        return Job(self._name, proposal.number, 0, config, request, folder, self._app, self._objective)
+        wanted, objective = self._trials.request(config), self._search.objective
+        return Job(self._name, row.number, 0, config, wanted, folder, self._app, objective)
 
 
 def _returns_nothing(function: Any) -> bool:
     """Whether the source of a function, where it can be read, has no `return` with a value."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
-    except (OSError, TypeError, SyntaxError):
+        source = inspect.getsource(inspect.unwrap(function))
+    except (OSError, TypeError):
         return False
-    if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
-        return False
-    body: list[ast.AST] = list(tree.body[0].body)
-    while body:
-        node = body.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            return False
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            body += ast.iter_child_nodes(node)
-    return True
+    return not re.search(r"\breturn\b *[^\s#]|\blambda\b", source)
 
 
 def _lines(params: dict[str, Any]) -> list[str]:

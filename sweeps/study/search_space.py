@@ -15,6 +15,7 @@ from typing import Any
 from hydra.core.override_parser.types import IntervalSweep, Override, QuotedString, RangeSweep, Transformer
 
 from sweeps.errors import UserError
+from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point, Value
 
 
@@ -24,11 +25,6 @@ class Condition:
 
     key: str
     values: tuple[str, ...]
-
-    def holds(self, point: Point, otherwise: Mapping[str, str]) -> bool:
-        """Whether it holds at `point`, or, where the point does not say, among the values that are not swept."""
-        value = text_of(point[self.key]) if self.key in point else otherwise.get(self.key)
-        return value in self.values
 
     def __str__(self) -> str:
         return f"{self.key}={','.join(self.values)}"
@@ -45,18 +41,10 @@ class Choice:
     numbers: bool = False
     """Whether it came from range(), so that a sampler may use the order of its values."""
 
-    def override(self, value: Value) -> str:
-        return f"{self.key}={self._text[canonical({'': value})]}"
-
-    @cached_property
-    def _text(self) -> dict[str, str]:  # True == 1 in Python, but not in a configuration
-        pairs = [*zip(self.values, self.texts, strict=True)]
-        return {canonical({"": value}): text for value, text in reversed(pairs)}  # of equal ones the first stands
-
 
 @dataclass(frozen=True)
 class Interval:
-    """A parameter with any value from `low` to `high`, both included; whole numbers only if both are."""
+    """A parameter with any value from `low` to `high`, its ends included; whole numbers only if both are."""
 
     key: str
     low: float
@@ -65,11 +53,8 @@ class Interval:
     condition: Condition | None = None
 
     @property
-    def whole(self) -> bool:
-        return isinstance(self.low, int) and isinstance(self.high, int)
-
-    def override(self, value: Value) -> str:
-        return f"{self.key}={value!r}"
+    def values(self) -> tuple[Value, ...]:  # as a Choice has them
+        return (self.low, self.high)
 
 
 Parameter = Choice | Interval
@@ -85,12 +70,28 @@ class SearchSpace:
     """The values, as text, that conditions see of what is not swept."""
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
-        return parameter.condition is None or parameter.condition.holds(point, self.constants)
+        if parameter.condition is None:
+            return True
+        key = parameter.condition.key
+        return (text_of(point[key]) if key in point else self.constants.get(key)) in parameter.condition.values
 
     def overrides(self, point: Point) -> list[str]:
-        """What to give Hydra to compose this point."""
-        exist = (p for p in self.parameters if p.key in point and self.exists(p, point))
-        return [*self.fixed, *(p.override(point[p.key]) for p in exist)]
+        """What to give Hydra to compose this point, which may hold more than our parameters: `custom_search_space`."""
+        texts = {key: self._texts.get((key, type(value), value), text_of(value)) for key, value in point.items()}
+        return [*self.fixed, *(f"{key}={text}" for key, text in texts.items())]
+
+    @cached_property
+    def _texts(self) -> dict[tuple[str, type, Value], str]:  # True == 1 in Python, but not in a configuration
+        texts: dict[tuple[str, type, Value], str] = {}
+        for one in self.parameters:
+            if isinstance(one, Choice):
+                for value, text in zip(one.values, one.texts, strict=True):
+                    texts[one.key, type(value), value] = text
+        return texts
+
+    def named(self, point: Point) -> dict[str, Value]:
+        """The values of this point by the names of their parameters."""
+        return {self.name(p): point[p.key] for p in self.parameters if p.key in point and self.exists(p, point)}
 
     def name(self, parameter: Parameter) -> str:
         """The parameter's key, with its condition where the same key stands under several."""
@@ -98,9 +99,15 @@ class SearchSpace:
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
     def points(self) -> Iterator[Point]:
-        """Every point of the grid once, the last parameter changing fastest, as Hydra orders them."""
+        """Every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
         seen = set()
         for point in self._expand({}, self.parameters):
+            for one in self.parameters:
+                if isinstance(one, Interval) and one.key in point:
+                    raise UserError(
+                        f"{one.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
+                        f"Search instead: add hydra/sweeper=optuna, or list values: {one.key}={one.low},{one.high}"
+                    )
             if (key := canonical(point)) not in seen:
                 seen.add(key)
                 yield point
@@ -110,46 +117,33 @@ class SearchSpace:
             yield point
             return
         first, *rest = parameters
-        if not self.exists(first, point):
-            yield from self._expand(point, rest)
-            return
-        if isinstance(first, Interval):
-            raise UserError(
-                f"{first.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
-                f"Search instead: add hydra/sweeper=optuna, or list values: {first.key}={first.low},{first.high}"
-            )
-        for value in first.values:
-            yield from self._expand({**point, first.key: value}, rest)
+        values = first.values if self.exists(first, point) else ()
+        for extended in [{**point, first.key: value} for value in values] or [point]:
+            yield from self._expand(extended, rest)
 
     def corners(self, limit: int = 500) -> list[Point]:
-        """Points to check before a search: the grid of all choices and interval ends.
-
-        Where that grid has more than `limit` points, a few that together hold each value at least once.
-        """
-        ends = [
-            Choice(p.key, (p.low, p.high), ("", ""), p.condition) if isinstance(p, Interval) else p
-            for p in self.parameters
-        ]
-        grid = list(islice(SearchSpace(tuple(ends), self.fixed, self.constants).points(), limit + 1))
+        """What to check before a search: all choices and interval ends, in each combination if there are few."""
+        grid = list(islice(self._expand({}, self.parameters), limit + 1))
         if len(grid) <= limit:
             return grid
         diagonal = []
-        for i in range(max(len(p.values) for p in ends)):
+        for i in range(max(len(parameter.values) for parameter in self.parameters)):
             point: Point = {}
-            for parameter in ends:
+            for parameter in self.parameters:
                 if self.exists(parameter, point):
                     point[parameter.key] = parameter.values[i % len(parameter.values)]
             diagonal.append(point)
-        return diagonal
+        return diagonal  # each value at least once
+
+
+def is_grid(settings: SweeperConf) -> bool:
+    """Whether every point of the space is a trial, and none is chosen by a sampler."""
+    return settings.sampler is None or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
 
 
 def canonical(point: Mapping[str, Value]) -> str:
     """The same text for the same point: 1 and 1.0 are one value, 1 and True are not."""
-    same = {
-        key: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-        for key, value in point.items()
-    }
-    return json.dumps(same, sort_keys=True)
+    return json.dumps({key: float(one) if type(one) is int else one for key, one in point.items()}, sort_keys=True)
 
 
 def text_of(value: Any) -> str:
@@ -160,33 +154,22 @@ def text_of(value: Any) -> str:
 def parse(
     overrides: Sequence[Override], conditional: Mapping[Condition, Sequence[Override]], constants: Mapping[str, str]
 ) -> SearchSpace:
-    """Build the search space. A later override of the same key replaces an earlier one.
-
-    Raises:
-        UserError: a parameter has no end, no values, or makes no sense on its scale.
-    """
+    """A later override of the same key replaces an earlier one. Raises UserError: a parameter makes no sense."""
     last = {override.get_key_element(): override for override in overrides}
     fixed = {key: override for key, override in last.items() if not override.is_sweep_override()}
     parameters = [_parameter(o, None) for o in last.values() if o.is_sweep_override()]
     for condition, under in conditional.items():
         parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in last]
     known = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
-    return SearchSpace(tuple(parameters), tuple(_input_line(o) for o in fixed.values()), known)
+    return SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), known)
 
 
 def parse_condition(text: str) -> Condition:
     """`optimizer=adam,nadam` as a condition."""
     key, _, values = text.partition("=")
     if not values:
-        raise UserError(
-            f"conditional_params: '{text}' is no condition; write it as optimizer=adam or optimizer=adam,nadam"
-        )
+        raise UserError(f"conditional_params: '{text}' is no condition; write it as optimizer=adam,nadam")
     return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
-
-
-def _input_line(override: Override) -> str:
-    assert override.input_line is not None  # set by Hydra's parser
-    return override.input_line
 
 
 def _parameter(override: Override, condition: Condition | None) -> Parameter:
@@ -194,10 +177,12 @@ def _parameter(override: Override, condition: Condition | None) -> Parameter:
     if isinstance(sweep, IntervalSweep):
         return _interval(key, sweep, condition)
     if isinstance(sweep, RangeSweep):
-        _check_range(key, sweep)
+        start, stop, step = sweep.start or 0, sweep.stop or 0, sweep.step
+        if step == 0 or not all(map(math.isfinite, (start, stop, step))):
+            raise UserError(f"{override.input_line} has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
     elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     if not elements:
-        raise UserError(f"{_input_line(override)} has no values: nothing would run")
+        raise UserError(f"{override.input_line} has no values: nothing would run")
     texts = tuple(text_of(element) for element in elements)
     values = tuple(_plain(element, text) for element, text in zip(elements, texts, strict=True))
     return Choice(key, values, texts, condition, numbers=isinstance(sweep, RangeSweep) and not sweep.shuffle)
@@ -211,17 +196,10 @@ def _plain(element: Any, text: str) -> Value:
 
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
-    if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
+    if low is None or high is None or not math.isfinite(high - low):
         raise UserError(f"{key}=interval({low}, {high}) has no end; give both: {key}=interval(0.1, 1.0)")
     if low >= high:
         raise UserError(f"{key}=interval({low}, {high}) is empty: the first number must be the smaller one")
     if log and low <= 0:
         raise UserError(f"{key}: a logarithmic interval must start above 0, not at {low}")
     return Interval(key, low, high, log, condition)
-
-
-def _check_range(key: str, sweep: RangeSweep) -> None:
-    start, stop, step = sweep.start, sweep.stop, sweep.step
-    if start is None or stop is None or not all(math.isfinite(n) for n in (start, stop, step)) or step == 0:
-        shown = ", ".join(str(n) for n in (start, stop, step))
-        raise UserError(f"{key}=range({shown}) has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from optuna.distributions import BaseDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import BaseTrial, TrialState
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, read_json, set_aside, write_whole
@@ -24,15 +25,12 @@ from sweeps.trial.job import End, Point, State
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _JOURNAL = "study.journal"
-_NOT_TRIALS = {"attempts", "checkpoint", ".hydra", "workers"}
 
 
 class _Journal(BaseJournalBackend):
     """One writer, the study's driver. Each line carries its number, so that one lost, cut or repeated is noticed.
 
-    Raises:
-        Unreadable: from the line at `whole` bytes on the file is damaged. Half a last line only waits, or is dropped
-            by the next one that is written.
+    Raises Unreadable: the file is damaged from byte `whole` on. Half a last line only waits, or the next one drops it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,12 +41,11 @@ class _Journal(BaseJournalBackend):
     def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
         if log_number_from < self._count:
             self._count = self.whole = 0
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self.whole)
-                data = file.read()
-        except FileNotFoundError:
+        if not self._path.exists():
             return
+        with self._path.open("rb") as file:
+            file.seek(self.whole)
+            data = file.read()
         for line in data.split(b"\n")[:-1]:
             try:
                 log = json.loads(line)
@@ -70,54 +67,48 @@ class _Journal(BaseJournalBackend):
 
 def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tuple[optuna.Study, str]:
     """The Optuna study, made if there is none, for its driver; and what had to be mended in its journal, in words."""
+    create = partial(optuna.create_study, study_name=name, load_if_exists=True, **settings)
     if url is not None:
         try:
-            return optuna.create_study(study_name=name, storage=resolved(url), load_if_exists=True, **settings), ""
+            return create(storage=resolved(url)), ""
         except Exception as error:  # whatever a database says
-            raise UserError(
-                f"hydra.sweeper.storage cannot be used: {without_password(str(error).splitlines()[0])}"
-            ) from error
-    journal, mended = folder / _JOURNAL, ""
+            said = without_password(str(error).splitlines()[0])
+            raise UserError(f"hydra.sweeper.storage cannot be used: {said}") from error
+    journal = folder / _JOURNAL
     backend = _Journal(journal)
     try:
-        study = optuna.create_study(study_name=name, storage=JournalStorage(backend), load_if_exists=True, **settings)
+        return create(storage=JournalStorage(backend)), ""
     except (Unreadable, KeyError, ValueError, IndexError) as error:
         kept = set_aside(journal)
         write_whole(journal, kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
         mended = f"{error}. What came after it is read from the trials' folders ({kept.name} is kept)"
-        study = optuna.create_study(study_name=name, storage=_open(journal), load_if_exists=True, **settings)
-    return study, mended
+        return create(storage=JournalStorage(_Journal(journal))), mended
 
 
-def missing_trials(study: optuna.Study, folder: Path) -> list[tuple[int, Point | None]]:
-    """The trials that have folders but, since it was damaged, no place in the journal; with their points if known."""
+def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
+    """The points, None if not known, of the trials that have folders but no place in the journal, which was damaged."""
     known = len(study.get_trials(deepcopy=False))
     points: dict[int, Point | None] = {}
     for where, folders, files in os.walk(folder):
         if "study.json" in files and Path(where) != folder:  # another study
             folders.clear()
         elif "trial.json" in files:
+            folders.clear()
             try:
                 note = read_json(Path(where) / "trial.json") or {}
                 points[int(note["number"])] = dict(note["point"])
             except (Unreadable, KeyError, TypeError, ValueError):
                 if Path(where).name.isdecimal():
-                    points[int(Path(where).name)] = None
-                continue  # its folder is left alone, and its point is tried anew
-        folders[:] = [name for name in folders if name not in _NOT_TRIALS and "trial.json" not in files]
+                    points[int(Path(where).name)] = None  # its folder is left alone, and its point is tried anew
     likely = [number for number in points if number < known + len(points) + 1000]  # others are noise
-    return [(number, points.get(number)) for number in range(known, max(likely, default=-1) + 1)]
+    return [points.get(number) for number in range(known, max(likely, default=-1) + 1)]  # as they are numbered next
 
 
 def read_summary(folder: Path, definition: Definition) -> Summary:
-    """A study that exists, as far as its driver has recorded it.
-
-    Raises:
-        UserError: its journal is damaged; the next driver mends it.
-    """
+    """A study that exists, as far as its driver has recorded it. Raises UserError if its journal is damaged."""
     url = definition.storage and resolved(definition.storage)
     try:
-        storage = url or _open(folder / _JOURNAL)
+        storage = url or JournalStorage(_Journal(folder / _JOURNAL))
         trials = optuna.load_study(study_name=definition.name, storage=storage).get_trials(deepcopy=False)
         rows = [row_of(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
     except Exception as error:  # whatever Optuna, or a database, says of a damaged record
@@ -132,41 +123,33 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
     return Summary(folder.name, folder, objective, directions, rows, definition.total)
 
 
-def row_of(trial: FrozenTrial, study: Path) -> Row:
+def row_of(trial: BaseTrial, study: Path) -> Row:
     """A trial as Optuna has it; `study` is the folder."""
     params = {name.partition(" under ")[0]: value for name, value in trial.params.items()}  # as a user knows them
-    forgiven = trial.user_attrs.get("forgiven", 0)
-    end = trial.user_attrs.get("end")
-    if end is None:
-        folder = study / str(trial.user_attrs.get("folder", trial.number))
-        return Row(trial.number, params, State.QUEUED, folder, forgiven=forgiven)
-    attempts = [End.from_json(attempt) for attempt in end["attempts"]]
-    metrics = attempts[-1].metrics if attempts else {}
-    return Row(trial.number, params, State(end["state"]), study / end["folder"], attempts, metrics, 0.0, forgiven)
+    attrs = trial.user_attrs
+    row = Row(trial.number, params, State.QUEUED, study / str(attrs.get("folder", trial.number)))
+    row.forgiven = attrs.get("forgiven", 0)
+    for attempt in attrs.get("end", {"attempts": []})["attempts"]:
+        row.take(End.from_json(attempt))
+    return row
 
 
-def widen(name: str, folder: Path, known: Mapping[str, BaseDistribution]) -> None:
-    """Give all trials of a grid the choices of now: Optuna wants the same ones throughout a study."""
-
-    def widened(trial: FrozenTrial) -> None:
-        trial.distributions |= {key: known[key] for key in trial.params if key in known}
-
-    if (folder / _JOURNAL).exists():
-        _rewrite(name, folder, widened)
-
-
-def reopen(name: str, folder: Path, numbers: Iterable[int]) -> None:
-    """Let these trials, which have ended, run again."""
-    again = set(numbers)
-
-    def reopened(trial: FrozenTrial) -> None:
-        if trial.number in again:
+def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] = {}) -> None:
+    """Write the journal anew, aside: the trials `reopened` run again, and those of a grid get the `known` choices."""
+    journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
+    aside.unlink(missing_ok=True)
+    old = optuna.load_study(study_name=name, storage=JournalStorage(_Journal(journal)))
+    trials = old.get_trials()
+    for trial in trials:
+        trial.distributions |= {key: known[key] for key in trial.params if key in known}  # for Optuna the same in all
+        if trial.number in reopened:
             row = look(row_of(trial, folder))
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
-            trial.user_attrs |= {"forgiven": len(row.attempts), "folder": folder_attr(row.folder, folder)}
+            trial.user_attrs["forgiven"] = len(row.attempts)
             trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
-
-    _rewrite(name, folder, reopened)
+    new = optuna.create_study(study_name=name, storage=JournalStorage(_Journal(aside)), directions=old.directions)
+    new.add_trials(trials)
+    aside.replace(journal)
 
 
 def resolved(url: str) -> str:
@@ -175,25 +158,3 @@ def resolved(url: str) -> str:
         return str(OmegaConf.create({"url": url}).url)
     except OmegaConfBaseException as error:
         raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error
-
-
-def folder_attr(row_folder: Path, study: Path) -> str:
-    """A trial's folder, as its record in Optuna names it."""
-    return str(row_folder.relative_to(study)) if row_folder.is_relative_to(study) else str(row_folder)
-
-
-def _rewrite(name: str, folder: Path, change: Callable[[FrozenTrial], None]) -> None:
-    """Write the journal anew, aside, with each trial changed; a trial that has ended cannot be changed in Optuna."""
-    journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
-    aside.unlink(missing_ok=True)
-    old = optuna.load_study(study_name=name, storage=_open(journal))
-    trials = old.get_trials()
-    for trial in trials:
-        change(trial)
-    new = optuna.create_study(study_name=name, storage=_open(aside), directions=old.directions)
-    new.add_trials(trials)
-    aside.replace(journal)
-
-
-def _open(journal: Path) -> JournalStorage:
-    return JournalStorage(_Journal(journal))

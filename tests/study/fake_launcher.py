@@ -23,7 +23,7 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf
 from sweeps.study.loop import Loop
-from sweeps.study.search import Proposal, Search
+from sweeps.study.search import Search
 from sweeps.study.search_space import parse
 from sweeps.trial import Trial, folder
 from sweeps.trial.folder import TrialFolder
@@ -275,8 +275,10 @@ class Study:
         settings = SweeperConf(**{**vars(self.settings), **changes})
         view = Said()
         search = Search("s", self.folder, settings, self.space, DictConfig({}))
+        search.open()
         self._objective = search.objective
-        summary = Summary("s", self.folder, search.objective.names, search.directions, [], search.total)
+        total = settings.n_trials or sum(1 for _ in self.space.points())
+        summary = Summary("s", self.folder, search.objective.names, settings.directions, [], total)
         loop = Loop(search, launcher, self._make_job, summary, settings, view, None, told_to_stop, self.clock)
         self.last = Drive(loop, summary, view.lines)
         loop.run()
@@ -288,8 +290,8 @@ class Study:
     def steps(self, number: int) -> list[int]:
         return [line.step for line in self.trial(number).read_metrics().values]
 
-    def _make_job(self, proposal: Proposal) -> Job:
-        if proposal.number in self.refused:
-            raise UserError(f"trial {proposal.number} makes no sense")
-        number, wanted = proposal.number, Request(self.gpus, timeout_min=self.timeout_min)
+    def _make_job(self, row: Row) -> Job:
+        if row.number in self.refused:
+            raise UserError(f"trial {row.number} makes no sense")
+        number, wanted = row.number, Request(self.gpus, timeout_min=self.timeout_min)
         return Job("s", number, 0, DictConfig({}), wanted, self.trial(number), b"", self._objective)

@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import UserError
 from sweeps.files import Unreadable
 from sweeps.settings import SweeperConf
-from sweeps.study import definition
 from sweeps.study.definition import Definition, agree, define, read, resume_line, sweeps_line
 from sweeps.study.search_space import parse
 
@@ -117,7 +116,6 @@ def test_what_extending_a_study_may_add(
 def test_a_damaged_definition_is_named_kept_and_written_anew(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "study.json"
     file.write_bytes(content)
-    assert definition.exists(tmp_path)
     with pytest.raises(Unreadable, match=str(file)):
         read(tmp_path)
     said = agree(tmp_path, make(), extend=False)
@@ -139,7 +137,6 @@ def test_a_definition_cut_at_any_byte_is_no_traceback(tmp_path: Path) -> None:
 
 
 def test_no_study(tmp_path: Path) -> None:
-    assert not definition.exists(tmp_path)
     with pytest.raises(FileNotFoundError):
         read(tmp_path)
 

@@ -125,7 +125,7 @@ def test_an_interval_in_a_grid_says_what_to_type() -> None:
 )
 def test_intervals(line: str, interval: Interval) -> None:
     assert space(line).parameters == (interval,)
-    assert interval.whole == ("int(" in line)
+    assert isinstance(interval.low, int) == ("int(" in line)
 
 
 def test_parameters_under_a_choice() -> None:

@@ -232,7 +232,7 @@ def test_trials_that_are_reopened_run_again_and_the_others_do_not(make_study: Ma
     study = make_study()
     failed = End(State.FAILED, "too large")
     assert study.drive(FakeLauncher(ends(failed), clock)).states() == ["failed"] * 3
-    storage.reopen("s", study.folder, [0, 2])
+    storage.rewrite("s", study.folder, [0, 2])
     assert numbers(journal_of(study)) == list(range(len(numbers(journal_of(study)))))
     launcher = FakeLauncher(trains(), clock)
     done = study.drive(launcher)
@@ -246,7 +246,7 @@ def test_what_a_retried_trial_lost_before_no_longer_counts(make_study: MakeStudy
     study = make_study("x=1")
     lost = End(State.LOST, "its node failed")
     assert len(study.drive(FakeLauncher(ends(lost), clock)).row(0).attempts) == 3
-    storage.reopen("s", study.folder, [0])
+    storage.rewrite("s", study.folder, [0])
     done = study.drive(FakeLauncher(ends(lost), clock))
     assert (done.states(), len(done.row(0).attempts)) == (["lost"], 6)
     assert study.drive(FakeLauncher(ends(lost), clock)).states() == ["lost"]
@@ -267,7 +267,7 @@ def test_a_rewriting_that_is_killed_changes_all_or_nothing(study: Study, again: 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fsync", killed)
             try:
-                storage.reopen("s", study.folder, [0, 1, 2])
+                storage.rewrite("s", study.folder, [0, 1, 2])
             except KeyboardInterrupt:
                 assert journal_of(study).read_bytes() == before
                 continue
@@ -319,7 +319,7 @@ def test_a_damaged_journal_is_told_and_left_alone(study: Study, content: bytes) 
     assert journal_of(study).read_bytes() == content
     if content:
         with pytest.raises((Unreadable, KeyError)):
-            storage._open(journal_of(study))
+            optuna.storages.JournalStorage(storage._Journal(journal_of(study)))
 
 
 # What the user names
