@@ -1,31 +1,26 @@
 """What trials noted for whoever reads their results (`Trial.note`), as a study shows it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sweeps.results.summary import Row
+from sweeps.results.summary import Row, text
 from sweeps.trial.folder import Note, TrialFolder
 
 _MOST_NAMES = 20
 
 
-def of_study(rows: Sequence[Row]) -> dict[tuple[str, str], Note]:
-    """Each note once, by its subject and the trials that it is of, in words; empty if it is of all."""
-    found: dict[tuple[str, str], tuple[Note, list[int]]] = {}
+def of_study(rows: Sequence[Row]) -> dict[str, Note]:
+    """Each note once, by its subject and, if they are not all, the trials that it is of."""
+    found: dict[tuple[str, str], tuple[Note, list[str]]] = {}
     for row in rows:
         for subject, note in TrialFolder(row.folder).notes().items():
-            found.setdefault((subject, text_of(note)), (note, []))[1].append(row.number)
-    return {
-        (subject, "" if len(numbers) == len(rows) else f"trial {', '.join(map(str, numbers))}"): note
-        for (subject, _), (note, numbers) in found.items()
-    }
+            found.setdefault((subject, text_of(note)), (note, []))[1].append(str(row.number))
+    whom = {said: "" if len(of) == len(rows) else f" (trial {text_of(of)})" for said, (_, of) in found.items()}
+    return {said[0] + whom[said]: note for said, (note, _) in found.items()}
 
 
 def text_of(note: Note) -> str:
-    if isinstance(note, Mapping):
-        return ", ".join(
-            f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in note.items()
-        )
     if isinstance(note, str):
         return note
-    more = f", and {len(note) - _MOST_NAMES} more" if len(note) > _MOST_NAMES else ""
-    return ", ".join(map(str, note[:_MOST_NAMES])) + more
+    shown = [f"{name}={text(note[name])}" for name in note] if isinstance(note, dict) else [*map(str, note)]
+    more = [f"and {len(shown) - _MOST_NAMES} more"] if len(shown) > _MOST_NAMES else []
+    return ", ".join([*shown[:_MOST_NAMES], *more])

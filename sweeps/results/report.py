@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from sweeps.files import write_whole
-from sweeps.results import ledger
+from sweeps.results import ledger, notes
 from sweeps.results.figures import as_html
 from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.job import State
@@ -56,11 +56,18 @@ def ranked(summary: Summary) -> list[Row]:
 
 
 def _trials(summary: Summary, rows: list[Row]) -> Table:
+    """One line each; below them the numbers that they noted to be seen beside."""
+    beside = {subject: note for subject, note in notes.of_study(summary.rows).items() if isinstance(note, dict)}
+    names = dict.fromkeys(name for note in beside.values() for name in note)
     table = summary.table(rows)
-    table[0] += ["state", "training (s)", "error"]
+    results = len(table[0])
+    table[0] += [*names, "state", "training (s)", "error"]
     for cells, row in zip(table[1:], rows, strict=True):
+        cells += [text(row.metrics.get(name, "")) for name in names]
         seconds = ledger.of_trial(row).get("seconds/training", 0.0)
         cells += [row.state.replace("_", " "), f"{seconds:.1f}", row.error.strip().partition("\n")[0]]
+    for subject, note in beside.items():
+        table.append([subject, *[""] * (results - 1), *(text(note.get(name, "")) for name in names), "", "", ""])
     return table
 
 
@@ -86,7 +93,8 @@ def _headline(summary: Summary) -> list[str]:
         values = zip(summary.objective, best.objective, summary.directions, strict=True)
         shown = ", ".join(f"{name} {value:.6g} ({direction}d)" for name, value, direction in values)
         lines.append(f"**Best: trial {best.number}**, {best.name}: {shown}.")
-    return lines
+    said = {subject: note for subject, note in notes.of_study(summary.rows).items() if not isinstance(note, dict)}
+    return lines + [f"**{subject}**: {notes.text_of(note)}" for subject, note in said.items()]
 
 
 def _tail(summary: Summary) -> str:

@@ -11,8 +11,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.files import Unreadable
-from sweeps.results import ledger
+from sweeps.results import ledger, notes
 from sweeps.results.summary import Row
+from sweeps.tracking.kept_model import log_kept_model
 from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
@@ -97,6 +98,7 @@ class TrialRun:
         tags = {"state": str(self.row.state)}
         if self.row.error or len(self.row.attempts) > 1:  # the attempt before may have left an error
             tags["error"] = self.row.error
+        tags |= {f"note.{key(subject)}": notes.text_of(note) for subject, note in self._folder.notes().items()}
         return [(name, value, self._end_ms(), 0) for name, value in named.items()], tags
 
     def _end_ms(self) -> int:
@@ -108,6 +110,8 @@ class TrialRun:
         self._study.client.set_terminated(run_id, _status(self.row.state), self._end_ms())
         logs = [attempt.log for attempt in self._folder.attempts()[-1:]]
         self._study.send_files(run_id, self._folder.path / ".hydra" / "config.yaml", *logs)
+        if kept := self._folder.model:
+            log_kept_model(self._study.client, self._study.experiment_id, run_id, kept)
         self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
 

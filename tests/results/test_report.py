@@ -226,3 +226,29 @@ def test_heat_map_of_a_search_shows_its_places(tmp_path: Path) -> None:
 @pytest.mark.parametrize("points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]])
 def test_no_heat_map_unless_two_numbers_were_swept(tmp_path: Path, points: list[Point]) -> None:
     assert figures.heat_map(study(tmp_path, *points)) is None
+
+
+def test_what_trials_noted_is_said_once_and_numbers_stand_beside_their_own(tmp_path: Path) -> None:
+    summary = study(tmp_path, {"lr": 0.1}, {"lr": 0.2})
+    for row in summary.rows:
+        row.metrics |= {"weight": 2.0 + row.number}
+        TrialFolder(row.folder).add_note("closed form", {"weight": 1.96154, "r2": 0.5})
+        TrialFolder(row.folder).add_note("classes", [f"c{i}" for i in range(30)])
+    TrialFolder(summary.rows[1].folder).add_note("data", "<the test set> was looked at")
+    lines = report.markdown(summary).splitlines()
+    assert "**classes**: " + ", ".join(f"c{i}" for i in range(20)) + ", and 10 more" in lines
+    assert "**data (trial 1)**: <the test set> was looked at" in lines
+    assert "| trial | lr | acc | weight | r2 | state |" in lines
+    assert "| 1 | 0.2 | 0.1 | 3 |  | completed |" in lines
+    assert "| closed form |  |  | 1.96154 | 0.5 |  |" in lines
+    page = report.write(summary).read_text()
+    assert "&lt;the test set&gt; was looked at" in page
+    assert "1.96154" in page
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"subject": 5}'])
+def test_damaged_notes_are_no_notes(tmp_path: Path, content: str) -> None:
+    summary = study(tmp_path, {"lr": 0.1})
+    before = report.markdown(summary)
+    (summary.rows[0].folder / "notes.json").write_text(content)
+    assert report.markdown(summary) == before
