@@ -25,7 +25,7 @@ from sweeps.settings import LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study.compose import check, explain
 from sweeps.tracking.secrets import refuse_typed
-from sweeps.trial import Trial, current_trial, objective_of
+from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
 from sweeps.trial.process import end_of_error, end_of_return
@@ -70,6 +70,9 @@ def run(cfg: DictConfig, task: Task) -> Any:
                 Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
+    except MissingObjective as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:

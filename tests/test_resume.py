@@ -122,6 +122,7 @@ def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) 
     assert code == 1, out
     assert "hydra.sweeper.objective=val_accuracy" in out
     assert "study typo is not finished: the task reported no 'val_acc', which is the objective" in out
+    assert "Another objective makes another study, with another hydra.sweeper.study_name" in out
     began = [row for row in rows(folder / "multirun" / "typo") if row.attempts]
     assert len(began) <= 2
     assert all((row.state, steps(row.folder)) == (State.FAILED, [1]) for row in began)
@@ -348,7 +349,7 @@ def test_failed_trials_are_retried_when_a_person_says_so(tmp_path: Path) -> None
     "how, ended, more",
     [
         ("is_killed", State.LOST, "hydra.sweeper.max_attempts=2"),
-        ("hangs", State.TIMED_OUT, "hydra.launcher.timeout_min=0.05"),
+        ("hangs", State.TIMED_OUT, "hydra.launcher.timeout_min=0.02"),
     ],
 )
 def test_a_trial_that_was_given_up_goes_on_with_more_attempts_or_time(

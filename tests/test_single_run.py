@@ -107,6 +107,14 @@ def test_an_end_is_told_and_written_down(ended: dict[str, Done], how: str) -> No
     assert error.startswith("sys.exit") or error in done.err
 
 
+def test_a_typo_in_the_objective_is_no_traceback(python_path: dict[str, str], tmp_path: Path) -> None:
+    done = run(line("is_done", "hydra.sweeper.objective=val_acc", "tracking=none"), tmp_path, python_path)
+    assert done.code == 1, done.said
+    (said,) = done.err.splitlines()
+    assert "no 'val_acc', which is the objective" in said
+    assert "hydra.sweeper.objective=val_accuracy" in said
+
+
 def test_a_run_whose_config_hydra_does_not_write_is_tracked(python_path: dict[str, str], tmp_path: Path) -> None:
     done = run(line("is_done", "hydra.output_subdir=null"), tmp_path, python_path)
     assert done.code == 0, done.said

@@ -29,7 +29,8 @@ class Attempt:
     def make_folder(self, idle_slot_s: float) -> None:
         """Raises OSError where the disk takes no folder."""
         if not self.job.attempt:
-            made = self.job.folder.new_attempt(self.asked, self.job.request.gpus, idle_slot_s)
+            wanted = self.job.request
+            made = self.job.folder.new_attempt(self.asked, wanted.gpus, idle_slot_s, wanted.timeout_min)
             self.job = replace(self.job, attempt=made.number)
 
 
@@ -59,9 +60,6 @@ def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_
     ends = row.attempts[row.forgiven :]
     if row.state not in GOES_ON or not ends:
         return False
-    last = ends[-1]
-    took_min = (last.ended - (last.began or last.ended)) / 60
-    # Its limit is not on record. A SLURM job is warned 2 minutes before it, by default, and ends by itself.
-    had_min = 1.1 * took_min + min(2, 0.7 * took_min)
-    longer = row.state is State.TIMED_OUT and (timeout_min is None or timeout_min > had_min)
+    had_min = ends[-1].timeout_min if row.state is State.TIMED_OUT else None
+    longer = had_min is not None and (timeout_min is None or timeout_min > had_min)
     return longer or may_go_on(ends, max_attempts, max_timeouts)

@@ -152,7 +152,10 @@ class Driver:
         open_ones = running + summary.count(State.CANCELLED, State.REFUSED)
         if loop.stopped or open_ones:
             why = loop.stopped or f"{open_ones} trials are open"
-            view.say(f"study {self._name} is not finished: {why}.\nGo on with: {self._resume_line}")
+            view.say(f"study {self._name} is not finished: {why}.")
+            if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
+                view.say("Another objective makes another study, with another hydra.sweeper.study_name. If it stays:")
+            view.say(f"Go on with: {self._resume_line}")
         return loop
 
     def _on_signal(self, number: int, frame: Any) -> None:

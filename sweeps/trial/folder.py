@@ -12,7 +12,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     tracking.json           which MLflow run this is, and whether it is complete there          (driver)
     attempts/<n>/log        what attempt n printed                                              (attempt)
     attempts/<n>/alive      locked as long as the attempt's process lives                       (attempt)
-    attempts/<n>/asked.json when the trial began to wait for room, and for how many GPUs        (driver)
+    attempts/<n>/asked.json when the trial began to wait for room, and what it asked for        (driver)
     attempts/<n>/began      when it had it: a slot here, or the start of its job                (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
     attempts/<n>/heard      the same, a line for each time that the task function asked for it  (chief)
@@ -130,7 +130,9 @@ class TrialFolder:
             found += [end] if end else []
         return found
 
-    def new_attempt(self, asked: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0) -> "AttemptFolder":
+    def new_attempt(
+        self, asked: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0, timeout_min: float | None = None
+    ) -> "AttemptFolder":
         """A folder for one more attempt, that waits for room since `asked` (by default now; in seconds since 1970), in
         the end for a slot that stood empty for `idle_slot_s`.
         """
@@ -138,6 +140,7 @@ class TrialFolder:
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
         content = {"asked": asked or time.time(), "gpus": gpus, "idle_slot_s": idle_slot_s}
+        content |= {"timeout_min": timeout_min} if timeout_min else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
 
@@ -234,6 +237,7 @@ class AttemptFolder:
         seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - asked}
         error = said.error or ("" if said.state in (State.COMPLETED, State.PRUNED) else "nobody said why")
         end = replace(said, error=error, seconds=seconds, asked=asked, began=began, ended=ended, gpus=gpus)
+        end = replace(end, timeout_min=note.get("timeout_min"))
         if began is None:
             return end
         seconds |= said.seconds or {"training": ended - began}  # one that was killed could not say how it spent it

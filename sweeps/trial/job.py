@@ -64,6 +64,8 @@ class End:
     """When it had it; None if it never did."""
     ended: float = 0.0
     gpus: int = 0
+    timeout_min: float | None = None
+    """How long it might have run; None without a limit."""
     energy_kwh: float | None = None
     """What its GPUs used; None if they don't tell."""
     advanced: bool = False

@@ -1,4 +1,4 @@
-"""What trials would cost. What each asks for is a launcher's to say: test_local.py, slurm/test_resources.py."""
+"""What trials would cost. What each asks for is a launcher's to say: test_local.py, slurm/test_request.py."""
 
 from sweeps.launchers.resources import cost
 from sweeps.trial.job import Request

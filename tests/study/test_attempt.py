@@ -10,7 +10,7 @@ from sweeps.study.attempt import given_up, may_be_reopened, may_go_on
 from sweeps.trial.job import End, State
 
 LOST = End(State.LOST, "its node failed", began=1.0, ended=601.0)
-TIMED_OUT = End(State.TIMED_OUT, "it reached its time limit", began=1.0, ended=601.0)
+TIMED_OUT = End(State.TIMED_OUT, "it reached its time limit", began=1.0, ended=601.0, timeout_min=10)
 ADVANCED = replace(TIMED_OUT, advanced=True)
 CANCELLED = End(State.CANCELLED, "it ended with its driver")
 FAILED = End(State.FAILED, "RuntimeError: too large")
@@ -68,8 +68,8 @@ def test_who_is_given_up_is_told_why(ends: list[End], words: str) -> None:
         ([LOST] * 3, 10, 4, None, True),
         ([LOST] * 3, 60, 3, None, False),  # time would not have helped
         ([TIMED_OUT] * 3, 10, 3, None, False),
-        ([TIMED_OUT] * 3, 10.9, 3, None, False),  # what it took to be killed is no longer limit
-        ([TIMED_OUT] * 3, 20, 3, None, True),
+        ([TIMED_OUT] * 3, 10.02, 3, None, True),
+        ([TIMED_OUT] * 3, 9, 3, None, False),
         ([TIMED_OUT] * 3, None, 3, None, True),
         ([TIMED_OUT] * 3, 10, 4, None, True),
         ([TIMED_OUT] * 2, 10, 3, 1, False),

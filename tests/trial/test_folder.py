@@ -132,13 +132,13 @@ def test_an_end_is_read_as_it_was_written(end: End) -> None:
 
 
 def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
-    attempt = folder.new_attempt(asked=10.0, gpus=2, idle_slot_s=0.5)
+    attempt = folder.new_attempt(asked=10.0, gpus=2, idle_slot_s=0.5, timeout_min=30)
     attempt.begin(14.0)
     folder.append_metrics(MetricsLine(0, 12.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)
     folder.append_metrics(MetricsLine(1, 20.0, {"system/gpu_0_power_usage_watts": 100.0}), SYSTEM_METRICS)
     end = attempt.close(End(State.LOST, "its node failed"), ended=24.0)
     assert end.seconds == {"idle_slot": 0.5, "queued": 4.0, "training": 10.0}
-    assert (end.asked, end.began, end.ended, end.gpus) == (10.0, 14.0, 24.0, 2)
+    assert (end.asked, end.began, end.ended, end.gpus, end.timeout_min) == (10.0, 14.0, 24.0, 2, 30)
     assert end.energy_kwh == pytest.approx(600 / 3.6e6)
     assert end.gpu_hours == pytest.approx(20 / 3600)
 

@@ -90,7 +90,7 @@ def test_a_trial_that_heard_a_stop_ends_so_and_keeps_its_numbers(heard: State) -
         ({"val_accuracy": "0.5"}, NAMED, State.FAILED, ["'val_accuracy'", "str"]),
         ({"val_accuracy": None}, NAMED, State.FAILED, ["'val_accuracy'", "NoneType"]),
         ((1, None), TWO, State.FAILED, ["'objective_1'", "NoneType"]),
-        (object(), SEARCH, State.FAILED, ["'objective'", "object"]),
+        (slice(1), SEARCH, State.FAILED, ["'objective'", "slice"]),
         # What no trial of this study can do better.
         (None, SEARCH, State.FAILED, ["returned nothing", "a number, one number for each direction"]),
         (None, NAMED, State.FAILED, ["returned nothing"]),
