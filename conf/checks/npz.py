@@ -11,6 +11,7 @@ from numpy.lib import format as npy
 
 from conf.checks import labels
 
+READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -20,6 +21,8 @@ class Held:
 
     rows: int  # of x_train
     shape: tuple[int, ...]  # of one example
+    test_rows: int
+    value_bytes: int  # of a number, once it is loaded: uint8 stays, all else becomes float32
 
 
 def describe(path: str | None, classes: bool = False) -> Held:
@@ -30,11 +33,11 @@ def describe(path: str | None, classes: bool = False) -> Held:
     """
     if path is None:
         raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")
-    file = Path(path)
+    file = Path(str(path))
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"
         raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must be a .npz file")
-    return _describe(path, classes, file.stat().st_mtime_ns)
+    return _describe(str(path), classes, file.stat().st_mtime_ns)
 
 
 @lru_cache
@@ -49,9 +52,10 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
                     f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
-            shapes = {name: _shape(archive, name, path) for name in ARRAYS}
+            headers = {name: _checked_header(archive, name, path) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
         raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from error
+    shapes = {name: shape for name, (shape, _) in headers.items()}
     for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
         if shapes[x][0] != shapes[y][0]:
             raise ValueError(f"dataset.path={path}: {x} has {shapes[x][0]} rows, but {y} has {shapes[y][0]}")
@@ -64,10 +68,11 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
     if classes:
         with np.load(path, allow_pickle=False) as arrays:
             labels.check(f"dataset.path={path}", arrays["y_train"], arrays["y_test"])
-    return Held(shapes["x_train"][0], of_one["x_train"])
+    value_bytes = 1 if headers["x_train"][1] == np.uint8 else 4
+    return Held(shapes["x_train"][0], of_one["x_train"], shapes["x_test"][0], value_bytes)
 
 
-def _shape(archive: zipfile.ZipFile, name: str, path: str) -> tuple[int, ...]:
+def _checked_header(archive: zipfile.ZipFile, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
     with archive.open(f"{name}.npy") as file:
         try:
             shape, dtype = _header(file)
@@ -81,15 +86,12 @@ def _shape(archive: zipfile.ZipFile, name: str, path: str) -> tuple[int, ...]:
         raise ValueError(f"dataset.path={path}: {name} is {dtype}; store numbers in it")
     if not shape or shape[0] == 0:
         raise ValueError(f"dataset.path={path}: {name} is empty; it needs one row an example")
-    return shape
+    return shape, dtype
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     version = npy.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = npy.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, _, dtype = npy.read_array_header_2_0(file)
-    else:
+    if version not in READERS:
         raise ValueError(f"version {version} of the .npy format holds no plain numbers")
+    shape, _, dtype = READERS[version](file)
     return shape, dtype

@@ -19,14 +19,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from conf.checks.image_folder import IMAGES
+from conf.checks.examples import GB
+from conf.checks.image_folder import IMAGES, REFUSED, refuse_again
 from trainers.data.on_disk import OnDisk
 
-GB = 10**9
 INFO = "info.json"
 
 Write = Callable[[int, np.ndarray], None]
 """Put the images (rows, height, width, channels) at a row and after it."""
+
+
+class Unfit(ValueError):
+    """What was read can never make the entry: whoever asks for it is told the same."""
 
 
 class Plan(NamedTuple):
@@ -43,15 +47,20 @@ def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) ->
     If it is not there, one process makes it to `plan`, and the others wait. What was not used for longest is removed
     first, so that all entries together stay within `limit_gb`. An entry in use is left alone.
 
-    Raises ValueError if there is no room within the limit.
+    Raises ValueError if there is no room within the limit, or if `plan` or what fills it was `Unfit` once.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = _open(folder / name)
     if found is None:
         with _alone(folder / f"{name}.lock"):
+            refuse_again(folder / name)
             found = _open(folder / name)
             if found is None:
-                _make(folder, name, limit_gb, plan())
+                try:
+                    _make(folder, name, limit_gb, plan())
+                except Unfit as error:
+                    (folder / f"{name}{REFUSED}").write_text(str(error))
+                    raise
                 found = _open(folder / name)
     if found is None:
         raise OSError(f"{folder / name} vanished as soon as it was made; is dataset.cache_gb={limit_gb} too small?")
