@@ -159,9 +159,5 @@ def training_size(rows: int, validation_split: float) -> int:
     return rows - max(1, round(rows * validation_split))
 
 
-def register() -> None:
-    """Make `schema` known to Hydra: the first entry of conf/config.yaml's defaults list."""
-    ConfigStore.instance().store(name="schema", node=Config)
-
-
-register()
+# The first entry of conf/config.yaml's defaults list.
+ConfigStore.instance().store(name="schema", node=Config)

@@ -43,9 +43,11 @@ class ReportToTrial(keras.callbacks.Callback):  # type: ignore[misc]
             )
         _begun.add(self._trial)
         self.model.optimizer.build(self.model.trainable_variables)
-        progress = checkpoint.restore(self._trial.checkpoint_folder, self.model)
+        saved = checkpoint.newest(self._trial.checkpoint_folder)
+        if saved:
+            saved.assign_to(self.model)
         # Where `fit` looks after this call, as BackupAndRestore knows.
-        self.model._initial_epoch = progress.epoch
+        self.model._initial_epoch = saved.progress.epoch if saved else 0
         self._saved_at = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

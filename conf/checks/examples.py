@@ -76,7 +76,8 @@ def _found(dataset: Mapping[str, Any], task: str) -> Examples:
     target, path, name = (dataset.get(key) for key in ("_target_", "path", "name"))
     if target == SOURCES + "npz" or (target == SOURCES + "keras_dataset" and path is not None):
         held = npz.describe(path, classes=task == "classification")
-        return Examples(held.rows, held.shape, 0, held.test_rows, held.value_bytes, str(path))
+        shape, dtype = held["x_train"]
+        return Examples(shape[0], shape[1:], 0, held["x_test"][0][0], 1 if dtype == "uint8" else 4, str(path))
     rows = dataset.get("n_train")
     known: dict[object, Callable[[], Examples]] = {
         IMAGE_FOLDER: lambda: _in_folder(dataset),

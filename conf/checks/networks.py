@@ -169,15 +169,15 @@ def _numbers_in(path: str) -> int:
     """How many numbers a file holds, those of an optimizer and of dropout's generators aside."""
     import h5py
 
-    sizes: dict[str, int] = {}
+    sizes: list[int] = []
 
     def add(where: str, node: Any) -> None:
         if isinstance(node, h5py.Dataset) and not where.startswith("optimizer") and "/seed_generator/" not in where:
-            sizes[where] = math.prod(node.shape)
+            sizes.append(math.prod(node.shape))
 
     with ExitStack() as opened:
         file: Any = path
         if path.endswith(".keras"):
             file = opened.enter_context(zipfile.ZipFile(path).open("model.weights.h5"))
         opened.enter_context(h5py.File(file)).visititems(add)
-    return sum(sizes.values())
+    return sum(sizes)

@@ -1,32 +1,22 @@
 """What a dataset's .npz holds, from the headers of its arrays and its labels. Nothing is unpickled."""
 
 import zipfile
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
 
 from conf.checks import labels
 
+Headers = dict[str, tuple[tuple[int, ...], np.dtype]]
+"""Shape and type of each array."""
 READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
-@dataclass(frozen=True)
-class Held:
-    """What there is to train on."""
-
-    rows: int  # of x_train
-    shape: tuple[int, ...]  # of one example
-    test_rows: int
-    value_bytes: int  # of a number, once it is loaded: uint8 stays, all else becomes float32
-
-
-def describe(path: str | None, classes: bool = False) -> Held:
-    """What the .npz file `path` holds for training.
+def describe(path: str | None, classes: bool = False) -> Headers:
+    """What the .npz file `path` holds.
 
     Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing, holds
     pickled objects or texts, or does not match its partner, or if labels that should be classes are none.
@@ -41,7 +31,7 @@ def describe(path: str | None, classes: bool = False) -> Held:
 
 
 @lru_cache
-def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
+def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -52,7 +42,7 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
                     f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
-            headers = {name: _checked_header(archive, name, path) for name in ARRAYS}
+            headers = {name: _header(archive, name, path) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
         raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from error
     shapes = {name: shape for name, (shape, _) in headers.items()}
@@ -68,16 +58,15 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
     if classes:
         with np.load(path, allow_pickle=False) as arrays:
             labels.check(f"dataset.path={path}", arrays["y_train"], arrays["y_test"])
-    value_bytes = 1 if headers["x_train"][1] == np.uint8 else 4
-    return Held(shapes["x_train"][0], of_one["x_train"], shapes["x_test"][0], value_bytes)
+    return headers
 
 
-def _checked_header(archive: zipfile.ZipFile, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
+def _header(archive: zipfile.ZipFile, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
     with archive.open(f"{name}.npy") as file:
         try:
-            shape, dtype = _header(file)
-        except ValueError as error:
-            raise ValueError(f"dataset.path={path}: {name} is no numpy array ({error})") from error
+            shape, _, dtype = READERS[npy.read_magic(file)](file)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})") from error
     if dtype.hasobject:
         raise ValueError(
             f"dataset.path={path}: {name} holds pickled objects, which are never loaded; store numbers in it"
@@ -86,12 +75,4 @@ def _checked_header(archive: zipfile.ZipFile, name: str, path: str) -> tuple[tup
         raise ValueError(f"dataset.path={path}: {name} is {dtype}; store numbers in it")
     if not shape or shape[0] == 0:
         raise ValueError(f"dataset.path={path}: {name} is empty; it needs one row an example")
-    return shape, dtype
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    version = npy.read_magic(file)
-    if version not in READERS:
-        raise ValueError(f"version {version} of the .npy format holds no plain numbers")
-    shape, _, dtype = READERS[version](file)
     return shape, dtype

@@ -80,10 +80,7 @@ class Data:
     def announce(self, folder: Path) -> None:
         """Say in the log what a reader of the results must know, and keep the names of the classes in `folder`."""
         if self.validation == "test":
-            print(
-                "dataset.validation=test: the test set chooses the best epoch, so that test_accuracy flatters",
-                flush=True,
-            )
+            print("dataset.validation=test: the test set chooses the best epoch, so test_accuracy flatters", flush=True)
         if self.classes:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "classes.json").write_text(json.dumps(self.classes, ensure_ascii=False, indent=1))

@@ -59,7 +59,9 @@ def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) ->
                 try:
                     _make(folder, name, limit_gb, plan())
                 except Unfit as error:
-                    (folder / f"{name}{REFUSED}").write_text(str(error))
+                    aside = folder / f".{name}{REFUSED}"
+                    aside.write_text(str(error))
+                    aside.rename(folder / f"{name}{REFUSED}")
                     raise
                 found = _open(folder / name)
     if found is None:
@@ -86,17 +88,17 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
     aside = folder / f".{name}.making"
     shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
     row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
-    _make_room(folder, shape[0] * row_bytes, limit_gb)
+    needed = shape[0] * row_bytes
+    _make_room(folder, needed, limit_gb)
     aside.mkdir()
     try:
         with (aside / IMAGES).open("wb") as file:
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_SH)  # nobody makes room here
-            npy.write_array_header_1_0(
-                file, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-            )
+            header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            npy.write_array_header_1_0(file, header)
             start = file.tell()
-            os.posix_fallocate(file.fileno(), start, shape[0] * row_bytes)
+            os.posix_fallocate(file.fileno(), start, needed)
 
             def write(row: int, images: np.ndarray) -> None:
                 os.pwrite(file.fileno(), np.ascontiguousarray(images, dtype).data, start + row * row_bytes)
@@ -111,9 +113,7 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
         aside.rename(folder / name)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.add_note(
-                f"{folder} has no room for {shape[0] * row_bytes / GB:.1f} GB; try dataset.cache=/other/disk"
-            )
+            error.add_note(f"{folder} has no room for {needed / GB:.1f} GB; try dataset.cache=/other/disk")
         raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
