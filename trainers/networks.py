@@ -127,12 +127,11 @@ def _with_weights(maker: Any, weights: str | None, input_shape: tuple[int, ...])
         return maker(weights=None if weights == "random" else weights, **options)
     # Keras downloads inside of `maker`: until one has ended well, they go one by one.
     done = keras_home() / "models" / f"sweepyard-{maker.__name__}-{input_shape[0]}x{input_shape[1]}"
-    if not done.exists():
-        with one_download():
-            if not done.exists():
-                model = _with_imagenet(maker, options)
-                done.touch()
-                return model
+    with one_download():
+        if not done.exists():
+            model = _with_imagenet(maker, options)
+            done.touch()
+            return model
     return _with_imagenet(maker, options)
 
 

@@ -166,13 +166,13 @@ def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
 
 
 def _numbers_in(path: str) -> int:
-    """How many numbers a file holds, those of an optimizer and of dropout's generators aside."""
+    """How many numbers a file holds, those of an optimizer aside."""
     import h5py
 
     sizes: list[int] = []
 
     def add(where: str, node: Any) -> None:
-        if isinstance(node, h5py.Dataset) and not where.startswith("optimizer") and "/seed_generator/" not in where:
+        if isinstance(node, h5py.Dataset) and not where.startswith("optimizer"):
             sizes.append(math.prod(node.shape))
 
     with ExitStack() as opened:
