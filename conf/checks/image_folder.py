@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 IMAGES = "images.npy"
 """In an entry of the cache."""
 REFUSED = ".refused"
-"""Beside where an entry would be: why those files can never make one."""
+"""Beside where an entry would be: why it cannot be made."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 READ = "JPEG, PNG, BMP or GIF"
 NOT_READ = (".webp", ".tif", ".tiff", ".heic", ".avif", ".jp2", ".psd", ".svg")
@@ -28,6 +28,10 @@ SPLITS = {
 """Folders that are parts of a split, however they are capitalized."""
 CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "F": 1, "LA": 2, "La": 2, "PA": 4, "RGBA": 4, "RGBa": 4}
 """Of an image, by the mode that Pillow gives it; 3 for all others."""
+
+
+class Undecodable(ValueError):
+    """These files can never make an entry of the cache: whoever asks for it is told the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +178,7 @@ def entry_name(found: Listing, size: tuple[int, int], settings: Mapping[str, Any
 def channels_decoded(found: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> int | None:
     """The channels of a folder's images if they lie decoded in the cache: they need no second look then.
 
-    Raises ValueError if an earlier trial found out that they cannot be decoded.
+    Raises Undecodable if an earlier trial found them so.
     """
     kept = cache_folder(settings.get("cache")) / entry_name(found, size, settings)
     if kept.with_name(kept.name + REFUSED).exists():
@@ -189,9 +193,9 @@ def channels_decoded(found: Listing, size: tuple[int, int], settings: Mapping[st
 
 
 def refuse_again(kept: Path) -> None:
-    """Raise the ValueError that making this entry of the cache ended with, if it did."""
+    """Raise what making this entry of the cache ended with, if it was Undecodable."""
     with suppress(FileNotFoundError):
-        raise ValueError(kept.with_name(kept.name + REFUSED).read_text())
+        raise Undecodable(kept.with_name(kept.name + REFUSED).read_text())
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:

@@ -20,17 +20,13 @@ import numpy as np
 from numpy.lib import format as npy
 
 from conf.checks.examples import GB
-from conf.checks.image_folder import IMAGES, REFUSED, refuse_again
+from conf.checks.image_folder import IMAGES, REFUSED, Undecodable, refuse_again
 from trainers.data.on_disk import OnDisk
 
 INFO = "info.json"
 
 Write = Callable[[int, np.ndarray], None]
 """Put the images (rows, height, width, channels) at a row and after it."""
-
-
-class Unfit(ValueError):
-    """What was read can never make the entry: whoever asks for it is told the same."""
 
 
 class Plan(NamedTuple):
@@ -47,7 +43,7 @@ def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) ->
     If it is not there, one process makes it to `plan`, and the others wait. What was not used for longest is removed
     first, so that all entries together stay within `limit_gb`. An entry in use is left alone.
 
-    Raises ValueError if there is no room within the limit, or if `plan` or what fills it was `Unfit` once.
+    Raises ValueError if there is no room within the limit, and Undecodable if making it did so once.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = _open(folder / name)
@@ -58,7 +54,7 @@ def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) ->
             if found is None:
                 try:
                     _make(folder, name, limit_gb, plan())
-                except Unfit as error:
+                except Undecodable as error:
                     aside = folder / f".{name}{REFUSED}"
                     aside.write_text(str(error))
                     aside.rename(folder / f"{name}{REFUSED}")

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from conf.checks.image_folder import Listing, cache_folder, entry_name, first_channels, header_channels, listing
+from conf.checks.image_folder import (
+    Listing,
+    Undecodable,
+    cache_folder,
+    entry_name,
+    first_channels,
+    header_channels,
+    listing,
+)
 from trainers.data import cache
 from trainers.data.pool import Pool
 
@@ -133,7 +141,7 @@ def _decode(source: ImageFolder, size: tuple[int, int], depth: int, write: cache
                 lasting &= getattr(error, "errno", None) is None  # a disk may read it at another time
     if broken and not source.skip_broken:
         more = f", and {len(broken) - 1} more images" if len(broken) > 1 else ""
-        raise (cache.Unfit if lasting else ValueError)(
+        raise (Undecodable if lasting else ValueError)(
             f"{next(iter(broken.values()))}{more} cannot be decoded\n"
             "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
         )
