@@ -123,20 +123,17 @@ def plan(cfg: Any, rows: int) -> Plan:
     size_of = function(cfg.batch_schedule)
     epochs = cfg.epochs if cfg.steps is None and cfg.images is None else sys.maxsize
     steps_left, images_left = cfg.steps or sys.maxsize, cfg.images or sys.maxsize
-    sizes: list[int] = []
-    steps: list[int] = []
-    whole: list[int] = []
-    images: list[int] = []
-    while len(steps) < epochs and steps_left > 0 and images_left > 0:
-        size = size_of(cfg.batch_size, len(steps))
-        check_batch(cfg, size, len(steps) + 1, rows)
-        sizes.append(size)
-        whole.append(rows // size if cfg.gpus > 1 else -(-rows // size))
-        steps.append(min(whole[-1], steps_left, -(-images_left // size)))
-        images.append(min(steps[-1] * size, rows))
-        steps_left -= steps[-1]
-        images_left -= images[-1]
-    return Plan(tuple(sizes), tuple(steps), tuple(whole), tuple(images))
+    planned: list[tuple[int, int, int, int]] = []
+    while len(planned) < epochs and steps_left > 0 and images_left > 0:
+        size = size_of(cfg.batch_size, len(planned))
+        check_batch(cfg, size, len(planned) + 1, rows)
+        whole = rows // size if cfg.gpus > 1 else -(-rows // size)
+        steps = min(whole, steps_left, -(-images_left // size))
+        images = min(steps * size, rows)
+        planned.append((size, steps, whole, images))
+        steps_left -= steps
+        images_left -= images
+    return Plan(*zip(*planned, strict=True))
 
 
 def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:

@@ -184,9 +184,8 @@ def _judge(metrics: dict[str, float]) -> str:
 
 def _is_better(metrics: dict[str, float], best: dict[str, float]) -> bool:
     judge = _judge(metrics)
-    if not best or judge != "val_accuracy":
-        return not best or metrics[judge] < best[judge]
-    return metrics[judge] > best[judge]
+    sign = 1 if judge == "val_accuracy" else -1
+    return not best or sign * metrics[judge] > sign * best[judge]
 
 
 def _has_stalled(progress: Progress, phase: Phase, cfg: DictConfig) -> bool:

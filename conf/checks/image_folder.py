@@ -132,8 +132,10 @@ def channels(found: Listing, wanted: int | None, skip_broken: bool) -> int:
             held[row] = header_channels(found.name(row))
         except OSError as error:
             if not skip_broken:
+                damaged = "cannot identify" in str(error)
+                reason = "its header is damaged, or it is of another kind" if damaged else error
                 raise ValueError(
-                    f"{found.name(row)} is no image that can be read ({_short(error)})\n"
+                    f"{found.name(row)} is no image that can be read ({reason})\n"
                     "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
                 ) from error
     if wanted is not None:
@@ -244,7 +246,3 @@ def header_channels(path: str) -> int:
 
     with Image.open(path, formats=("JPEG", "PNG", "BMP", "GIF")) as image:
         return 3 if image.format == "GIF" else CHANNELS.get(image.mode, 3)
-
-
-def _short(error: OSError) -> str:
-    return "its header is damaged, or it is of another kind" if "cannot identify" in str(error) else str(error)
