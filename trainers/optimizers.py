@@ -52,8 +52,15 @@ class ProximalAdagrad(_Proximal):
     2011, section 5 (composite mirror descent); the arithmetic is that of TensorFlow's ApplyProximalAdagrad.
     """
 
-    def __init__(self, learning_rate: Any = 0.1, initial_accumulator_value: float = 0.1, **options: Any) -> None:
-        super().__init__(learning_rate, **options)
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, l1_regularization_strength, l2_regularization_strength, **options)
         self.initial_accumulator_value = initial_accumulator_value
 
     def build(self, variables: list[keras.Variable]) -> None:
