@@ -5,12 +5,15 @@ first arguments.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from conf.checks.examples import POINTS
 
 SMALLEST = float(np.finfo(np.float32).tiny)
 """A learning rate below this is zero where it is used."""
@@ -114,35 +117,43 @@ def plan(cfg: Any, rows: int) -> Plan:
 
     Its budget is `epochs`, unless `steps` or `images` says another. Several GPUs leave out an epoch's last, smaller
     batch: it would be shared unequally and bias the gradients.
+
+    Raises ValueError for a batch size that `check_batch` refuses.
     """
     size_of = function(cfg.batch_schedule)
-    epochs = cfg.epochs if cfg.steps is None and cfg.images is None else math.inf
-    sizes: list[int] = []
-    steps: list[int] = []
-    whole: list[int] = []
-    images: list[int] = []
-    taken = seen = 0
-    while len(steps) < epochs:
-        size = size_of(cfg.batch_size, len(steps))
-        full = rows // size if cfg.gpus > 1 else -(-rows // size)
-        left = full
-        if cfg.steps is not None:
-            left = cfg.steps - taken
-        elif cfg.images is not None:
-            left = -(-(cfg.images - seen) // size)
-        if left <= 0:
-            break
-        if full == 0:
-            raise ValueError(
-                f"batch_size={size} in epoch {len(steps) + 1} is larger than the training set ({rows} examples); "
-                "try a smaller batch_size, or batch_schedule.maximum"
-            )
-        sizes.append(size)
-        whole.append(full)
-        steps.append(min(full, left))
-        images.append(min(steps[-1] * size, rows))
-        taken, seen = taken + steps[-1], seen + images[-1]
-    return Plan(tuple(sizes), tuple(steps), tuple(whole), tuple(images))
+    epochs = cfg.epochs if cfg.steps is None and cfg.images is None else sys.maxsize
+    steps_left, images_left = cfg.steps or sys.maxsize, cfg.images or sys.maxsize
+    planned: list[tuple[int, int, int, int]] = []
+    while len(planned) < epochs and steps_left > 0 and images_left > 0:
+        size = size_of(cfg.batch_size, len(planned))
+        check_batch(cfg, size, len(planned) + 1, rows)
+        whole = rows // size if cfg.gpus > 1 else -(-rows // size)
+        steps = min(whole, steps_left, -(-images_left // size))
+        images = min(steps * size, rows)
+        planned.append((size, steps, whole, images))
+        steps_left -= steps
+        images_left -= images
+    return Plan(*zip(*planned, strict=True))
+
+
+def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:
+    """Raise ValueError if an epoch's batches outgrow the `rows` for training (None: unknown) or GPUs cannot share them.
+
+    Points that are typed in are few: on one device a batch larger than all of them is all of them.
+    """
+    what, remedy = f"batch_size={size}", "batch_size"
+    if size != cfg.batch_size:
+        name = str(cfg.batch_schedule["_target_"]).rpartition(".")[2].removesuffix("_batch")
+        what, remedy = f"batch_schedule={name} reaches {what} in epoch {epoch}, which", "batch_schedule.maximum"
+    if rows is not None and size > rows and (cfg.gpus > 1 or cfg.dataset.get("_target_") != POINTS):
+        raise ValueError(
+            f"{what} is larger than the training set ({rows} examples after the validation split); "
+            f"try {remedy}={2 ** int(math.log2(rows))} or less"
+        )
+    if cfg.gpus > 1 and size % cfg.gpus:
+        below = max(cfg.batch_size // cfg.gpus, 1) * cfg.gpus
+        remedy = f"try batch_size={below}" if size == cfg.batch_size else f"start and grow by multiples of {cfg.gpus}"
+        raise ValueError(f"{what} cannot be shared equally by gpus={cfg.gpus}; {remedy}")
 
 
 def shares(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> np.ndarray:

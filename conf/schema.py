@@ -6,7 +6,9 @@ headers are read.
 """
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -14,8 +16,6 @@ from hydra.core.config_store import ConfigStore
 from conf.checks import examples, networks, ranges, targets, training
 from conf.checks.examples import CACHE_GB
 
-VALIDATION_SPLIT = 1 / 6
-RESIDENT_GB = 2.0
 SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer", "lr_schedule", "batch_schedule")
 TASKS = ("classification", "regression")
 
@@ -29,37 +29,21 @@ class Tracking:
     experiment: str = "sweepyard"  # MLflow experiment that holds the study
 
 
-def _dataset_defaults() -> dict[str, Any]:
-    return {
-        "task": None,
-        "n_train": None,
-        "validation_split": VALIDATION_SPLIT,
-        "validation": "split",
-        "subset": None,
-        "batches": "without",
-        "labels": "sparse",
-        "augment": dict.fromkeys(("preset", "flip", "rotation", "zoom", "shift", "contrast")),
-        "size": None,
-        "resident_gb": RESIDENT_GB,
-        "cache": None,
-        "cache_gb": CACHE_GB,
-    }
-
-
-def _loss_defaults() -> dict[str, Any]:
-    return {"task": None, "objective": "val_loss", "direction": "minimize"}
-
-
-def _model_defaults() -> dict[str, Any]:
-    return {"jit": False}
-
-
-def _constant_lr() -> dict[str, Any]:
-    return {"_target_": "conf.plan.constant"}
-
-
-def _constant_batch() -> dict[str, Any]:
-    return {"_target_": "conf.plan.constant_batch"}
+DATASET: dict[str, Any] = {
+    "task": None,
+    "n_train": None,
+    "validation_split": 1 / 6,
+    "validation": "split",
+    "subset": None,
+    "batches": "without",
+    "labels": "sparse",
+    "augment": dict.fromkeys(("preset", "flip", "rotation", "zoom", "shift", "contrast")),
+    "size": None,
+    "resident_gb": 2.0,
+    "cache": None,
+    "cache_gb": CACHE_GB,
+}
+LOSS = {"task": None, "objective": "val_loss", "direction": "minimize"}
 
 
 @dataclass
@@ -77,10 +61,10 @@ class Config:
     optimizer: dict[str, Any] = field(default_factory=dict)
     # f(input_shape, outputs, **rest) -> keras.Model without a final softmax; not passed on: jit (compile each step
     # with XLA), and of a model with a base: fine_tune, head_epochs, fine_tune_lr (conf/model/resnet50v2.yaml)
-    model: dict[str, Any] = field(default_factory=_model_defaults)
+    model: dict[str, Any] = field(default_factory=partial(dict, jit=False))
     # a keras loss; not passed on: task (classification | regression; None = fits any), objective and
     # direction (the metric that a study is searched and sorted by, and whether to maximize or minimize it)
-    loss: dict[str, Any] = field(default_factory=_loss_defaults)
+    loss: dict[str, Any] = field(default_factory=LOSS.copy)
     # f(**rest) -> ((x_train, y_train), (x_test, y_test)); not passed on: task (as for loss),
     # n_train (rows of x_train, None = unknown), validation_split (share of x_train, 0 < share < 1),
     # validation (split; test: the test set judges; none: the training loss does), subset (of x_train, a share or a
@@ -88,14 +72,14 @@ class Config:
     # augment (none, light, strong, or ranges: conf/checks/augment.py), size (pixels that images are resized to, n or
     # [height, width]), resident_gb (more is read ahead from disk, not held in memory), cache (folder of decoded images;
     # None = sweepyard/ in KERAS_HOME or ~/.cache), cache_gb (what it may hold)
-    dataset: dict[str, Any] = field(default_factory=_dataset_defaults)
+    dataset: dict[str, Any] = field(default_factory=partial(deepcopy, DATASET))
     # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a study;
     # the other keys are its options
     trainer: dict[str, Any] = field(default_factory=dict)
     # f(at, total, **rest) -> shares of lr: conf/plan.py
-    lr_schedule: dict[str, Any] = field(default_factory=_constant_lr)
+    lr_schedule: dict[str, Any] = field(default_factory=partial(dict, _target_="conf.plan.constant"))
     # f(batch_size, epoch, **rest) -> batch size; not passed on: lr_follows (lr grows as the batch does)
-    batch_schedule: dict[str, Any] = field(default_factory=_constant_batch)
+    batch_schedule: dict[str, Any] = field(default_factory=partial(dict, _target_="conf.plan.constant_batch"))
     mixed_precision: bool = False  # compute in 16 bits where the network allows
     target: float | None = None  # val_accuracy (regression: val_loss) whose time is logged: time_to_target
     tracking: Tracking = field(default_factory=Tracking)
@@ -112,14 +96,13 @@ class Config:
         training.check_optimizer(self.optimizer, self.gpus)
         training.check_loss(self.loss, self.gpus)
         training.check_activation(self.model)
-        training.check_trainer(self.trainer)
-        if self.gpus > 1:
-            _check_distribution(self)
-        rows, shape = _check_training_set(self)
+        rows, found = _check_training_set(self)
         for section in SECTIONS:
             targets.check(f"{section}._target_", getattr(self, section).get("_target_"))
         training.check_schedules(self, rows)
-        networks.check(self.model, shape, self.gpus, training.epochs_of(self, rows))
+        if found.shape is not None:
+            networks.check_example(self.model, found.shape, found.name)
+        networks.check(self.model, self.gpus, training.epochs_of(self, rows))
 
 
 def _check_numbers(cfg: Config) -> None:
@@ -150,19 +133,11 @@ def _check_task(cfg: Config) -> None:
         raise ValueError(f"The loss is for {loss}, the dataset is a {data}; try loss={fitting}")
 
 
-def _check_distribution(cfg: Config) -> None:
-    if cfg.batch_size % cfg.gpus:
-        below = max(cfg.batch_size // cfg.gpus, 1) * cfg.gpus
-        raise ValueError(
-            f"batch_size={cfg.batch_size} cannot be shared equally by gpus={cfg.gpus}; try batch_size={below}"
-        )
-
-
-def _check_training_set(cfg: Config) -> tuple[int | None, tuple[int, ...] | None]:
-    """The examples left for training, and the shape of one; None where nobody knows."""
+def _check_training_set(cfg: Config) -> tuple[int | None, examples.Examples]:
+    """How many examples are left for training (None: unknown), and what they are."""
     dataset = cfg.dataset
     task = str(dataset.get("task") or cfg.loss.get("task"))
-    found = examples.check(dataset, task, cfg.model.get("_target_"))
+    found = examples.check(dataset, task)
     if dataset.get("labels") == "one_hot" and ".Sparse" in str(cfg.loss.get("_target_")):
         raise ValueError(f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax")
     if dataset.get("validation") == "none" and str(cfg.loss.get("objective")).startswith("val_"):
@@ -170,19 +145,13 @@ def _check_training_set(cfg: Config) -> tuple[int | None, tuple[int, ...] | None
             f"dataset.validation=none holds out nothing, so that there is no {cfg.loss['objective']} to be judged by\n"
             "Say loss.objective=loss loss.direction=minimize"
         )
-    rows = kept = found.rows
-    if rows is None or kept is None:
-        return None, found.shape
-    if dataset.get("validation", "split") == "split" and not found.own_validation:
-        kept = training_size(rows, float(dataset.get("validation_split", VALIDATION_SPLIT)))
-    if kept < 1:
-        raise ValueError(f"dataset.validation_split={dataset['validation_split']} leaves no training example of {rows}")
-    if cfg.batch_size > kept and dataset.get("_target_") != examples.POINTS:  # whose batch is all of them
-        raise ValueError(
-            f"batch_size={cfg.batch_size} is larger than the training set ({kept} examples after the "
-            f"validation split); try batch_size={2 ** int(math.log2(kept))} or less"
-        )
-    return kept, found.shape
+    rows = found.rows
+    if rows is not None and dataset.get("validation", "split") == "split" and not found.validation_rows:
+        share = float(dataset.get("validation_split", DATASET["validation_split"]))
+        rows = training_size(rows, share)
+        if rows < 1:
+            raise ValueError(f"dataset.validation_split={share} leaves no training example of {found.rows}")
+    return rows, found
 
 
 def training_size(rows: int, validation_split: float) -> int:
@@ -190,9 +159,5 @@ def training_size(rows: int, validation_split: float) -> int:
     return rows - max(1, round(rows * validation_split))
 
 
-def register() -> None:
-    """Make `schema` known to Hydra: the first entry of conf/config.yaml's defaults list."""
-    ConfigStore.instance().store(name="schema", node=Config)
-
-
-register()
+# The first entry of conf/config.yaml's defaults list.
+ConfigStore.instance().store(name="schema", node=Config)

@@ -84,18 +84,6 @@ def newest(folder: Path) -> Saved | None:
     return None
 
 
-def restore(folder: Path, model: keras.Model) -> Progress:
-    """Put the newest readable checkpoint, if there is one, into the model and its optimizer.
-
-    Returns how far it is. Raises ValueError if there are only unreadable ones, or one of another model.
-    """
-    saved = newest(folder)
-    if saved is None:
-        return Progress()
-    saved.assign_to(model)
-    return saved.progress
-
-
 def _read(path: Path) -> Saved:
     with np.load(path, allow_pickle=False) as file:
         progress = Progress(**json.loads(str(file["progress"])))

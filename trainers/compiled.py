@@ -85,7 +85,6 @@ def _compile(
 ) -> Callable[..., Metrics]:
     """f(arrays, rows, bounds, draw): `step` on the rows between each two neighbours of `bounds`."""
     strategy = model.distribute_strategy
-    several = strategy.num_replicas_in_sync > 1
 
     def run(arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, draw: tf.Tensor) -> Metrics:
         with tf.device("CPU:0"):
@@ -93,17 +92,12 @@ def _compile(
             ahead = None if data.resident else _read_ahead(data.x, rows, bounds)
 
         def on_replica(index: tf.Tensor, batch: tf.Tensor, read: Arrays) -> None:
-            with tf.device("CPU:0") if several else nullcontext():
-                mine = share_of(batch)
-                x = share_of(read[0]) if read else tf.gather(arrays[0], mine)
-                y = tf.gather(arrays[-1], mine)
+            x, y = _examples(arrays, batch, read)
             if x.dtype == tf.uint8:
                 x = tf.cast(x, tf.float32) / 255.0
             if training and data.augment is not None:
                 x = augmented(x, data.augment, draw, index, data.x.dtype == np.uint8)
-            if data.one_hot:
-                y = tf.one_hot(y, data.outputs)
-            step((x, y))
+            step((x, tf.one_hot(y, data.outputs) if data.one_hot else y))
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:
             with tf.device("CPU:0"):
@@ -125,6 +119,15 @@ def _compile(
     # The loop is written out by hand: no autograph.
     graph: Callable[..., Metrics] = tf.function(run, signature, autograph=False).get_concrete_function()
     return graph
+
+
+def _examples(arrays: Arrays, batch: tf.Tensor, read: Arrays) -> tuple[tf.Tensor, tf.Tensor]:
+    """x and y of the calling replica's share of a batch of rows; x was `read` already if it lies in a file."""
+    several = tf.distribute.get_replica_context().num_replicas_in_sync > 1
+    with tf.device("CPU:0") if several else nullcontext():
+        mine = share_of(batch)
+        x = share_of(read[0]) if read else tf.gather(arrays[0], mine)
+        return x, tf.gather(arrays[-1], mine)
 
 
 def _read_ahead(x: Any, rows: tf.Tensor, bounds: tf.Tensor) -> Any:

@@ -2,10 +2,7 @@
 
 import os
 
-import keras
 import tensorflow as tf
-
-from conf.checks.training import WRONG_ON_SEVERAL
 
 
 def claim_gpus(gpus: int) -> list[str]:
@@ -37,15 +34,6 @@ def strategy(devices: list[str]) -> tf.distribute.Strategy:
     # The default ring breaks a second strategy in the same process.
     reduction = tf.distribute.HierarchicalCopyAllReduce()
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
-
-
-def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
-    """Raise ValueError for optimizer settings that are silently wrong where several devices share a batch."""
-    for setting in WRONG_ON_SEVERAL:
-        if getattr(optimizer, setting, None) is not None:
-            raise ValueError(f"optimizer.{setting} is wrong on several GPUs; leave it out, or use gpus=1")
-    if type(optimizer).__name__ == "ScheduleFreeAdamW":
-        raise ValueError("ScheduleFreeAdamW is wrong on several GPUs; use gpus=1, or optimizer=adamw")
 
 
 def share_of(rows: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,9 @@ import tensorflow as tf
 class _Classification(keras.losses.Loss):  # type: ignore[misc]
     """Hands `of_rows` its labels as rows, in the logits' type."""
 
+    own: tuple[str, ...] = ()
+    """Settings of a subclass, to be saved with it."""
+
     def __init__(self, label_smoothing: float = 0.0, **options: Any) -> None:
         super().__init__(**options)
         self.label_smoothing = label_smoothing
@@ -30,7 +33,7 @@ class _Classification(keras.losses.Loss):  # type: ignore[misc]
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+        return {**super().get_config(), **{name: getattr(self, name) for name in ("label_smoothing", *self.own)}}
 
 
 @keras.saving.register_keras_serializable("sweepyard")
@@ -49,6 +52,8 @@ class Sigmoid(_Classification):
     of precision (tf.nn.weighted_cross_entropy_with_logits).
     """
 
+    own = ("pos_weight",)
+
     def __init__(self, pos_weight: float = 1.0, **options: Any) -> None:
         super().__init__(**options)
         self.pos_weight = pos_weight
@@ -56,9 +61,6 @@ class Sigmoid(_Classification):
     def of_rows(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         each = tf.nn.weighted_cross_entropy_with_logits(labels, logits, self.pos_weight)
         return tf.reduce_mean(each, axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "pos_weight": self.pos_weight}
 
 
 @keras.saving.register_keras_serializable("sweepyard")
@@ -68,6 +70,8 @@ class Focal(_Classification):
     -alpha_t (1 - p_t)^gamma log(p_t), with p_t the probability of the right answer and alpha_t = alpha where a class
     is there, 1 - alpha where it is not: Lin et al., Focal Loss for Dense Object Detection, ICCV 2017, eq. 5.
     """
+
+    own = ("alpha", "gamma")
 
     def __init__(self, alpha: float = 0.25, gamma: float = 2.0, **options: Any) -> None:
         super().__init__(**options)
@@ -81,9 +85,6 @@ class Focal(_Classification):
         weight = labels * self.alpha + (1 - labels) * (1 - self.alpha)
         return tf.reduce_mean(weight * wrong**self.gamma * cross_entropy, axis=-1)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "alpha": self.alpha, "gamma": self.gamma}
-
 
 @keras.saving.register_keras_serializable("sweepyard")
 class WeightedKappa(_Classification):
@@ -93,6 +94,8 @@ class WeightedKappa(_Classification):
     Puig and Valls, Weighted kappa loss function for multi-class classification of ordinal data in deep learning,
     Pattern Recognition Letters 105, 2018. It belongs to a batch as a whole: another batch size is another loss.
     """
+
+    own = ("power",)
 
     def __init__(self, power: float = 2.0, **options: Any) -> None:
         super().__init__(**options)
@@ -108,6 +111,3 @@ class WeightedKappa(_Classification):
         by_chance = tf.reduce_sum(shares[0][:, None] * cost * shares[1][None, :])
         tiny = keras.config.epsilon()
         return tf.math.log((disagreement + tiny) / (by_chance + tiny))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "power": self.power}

@@ -3,8 +3,6 @@
 input_shape is the shape of one example, outputs the number of classes or of values to predict. Pixels are 0..1.
 """
 
-import fcntl
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,14 +16,16 @@ from hydra.utils import instantiate
 from keras import layers
 from omegaconf import DictConfig, OmegaConf
 
-from conf.checks.networks import named
+from conf.checks.networks import check_example, named
+from trainers.data.sources import keras_home, one_download
 
 # Keys of a model's config section that say how it is trained, and are not passed to its `_target_`.
 TRAINING = ("jit", "fine_tune", "head_epochs", "fine_tune_lr")
 
 
 def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> keras.Model:
-    """The model of a config section, not yet compiled."""
+    """The model of a config section, not yet compiled. Raises ValueError if it takes no such example."""
+    check_example(section, input_shape)
     kept = OmegaConf.masked_copy(section, [str(key) for key in section if key not in TRAINING])
     model: keras.Model = instantiate(kept, input_shape=input_shape, outputs=outputs, _convert_="all")
     return model
@@ -80,12 +80,7 @@ def cnn(
     activation: str,
     dropout: float,
 ) -> keras.Model:
-    """Blocks of convolution and 2 x 2 max pooling, then dense layers. Takes images with or without channels.
-
-    Raises ValueError if an example is no image.
-    """
-    if len(input_shape) not in (2, 3):
-        raise ValueError(f"model=cnn needs images, but an example has shape {input_shape}; try model=mlp")
+    """Blocks of convolution and 2 x 2 max pooling, then dense layers. Takes images with or without channels."""
     stack: list[layers.Layer] = [keras.Input(input_shape)]
     if len(input_shape) == 2:
         stack.append(layers.Reshape((*input_shape, 1)))
@@ -109,14 +104,11 @@ def application(
     Images of one channel are shown to it as grey ones of three.
 
     Raises:
-        ValueError: an example is no image that it takes, or the weights cannot be had.
+        ValueError: the weights cannot be had.
     """
-    name = named(name)
     if len(input_shape) == 2:
         input_shape = (*input_shape, 1)
-    if len(input_shape) != 3 or input_shape[-1] not in (1, 3):
-        raise ValueError(f"model.name={name} needs images of 1 or 3 channels, but an example has shape {input_shape}")
-    maker = getattr(keras.applications, name)
+    maker = getattr(keras.applications, named(name))
     inputs = keras.Input(input_shape)
     pixels = layers.Rescaling(255.0, dtype="float32")(inputs)
     if input_shape[-1] == 1:
@@ -133,19 +125,27 @@ def _with_weights(maker: Any, weights: str | None, input_shape: tuple[int, ...])
     options = {"include_top": False, "input_shape": input_shape}
     if weights != "imagenet":
         return maker(weights=None if weights == "random" else weights, **options)
-    home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "sweepyard.lock").open("w") as lock:
-        # Trials side by side would read a file that another one is still downloading.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            return maker(weights="imagenet", **options)
-        except Exception as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(
-                f"model.weights=imagenet needs a network to be downloaded once ({reason})\n"
-                "Without one: model.weights=FILE, copied from a machine that has ~/.keras/models, or model.weights=null"
-            ) from error
+    # Keras downloads inside of `maker`: until one has ended well, they go one by one.
+    done = keras_home() / "models" / f"sweepyard-{maker.__name__}-{input_shape[0]}x{input_shape[1]}"
+    with one_download():
+        if not done.exists():
+            model = _with_imagenet(maker, options)
+            done.touch()
+            return model
+    return _with_imagenet(maker, options)
+
+
+def _with_imagenet(maker: Any, options: dict[str, Any]) -> keras.Model:
+    try:
+        return maker(weights="imagenet", **options)
+    except Exception as error:
+        if not isinstance(error, OSError) and "URL fetch failure" not in str(error):
+            raise
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ValueError(
+            f"model.weights=imagenet needs a network to be downloaded once ({reason})\n"
+            "Without one: model.weights=FILE, copied from a machine that has ~/.keras/models, or model.weights=null"
+        ) from error
 
 
 def base_of(model: keras.Model) -> keras.Model | None:

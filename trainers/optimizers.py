@@ -12,7 +12,7 @@ from keras import ops
 class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: Any = 0.1,
         l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0,
         **options: Any,
@@ -40,17 +40,6 @@ class ProximalGradientDescent(_Proximal):
     the arithmetic is that of TensorFlow's ApplyProximalGradientDescent.
     """
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.1,
-        l1_regularization_strength: float = 0.0,
-        l2_regularization_strength: float = 0.0,
-        name: str = "proximal_gradient_descent",
-        **options: Any,
-    ) -> None:
-        strengths = l1_regularization_strength, l2_regularization_strength
-        super().__init__(learning_rate, *strengths, name=name, **options)
-
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         self._step(variable, ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype))
 
@@ -69,11 +58,9 @@ class ProximalAdagrad(_Proximal):
         initial_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0,
-        name: str = "proximal_adagrad",
         **options: Any,
     ) -> None:
-        strengths = l1_regularization_strength, l2_regularization_strength
-        super().__init__(learning_rate, *strengths, name=name, **options)
+        super().__init__(learning_rate, l1_regularization_strength, l2_regularization_strength, **options)
         self.initial_accumulator_value = initial_accumulator_value
 
     def build(self, variables: list[keras.Variable]) -> None:

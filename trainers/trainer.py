@@ -9,10 +9,11 @@ import tensorflow as tf
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from conf.checks.training import check_optimizer
 from conf.plan import Plan, is_constant, plan, shares
 from sweeps.trial import Diverged, Trial
 from trainers import checkpoint, data, distribution, networks
-from trainers.checkpoint import Progress
+from trainers.checkpoint import Progress, Saved
 from trainers.compiled import Evaluate, Train, compile_passes
 from trainers.phases import Phase, freeze, phases
 from trainers.stability import arrivals
@@ -38,64 +39,97 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     if not devices:
         # Rewriting the graph takes a tenth of a second and, on a CPU, makes none of these models faster.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    strategy = distribution.strategy(devices)
     keras.utils.set_random_seed(cfg.seed)
     task = cfg.dataset.get("task") or cfg.loss.get("task")
     dataset = data.load(cfg.dataset, task, cfg.seed)
-    dataset.announce(trial.checkpoint_folder.parent)
+    # The folder of a trial is where its checkpoints are.
+    folder = trial.checkpoint_folder.parent
+    dataset.announce(folder)
     planned = plan(cfg, len(dataset.training_rows))
-    if not planned.epochs:
-        raise ValueError(f"batch_size={cfg.batch_size} is larger than the training set ({len(dataset.training_rows)})")
     print(planned, flush=True)
     saved = checkpoint.newest(trial.checkpoint_folder)
-    progress, best_weights = (saved.progress, saved.best) if saved else (Progress(), None)
-    with strategy.scope():
+    with distribution.strategy(devices).scope():
         model = network(cfg, dataset)
-
-    saved_at = time.monotonic()
-    course = phases(cfg, planned)
-    for phase in course[progress.phase - 1 :]:
-        progress.phase = phase.number
-        with strategy.scope():
-            compile_for(model, cfg, dataset, planned, phase)
-            if saved:
-                saved.assign_to(model)
-                saved = None
-        train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
-        while progress.epoch < phase.end and not (phase is course[-1] and _has_stalled(progress, phase, cfg)):
-            progress.epoch += 1
-            rate = float(model.optimizer.learning_rate.numpy())
-            metrics = _run_epoch(train_pass, evaluate, dataset, planned, cfg.seed, progress.epoch)
-            metrics["learning_rate"] = rate
-            trial.report(metrics, step=progress.epoch)
-            _check_finite(metrics, progress.epoch)
-            progress.history.append([metrics[_judge(metrics)], metrics["epoch_time"]])
-            if _is_better(metrics, progress.best):
-                progress.best_epoch, progress.best = progress.epoch, metrics
-                if cfg.trainer.get("save_model") == "best":
-                    best_weights = model.get_weights()
-            stopped = progress.epoch < planned.epochs and trial.should_stop()
-            if stopped or time.monotonic() - saved_at >= cfg.trainer.get("checkpoint_interval_s", 10.0):
-                checkpoint.save(trial.checkpoint_folder, progress, model, best_weights)
-                saved_at = time.monotonic()
-            if stopped:
-                return {**progress.best, "best_epoch": progress.best_epoch}
-        # As Keras' fit ends: with use_ema, the averages become the weights.
-        model.optimizer.finalize_variable_values(model.trainable_variables)
-
+    training = _Training(cfg, trial, dataset, planned, model, saved)
+    for phase in phases(cfg, planned)[training.progress.phase - 1 :]:
+        evaluate = training.run(phase)
+        if training.stopped:
+            return training.best
     test = evaluate("test") if "test" in dataset.subsets else {}
     result = {
-        **progress.best,
-        "best_epoch": progress.best_epoch,
+        **training.best,
         **dataset.notes,
         **{f"test_{name}": float(value) for name, value in test.items()},
-        **_arrivals(progress, cfg),
+        **_arrivals(training.progress, cfg),
         **_line(model, dataset, task),
     }
     if cfg.trainer.get("save_model", "none") != "none":
-        # The folder of a trial is where its checkpoints are.
-        networks.save(model, best_weights, trial.checkpoint_folder.parent / "model.keras")
+        networks.save(model, training.best_weights, folder / "model.keras")
     return result
+
+
+class _Training:
+    """What changes while a training goes on, from the checkpoint `saved` if there is one."""
+
+    def __init__(
+        self, cfg: DictConfig, trial: Trial, dataset: data.Data, planned: Plan, model: keras.Model, saved: Saved | None
+    ) -> None:
+        self.cfg, self.trial, self.dataset, self.planned, self.model = cfg, trial, dataset, planned, model
+        self.progress, self.best_weights = (saved.progress, saved.best) if saved else (Progress(), None)
+        self.stopped = False
+        self._saved = saved
+        self._saved_at = time.monotonic()
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The metrics of the best epoch, and which one it is."""
+        return {**self.progress.best, "best_epoch": self.progress.best_epoch}
+
+    def run(self, phase: Phase) -> Evaluate:
+        """Train what is left of a phase, or until the trial is told to stop; returns what judges the model then."""
+        self.progress.phase = phase.number
+        with self.model.distribute_strategy.scope():
+            compile_for(self.model, self.cfg, self.dataset, self.planned, phase)
+            if self._saved:
+                self._saved.assign_to(self.model)
+                self._saved = None
+        train_pass, evaluate = compile_passes(self.model, self.dataset, self.cfg.seed)
+        last = phase.end == self.planned.epochs
+        while self.progress.epoch < phase.end and not (last and _has_stalled(self.progress, phase, self.cfg)):
+            self._run_epoch(train_pass, evaluate)
+            self.stopped = self.progress.epoch < self.planned.epochs and self.trial.should_stop()
+            interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
+            if self.stopped or time.monotonic() - self._saved_at >= interval_s:
+                checkpoint.save(self.trial.checkpoint_folder, self.progress, self.model, self.best_weights)
+                self._saved_at = time.monotonic()
+            if self.stopped:
+                return evaluate
+        # As Keras' fit ends: with use_ema, the averages become the weights.
+        self.model.optimizer.finalize_variable_values(self.model.trainable_variables)
+        return evaluate
+
+    def _run_epoch(self, train_pass: Train, evaluate: Evaluate) -> None:
+        """Train one epoch, report it and judge it. Raises Diverged."""
+        progress, dataset = self.progress, self.dataset
+        rate = float(self.model.optimizer.learning_rate.numpy())  # as the epoch begins
+        order = dataset.order(self.cfg.seed, progress.epoch + 1)[: self.planned.images[progress.epoch]]
+        batch_size = self.planned.batch_sizes[progress.epoch]
+        progress.epoch += 1
+        started = time.perf_counter()
+        metrics = {name: float(value) for name, value in train_pass(order, batch_size, progress.epoch).items()}
+        trained_s = time.perf_counter() - started
+        if "validation" in dataset.subsets:
+            metrics |= {f"val_{name}": float(value) for name, value in evaluate("validation").items()}
+        metrics["epoch_time"] = time.perf_counter() - started
+        metrics["images_per_second"] = len(order) / trained_s
+        metrics["learning_rate"] = rate
+        self.trial.report(metrics, step=progress.epoch)
+        _check_finite(metrics, progress.epoch)
+        progress.history.append([metrics[_judge(metrics)], metrics["epoch_time"]])
+        if _is_better(metrics, progress.best):
+            progress.best_epoch, progress.best = progress.epoch, metrics
+            if self.cfg.trainer.get("save_model") == "best":
+                self.best_weights = self.model.get_weights()
 
 
 def network(cfg: DictConfig, dataset: data.Data) -> keras.Model:
@@ -116,8 +150,8 @@ def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned
     elif phase.lr != cfg.lr:
         rate["learning_rate"] = phase.lr
     optimizer = instantiate(cfg.optimizer, **rate, _convert_="all")
-    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
-        distribution.check_optimizer(optimizer)
+    # One of somebody's own brings settings that the configuration does not show.
+    check_optimizer({**vars(optimizer), "_target_": type(optimizer).__name__}, cfg.gpus)
     accuracies = []
     if dataset.y.dtype == np.int32:
         of = keras.metrics.CategoricalAccuracy if dataset.one_hot else keras.metrics.SparseCategoricalAccuracy
@@ -136,23 +170,6 @@ def build(cfg: DictConfig, dataset: data.Data) -> keras.Model:
     return model
 
 
-def _run_epoch(
-    train_pass: Train, evaluate: Evaluate, dataset: data.Data, planned: Plan, seed: int, epoch: int
-) -> dict[str, float]:
-    order = dataset.order(seed, epoch)[: planned.images[epoch - 1]]
-    started = time.perf_counter()
-    found = train_pass(order, planned.batch_sizes[epoch - 1], epoch)
-    training = {name: float(value) for name, value in found.items()}
-    trained_s = time.perf_counter() - started
-    validation = evaluate("validation") if "validation" in dataset.subsets else {}
-    return {
-        **training,
-        **{f"val_{name}": float(value) for name, value in validation.items()},
-        "epoch_time": time.perf_counter() - started,
-        "images_per_second": len(order) / trained_s,
-    }
-
-
 def _check_finite(metrics: dict[str, float], epoch: int) -> None:
     losses = {name: metrics[name] for name in ("loss", "val_loss") if name in metrics}
     if not all(math.isfinite(loss) for loss in losses.values()):
@@ -167,9 +184,8 @@ def _judge(metrics: dict[str, float]) -> str:
 
 def _is_better(metrics: dict[str, float], best: dict[str, float]) -> bool:
     judge = _judge(metrics)
-    if not best or judge != "val_accuracy":
-        return not best or metrics[judge] < best[judge]
-    return metrics[judge] > best[judge]
+    sign = 1 if judge == "val_accuracy" else -1
+    return not best or sign * metrics[judge] > sign * best[judge]
 
 
 def _has_stalled(progress: Progress, phase: Phase, cfg: DictConfig) -> bool:

@@ -42,14 +42,17 @@ def parse(value: object) -> Augment | None:
     A number r means -r to r. None stands for what the preset has. Returns None if nothing is changed.
     Raises ValueError, for the user.
     """
+    key = "dataset.augment.preset"
     if value is None or isinstance(value, str):
-        value = {"preset": value}
+        key, value = "dataset.augment", {"preset": value}
     if not isinstance(value, Mapping):
-        raise ValueError(f"dataset.augment={value}: must be {' or '.join(PRESETS)}, or ranges such as {{rotation: 5}}")
+        raise ValueError(
+            f"dataset.augment={value}: must be {', '.join(PRESETS)}, or ranges such as dataset.augment.rotation=5"
+        )
     asked = {str(name): setting for name, setting in value.items() if setting is not None}
     preset = asked.pop("preset", "none")
-    if preset not in PRESETS:
-        raise ValueError(f"dataset.augment={preset}: must be {', '.join(PRESETS)}, or ranges such as {{rotation: 5}}")
+    if preset not in list(PRESETS):
+        raise ValueError(f"{key}={preset}: must be {', '.join(PRESETS)}, or ranges such as dataset.augment.rotation=5")
     settings = PRESETS[preset] | asked
     flip = settings.pop("flip", "none")
     if flip not in FLIPS:

@@ -1,5 +1,6 @@
 """What the examples of a dataset look like and how many there are, as far as headers tell."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ GB = 10**9
 SOURCES = "trainers.data.sources."
 IMAGE_FOLDER, POINTS = "trainers.data.images.folder", SOURCES + "points"
 KERAS_SHAPES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
+KERAS_TEST_ROWS = 10_000  # of each of them
 
 
 @dataclass(frozen=True)
@@ -20,16 +22,17 @@ class Examples:
 
     rows: int | None = None  # to train on, before anything is held out
     shape: tuple[int, ...] | None = None  # of one example
-    own_validation: bool = False  # the dataset holds its validation set
-    test: bool = True  # it has a test set
+    validation_rows: int = 0  # the dataset's own
+    test_rows: int | None = None
+    value_bytes: int = 4  # of a pixel, once it is loaded: 1 or 4
     name: str = ""  # where they come from, for messages
 
 
-def check(dataset: Mapping[str, Any], task: str, model: object) -> Examples:
+def check(dataset: Mapping[str, Any], task: str) -> Examples:
     """What a dataset's config section leaves to train on.
 
     Raises ValueError, for the user, naming the file, if it is not there, not what its settings say, or unfit for the
-    task or for the model, the dotted name of its builder.
+    task.
     """
     changes = augment.parse(dataset.get("augment"))
     found = _found(dataset, task)
@@ -39,13 +42,10 @@ def check(dataset: Mapping[str, Any], task: str, model: object) -> Examples:
         if found.shape is not None:
             _need_image(found, f"dataset.size={size}")
             found = replace(found, shape=(height, width, *(found.shape[2:] or (1,))))
+            _check_room(found, float(dataset.get("cache_gb") or CACHE_GB))
     if changes is not None and found.shape is not None:
         _need_image(found, "dataset.augment")
-    if model == "trainers.networks.cnn" and found.shape is not None and len(found.shape) not in (2, 3):
-        raise ValueError(
-            f"model=cnn needs images, but an example of {found.name} has shape {found.shape}; try model=mlp"
-        )
-    if dataset.get("validation") == "test" and not found.test:
+    if dataset.get("validation") == "test" and found.test_rows == 0:
         raise ValueError(f"dataset.validation=test, but {found.name} has no test set; try dataset.validation=split")
     if dataset.get("labels") == "one_hot" and task != "classification":
         raise ValueError(f"dataset.labels=one_hot needs classes, but this is a {task}; leave it out")
@@ -76,35 +76,29 @@ def _found(dataset: Mapping[str, Any], task: str) -> Examples:
     target, path, name = (dataset.get(key) for key in ("_target_", "path", "name"))
     if target == SOURCES + "npz" or (target == SOURCES + "keras_dataset" and path is not None):
         held = npz.describe(path, classes=task == "classification")
-        return Examples(held.rows, held.shape, name=str(path))
+        shape, dtype = held["x_train"]
+        return Examples(shape[0], shape[1:], 0, held["x_test"][0][0], 1 if dtype == "uint8" else 4, str(path))
     rows = dataset.get("n_train")
     known: dict[object, Callable[[], Examples]] = {
         IMAGE_FOLDER: lambda: _in_folder(dataset),
         POINTS: lambda: _typed(dataset),
-        SOURCES + "keras_dataset": lambda: Examples(rows, KERAS_SHAPES.get(str(name)), name=str(name)),
-        SOURCES + "digits": lambda: Examples(rows, (8, 8), name="digits"),
+        SOURCES + "keras_dataset": lambda: Examples(
+            rows, KERAS_SHAPES.get(str(name)), 0, KERAS_TEST_ROWS, 1, str(name)
+        ),
+        SOURCES + "digits": lambda: Examples(rows, (8, 8), test_rows=297, name="digits"),
         SOURCES + "line": lambda: Examples(rows, (int(dataset["inputs"]),), name="line"),
     }
     return known.get(target, lambda: Examples(rows, name=str(target)))()
 
 
 def _in_folder(dataset: Mapping[str, Any]) -> Examples:
-    if dataset.get("channels") == 2:
-        raise ValueError("dataset.channels=2: must be 1 (grey), 3 (colour) or 4 (colour and transparency)")
     found = image_folder.remembered(dataset.get("path"))
     size = image_size(dataset.get("size"))
     depth = image_folder.channels_decoded(found, size, dataset)
     if depth is None:
         depth = image_folder.channels(found, dataset.get("channels"), bool(dataset.get("skip_broken")))
-    needed = len(found.files) * size[0] * size[1] * depth / GB
-    limit = float(dataset.get("cache_gb") or CACHE_GB)
-    if needed > limit:
-        raise ValueError(
-            f"{len(found.files)} images at {size[0]} x {size[1]} take {needed:.1f} GB once they are decoded, and "
-            f"dataset.cache_gb={limit:g}\nTry dataset.cache_gb={needed * 1.05 + 0.1:.1f}, or a smaller dataset.size"
-        )
-    rows, test = found.splits["train"], found.splits["test"] > 0
-    return Examples(rows, (*size, depth), found.splits["validation"] > 0, test, found.path)
+    train, validation, test = found.splits.values()
+    return Examples(train, (*size, depth), validation, test, 1, found.path)
 
 
 def _typed(dataset: Mapping[str, Any]) -> Examples:
@@ -124,12 +118,26 @@ def _typed(dataset: Mapping[str, Any]) -> Examples:
     if len(x) != len(y):
         raise ValueError(f"dataset.x has {len(x)} values, but dataset.y has {len(y)}; each x needs its y")
     shape = (len(x[0]),) if isinstance(x[0], list) else (1,)
-    return Examples(len(x), shape, test=False, name="points")
+    return Examples(len(x), shape, test_rows=0, name="points")
 
 
 def _need_image(found: Examples, what: str) -> None:
     if found.shape is None or len(found.shape) not in (2, 3):
         raise ValueError(f"{what} needs images, but an example of {found.name} has shape {found.shape}; leave it out")
+
+
+def _check_room(found: Examples, limit_gb: float) -> None:
+    """Raise ValueError if all images together are more than the cache may hold."""
+    if found.rows is None or found.shape is None or found.test_rows is None:
+        return
+    rows, (height, width, *_) = found.rows + found.validation_rows + found.test_rows, found.shape
+    needed_gb = rows * math.prod(found.shape) * found.value_bytes / GB
+    if needed_gb > limit_gb:
+        raise ValueError(
+            f"{rows} images of {found.name} at {height} x {width} take {needed_gb:.1f} GB in the cache, which holds "
+            f"dataset.cache_gb={limit_gb:g}\n"
+            f"Try dataset.cache_gb={needed_gb * 1.05 + 0.1:.1f}, or a smaller dataset.size"
+        )
 
 
 def _chosen(found: Examples, dataset: Mapping[str, Any]) -> int | None:

@@ -2,10 +2,12 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from numpy.lib import format as npy
 
 IMAGES = "images.npy"
 """In an entry of the cache."""
+REFUSED = ".refused"
+"""Beside where an entry would be: why it cannot be made."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+READ = "JPEG, PNG, BMP or GIF"
 NOT_READ = (".webp", ".tif", ".tiff", ".heic", ".avif", ".jp2", ".psd", ".svg")
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -23,6 +28,10 @@ SPLITS = {
 """Folders that are parts of a split, however they are capitalized."""
 CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "F": 1, "LA": 2, "La": 2, "PA": 4, "RGBA": 4, "RGBa": 4}
 """Of an image, by the mode that Pillow gives it; 3 for all others."""
+
+
+class Undecodable(ValueError):
+    """These files can never make an entry of the cache: whoever asks for it is told the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +44,7 @@ class Listing:
     labels: tuple[int, ...]  # a file's place in `classes`
     splits: Mapping[str, int]  # images in train, validation, test
     digest: str  # of names, sizes and times
-    folders: tuple[tuple[str, int], ...]  # each with its time (ns)
+    times: Mapping[str, int]  # of each folder (ns)
 
     def name(self, row: int) -> str:
         """A file, as the user finds it."""
@@ -66,45 +75,47 @@ def listing(path: object) -> Listing:
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must hold a folder for each class")
-    folders = [(str(root), root.stat().st_mtime_ns)]
-    names = _subfolders(root)
-    own = _own_split(root, names)
-    classes: tuple[str, ...] = ()
+    times: dict[str, int] = {}
+    own = _own_split(root, _subfolders(root, times))
+    train = root / own["train"]
+    classes = tuple(_subfolders(train, times))
+    _check_classes(train, classes)
+    parts = {
+        split: list(_part(root / own[split], train, classes, times)) if split in own else []
+        for split in ("train", "validation", "test")
+    }
     files: list[str] = []
-    labels: list[int] = []
-    counts = dict.fromkeys(("train", "validation", "test"), 0)
     digest = hashlib.blake2b(digest_size=12)
-    for split in ("train", "validation", "test"):
-        if split not in own:
-            continue
-        here = root / own[split]
-        found = _subfolders(here)
-        if split == "train":
-            classes = tuple(found)
-            _check_classes(here, classes)
-        for name in found:
-            if name not in classes:
-                raise ValueError(
-                    f"{here / name}: there is no class {name!r} in {root / own['train']}, to be trained on"
-                )
-            images = list(_images(here / name, folders))
-            if not images:
-                raise ValueError(f"{here / name} holds no image; a class needs one at least ({_suffixes()})")
-            for entry, stat in images:
-                relative = os.path.relpath(entry, root)
-                digest.update(f"{relative}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
-                files.append(relative)
-                labels.append(classes.index(name))
-            counts[split] += len(images)
-        if not counts[split]:
-            raise ValueError(f"{here} is empty: it must hold a folder for each class, or not be there")
-    return Listing(str(root), classes, tuple(files), tuple(labels), counts, digest.hexdigest(), tuple(folders))
+    for _, file, stat in chain(*parts.values()):
+        files.append(os.path.relpath(file, root))
+        digest.update(f"{files[-1]}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    labels = tuple(label for label, *_ in chain(*parts.values()))
+    counts = {split: len(part) for split, part in parts.items()}
+    return Listing(str(root), classes, tuple(files), labels, counts, digest.hexdigest(), times)
+
+
+def _part(
+    folder: Path, train: Path, classes: Sequence[str], times: dict[str, int]
+) -> Iterator[tuple[int, str, os.stat_result]]:
+    """Label and file of each image in a part of the split."""
+    labels = {name: label for label, name in enumerate(classes)}
+    names = _subfolders(folder, times)
+    if not names:
+        raise ValueError(f"{folder} is empty: it must hold a folder for each class, or not be there")
+    for name in names:
+        if name not in labels:
+            raise ValueError(f"{folder / name}: there is no class {name!r} in {train}, to be trained on")
+        images = list(_images(folder / name, times))
+        if not images:
+            raise ValueError(f"{folder / name} holds no image; a class needs one at least ({READ})")
+        for entry in images:
+            yield labels[name], entry.path, entry.stat()
 
 
 def remembered(path: object) -> Listing:
     """The same, listed once for all trials of a study as long as no folder changes."""
     known = _known.get(str(path))
-    if known is None or any(_mtime_ns(folder) != time for folder, time in known.folders):
+    if known is None or any(_mtime_ns(folder) != time for folder, time in known.times.items()):
         known = _known[str(path)] = listing(path)
     return known
 
@@ -115,31 +126,31 @@ def channels(found: Listing, wanted: int | None, skip_broken: bool) -> int:
 
     Raises ValueError, for the user, naming the first file that is no image or has other channels than most.
     """
-    held: dict[int, list[int]] = {}
+    held: dict[int, int] = {}
     for row in range(len(found.files)):
         try:
-            held.setdefault(header_channels(found.name(row)), []).append(row)
+            held[row] = header_channels(found.name(row))
         except OSError as error:
             if not skip_broken:
+                damaged = "cannot identify" in str(error)
+                reason = "its header is damaged, or it is of another kind" if damaged else error
                 raise ValueError(
-                    f"{found.name(row)} is no image that can be read ({_short(error)})\n"
+                    f"{found.name(row)} is no image that can be read ({reason})\n"
                     "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
                 ) from error
     if wanted is not None:
         return wanted
     if not held:
         raise ValueError(f"dataset.path={found.path}: none of its {len(found.files)} images can be read")
-    usual, rows = max(held.items(), key=lambda item: len(item[1]))
-    others = sorted(row for count, rows in held.items() if count != usual for row in rows)
-    if others:
-        first = others[0]
-        odd = next(count for count, rows in held.items() if first in rows)
+    usual, count = Counter(held.values()).most_common(1)[0]
+    odd = next((row for row, depth in held.items() if depth != usual), None)
+    if odd is not None:
         raise ValueError(
-            f"{found.name(first)} has {odd} channel{'s' * (odd > 1)}, but {len(rows)} of {len(found.files)} images "
-            f"have {usual}\nTo convert all images, say dataset.channels=3 (colour) or dataset.channels=1 (grey)"
+            f"{found.name(odd)} has {held[odd]} channel{'s' * (held[odd] > 1)}, but {count} of {len(found.files)} "
+            f"images have {usual}\nTo convert all images, say dataset.channels=3 (colour) or dataset.channels=1 (grey)"
         )
     if usual == 2:
-        raise ValueError(f"{found.name(rows[0])} is grey and transparent: say dataset.channels=1, or 3")
+        raise ValueError(f"{found.name(next(iter(held)))} is grey and transparent: say dataset.channels=1, or 3")
     return usual
 
 
@@ -167,14 +178,26 @@ def entry_name(found: Listing, size: tuple[int, int], settings: Mapping[str, Any
 
 
 def channels_decoded(found: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> int | None:
-    """The channels of a folder's images if they lie decoded in the cache: they need no second look then."""
-    kept = cache_folder(settings.get("cache")) / entry_name(found, size, settings) / IMAGES
+    """The channels of a folder's images if they lie decoded in the cache: they need no second look then.
+
+    Raises Undecodable if an earlier trial found them so.
+    """
+    kept = cache_folder(settings.get("cache")) / entry_name(found, size, settings)
+    if kept.with_name(kept.name + REFUSED).exists():
+        # Files that were mended since have changed no folder.
+        refuse_again(kept.with_name(entry_name(listing(found.path), size, settings)))
     try:
-        with kept.open("rb") as file:
+        with (kept / IMAGES).open("rb") as file:
             npy.read_magic(file)
             return int(npy.read_array_header_1_0(file)[0][3])
     except FileNotFoundError:
         return None
+
+
+def refuse_again(kept: Path) -> None:
+    """Raise what making this entry of the cache ended with, if it was Undecodable."""
+    with suppress(FileNotFoundError):
+        raise Undecodable(kept.with_name(kept.name + REFUSED).read_text())
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
@@ -187,24 +210,25 @@ def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
         raise ValueError(f"{folder} holds one class only ({classes[0]!r}); there is nothing to tell apart")
 
 
-def _subfolders(folder: Path) -> list[str]:
+def _subfolders(folder: Path, times: dict[str, int]) -> list[str]:
+    times[str(folder)] = folder.stat().st_mtime_ns
     return [entry.name for entry in _sorted(folder) if entry.is_dir() and not entry.name.startswith(".")]
 
 
-def _images(folder: str | Path, folders: list[tuple[str, int]]) -> Iterable[tuple[str, os.stat_result]]:
-    folders.append((str(folder), Path(folder).stat().st_mtime_ns))
+def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
+    times[str(folder)] = folder.stat().st_mtime_ns
     for entry in _sorted(folder):
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _images(entry.path, folders)
+            yield from _images(Path(entry.path), times)
         elif entry.name.lower().endswith(SUFFIXES):
-            yield entry.path, entry.stat()
+            yield entry
         elif entry.name.lower().endswith(NOT_READ):
-            raise ValueError(f"{entry.path} cannot be read; convert it to {_suffixes()}, or remove it")
+            raise ValueError(f"{entry.path} cannot be read; convert it to {READ}, or remove it")
 
 
-def _sorted(folder: str | Path) -> list[os.DirEntry[str]]:
+def _sorted(folder: Path) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         return sorted(entries, key=lambda entry: entry.name)
 
@@ -222,11 +246,3 @@ def header_channels(path: str) -> int:
 
     with Image.open(path, formats=("JPEG", "PNG", "BMP", "GIF")) as image:
         return 3 if image.format == "GIF" else CHANNELS.get(image.mode, 3)
-
-
-def _short(error: OSError) -> str:
-    return "its header is damaged, or it is of another kind" if "cannot identify" in str(error) else str(error)
-
-
-def _suffixes() -> str:
-    return "JPEG, PNG, BMP or GIF"

@@ -2,36 +2,71 @@
 
 import difflib
 import math
+import zipfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-NAMES = (
-    *("ConvNeXtBase", "ConvNeXtLarge", "ConvNeXtSmall", "ConvNeXtTiny", "ConvNeXtXLarge"),
-    *("DenseNet121", "DenseNet169", "DenseNet201", *(f"EfficientNetB{i}" for i in range(8))),
-    *("EfficientNetV2B0", "EfficientNetV2B1", "EfficientNetV2B2", "EfficientNetV2B3"),
-    *("EfficientNetV2L", "EfficientNetV2M", "EfficientNetV2S", "InceptionResNetV2", "InceptionV3"),
-    *("MobileNet", "MobileNetV2", "MobileNetV3Large", "MobileNetV3Small", "NASNetLarge", "NASNetMobile"),
-    *("ResNet50", "ResNet101", "ResNet152", "ResNet50V2", "ResNet101V2", "ResNet152V2"),
-    *("VGG16", "VGG19", "Xception"),
-)
-SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}
-"""Pixels of a side, at least; all others take 32."""
-PARAMETERS = {
-    "ResNet50V2": (23_564_800, 2048),
-    "ResNet152V2": (58_331_648, 2048),
-    "MobileNetV2": (2_257_984, 1280),
-    "EfficientNetV2B0": (5_919_312, 1280),
+
+class Network(NamedTuple):
+    """One of keras.applications, without its classifier."""
+
+    parameters: int  # moving statistics included
+    features: int  # that it ends in
+    least: int = 32  # pixels of a side
+
+
+NETWORKS = {
+    "ConvNeXtBase": Network(87_566_464, 1024),
+    "ConvNeXtLarge": Network(196_230_336, 1536),
+    "ConvNeXtSmall": Network(49_454_688, 768),
+    "ConvNeXtTiny": Network(27_820_128, 768),
+    "ConvNeXtXLarge": Network(348_147_968, 2048),
+    "DenseNet121": Network(7_037_504, 1024),
+    "DenseNet169": Network(12_642_880, 1664),
+    "DenseNet201": Network(18_321_984, 1920),
+    "EfficientNetB0": Network(4_049_571, 1280),
+    "EfficientNetB1": Network(6_575_239, 1280),
+    "EfficientNetB2": Network(7_768_569, 1408),
+    "EfficientNetB3": Network(10_783_535, 1536),
+    "EfficientNetB4": Network(17_673_823, 1792),
+    "EfficientNetB5": Network(28_513_527, 2048),
+    "EfficientNetB6": Network(40_960_143, 2304),
+    "EfficientNetB7": Network(64_097_687, 2560),
+    "EfficientNetV2B0": Network(5_919_312, 1280),
+    "EfficientNetV2B1": Network(6_931_124, 1280),
+    "EfficientNetV2B2": Network(8_769_374, 1408),
+    "EfficientNetV2B3": Network(12_930_622, 1536),
+    "EfficientNetV2L": Network(117_746_848, 1280),
+    "EfficientNetV2M": Network(53_150_388, 1280),
+    "EfficientNetV2S": Network(20_331_360, 1280),
+    "InceptionResNetV2": Network(54_336_736, 1536, 75),
+    "InceptionV3": Network(21_802_784, 2048, 75),
+    "MobileNet": Network(3_228_864, 1024),
+    "MobileNetV2": Network(2_257_984, 1280),
+    "MobileNetV3Large": Network(2_996_352, 960),
+    "MobileNetV3Small": Network(939_120, 576),
+    "NASNetLarge": Network(84_916_818, 4032),
+    "NASNetMobile": Network(4_269_716, 1056),
+    "ResNet101": Network(42_658_176, 2048),
+    "ResNet101V2": Network(42_626_560, 2048),
+    "ResNet152": Network(58_370_944, 2048),
+    "ResNet152V2": Network(58_331_648, 2048),
+    "ResNet50": Network(23_587_712, 2048),
+    "ResNet50V2": Network(23_564_800, 2048),
+    "VGG16": Network(14_714_688, 512),
+    "VGG19": Network(20_024_384, 512),
+    "Xception": Network(20_861_480, 2048, 71),
 }
-"""Of the base alone, moving statistics included, and the features that it ends in."""
 SUFFIXES = (".h5", ".keras", ".hdf5")
-APPLICATION = "trainers.networks.application"
+APPLICATION, CNN = "trainers.networks.application", "trainers.networks.cnn"
 
 
 def named(name: str) -> str:
     """The network as keras.applications spells it. Raises ValueError if there is none."""
-    known = {one.lower(): one for one in NAMES}
+    known = {one.lower(): one for one in NETWORKS}
     if str(name).lower() in known:
         return known[str(name).lower()]
     near = difflib.get_close_matches(str(name).lower(), known, 3) or ["resnet50v2", "mobilenetv2"]
@@ -41,21 +76,35 @@ def named(name: str) -> str:
     )
 
 
-def check(model: Mapping[str, Any], shape: tuple[int, ...] | None, gpus: int, epochs: int) -> None:
-    """Raise ValueError if the network cannot be had, takes no example of that shape (None: unknown), or is not to be
-    trained as `fine_tune` says.
-    """
+def check(model: Mapping[str, Any], gpus: int, epochs: int) -> None:
+    """Raise ValueError if the network cannot be had, or is not to be trained as `fine_tune` says."""
     if gpus > 1 and model.get("jit"):
         raise ValueError(f"model.jit=true does not work with gpus={gpus}; leave it out, or use gpus=1")
     if model.get("_target_") != APPLICATION:
         _check_no_base(model)
         return
     name, weights = named(model.get("name", "")), model.get("weights")
-    if shape is not None:
-        _check_shape(name, shape)
     if weights not in (None, "imagenet", "random"):
         check_weights(name, str(weights))
     _check_fine_tuning(model, weights, epochs)
+
+
+def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str = "") -> None:
+    """Raise ValueError if the network takes no example of that shape; `source` names where it comes from."""
+    target, example = model.get("_target_"), f"an example{source and f' of {source}'} has shape {shape}"
+    if target == CNN and len(shape) not in (2, 3):
+        raise ValueError(f"model=cnn needs images, but {example}; try model=mlp")
+    if target != APPLICATION:
+        return
+    name = named(model.get("name", ""))
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[-1] not in (1, 3)):
+        raise ValueError(f"model.name={name} needs images of 1 or 3 channels, but {example}")
+    least = NETWORKS[name].least
+    if min(shape[:2]) < least:
+        raise ValueError(
+            f"model.name={name} takes images of {least} x {least} pixels or more, not {shape[0]} x {shape[1]}; "
+            f"try dataset.size={max(least, 64)}"
+        )
 
 
 def _check_no_base(model: Mapping[str, Any]) -> None:
@@ -63,17 +112,6 @@ def _check_no_base(model: Mapping[str, Any]) -> None:
     if given and str(model.get("_target_")).startswith("trainers.networks."):
         raise ValueError(
             f"model.{given[0]}={model[given[0]]}: this model has no base to fine-tune; try model=mobilenetv2"
-        )
-
-
-def _check_shape(name: str, shape: tuple[int, ...]) -> None:
-    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[-1] not in (1, 3)):
-        raise ValueError(f"model.name={name} needs images of 1 or 3 channels, but an example has shape {shape}")
-    least = SMALLEST.get(name, 32)
-    if min(shape[:2]) < least:
-        raise ValueError(
-            f"model.name={name} takes images of {least} x {least} pixels or more, not {shape[0]} x {shape[1]}; "
-            f"try dataset.size={max(least, 64)}"
         )
 
 
@@ -103,38 +141,43 @@ def check_weights(name: str, path: str) -> None:
         )
     if file.suffix not in SUFFIXES:
         raise ValueError(f"model.weights={path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if file.suffix == ".keras" or name not in PARAMETERS:
-        return  # zipped, or not known by heart: Keras itself compares when it loads them
     _check_parameters(name, path, file.stat().st_mtime_ns)
 
 
 @lru_cache
 def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
-    import h5py
-
-    count = 0
-
-    def add(where: str, node: Any) -> None:
-        nonlocal count
-        if isinstance(node, h5py.Dataset) and not where.startswith("optimizer"):
-            count += math.prod(node.shape)
-
     try:
-        with h5py.File(path) as opened:
-            opened.visititems(add)
-    except OSError as error:
+        count = _numbers_in(path)
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"model.weights={path} is no file of weights ({error})") from error
-    expected, features = PARAMETERS[name]
-    head = count - expected
-    if head == 0 or (path.endswith(".weights.h5") and head > 0 and head % (features + 1) == 0):
-        return
-    if head > 0 and head % (features + 1) == 0:
+    expected, features, _ = NETWORKS[name]
+    classes, rest = divmod(count - expected, features + 1)
+    if rest == 0 and classes > 0 and not path.endswith((".weights.h5", ".keras")):
         raise ValueError(
-            f"model.weights={path} holds {name} with its {head // (features + 1)} classes on top; "
+            f"model.weights={path} holds {name} with its {classes} classes on top; "
             "give the file without them (its name ends in notop.h5 or no_top.h5)"
         )
-    fitting = next((other for other, (size, _) in PARAMETERS.items() if size == count), None)
-    hint = f"; try model={fitting.lower()}" if fitting else ""
-    raise ValueError(
-        f"model.weights={path} belongs to another network: it holds {count:,} numbers, {name} has {expected:,}{hint}"
-    )
+    if rest or classes < 0:
+        fitting = next((other for other, network in NETWORKS.items() if network.parameters == count), None)
+        raise ValueError(
+            f"model.weights={path} belongs to another network: it holds {count:,} numbers, {name} has {expected:,}"
+            + (f"; try model.name={fitting}" if fitting else "")
+        )
+
+
+def _numbers_in(path: str) -> int:
+    """How many numbers a file holds, those of an optimizer aside."""
+    import h5py
+
+    sizes: list[int] = []
+
+    def add(where: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset) and not where.startswith("optimizer"):
+            sizes.append(math.prod(node.shape))
+
+    with ExitStack() as opened:
+        file: Any = path
+        if path.endswith(".keras"):
+            file = opened.enter_context(zipfile.ZipFile(path).open("model.weights.h5"))
+        opened.enter_context(h5py.File(file)).visititems(add)
+    return sum(sizes)

@@ -1,44 +1,37 @@
 """What a dataset's .npz holds, from the headers of its arrays and its labels. Nothing is unpickled."""
 
 import zipfile
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
 
 from conf.checks import labels
 
+Headers = dict[str, tuple[tuple[int, ...], np.dtype]]
+"""Shape and type of each array."""
+READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
-@dataclass(frozen=True)
-class Held:
-    """What there is to train on."""
-
-    rows: int  # of x_train
-    shape: tuple[int, ...]  # of one example
-
-
-def describe(path: str | None, classes: bool = False) -> Held:
-    """What the .npz file `path` holds for training.
+def describe(path: str | None, classes: bool = False) -> Headers:
+    """What the .npz file `path` holds.
 
     Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing, holds
     pickled objects or texts, or does not match its partner, or if labels that should be classes are none.
     """
     if path is None:
         raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")
-    file = Path(path)
+    file = Path(str(path))
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"
         raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must be a .npz file")
-    return _describe(path, classes, file.stat().st_mtime_ns)
+    return _describe(str(path), classes, file.stat().st_mtime_ns)
 
 
 @lru_cache
-def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
+def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -49,9 +42,10 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
                     f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
-            shapes = {name: _shape(archive, name, path) for name in ARRAYS}
+            headers = {name: _header(archive, name, path) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
         raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from error
+    shapes = {name: shape for name, (shape, _) in headers.items()}
     for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
         if shapes[x][0] != shapes[y][0]:
             raise ValueError(f"dataset.path={path}: {x} has {shapes[x][0]} rows, but {y} has {shapes[y][0]}")
@@ -64,15 +58,15 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Held:
     if classes:
         with np.load(path, allow_pickle=False) as arrays:
             labels.check(f"dataset.path={path}", arrays["y_train"], arrays["y_test"])
-    return Held(shapes["x_train"][0], of_one["x_train"])
+    return headers
 
 
-def _shape(archive: zipfile.ZipFile, name: str, path: str) -> tuple[int, ...]:
+def _header(archive: zipfile.ZipFile, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
     with archive.open(f"{name}.npy") as file:
         try:
-            shape, dtype = _header(file)
-        except ValueError as error:
-            raise ValueError(f"dataset.path={path}: {name} is no numpy array ({error})") from error
+            shape, _, dtype = READERS[npy.read_magic(file)](file)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})") from error
     if dtype.hasobject:
         raise ValueError(
             f"dataset.path={path}: {name} holds pickled objects, which are never loaded; store numbers in it"
@@ -81,15 +75,4 @@ def _shape(archive: zipfile.ZipFile, name: str, path: str) -> tuple[int, ...]:
         raise ValueError(f"dataset.path={path}: {name} is {dtype}; store numbers in it")
     if not shape or shape[0] == 0:
         raise ValueError(f"dataset.path={path}: {name} is empty; it needs one row an example")
-    return shape
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    version = npy.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = npy.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, _, dtype = npy.read_array_header_2_0(file)
-    else:
-        raise ValueError(f"version {version} of the .npy format holds no plain numbers")
     return shape, dtype

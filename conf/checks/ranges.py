@@ -1,7 +1,7 @@
 """Types and ranges of hyperparameters by name: the same name means the same thing in every optimizer."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,51 +41,40 @@ class Number:
         return " ".join([kind, " and ".join(bounds)]).strip() + (" or null" if self.optional else "")
 
 
-class Names:
-    """A list of texts."""
+@dataclass(frozen=True)
+class Kind:
+    """What is no number."""
 
-    def allows(self, value: object) -> bool:
-        """Whether `value` is one."""
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-    def __str__(self) -> str:
-        return "a list of names, such as [torch,numpy]"
-
-
-class Flag:
-    """true or false."""
-
-    def allows(self, value: object) -> bool:
-        """Whether `value` is a boolean."""
-        return isinstance(value, bool)
+    words: str
+    allows: Callable[[object], bool]
 
     def __str__(self) -> str:
-        return "true or false"
+        return self.words
 
 
-class FineTune(Flag):
-    """How much of a network learns."""
-
-    def allows(self, value: object) -> bool:
-        """Whether `value` is a boolean or a number of layers."""
-        return super().allows(value) or (isinstance(value, int) and value >= 1)
-
-    def __str__(self) -> str:
-        return "true, false or a number of layers >= 1"
-
-
-class Choice:
+def choice(*words: str) -> Kind:
     """One of some words."""
+    return Kind(f"{', '.join(words[:-1])} or {words[-1]}", words.__contains__)
 
-    def __init__(self, *words: str) -> None:
-        self.words = words
 
-    def allows(self, value: object) -> bool:
-        """Whether `value` is one of them."""
-        return value in self.words
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
-    def __str__(self) -> str:
-        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_share_of_layers(value: object) -> bool:
+    return _is_flag(value) or (isinstance(value, int) and value >= 1)
+
+
+def _is_folder(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_channels(value: object) -> bool:
+    return value in (None, 1, 3, 4) and not _is_flag(value)
 
 
 SHARE = Number(0, 1)
@@ -95,9 +84,9 @@ POSITIVE = Number(0, above=True)
 POSITIVE_OR_NULL = Number(0, above=True, optional=True)
 COUNT = Number(1, whole=True)
 COUNTS = Number(1, whole=True, several=True)
-FLAG = Flag()
+FLAG = Kind("true or false", _is_flag)
 
-RANGES: dict[str, dict[str, Number | Names | Flag | Choice]] = {
+RANGES: dict[str, dict[str, Number | Kind]] = {
     "optimizer": {
         "amsgrad": FLAG,
         "beta": NOT_NEGATIVE,
@@ -126,7 +115,7 @@ RANGES: dict[str, dict[str, Number | Names | Flag | Choice]] = {
     "model": {
         "dropout": SHARE_BELOW_1,
         "filters": COUNTS,
-        "fine_tune": FineTune(),
+        "fine_tune": Kind("true, false or a number of layers >= 1", _is_share_of_layers),
         "fine_tune_lr": POSITIVE_OR_NULL,
         "head_epochs": Number(0, whole=True),
         "hidden": COUNTS,
@@ -161,11 +150,12 @@ RANGES: dict[str, dict[str, Number | Names | Flag | Choice]] = {
         "maximum": Number(1, whole=True, optional=True),
     },
     "dataset": {
-        "batches": Choice("without", "with"),
+        "batches": choice("without", "with"),
+        "cache": Kind("a folder, such as dataset.cache=/scratch/me, or null", _is_folder),
         "cache_gb": POSITIVE,
-        "channels": Number(1, 4, whole=True, optional=True),
+        "channels": Kind("1 (grey), 3 (colour), 4 (colour and transparency) or null", _is_channels),
         "inputs": COUNT,
-        "labels": Choice("sparse", "one_hot"),
+        "labels": choice("sparse", "one_hot"),
         "n_train": Number(2, whole=True, optional=True),
         "noise": NOT_NEGATIVE,
         "points": Number(2, whole=True),
@@ -173,13 +163,14 @@ RANGES: dict[str, dict[str, Number | Names | Flag | Choice]] = {
         "skip_broken": FLAG,
         "subset": Number(0, above=True, optional=True),
         "test_points": COUNT,
-        "validation": Choice("split", "test", "none"),
+        "validation": choice("split", "test", "none"),
         "validation_split": Number(0, 1, above=True, closed=False),
     },
     "trainer": {
         "checkpoint_interval_s": NOT_NEGATIVE,
         "early_stopping_patience": Number(1, whole=True, optional=True),
-        "preload": Names(),
+        "preload": Kind("a list of names, such as [torch,numpy]", _is_names),
+        "save_model": choice("best", "last", "none"),
     },
 }
 

@@ -1,9 +1,10 @@
 """Whether a network, an optimizer and schedules can be trained as a configuration says, before anything is imported."""
 
 import difflib
-import math
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from conf import plan
 
@@ -18,7 +19,6 @@ ACTIVATIONS = (
 )
 """Of Keras 3.15, which a check has no time to import."""
 ACTIVATED = ("trainers.networks.mlp", "trainers.networks.cnn")
-SAVE_MODEL = ("best", "last", "none")
 
 
 def check_optimizer(optimizer: Mapping[str, Any], gpus: int) -> None:
@@ -74,62 +74,29 @@ def epochs_of(cfg: Any, rows: int | None) -> int:
 
 def check_schedules(cfg: Any, rows: int | None) -> None:
     """Raise ValueError for batches that outgrow the `rows` for training (None: unknown) and rates that reach zero."""
-    sections = {"batch_schedule": cfg.batch_schedule, "lr_schedule": cfg.lr_schedule}
-    if not all(str(section.get("_target_")).startswith("conf.plan.") for section in sections.values()):
-        return  # somebody's own; seen when it runs
-    constant = cfg.batch_schedule["_target_"] == "conf.plan.constant_batch"
-    if constant and cfg.lr_schedule["_target_"] == "conf.plan.constant":
+    plan.check_batch(cfg, cfg.batch_size, 1, rows)
+    targets = str(cfg.batch_schedule.get("_target_")), str(cfg.lr_schedule.get("_target_"))
+    if targets == ("conf.plan.constant_batch", "conf.plan.constant"):
         return
-    if rows is None and not constant:
+    if not all(target.startswith("conf.plan.") for target in targets):
+        return  # somebody's own; seen when it runs
+    if rows is None and targets[0] != "conf.plan.constant_batch":
         return
     # What an epoch holds does not matter to a rate that follows epochs.
     planned = plan.plan(cfg, rows or 100 * cfg.batch_size)
-    _check_batches(cfg, rows, planned)
     phases = [(0, planned.epochs)]
     head = int(cfg.model.get("head_epochs") or 0)
     if 0 < head < planned.epochs:
         phases = [(0, head), (head, planned.epochs)]
     for first, end in phases:
         zero = (plan.shares(cfg, planned, first, end) * cfg.lr < plan.SMALLEST).nonzero()[0]
-        if len(zero):
-            epoch = first + _epoch_of(int(zero[0]), planned.steps[first:end])
-            name = str(cfg.lr_schedule["_target_"]).rpartition(".")[2]
-            remedy = "final=0.01" if "final" in cfg.lr_schedule else "factor=0.9"
-            if "start" in cfg.lr_schedule and epoch == first + 1:
-                remedy = "start=0.1"
-            raise ValueError(
-                f"lr_schedule={name} reaches 0 in epoch {epoch} of {planned.epochs}: nothing would be learned there; "
-                f"try lr_schedule.{remedy}"
-            )
-
-
-def _check_batches(cfg: Any, rows: int | None, planned: plan.Plan) -> None:
-    name = str(cfg.batch_schedule["_target_"]).rpartition(".")[2].removesuffix("_batch")
-    size_of = plan.function(cfg.batch_schedule)
-    sizes = [size_of(cfg.batch_size, epoch) for epoch in range(max(planned.epochs, 1))]
-    for epoch, size in enumerate(sizes, start=1):
-        if rows is not None and size > rows:
-            raise ValueError(
-                f"batch_schedule={name} reaches batch_size={size} in epoch {epoch}, larger than the training set "
-                f"({rows} examples); try batch_schedule.maximum={2 ** int(math.log2(rows))}"
-            )
-        if cfg.gpus > 1 and size % cfg.gpus:
-            raise ValueError(
-                f"batch_schedule={name} reaches batch_size={size} in epoch {epoch}, which gpus={cfg.gpus} cannot share "
-                f"equally; start and grow by multiples of {cfg.gpus}"
-            )
-
-
-def _epoch_of(step: int, steps: tuple[int, ...]) -> int:
-    for epoch, count in enumerate(steps, start=1):
-        if step < count:
-            return epoch
-        step -= count
-    return len(steps)
-
-
-def check_trainer(trainer: Mapping[str, Any]) -> None:
-    """Raise ValueError for options of conf/trainer/keras.yaml that are none."""
-    value = trainer.get("save_model", "none")
-    if value not in SAVE_MODEL:
-        raise ValueError(f"trainer.save_model={value}: must be {', '.join(SAVE_MODEL[:-1])} or {SAVE_MODEL[-1]}")
+        if not len(zero):
+            continue
+        epoch = first + int(np.searchsorted(np.cumsum(planned.steps[first:end]), zero[0], "right")) + 1
+        remedy = "final=0.01" if "final" in cfg.lr_schedule else "factor=0.9"
+        if "start" in cfg.lr_schedule and epoch == first + 1:
+            remedy = "start=0.1"
+        raise ValueError(
+            f"lr_schedule={targets[1].rpartition('.')[2]} reaches 0 in epoch {epoch} of {planned.epochs}: "
+            f"nothing would be learned there; try lr_schedule.{remedy}"
+        )

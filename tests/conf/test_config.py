@@ -61,6 +61,11 @@ def test_every_loss_fits_a_dataset(loss: str) -> None:
         (("trainer=own", "trainer._target_=json.dumps"), {"trainer._target_": "json.dumps", "trainer.preload": []}),
         (("dataset=mnist",), {"dataset.validation_split": 1 / 6}),
         (("model.hidden=[]",), {"model.hidden": []}),
+        (
+            ("model=resnet50v2", "dataset=cifar10", "model.dropout=0.1"),
+            {"model.name": "ResNet50V2", "model.weights": None, "model.fine_tune": True, "model.dropout": 0.1},
+        ),
+        (("model=resnet50v2", "dataset=cifar10"), {"model.head_epochs": 0, "model.fine_tune_lr": None}),
     ],
 )
 def test_what_is_composed(overrides: tuple[str, ...], expected: dict[str, object]) -> None:
@@ -151,12 +156,12 @@ BAD_VALUES = [
     ),
     (
         "batch_schedule=doubling epochs=9",
-        "batch_schedule=doubling reaches batch_size=2048 in epoch 7, larger than the training set (1250 examples); "
-        "try batch_schedule.maximum=1024",
+        "batch_schedule=doubling reaches batch_size=2048 in epoch 7, which is larger than the training set "
+        "(1250 examples after the validation split); try batch_schedule.maximum=1024 or less",
     ),
     (
         "batch_schedule=linear gpus=4 batch_size=40",
-        "batch_schedule=linear reaches batch_size=50 in epoch 2, which gpus=4 cannot share equally; "
+        "batch_schedule=linear reaches batch_size=50 in epoch 2, which cannot be shared equally by gpus=4; "
         "start and grow by multiples of 4",
     ),
     ("batch_schedule=linear batch_schedule.increase=0", "batch_schedule.increase=0: must be a whole number >= 1"),
@@ -176,7 +181,7 @@ BAD_VALUES = [
     ),
     (
         "model=mobilenetv2 dataset=line",
-        "model.name=MobileNetV2 needs images of 1 or 3 channels, but an example has shape (1,)",
+        "model.name=MobileNetV2 needs images of 1 or 3 channels, but an example of line has shape (1,)",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.fine_tune=false",
@@ -214,6 +219,11 @@ BAD_VALUES = [
     ("trainer.checkpoint_interval_s=-1", "trainer.checkpoint_interval_s=-1: must be a number >= 0"),
     ("trainer.preload=torch", "trainer.preload=torch: must be a list of names, such as [torch,numpy]"),
     ("trainer=own", "trainer._target_ is missing; it must be the dotted name of a callable, such as my_module.f"),
+    (
+        "dataset=points gpus=2",
+        "batch_size=32 is larger than the training set (4 examples after the validation split); "
+        "try batch_size=4 or less",
+    ),
     ("dataset=npz", "dataset.path is null: name a .npz file, as in dataset.path=my.npz"),
 ]
 
@@ -249,7 +259,7 @@ def test_a_file_of_weights_is_looked_at_before_it_is_loaded(tmp_path: Path) -> N
     mobile = write("mobile.h5", 2_257_984)
     check("model=mobilenetv2", "dataset=cifar10", f"model.weights={mobile}")
     assert said("resnet50v2", mobile) == (
-        "belongs to another network: it holds 2,257,984 numbers, ResNet50V2 has 23,564,800; try model=mobilenetv2"
+        "belongs to another network: it holds 2,257,984 numbers, ResNet50V2 has 23,564,800; try model.name=MobileNetV2"
     )
     topped = write("topped.h5", 2_257_984 + 1281 * 1000)
     assert said("mobilenetv2", topped).startswith("holds MobileNetV2 with its 1000 classes on top; give the file")

@@ -56,8 +56,21 @@ def test_the_plan_is_said_in_one_line() -> None:
     assert str(planned("epochs=1")).endswith("in batches of 32")
 
 
-def test_a_batch_that_several_gpus_never_fill_leaves_nothing() -> None:
-    assert planned("batch_size=128", "gpus=2").epochs == 0
+@pytest.mark.parametrize("budget", ["epochs=3", "steps=9", "images=999"])
+@pytest.mark.parametrize("gpus", ["gpus=0", "gpus=2"])
+def test_a_batch_larger_than_the_training_set_is_refused(budget: str, gpus: str) -> None:
+    with pytest.raises(ValueError, match=r"batch_size=128 is larger than the training set \(100 .*try batch_size=64"):
+        planned("batch_size=128", gpus, budget)
+    with pytest.raises(ValueError, match=r"batch_schedule=doubling reaches batch_size=128 in epoch 3, which is larger"):
+        planned("batch_schedule=doubling", gpus, budget)
+
+
+def test_a_batch_that_the_budget_never_reaches_is_not_refused() -> None:
+    assert planned("batch_schedule=doubling", "steps=6").batch_sizes == (32, 64)
+
+
+def test_a_batch_larger_than_all_points_is_all_of_them() -> None:
+    assert planned("dataset=points", rows=4, epochs=2).images == (4, 4)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 
 from tests.trainers.recorder import Recorder
 from trainers.callbacks import ReportToTrial
@@ -47,3 +48,20 @@ def test_a_training_that_had_ended_trains_no_further(tmp_path: Path) -> None:
     again = Recorder(tmp_path)
     fit(again)
     assert again.steps == []
+
+
+def test_a_second_fit_is_refused_in_words(tmp_path: Path) -> None:
+    trial = Recorder(tmp_path)
+    fit(trial, epochs=2)
+    with pytest.raises(ValueError, match=r"was in a `fit` of this trial before.*\nTrain in one `fit`"):
+        fit(trial)
+    assert trial.steps == [1, 2]
+
+
+def test_a_metric_that_is_an_array_is_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trial = Recorder(tmp_path)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "categorical_crossentropy", metrics=["accuracy", keras.metrics.F1Score()])
+    model.fit(X, np.eye(3)[np.arange(64) % 3], epochs=2, verbose=0, callbacks=[ReportToTrial(trial)])
+    assert [set(metrics) for metrics in trial.reported] == [{"loss", "accuracy"}] * 2
+    assert capsys.readouterr().out.count("not reported, since a metric is one number: {'f1_score': (3,)}") == 1

@@ -98,10 +98,10 @@ def test_the_cnn_takes_images_with_and_without_channels(shape: tuple[int, ...]) 
 
 
 def test_the_cnn_refuses_what_is_no_image() -> None:
-    from trainers.networks import cnn
+    from trainers.networks import build
 
-    with pytest.raises(ValueError, match=r"model=cnn needs images.*model=mlp"):
-        cnn((1,), 1, filters=[2], kernel_size=3, hidden=[], activation="relu", dropout=0.0)
+    with pytest.raises(ValueError, match=r"model=cnn needs images, but an example has shape \(1,\); try model=mlp"):
+        build(compose("model=cnn").model, (1,), 1)
 
 
 @pytest.mark.parametrize(("subset", "expected"), [(None, 1500), (300, 300), (0.1, 150), (1500, 1500)])

@@ -1,5 +1,6 @@
 """Folders of images: decoded once, shared, served from memory or from the file to the same numbers."""
 
+import errno
 import multiprocessing
 import os
 from collections.abc import Sequence
@@ -98,6 +99,15 @@ def test_the_cache_is_made_once_and_anew_when_a_file_changes(tmp_path: Path, own
     assert len([path for path in own_cache.iterdir() if path.is_dir()]) == 3
 
 
+@pytest.mark.parametrize("name", ["images.npy", "info.json"])
+def test_a_cut_cache_file_is_made_anew(name: str, tmp_path: Path, own_cache: Path) -> None:
+    folder = write(tmp_path / "images", each=2)
+    whole = pixels_of(load(f"dataset.path={folder}"))
+    (file,) = own_cache.glob(f"*/{name}")
+    os.truncate(file, file.stat().st_size - 10)
+    np.testing.assert_array_equal(pixels_of(load(f"dataset.path={folder}")), whole)
+
+
 def test_a_cache_folder_of_ones_own(tmp_path: Path, own_cache: Path) -> None:
     load(f"dataset.path={write(tmp_path / 'images', each=2)}", f"dataset.cache={tmp_path}/mine")
     assert list((tmp_path / "mine").glob("*/images.npy"))
@@ -166,6 +176,40 @@ def test_a_broken_image_is_named(tmp_path: Path, own_cache: Path) -> None:
     assert not list(own_cache.glob("*/images.npy"))
 
 
+def test_a_broken_image_costs_one_pass(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "images")
+    path = break_one(folder)
+    settings = ("dataset=image_folder", "dataset.size=8", "batch_size=4", f"dataset.path={folder}")
+    cfg = compose(*settings)
+    passes: list[str] = []
+    begun = cache.Progress.__init__
+    monkeypatch.setattr(cache.Progress, "__init__", lambda self, *rest: passes.append("one") or begun(self, *rest))
+    said = set()
+    for work in (lambda: data.load(cfg.dataset, "classification", 0),) * 2 + (lambda: compose(*settings),):
+        with pytest.raises(ValueError) as error:
+            work()
+        said.add(str(error.value))
+    assert len(said) == len(passes) == 1
+    assert len(said.pop().splitlines()) == 2
+    Image.new("RGB", (5, 5)).save(path)
+    assert load(f"dataset.path={folder}").skipped == 0
+
+
+def test_an_image_that_cannot_be_read_today_may_be_tomorrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "images", each=2)
+    path = break_one(folder)
+
+    def unreadable(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("trainers.data.images._by_pillow", unreadable)
+        with pytest.raises(ValueError, match="Input/output error"):
+            load(f"dataset.path={folder}")
+    with pytest.raises(ValueError, match=f"{path.name}.*truncated"):
+        load(f"dataset.path={folder}")
+
+
 def test_a_broken_image_is_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "images")
     path = break_one(folder)
@@ -218,6 +262,21 @@ def test_a_full_cache_loses_what_was_not_used_for_longest(tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"a", "b", "d"}
     with pytest.raises(ValueError, match=r"more than dataset.cache_gb=.*\nTry dataset.cache_gb="):
         cache.entry(tmp_path, "e", 1e-9, lambda: plan(0))
+
+
+def test_an_entry_is_not_removed_while_it_is_made(tmp_path: Path) -> None:
+    def small(write: cache.Write) -> dict[str, int]:
+        write(0, np.ones((10, 100), np.uint8))
+        return {}
+
+    def large(write: cache.Write) -> dict[str, int]:
+        with pytest.raises(ValueError, match=r"more than dataset\.cache_gb"):
+            cache.entry(tmp_path, "small", 2500 / cache.GB, lambda: cache.Plan((10, 100), np.dtype(np.uint8), small))
+        write(0, np.full((20, 100), 7, np.uint8))
+        return {}
+
+    x, _ = cache.entry(tmp_path, "large", 2500 / cache.GB, lambda: cache.Plan((20, 100), np.dtype(np.uint8), large))
+    assert (x.all() == 7).all()
 
 
 def decode(folder: str, kept: str, results: "multiprocessing.Queue[tuple[float, int]]") -> None:

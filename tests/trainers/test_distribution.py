@@ -7,8 +7,8 @@ import keras
 import pytest
 
 from tests.trainers.recorder import Recorder, compose, without_times
-from trainers import distribution
-from trainers.trainer import train
+from trainers import data, distribution
+from trainers.trainer import build, train
 
 # 1,280 training examples: 40 batches without a rest.
 SETTINGS = ("epochs=2", "dataset.validation_split=0.14666")
@@ -56,20 +56,31 @@ def test_more_gpus_than_there_are() -> None:
         distribution.claim_gpus(99)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "message"),
-    [
-        (lambda: keras.optimizers.SGD(global_clipnorm=1.0), "global_clipnorm"),
-        (lambda: keras.optimizers.SGD(gradient_accumulation_steps=2), "gradient_accumulation_steps"),
-        (lambda: keras.optimizers.SGD(clipnorm=1.0), "optimizer.clipnorm"),
-        (lambda: keras.optimizers.SGD(clipvalue=1.0), "clipvalue"),
-        (keras.optimizers.ScheduleFreeAdamW, "ScheduleFreeAdamW"),
-    ],
-)
-def test_optimizers_that_go_wrong_on_several_devices(optimizer, message: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ValueError, match=message):
-        distribution.check_optimizer(optimizer())
-    distribution.check_optimizer(keras.optimizers.SGD(momentum=0.9))
+OWN = {
+    "global_clipnorm": lambda: keras.optimizers.SGD(global_clipnorm=1.0),
+    "gradient_accumulation_steps": lambda: keras.optimizers.SGD(gradient_accumulation_steps=2),
+    "optimizer.clipnorm": lambda: keras.optimizers.SGD(clipnorm=1.0),
+    "clipvalue": lambda: keras.optimizers.SGD(clipvalue=1.0),
+    "ScheduleFreeAdamW": keras.optimizers.ScheduleFreeAdamW,
+    "": lambda: keras.optimizers.SGD(momentum=0.9),
+}
+
+
+def own_optimizer(which: str, **_: object) -> keras.optimizers.Optimizer:
+    """One whose configuration does not show its settings."""
+    return OWN[which]()
+
+
+@pytest.mark.parametrize("wrong", OWN)
+def test_optimizers_that_go_wrong_on_several_devices(wrong: str) -> None:
+    own = "optimizer._target_=tests.trainers.test_distribution.own_optimizer"
+    cfg = compose(own, f"+optimizer.which='{wrong}'", "gpus=2")
+    dataset = data.load(cfg.dataset, "classification", 0)
+    if not wrong:
+        build(cfg, dataset)
+        return
+    with pytest.raises(ValueError, match=f"{wrong} is wrong with gpus=2"):
+        build(cfg, dataset)
 
 
 def test_gpus_that_were_given_but_are_not_seen_are_missing_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

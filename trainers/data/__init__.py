@@ -13,9 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf.checks import labels
 from conf.checks.augment import Augment, parse
-from conf.checks.examples import CACHE_GB, image_size, subset_size
-from conf.schema import RESIDENT_GB, VALIDATION_SPLIT, training_size
-from trainers.data.cache import GB
+from conf.checks.examples import GB, image_size, subset_size
+from conf.schema import DATASET, LOSS, training_size
 from trainers.data.images import ImageFolder, decoded, resized
 from trainers.data.on_disk import OnDisk
 from trainers.data.pool import Pool, from_arrays
@@ -24,10 +23,7 @@ Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(x_train, y_train), (x_test, y_test)"""
 
 # Keys of a dataset's or loss's config section that describe it and are not passed to its `_target_`.
-DESCRIPTIVE = (
-    *("task", "n_train", "validation_split", "validation", "subset", "batches", "labels", "augment"),
-    *("size", "resident_gb", "cache", "cache_gb", "objective", "direction"),
-)
+DESCRIPTIVE = {*DATASET, *LOSS}
 
 
 class Subset(NamedTuple):
@@ -84,10 +80,7 @@ class Data:
     def announce(self, folder: Path) -> None:
         """Say in the log what a reader of the results must know, and keep the names of the classes in `folder`."""
         if self.validation == "test":
-            print(
-                "dataset.validation=test: the test set chooses the best epoch, so that test_accuracy flatters",
-                flush=True,
-            )
+            print("dataset.validation=test: the test set chooses the best epoch, so test_accuracy flatters", flush=True)
         if self.classes:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "classes.json").write_text(json.dumps(self.classes, ensure_ascii=False, indent=1))
@@ -102,14 +95,15 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
 
     Raises ValueError where labels don't suit the task.
     """
+    section = OmegaConf.create(DATASET | dict(section))
     pool = _pool(section, task)
-    validation = section.get("validation", "split")
+    validation = section.validation
     rows, held_out = np.random.default_rng(seed).permutation(pool.train), pool.validation
-    rows = rows[: subset_size(len(rows), section.get("subset"))]
+    rows = rows[: subset_size(len(rows), section.subset)]
     if validation == "test":
         held_out = pool.test
     elif validation == "split" and not len(held_out):
-        kept = training_size(len(rows), section.get("validation_split", VALIDATION_SPLIT))
+        kept = training_size(len(rows), section.validation_split)
         rows, held_out = rows[:kept], rows[kept:]
     return Data(
         x=pool.x,
@@ -121,10 +115,10 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
         test_rows=pool.test,
         outputs=pool.outputs,
         validation=validation,
-        with_replacement=section.get("batches", "without") == "with",
-        one_hot=section.get("labels", "sparse") == "one_hot",
-        augment=parse(section.get("augment")),
-        resident=isinstance(pool.x, np.ndarray) or pool.x.nbytes <= section.get("resident_gb", RESIDENT_GB) * GB,
+        with_replacement=section.batches == "with",
+        one_hot=section.labels == "one_hot",
+        augment=parse(section.augment),
+        resident=isinstance(pool.x, np.ndarray) or pool.x.nbytes <= section.resident_gb * GB,
         classes=pool.classes,
         skipped=pool.skipped,
     )
@@ -133,7 +127,7 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
 def _pool(section: DictConfig, task: str) -> Pool:
     """All examples of a dataset, before any choice among them."""
     source = instantiate(described_target(section), _convert_="all")
-    size, place = section.get("size"), (section.get("cache"), section.get("cache_gb", CACHE_GB))
+    size, place = section.size, (section.cache, section.cache_gb)
     if isinstance(source, ImageFolder):
         return decoded(source, image_size(size), *place)
     (x, y), (x_test, y_test) = source

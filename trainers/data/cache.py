@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from conf.checks.image_folder import IMAGES
+from conf.checks.examples import GB
+from conf.checks.image_folder import IMAGES, REFUSED, Undecodable, refuse_again
 from trainers.data.on_disk import OnDisk
 
-GB = 10**9
 INFO = "info.json"
 
 Write = Callable[[int, np.ndarray], None]
@@ -43,15 +43,22 @@ def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) ->
     If it is not there, one process makes it to `plan`, and the others wait. What was not used for longest is removed
     first, so that all entries together stay within `limit_gb`. An entry in use is left alone.
 
-    Raises ValueError if there is no room within the limit.
+    Raises ValueError if there is no room within the limit, and Undecodable if making it did so once.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = _open(folder / name)
     if found is None:
         with _alone(folder / f"{name}.lock"):
+            refuse_again(folder / name)
             found = _open(folder / name)
             if found is None:
-                _make(folder, name, limit_gb, plan())
+                try:
+                    _make(folder, name, limit_gb, plan())
+                except Undecodable as error:
+                    aside = folder / f".{name}{REFUSED}"
+                    aside.write_text(str(error))
+                    aside.rename(folder / f"{name}{REFUSED}")
+                    raise
                 found = _open(folder / name)
     if found is None:
         raise OSError(f"{folder / name} vanished as soon as it was made; is dataset.cache_gb={limit_gb} too small?")
@@ -77,17 +84,17 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
     aside = folder / f".{name}.making"
     shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
     row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
-    _make_room(folder, shape[0] * row_bytes, limit_gb)
+    needed = shape[0] * row_bytes
+    _make_room(folder, needed, limit_gb)
     aside.mkdir()
     try:
         with (aside / IMAGES).open("wb") as file:
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_SH)  # nobody makes room here
-            npy.write_array_header_1_0(
-                file, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-            )
+            header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            npy.write_array_header_1_0(file, header)
             start = file.tell()
-            os.posix_fallocate(file.fileno(), start, shape[0] * row_bytes)
+            os.posix_fallocate(file.fileno(), start, needed)
 
             def write(row: int, images: np.ndarray) -> None:
                 os.pwrite(file.fileno(), np.ascontiguousarray(images, dtype).data, start + row * row_bytes)
@@ -102,9 +109,7 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
         aside.rename(folder / name)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.add_note(
-                f"{folder} has no room for {shape[0] * row_bytes / GB:.1f} GB; try dataset.cache=/other/disk"
-            )
+            error.add_note(f"{folder} has no room for {needed / GB:.1f} GB; try dataset.cache=/other/disk")
         raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from conf.checks.image_folder import Listing, cache_folder, entry_name, first_channels, header_channels, listing
+from conf.checks.image_folder import (
+    Listing,
+    Undecodable,
+    cache_folder,
+    entry_name,
+    first_channels,
+    header_channels,
+    listing,
+)
 from trainers.data import cache
 from trainers.data.pool import Pool
 
@@ -121,21 +129,23 @@ def _decode(source: ImageFolder, size: tuple[int, int], depth: int, write: cache
                 for row, image in zip(rows, batch, strict=True):
                     write(int(row), image)
             progress.at(int(rows[-1]) + 1)
-        broken = []
+        broken: dict[int, str] = {}
+        lasting = True
         for row in np.flatnonzero(missing).tolist():
             try:
                 # What TensorFlow does not read, such as a BMP with a palette, Pillow may.
                 image = _by_pillow(found.name(row), depth, convert=source.channels is not None)
                 write(row, _as(tf.image.resize(image, size), tf.uint8).numpy())
             except (OSError, SyntaxError, ValueError) as error:
-                broken.append((row, f"{found.name(row)} ({error})"))
+                broken[row] = f"{found.name(row)} ({error})"
+                lasting &= getattr(error, "errno", None) is None  # a disk may read it at another time
     if broken and not source.skip_broken:
         more = f", and {len(broken) - 1} more images" if len(broken) > 1 else ""
-        raise ValueError(
-            f"{broken[0][1]}{more} cannot be decoded\n"
+        raise (Undecodable if lasting else ValueError)(
+            f"{next(iter(broken.values()))}{more} cannot be decoded\n"
             "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
         )
-    return {"broken": [row for row, _ in broken], "classes": found.classes}
+    return {"broken": list(broken), "classes": found.classes}
 
 
 def _by_pillow(path: str, depth: int, convert: bool) -> np.ndarray:

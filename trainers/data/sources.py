@@ -2,7 +2,8 @@
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,17 +30,27 @@ def keras_dataset(name: str, path: str | None = None) -> Split:
         return npz(path)
     import keras
 
-    home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "sweepyard.lock").open("w") as lock:
-        # Keras writes a download straight to its final name: trials side by side would read half a file.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_download():
         try:
             split: Split = getattr(keras.datasets, name).load_data()
         except Exception as error:
             error.add_note(f"Without a network, give a local file: dataset={name} dataset.path=my.npz")
             raise
     return split
+
+
+def keras_home() -> Path:
+    """Where Keras keeps what it downloads."""
+    return Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
+
+
+@contextmanager
+def one_download() -> Iterator[None]:
+    """Let one process at a time download: Keras writes to the final name, where others would read half a file."""
+    (keras_home() / "models").mkdir(parents=True, exist_ok=True)
+    with (keras_home() / "sweepyard.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def points(x: Sequence[float], y: Sequence[float]) -> Split:

@@ -71,14 +71,31 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (folder, ("dataset.subset=1",), "dataset.subset=1: must be a share, > 0 and < 1, or a whole number"),
     (folder, ("dataset.size=0",), "dataset.size=0: must be pixels, such as 128, or [height,width]"),
     (folder, ("dataset.size=[1,2,3]",), "dataset.size=[1, 2, 3]: must be pixels"),
-    (folder, ("dataset.channels=5",), "dataset.channels=5: must be a whole number >= 1 and <= 4 or null"),
+    (
+        folder,
+        ("dataset.channels=5",),
+        "dataset.channels=5: must be 1 (grey), 3 (colour), 4 (colour and transparency) or",
+    ),
+    (
+        folder,
+        ("dataset.channels=2",),
+        "dataset.channels=2: must be 1 (grey), 3 (colour), 4 (colour and transparency) or",
+    ),
+    (folder, ("dataset.channels=true",), "dataset.channels=True: must be 1 (grey), 3 (colour)"),
+    (folder, ("dataset.cache=5",), "dataset.cache=5: must be a folder, such as dataset.cache=/scratch/me, or null"),
     (
         folder,
         ("dataset.size=10000", "dataset.cache_gb=3"),
-        "12 images at 10000 x 10000 take 3.6 GB once they are decoded, and dataset.cache_gb=3",
+        "12 images of FOLDER at 10000 x 10000 take 3.6 GB in the cache, which holds dataset.cache_gb=3\n"
+        "Try dataset.cache_gb=3.9, or a smaller dataset.size",
     ),
     (folder, ("dataset.validation=maybe",), "dataset.validation=maybe: must be split, test or none"),
     (folder, ("dataset.augment=storng",), "dataset.augment=storng: must be none, light, strong"),
+    (
+        folder,
+        ("dataset.augment.preset=[1]",),
+        "dataset.augment.preset=[1]: must be none, light, strong, or ranges such as dataset.augment.rotation=5",
+    ),
     (
         folder,
         ("dataset.validation=none",),
@@ -119,6 +136,20 @@ def test_files_that_are_no_images_and_hidden_ones_are_passed_over(tmp_path: Path
     image(root / "dog" / "deeper" / "1.JPG")
     found = image_folder.listing(root)
     assert (len(found.files), found.classes) == (13, ("cat", "dog"))
+
+
+def test_the_folders_of_a_split_may_be_capitalized(tmp_path: Path) -> None:
+    found = image_folder.listing(folder(tmp_path / "i", "Training", "Test"))
+    assert found.splits == {"train": 12, "validation": 0, "test": 12}
+    assert (found.classes, found.labels) == (("cat", "dog"), ((0,) * 6 + (1,) * 6) * 2)
+    check("dataset=image_folder", f"dataset.path={tmp_path}/i", "dataset.validation=test", "batch_size=2")
+
+
+def test_a_class_that_is_added_to_a_split_is_seen(tmp_path: Path) -> None:
+    root = folder(tmp_path / "i", "train", "test")
+    assert image_folder.remembered(root).classes == ("cat", "dog")
+    image(root / "train" / "cow" / "1.png")
+    assert image_folder.remembered(root).classes == ("cat", "cow", "dog")
 
 
 def test_headers_are_read_once_for_all_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +208,12 @@ def test_a_class_that_only_the_test_set_has(tmp_path: Path) -> None:
         ("dataset=points model=cnn", "model=cnn needs images, but an example of points has shape (1,); try model=mlp"),
         ("dataset=line model=cnn", "model=cnn needs images, but an example of line has shape (1,); try model=mlp"),
         ("dataset=line dataset.augment=light", "dataset.augment needs images, but an example of line has shape (1,)"),
+        (
+            "dataset=mnist dataset.size=700",
+            "70000 images of mnist at 700 x 700 take 34.3 GB in the cache, which holds dataset.cache_gb=20\n"
+            "Try dataset.cache_gb=36.1, or a smaller dataset.size",
+        ),
+        ("dataset.size=[1000,9000]", "1797 images of digits at 1000 x 9000 take 64.7 GB in the cache"),
         ("dataset=line dataset.size=8", "dataset.size=8 needs images, but an example of line has shape (1,)"),
         ("dataset=line dataset.labels=one_hot", "dataset.labels=one_hot needs classes, but this is a regression"),
         (
@@ -200,6 +237,17 @@ def test_an_image_of_a_local_file_must_look_the_same_in_both_sets(tmp_path: Path
     np.savez(path, x_train=np.zeros((4, 8)), y_train=y, x_test=np.zeros((4, 8)), y_test=y)
     with pytest.raises(ValueError, match=r"model=cnn needs images.*mine.npz has shape \(8,\); try model=mlp"):
         check("dataset=npz", f"dataset.path={path}", "batch_size=2", "model=cnn")
+
+
+def test_a_local_file_must_fit_into_the_cache_at_its_new_size(tmp_path: Path) -> None:
+    path, y = tmp_path / "mine.npz", np.array([0, 1, 0, 1])
+    for dtype, gb in ((np.uint8, "0.8"), (np.int64, "3.2")):
+        x = np.zeros((4, 8, 8), dtype)
+        np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+        with pytest.raises(ValueError, match=rf"8 images of {path} at 10000 x 10000 take {gb} GB in the cache"):
+            check(
+                *("dataset=npz", f"dataset.path={path}", "batch_size=2", "dataset.size=10000", "dataset.cache_gb=0.7")
+            )
 
 
 def test_checking_a_folder_imports_no_tensorflow(tmp_path: Path) -> None:
