@@ -142,7 +142,7 @@ def trainer(model_name: str, seed: str) -> dict[str, float]:
 
     class Trial:
         def __init__(self, folder: str) -> None:
-            self.checkpoint_folder = Path(folder) / "checkpoint"
+            self.folder, self.checkpoint_folder = Path(folder), Path(folder) / "checkpoint"
             self.speeds: list[float] = []
 
         def report(self, metrics: dict[str, float], step: int) -> None:

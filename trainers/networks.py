@@ -3,6 +3,7 @@
 input_shape is the shape of one example, outputs the number of classes or of values to predict. Pixels are 0..1.
 """
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -153,27 +154,6 @@ def base_of(model: keras.Model) -> keras.Model | None:
     return next((layer for layer in model.layers if isinstance(layer, keras.Model)), None)
 
 
-def line_of(model: keras.Model, x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> dict[str, float]:
-    """weight, bias, mse and r2 (share of the variance that is explained) of y = Wx + b on these rows of the points.
-
-    With several inputs: weight_0, weight_1, ... Empty unless the model is such a line with one output.
-    """
-    dense = [layer for layer in model.layers if not isinstance(layer, layers.Flatten)]
-    if len(dense) != 1 or not isinstance(dense[0], layers.Dense) or dense[0].units != 1:
-        return {}
-    x, y = x[rows], y[rows]
-    if x.dtype == np.uint8:  # as it is trained on
-        x = x / np.float32(255)
-    weights, bias = (np.asarray(value, np.float64) for value in dense[0].get_weights())
-    residuals = np.asarray(y, np.float64) - (x.reshape(len(x), -1) @ weights + bias)
-    spread = np.var(y, dtype=np.float64)
-    names = ["weight"] if len(weights) == 1 else [f"weight_{i}" for i in range(len(weights))]
-    fit = {"mse": float(np.mean(residuals**2))}
-    if spread > 0:
-        fit["r2"] = 1 - fit["mse"] / float(spread)
-    return {**dict(zip(names, weights[:, 0].tolist(), strict=True)), "bias": float(bias[0]), **fit}
-
-
 def _dense(hidden: Sequence[int], activation: str, dropout: float) -> list[layers.Layer]:
     stack: list[layers.Layer] = []
     for units in hidden:
@@ -187,14 +167,25 @@ def _output(outputs: int) -> layers.Dense:
     return layers.Dense(outputs, dtype="float32")
 
 
-def save(model: keras.Model, weights: Sequence[np.ndarray] | None, path: Path) -> None:
-    """Write a model, with other `weights` if they are given, as a .keras file that any Keras reads, or not at all."""
+def save(model: keras.Model, weights: Sequence[np.ndarray] | None, folder: Path) -> None:
+    """Write a model, with other `weights` if they are given, as a folder that MLflow logs, with its signature, or not
+    at all. Any Keras reads `folder`/data/model.keras.
+    """
+    import mlflow.keras  # 0.7 s
+    from mlflow.models.signature import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
     if isinstance(model, keras.Sequential) or type(model).__name__ == "Functional":
         # One that was never compiled: neither optimizer nor loss are in the way of whoever loads it.
         trained, model = model, keras.models.clone_model(model)
         model.set_weights(weights or trained.get_weights())
     elif weights:
         model.set_weights(weights)
-    aside = path.with_name(f"writing-{path.name}")
-    model.save(aside)
-    aside.replace(path)
+    shapes = [tuple(size or -1 for size in shape) for shape in (model.input_shape, model.output_shape)]
+    inputs, outputs = (Schema([TensorSpec(np.dtype(np.float32), shape)]) for shape in shapes)
+    needs = [f"{package.__name__}=={package.__version__}" for package in (keras, tf)]  # MLflow would look for minutes
+    aside = folder.with_name(f"writing-{folder.name}")
+    for old in (aside, folder):  # of an attempt that was lost
+        shutil.rmtree(old, ignore_errors=True)
+    mlflow.keras.save_model(model, str(aside), signature=ModelSignature(inputs, outputs), pip_requirements=needs)
+    aside.rename(folder)

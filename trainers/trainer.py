@@ -15,6 +15,7 @@ from sweeps.trial import Diverged, Trial
 from trainers import checkpoint, data, distribution, networks
 from trainers.checkpoint import Progress, Saved
 from trainers.compiled import Evaluate, Train, compile_passes
+from trainers.line import least_squares, line_of
 from trainers.phases import Phase, freeze, phases
 from trainers.stability import arrivals
 
@@ -42,9 +43,7 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     keras.utils.set_random_seed(cfg.seed)
     task = cfg.dataset.get("task") or cfg.loss.get("task")
     dataset = data.load(cfg.dataset, task, cfg.seed)
-    # The folder of a trial is where its checkpoints are.
-    folder = trial.checkpoint_folder.parent
-    dataset.announce(folder)
+    dataset.announce(trial)
     planned = plan(cfg, len(dataset.training_rows))
     print(planned, flush=True)
     saved = checkpoint.newest(trial.checkpoint_folder)
@@ -58,13 +57,13 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     test = evaluate("test") if "test" in dataset.subsets else {}
     result = {
         **training.best,
-        **dataset.notes,
+        **({"skipped_images": float(dataset.skipped)} if dataset.skipped else {}),
         **{f"test_{name}": float(value) for name, value in test.items()},
         **_arrivals(training.progress, cfg),
-        **_line(model, dataset, task),
+        **_line(model, dataset, task, trial),
     }
     if cfg.trainer.get("save_model", "none") != "none":
-        networks.save(model, training.best_weights, folder / "model.keras")
+        networks.save(model, training.best_weights, trial.folder / "model")
     return result
 
 
@@ -199,7 +198,11 @@ def _arrivals(progress: Progress, cfg: DictConfig) -> dict[str, float]:
     return arrivals(values, seconds, progress.best_epoch, cfg.target, higher)
 
 
-def _line(model: keras.Model, dataset: data.Data, task: str) -> dict[str, float]:
+def _line(model: keras.Model, dataset: data.Data, task: str, trial: Trial) -> dict[str, float]:
     if task != "regression" or not isinstance(dataset.x, np.ndarray):
         return {}
-    return networks.line_of(model, dataset.x, dataset.y, dataset.training_rows)
+    points = dataset.x[dataset.training_rows], dataset.y[dataset.training_rows]
+    found = line_of(model, *points)
+    if found and (best := least_squares(*points)):
+        trial.note("closed form (least squares)", best)
+    return found

@@ -1,6 +1,7 @@
 """A trial that remembers what was reported, and a configuration to train."""
 
 from pathlib import Path
+from typing import Any
 
 import hydra
 import numpy as np
@@ -24,10 +25,14 @@ class Recorder:
     """Stops after the epoch `stop_after`."""
 
     def __init__(self, folder: Path, stop_after: int | None = None) -> None:
-        self.checkpoint_folder = folder / "checkpoint"
+        self.folder, self.checkpoint_folder = folder, folder / "checkpoint"
         self.stop_after = stop_after
         self.reported: list[dict[str, float]] = []
         self.steps: list[int] = []
+        self.notes: dict[str, Any] = {}
+
+    def note(self, subject: str, note: Any) -> None:
+        self.notes[subject] = note
 
     def report(self, metrics: dict[str, float], step: int) -> None:
         self.reported.append(metrics)

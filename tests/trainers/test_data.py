@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,13 +143,13 @@ def test_without_a_validation_set_the_training_loss_judges(tmp_path: Path) -> No
     assert "val_loss" not in recorder.reported[0]
     assert result["loss"] == min(metrics["loss"] for metrics in recorder.reported)
     assert "test_accuracy" in result
-    assert "validated_on_test" not in result
+    assert not recorder.notes
 
 
 def test_a_test_set_that_judged_is_said_to_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorder = Recorder(tmp_path)
     result = train(compose("dataset.validation=test", "epochs=2"), recorder)
-    assert result["validated_on_test"] == 1
+    assert "dataset.validation=test" in recorder.notes
     assert result["test_loss"] == pytest.approx(recorder.reported[-1]["val_loss"])
     assert "dataset.validation=test: the test set" in capsys.readouterr().out
 
@@ -171,7 +170,10 @@ def test_points_with_several_inputs() -> None:
     assert (x.shape, y.shape, x_test.shape, y_test.shape) == ((3, 2), (3, 1), (0, 2), (0, 1))
 
 
-def test_the_names_of_the_classes_are_kept(tmp_path: Path) -> None:
-    loaded = data.load(compose().dataset, "classification", 0)
-    replace(loaded, classes=("æpfel", "birnen")).announce(tmp_path / "trial")
-    assert json.loads((tmp_path / "trial" / "classes.json").read_text()) == ["æpfel", "birnen"]
+def test_what_a_reader_of_the_results_must_know_is_noted(tmp_path: Path) -> None:
+    loaded, trial = data.load(compose().dataset, "classification", 0), Recorder(tmp_path)
+    loaded.announce(trial)
+    assert trial.notes == {}
+    replace(loaded, classes=("æpfel", "birnen"), validation="test").announce(trial)
+    assert trial.notes["classes"] == ["æpfel", "birnen"]
+    assert "the test set chooses the best epoch" in trial.notes["dataset.validation=test"]

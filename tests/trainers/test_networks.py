@@ -8,12 +8,15 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from mlflow.models import Model
 from omegaconf import DictConfig
+from sklearn.linear_model import LinearRegression
 
 from conf.checks import networks as known
 from conf.plan import plan
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import data, networks, phases
+from trainers.line import least_squares, line_of
 from trainers.trainer import build, train
 
 MOBILE = ("model=mobilenetv2", "dataset=npz", "batch_size=8", "trainer.checkpoint_interval_s=0")
@@ -79,8 +82,8 @@ def test_a_network_sees_pixels_as_it_was_made_for(name: str, tmp_path: Path) -> 
     expected = model.layers[-1](keras.ops.mean(seen, axis=(1, 2)))
     np.testing.assert_allclose(model(pixels / 255, training=False), expected, rtol=1e-3, atol=1e-4)
     # Loaded by a Keras that knows nothing of this repository.
-    networks.save(model, None, tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
+    networks.save(model, None, tmp_path / "model")
+    again = keras.models.load_model(tmp_path / "model" / "data" / "model.keras")
     np.testing.assert_allclose(again(pixels / 255), model(pixels / 255), rtol=1e-5, atol=1e-6)
 
 
@@ -302,9 +305,14 @@ def test_the_model_is_kept(which: str, attained: str, tmp_path: Path) -> None:
     settings = ("epochs=6", "lr=0.05", "model.hidden=[4]", "seed=3", "trainer.checkpoint_interval_s=0")
     cfg = compose(*settings, f"trainer.save_model={which}")
     train(cfg, Recorder(tmp_path, stop_after=4))
-    assert not (tmp_path / "model.keras").exists()
+    assert not (tmp_path / "model").exists()
     result = train(cfg, Recorder(tmp_path))
-    model = keras.models.load_model(tmp_path / "model.keras")
+    model = keras.models.load_model(tmp_path / "model" / "data" / "model.keras")
+    signature = Model.load(str(tmp_path / "model")).signature
+    assert [spec.shape for one in (signature.inputs, signature.outputs) for spec in one.inputs] == [
+        (-1, 8, 8),
+        (-1, 10),
+    ]
     loaded = data.load(cfg.dataset, "classification", 3)
     name, subset = ("validation", "val") if which == "best" else ("test", "test")
     x, y, rows = loaded.subsets[name]
@@ -316,38 +324,57 @@ def test_the_model_is_kept(which: str, attained: str, tmp_path: Path) -> None:
 
 def test_no_model_is_kept_unless_asked_for(tmp_path: Path) -> None:
     train(compose("epochs=1"), Recorder(tmp_path))
-    assert not list(tmp_path.glob("*.keras"))
+    assert not list(tmp_path.rglob("*.keras"))
 
 
 def test_a_line_says_where_it_lies(tmp_path: Path) -> None:
     cfg = compose(
         "dataset=line", "optimizer=sgd", "lr=0.1", "epochs=20", "model.initial_weight=5", "model.initial_bias=-1"
     )
-    result = train(cfg, Recorder(tmp_path))
+    recorder = Recorder(tmp_path)
+    result = train(cfg, recorder)
     loaded = data.load(cfg.dataset, "regression", 0)
     x, y = loaded.x[loaded.training_rows][:, 0], loaded.y[loaded.training_rows][:, 0]
     weight, bias = np.polyfit(x, y, 1)
     assert (result["weight"], result["bias"]) == pytest.approx((weight, bias), abs=0.02)
     assert result["mse"] == pytest.approx(np.mean((y - weight * x - bias) ** 2), rel=0.05)
     assert result["r2"] == pytest.approx(1 - result["mse"] / np.var(y), rel=1e-3)
+    noted = recorder.notes["closed form (least squares)"]
+    assert (noted["weight"], noted["bias"]) == pytest.approx((weight, bias))
+
+
+@pytest.mark.parametrize("inputs", [1, 3])
+def test_the_closed_form_is_that_of_scikit_learn(inputs: int) -> None:
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(20, inputs)).astype(np.float32), random.normal(size=(20, 1)).astype(np.float32)
+    theirs = LinearRegression().fit(x.astype(float), y[:, 0].astype(float))
+    *weights, bias, mse, r2 = least_squares(x, y).values()
+    assert [*weights, bias] == pytest.approx([*theirs.coef_, theirs.intercept_], rel=1e-6)
+    assert r2 == pytest.approx(theirs.score(x, y[:, 0]), rel=1e-6)
+    assert mse == pytest.approx(np.mean((y[:, 0] - theirs.predict(x)) ** 2), rel=1e-6)
+
+
+def test_nobody_compares_a_thousand_weights() -> None:
+    assert least_squares(np.zeros((3, 28, 28), np.float32), np.zeros((3, 1), np.float32)) == {}
 
 
 def test_a_line_through_pixels_is_judged_as_it_is_trained() -> None:
     model = networks.linear((1,), 1, initial_weight=2.0, initial_bias=0.0)
     pixels, y = np.array([[0], [51], [255]], np.uint8), np.array([[0.0], [0.4], [2.0]], np.float32)
-    assert networks.line_of(model, pixels, y, np.arange(3))["mse"] == pytest.approx(0, abs=1e-12)
+    assert line_of(model, pixels, y)["mse"] == pytest.approx(0, abs=1e-12)
+    assert least_squares(pixels, y) == pytest.approx({"weight": 2.0, "bias": 0.0, "mse": 0.0, "r2": 1.0}, abs=1e-7)
 
 
 def test_a_line_begins_where_it_is_told(tmp_path: Path) -> None:
     model = networks.linear((2,), 1, initial_weight=5.0, initial_bias=-1.0)
     assert model(np.array([[1.0, 2.0]])).numpy()[0, 0] == pytest.approx(14.0)
-    assert networks.line_of(model, np.zeros((3, 2)), np.zeros((3, 1)), np.arange(3)) == {
+    assert line_of(model, np.zeros((3, 2)), np.zeros((3, 1))) == {
         "weight_0": 5.0,
         "weight_1": 5.0,
         "bias": -1.0,
         "mse": 1.0,
     }
-    assert networks.line_of(networks.linear((2,), 3), np.zeros((3, 2)), np.zeros((3, 3)), np.arange(3)) == {}
+    assert line_of(networks.linear((2,), 3), np.zeros((3, 2)), np.zeros((3, 3))) == {}
 
 
 def test_a_base_from_scratch_learns_as_a_whole(images: Path) -> None:

@@ -2,9 +2,7 @@
 `ImageFolder`.
 """
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +13,7 @@ from conf.checks import labels
 from conf.checks.augment import Augment, parse
 from conf.checks.examples import GB, image_size, subset_size
 from conf.schema import DATASET, LOSS, training_size
+from sweeps.trial import Trial
 from trainers.data.images import ImageFolder, decoded, resized
 from trainers.data.on_disk import OnDisk
 from trainers.data.pool import Pool, from_arrays
@@ -69,21 +68,14 @@ class Data:
         }
         return {name: subset for name, subset in named.items() if len(subset.rows)}
 
-    @property
-    def notes(self) -> dict[str, float]:
-        """What the result of a training says about its data: validated_on_test = 1 if the test set was looked at, and
-        skipped_images, broken ones.
-        """
-        notes = {"validated_on_test": float(self.validation == "test"), "skipped_images": float(self.skipped)}
-        return {name: value for name, value in notes.items() if value}
-
-    def announce(self, folder: Path) -> None:
-        """Say in the log what a reader of the results must know, and keep the names of the classes in `folder`."""
+    def announce(self, trial: Trial) -> None:
+        """Say what a reader of the trial's results must know."""
         if self.validation == "test":
-            print("dataset.validation=test: the test set chooses the best epoch, so test_accuracy flatters", flush=True)
+            said = "the test set chooses the best epoch, so test_accuracy flatters"
+            print(f"dataset.validation=test: {said}", flush=True)
+            trial.note("dataset.validation=test", said)
         if self.classes:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "classes.json").write_text(json.dumps(self.classes, ensure_ascii=False, indent=1))
+            trial.note("classes", list(self.classes))
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         """The training rows in the order of an epoch: a function of (seed, epoch) alone, so that it can be repeated."""
