@@ -34,17 +34,20 @@ _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost")
 @app.command("list")
 def list_studies(root: Root = _MULTIRUN) -> None:
     """All studies, newest first."""
-    shown = Table("study", "trials", "best", "driver")
+    shown, troubles = Table("study", "trials", "best", "driver"), []
     for found in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
         try:
             summary, _ = _read(found.parent.name, root)
         except UserError as error:  # of this study alone
-            shown.add_row(found.parent.name, "?", str(error).splitlines()[0], "")
+            shown.add_row(found.parent.name, "?", "(see below)", "")
+            troubles.append(str(error).splitlines()[0])
             continue
         top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
         driver = holder(found.parent / "driver.lock")
         shown.add_row(summary.name, f"{summary.over()} of {summary.total}", "".join(top), str(driver or ""))
     _console.print(shown)
+    for trouble in troubles:
+        _console.print(trouble, soft_wrap=True, markup=False)
 
 
 @app.command()

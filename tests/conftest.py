@@ -12,6 +12,7 @@ if str(HERE.parent) not in sys.path:
     sys.path.append(str(HERE.parent))
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One process runs the tests of a file, or all of SLURM's, which share a cluster. What takes longest begins first:
     SLURM's tests, and those at the top, which start whole sweeps.

@@ -330,7 +330,7 @@ def test_a_trial_that_was_given_up_goes_on_when_more_is_allowed(
         assert study.drive(launcher).states() == ["completed"] * 2
 
 
-@pytest.mark.parametrize(("timeout_min", "goes_on"), [(10.0, False), (10.5, False), (30.0, True), (None, True)])
+@pytest.mark.parametrize(("timeout_min", "goes_on"), [(10.0, False), (9.5, False), (10.5, True), (None, True)])
 def test_a_trial_that_was_given_up_goes_on_with_more_time(
     make_study: MakeStudy, clock: Clock, timeout_min: float | None, goes_on: bool
 ) -> None:
