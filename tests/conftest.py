@@ -4,20 +4,28 @@ among processes (pytest-xdist).
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
 if str(HERE.parent) not in sys.path:
     sys.path.append(str(HERE.parent))
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in a hook of its own
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """One process runs the tests of a file, or all of SLURM's, which share a cluster."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "slurm" if "/slurm/" in file else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs the tests of a file, or all of SLURM's, which share a cluster. What takes longest begins first:
-    SLURM's tests, and those at the top, which start whole sweeps.
-    """
-    for item in items:
-        of_slurm = "slurm" in item.path.parts
-        item.add_marker(pytest.mark.xdist_group("slurm" if of_slurm else item.path.stem))
+    """What takes longest begins first: SLURM's tests, and those at the top, which start whole sweeps."""
     items.sort(key=lambda item: ("slurm" not in item.path.parts, item.path.parent != HERE))

@@ -41,7 +41,7 @@ def importers(module: str) -> set[str]:
         ("keras", ("trainers/",)),
         ("optuna", ("sweeps/study/search.py", "sweeps/study/storage.py")),
         ("submitit", ("sweeps/launchers/slurm/",)),
-        ("mlflow", ("sweeps/tracking/",)),
+        ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # where a model is kept as MLflow has it
         ("fcntl", ("sweeps/files.py", "trainers/")),
         ("trainers", ("trainers/",)),
         ("conf", ("conf/", "trainers/", "sweep.py")),
