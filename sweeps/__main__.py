@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock, Unreadable, holder, write_whole
@@ -44,7 +45,7 @@ def list_studies(root: Root = _MULTIRUN) -> None:
             continue
         top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
         driver = holder(found.parent / "driver.lock")
-        shown.add_row(summary.name, f"{summary.over()} of {summary.total}", "".join(top), str(driver or ""))
+        shown.add_row(summary.name, f"{summary.over()} of {summary.total}", Text("".join(top)), str(driver or ""))
     _console.print(shown)
     for trouble in troubles:
         _console.print(trouble, soft_wrap=True, markup=False)
@@ -119,7 +120,7 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
 @app.command()
 def stop(name: Name, root: Root = _MULTIRUN) -> None:
     """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
-    folder, _ = _define(name, root)
+    folder = (root / name).absolute()
     if driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
         _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")

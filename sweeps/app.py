@@ -5,7 +5,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import UserError
+from sweeps.files import Unreadable
 from sweeps.launchers.local import LocalTrials
 from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import LocalLauncherConf, SweeperConf, read
@@ -96,14 +98,22 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
             raise
         finally:
             row.take(attempt.close(end))
+    if row.state.is_bad:  # by what it returned
+        print(row.error, file=sys.stderr)
+        raise SystemExit(1)
     return returned
 
 
 def _single_runs(own: Path) -> list[Row]:
     """This run and, in order, those beside it in Hydra's folder of a day, but for those that go on or were killed."""
-    rows = []
-    folders = {own, *(file.parents[1] for file in own.parent.glob("*/.hydra/overrides.yaml"))}
-    for number, folder in enumerate(sorted(folders)):
+    rows, numbers = [], {}
+    folders = sorted({own, *(file.parents[1] for file in own.parent.glob("*/.hydra/overrides.yaml"))})
+    for folder in folders:
+        with suppress(OSError, Unreadable):
+            numbers[folder] = TrialFolder(folder).read_tracking().get("trial")  # which it keeps if another is deleted
+    new = count(1 + max((number for number in numbers.values() if isinstance(number, int)), default=-1))
+    for folder in folders:
+        number = noted if isinstance(noted := numbers.get(folder), int) else next(new)
         try:
             words = yaml.safe_load((folder / ".hydra/overrides.yaml").read_text()) or []
         except (OSError, yaml.YAMLError, UnicodeDecodeError):

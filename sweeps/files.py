@@ -95,10 +95,8 @@ class Lines:
     """What a file of JSON lines holds from an offset on."""
 
     values: list[Any]
-    offset: int
-    """From where to read on, in bytes: a last line without its end waits."""
-    damaged: int = 0
-    """Lines that hold no value."""
+    offset: int  # from where to read on, in bytes: a last line without its end waits
+    damaged: int = 0  # lines that hold no value
 
 
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:

@@ -14,6 +14,7 @@ from sweeps.errors import UserError
 
 Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLauncherConf")
 MEANT = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
+MEANT |= {"memory": "mem_gb", "n_workers": "n_jobs"}
 """What other tools call our settings, where difflib does not see it."""
 
 

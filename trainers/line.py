@@ -7,16 +7,17 @@ from keras import layers
 _MOST_INPUTS = 8
 
 
+def is_line(model: keras.Model) -> bool:
+    """Whether it is such a line, with one output."""
+    dense = [layer for layer in model.layers if not isinstance(layer, layers.Flatten)]
+    return len(dense) == 1 and isinstance(dense[0], layers.Dense) and dense[0].units == 1
+
+
 def line_of(model: keras.Model, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """weight, bias, mse and r2 (share of the variance that is explained) of the line on the points, x of shape
     (rows, ...) and y of (rows, 1). With several inputs: weight_0, weight_1, ...
-
-    Empty unless the model is such a line with one output.
     """
-    dense = [layer for layer in model.layers if not isinstance(layer, layers.Flatten)]
-    if len(dense) != 1 or not isinstance(dense[0], layers.Dense) or dense[0].units != 1:
-        return {}
-    weights, bias = dense[0].get_weights()
+    weights, bias = model.get_weights()
     return _described(np.append(weights, bias), x, y)
 
 
@@ -24,10 +25,9 @@ def least_squares(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """The same of the line with the least mse, as sklearn.linear_model.LinearRegression finds it (Gauss, 1809); nothing
     for more than 8 inputs, whose weights nobody compares.
     """
-    points = _with_ones(x)
-    if points.shape[1] > _MOST_INPUTS + 1:
+    if np.prod(x.shape[1:]) > _MOST_INPUTS:
         return {}
-    return _described(np.linalg.lstsq(points, y.astype(np.float64), rcond=None)[0], x, y)
+    return _described(np.linalg.lstsq(_with_ones(x), y.astype(np.float64), rcond=None)[0], x, y)
 
 
 def _described(line: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, float]:

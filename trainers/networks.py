@@ -167,7 +167,9 @@ def _output(outputs: int) -> layers.Dense:
     return layers.Dense(outputs, dtype="float32")
 
 
-def save(model: keras.Model, weights: Sequence[np.ndarray] | None, folder: Path) -> None:
+def save(
+    model: keras.Model, weights: Sequence[np.ndarray] | None, folder: Path, input_shape: tuple[int, ...], outputs: int
+) -> None:
     """Write a model, with other `weights` if they are given, as a folder that MLflow logs, with its signature, or not
     at all. Any Keras reads `folder`/data/model.keras.
     """
@@ -181,11 +183,10 @@ def save(model: keras.Model, weights: Sequence[np.ndarray] | None, folder: Path)
         model.set_weights(weights or trained.get_weights())
     elif weights:
         model.set_weights(weights)
-    shapes = [tuple(size or -1 for size in shape) for shape in (model.input_shape, model.output_shape)]
-    inputs, outputs = (Schema([TensorSpec(np.dtype(np.float32), shape)]) for shape in shapes)
+    takes, gives = (Schema([TensorSpec(np.dtype("float32"), (-1, *one))]) for one in (input_shape, (outputs,)))
     needs = [f"{package.__name__}=={package.__version__}" for package in (keras, tf)]  # MLflow would look for minutes
     aside = folder.with_name(f"writing-{folder.name}")
     for old in (aside, folder):  # of an attempt that was lost
         shutil.rmtree(old, ignore_errors=True)
-    mlflow.keras.save_model(model, str(aside), signature=ModelSignature(inputs, outputs), pip_requirements=needs)
+    mlflow.keras.save_model(model, str(aside), signature=ModelSignature(takes, gives), pip_requirements=needs)
     aside.rename(folder)

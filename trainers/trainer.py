@@ -15,7 +15,7 @@ from sweeps.trial import Diverged, Trial
 from trainers import checkpoint, data, distribution, networks
 from trainers.checkpoint import Progress, Saved
 from trainers.compiled import Evaluate, Train, compile_passes
-from trainers.line import least_squares, line_of
+from trainers.line import is_line, least_squares, line_of
 from trainers.phases import Phase, freeze, phases
 from trainers.stability import arrivals
 
@@ -63,7 +63,7 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         **_line(model, dataset, task, trial),
     }
     if cfg.trainer.get("save_model", "none") != "none":
-        networks.save(model, training.best_weights, trial.folder / "model")
+        networks.save(model, training.best_weights, trial.folder / "model", dataset.x.shape[1:], dataset.outputs)
     return result
 
 
@@ -199,10 +199,10 @@ def _arrivals(progress: Progress, cfg: DictConfig) -> dict[str, float]:
 
 
 def _line(model: keras.Model, dataset: data.Data, task: str, trial: Trial) -> dict[str, float]:
-    if task != "regression" or not isinstance(dataset.x, np.ndarray):
+    if task != "regression" or not isinstance(dataset.x, np.ndarray) or not is_line(model):
         return {}
     points = dataset.x[dataset.training_rows], dataset.y[dataset.training_rows]
     found = line_of(model, *points)
-    if found and (best := least_squares(*points)):
+    if best := least_squares(*points):
         trial.note("closed form (least squares)", best)
     return found

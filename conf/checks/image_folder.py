@@ -190,14 +190,15 @@ def channels_decoded(found: Listing, size: tuple[int, int], settings: Mapping[st
         with (kept / IMAGES).open("rb") as file:
             npy.read_magic(file)
             return int(npy.read_array_header_1_0(file)[0][3])
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, IndexError):  # not there, or damaged: it is made anew
         return None
 
 
 def refuse_again(kept: Path) -> None:
     """Raise what making this entry of the cache ended with, if it was Undecodable."""
     with suppress(FileNotFoundError):
-        raise Undecodable(kept.with_name(kept.name + REFUSED).read_text())
+        if said := kept.with_name(kept.name + REFUSED).read_text():
+            raise Undecodable(said)
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:

@@ -148,7 +148,7 @@ def check_weights(name: str, path: str) -> None:
 def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
     try:
         count = _numbers_in(path)
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
         raise ValueError(f"model.weights={path} is no file of weights ({error})") from error
     expected, features, _ = NETWORKS[name]
     classes, rest = divmod(count - expected, features + 1)
@@ -166,13 +166,18 @@ def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
 
 
 def _numbers_in(path: str) -> int:
-    """How many numbers a file holds, those of an optimizer aside."""
+    """How many numbers a file holds, those of an optimizer aside. Raises ValueError: a network lies in another one."""
     import h5py
 
     sizes: list[int] = []
 
     def add(where: str, node: Any) -> None:
         if isinstance(node, h5py.Dataset) and not where.startswith("optimizer"):
+            if where.count("layers/") > 1:
+                raise ValueError(
+                    f"model.weights={path} holds a whole model, around its base; give the base alone, as its own "
+                    'save_weights("base.weights.h5") writes it'
+                )
             sizes.append(math.prod(node.shape))
 
     with ExitStack() as opened:

@@ -1,6 +1,7 @@
 """What a dataset's .npz holds, from the headers of its arrays and its labels. Nothing is unpickled."""
 
 import zipfile
+import zlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -56,8 +57,12 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
             f"{of_one['x_test']}"
         )
     if classes:
-        with np.load(path, allow_pickle=False) as arrays:
-            labels.check(f"dataset.path={path}", arrays["y_train"], arrays["y_test"])
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                y, y_test = arrays["y_train"], arrays["y_test"]
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
+            raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from error
+        labels.check(f"dataset.path={path}", y, y_test)
     return headers
 
 

@@ -18,8 +18,7 @@ class TrialLauncher(Protocol):
     """Whether the driver leaves once there is room for no further trial: what it started goes on without it."""
     keep_on_interrupt: bool = False
     """Whether the driver leaves at the first Ctrl-C, instead of letting its trials end after their epoch."""
-    survives: bool = False
-    """Whether what is started goes on when the driver dies, as SLURM's jobs do."""
+    survives: bool = False  # whether what is started goes on when the driver dies, as SLURM's jobs do
     max_timeouts: int | None = None
     """How often a trial may reach its time limit and go on; None: as long as each attempt advances."""
 

@@ -41,8 +41,7 @@ _prctl = ctypes.CDLL(None).prctl
 _MEMORY_LOOK_S = 0.5
 _MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "ResourceExhausted", "OOM when allocating", "Out of memory")
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
-_PATIENCE_S = 10.0
-"""How long killed processes are waited for: one that hangs in its kernel must not hang us."""
+_PATIENCE_S = 10.0  # how long killed processes are waited for: one that hangs in its kernel must not hang us
 
 
 @dataclass(frozen=True)
@@ -54,16 +53,14 @@ class Start:
     log: Path
     cores: list[int]
     environment: dict[str, str]
-    mem_gb: float | None
-    """The most that it may have in memory, what it starts included."""
+    mem_gb: float | None  # the most that it may have in memory, what it starts included
 
 
 @dataclass
 class _Fork:
     start: Start
     last_words: Connection
-    end: End | None = None
-    """What it was killed for."""
+    end: End | None = None  # what it was killed for
 
 
 class Server:
@@ -232,12 +229,14 @@ def _memory_gb(pid: int, kind: str) -> float:
 def main(pipe: int, preload: Sequence[str]) -> None:
     """The life of the server, whose end of the pipe is the file descriptor `pipe`."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # while it imports it does not look at the pipe
     gc.disable()  # imports leave next to no garbage, and looking for it takes a sixth of their time
     for module in preload:
         importlib.import_module(module)
     Plugins.instance()  # finds and imports Hydra's plugins, once for all forks
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
     gc.enable()
+    _prctl(_PR_SET_PDEATHSIG, 0)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         Server(Connection(pipe)).serve()
     os._exit(0)  # taking TensorFlow apart first would keep the driver waiting

@@ -37,6 +37,7 @@ class Forks:
         self._preload = list(preload)
         self._log = log.absolute()
         self._running: set[int] = set()
+        self._deaths = 0  # of servers that were killed while they imported, in a row
         self.ready = False
 
     def open(self) -> None:
@@ -78,7 +79,8 @@ class Forks:
                 self.ready, timeout_s = True, 0.0
         except (EOFError, ConnectionResetError):  # the server died, and its trials with it
             code = self._bury()
-            if not self.ready:
+            self._deaths = 0 if self.ready else self._deaths + 1
+            if not self.ready and (code >= 0 or self._deaths == 3):
                 why = f"it was killed by signal {-code}" if code < 0 else "".join(last_lines(self._log, 1))
                 said = f"hydra.launcher.preload={self._preload} cannot be imported: {why}\nSee {self._log}"
                 raise UserError(said) from None
@@ -109,8 +111,9 @@ class Forks:
     def _bury(self) -> int:
         """The exit code of the server. Should it have been killed, what its trials have left behind is killed too."""
         code = self._process.wait()
-        for process in psutil.process_iter(["environ"]) if code < 0 else []:
-            if (process.info["environ"] or {}).get(_MARK) == str(self._log):
-                with suppress(psutil.Error):
-                    process.kill()
+        for _ in range(3 if code < 0 else 0):  # what is killed may just have started another
+            for process in psutil.process_iter(["environ"]):
+                if (process.info["environ"] or {}).get(_MARK) == str(self._log):
+                    with suppress(psutil.Error):
+                        process.kill()
         return code

@@ -19,8 +19,7 @@ from sweeps.launchers.forks import Forks
 from sweeps.settings import LocalLauncherConf, read
 from sweeps.trial.job import End, Job, Request, State
 
-_USUAL_GB = 1.0
-"""What a trial without a limit is taken to use, to say how many fit in."""
+_USUAL_GB = 1.0  # what a trial without a limit is taken to use, to say how many fit in
 _PATIENCE_S = 30.0
 
 

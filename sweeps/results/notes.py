@@ -20,7 +20,7 @@ def of_study(rows: Sequence[Row]) -> dict[str, Note]:
 
 def text_of(note: Note) -> str:
     if isinstance(note, str):
-        return note
+        return note.encode(errors="backslashreplace").decode()  # a file's name may hold any bytes
     shown = [f"{name}={text(note[name])}" for name in note] if isinstance(note, dict) else [*map(str, note)]
     more = [f"and {len(shown) - _MOST_NAMES} more"] if len(shown) > _MOST_NAMES else []
-    return ", ".join([*shown[:_MOST_NAMES], *more])
+    return text_of(", ".join([*shown[:_MOST_NAMES], *more]))

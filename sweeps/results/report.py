@@ -16,8 +16,7 @@ CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
 _ROWS_IN_HTML = 1000
 
-Table = list[list[str]]
-"""Rows of cells; the first is the header."""
+Table = list[list[str]]  # rows of cells; the first is the header
 
 
 def markdown(summary: Summary) -> str:
@@ -82,7 +81,7 @@ def _costs(summary: Summary) -> Table:
     costs = ledger.of_study(summary.rows)
     names = ["trials", *(name for name in ledger.COSTS if name in costs.get("all", {}))]
     header = [name.replace("/", " ").replace("_", " ") for name in names]
-    lines = [[text(round(cost[name], 3)) if name in cost else "" for name in names] for cost in costs.values()]
+    lines = [[text(cost[name], digits=4) if name in cost else "" for name in names] for cost in costs.values()]
     return [["", *header], *([kind, *line] for kind, line in zip(costs, lines, strict=True))]
 
 

@@ -1,5 +1,7 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -11,7 +13,7 @@ from rich.text import Text
 from sweeps.files import last_lines
 from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import State
+from sweeps.trial.job import Request, State
 
 
 class View:
@@ -112,7 +114,7 @@ def table(summary: Summary) -> Table:
     columns = [Column(name, overflow="fold", justify="left" if i else "right") for i, name in enumerate(header)]
     shown = Table(*columns, title=f"best of {summary.count(State.COMPLETED)} completed trials", title_justify="left")
     for cells in lines:
-        shown.add_row(*cells)
+        shown.add_row(*map(Text, cells))  # no markup: model.act=[relu]
     return shown
 
 
@@ -137,3 +139,21 @@ def _log_end(row: Row) -> str:
     log = _log(row)
     lines = [*last_lines(log, 5), f"whole log: {log}"] if log else []
     return "".join(f"\n    {line}" for line in lines)
+
+
+def requests_table(requests: Sequence[Request]) -> Table:
+    """One line for the trials that ask for the same."""
+    shown = Table("trials", "GPUs each", "CPU cores each", "memory (GB) each", "timeout (min)")
+    for wanted, count in Counter(requests).items():
+        cells = (wanted.cores, wanted.mem_gb, wanted.timeout_min)
+        shown.add_row(str(count), str(wanted.gpus), *("not set" if cell is None else f"{cell:g}" for cell in cells))
+    return shown
+
+
+def cost(requests: Sequence[Request]) -> str:
+    """At most how many hours, if every trial ran into its timeout."""
+    hours = [(one.gpus, one.timeout_min / 60) for one in requests if one.timeout_min is not None]
+    if len(hours) < len(requests):
+        return "Without a timeout there is no bound on the cost; set one with hydra.launcher.timeout_min=30"
+    trial_hours, gpu_hours = sum(h for _, h in hours), sum(gpus * h for gpus, h in hours)
+    return f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial ran into its timeout"

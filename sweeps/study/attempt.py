@@ -16,15 +16,11 @@ class Attempt:
     job: Job
     row: Row
     asked: float
-    began: float | None = None
-    """When it did, once that was heard."""
-    said: End | None = None
-    """What the launcher said of its end, until that is settled."""
-    trouble: str = ""
-    """What cannot be read of it; it is looked at again."""
+    began: float | None = None  # when it did, once that was heard
+    said: End | None = None  # what the launcher said of its end, until that is settled
+    trouble: str = ""  # what cannot be read of it; it is looked at again
     trouble_since: float = 0.0
-    read_to: int = 0
-    """Up to where its metrics were read, in bytes."""
+    read_to: int = 0  # up to where its metrics were read, in bytes
 
     def make_folder(self, idle_slot_s: float) -> None:
         """Raises OSError where the disk takes no folder."""
@@ -60,6 +56,7 @@ def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_
     ends = row.attempts[row.forgiven :]
     if row.state not in GOES_ON or not ends:
         return False
-    had_min = ends[-1].timeout_min if row.state is State.TIMED_OUT else None
-    longer = had_min is not None and (timeout_min is None or timeout_min > had_min)
-    return longer or may_go_on(ends, max_attempts, max_timeouts)
+    last = ends[-1]
+    took_min = (last.ended - (last.began or last.ended)) / 60  # near enough where the limit is not on record
+    longer = timeout_min is None or timeout_min > (last.timeout_min or 1.1 * took_min)
+    return (longer and row.state is State.TIMED_OUT) or may_go_on(ends, max_attempts, max_timeouts)

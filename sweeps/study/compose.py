@@ -78,7 +78,7 @@ def check(config: DictConfig) -> None:
     hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
     try:
         OmegaConf.to_object(config)
-    except (ValueError, TypeError, OmegaConfBaseException) as error:
+    except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
         raise UserError(explain(error, config)) from error
     finally:
         if hydra is not None:

@@ -25,20 +25,15 @@ class Definition:
     """All values are text, as a person would type them."""
 
     name: str
-    command: list[str]
-    """The command line, without the name of the study."""
+    command: list[str]  # the command line, without the name of the study
     working_folder: str
     objective: list[str]
     directions: list[str]
-    parameters: dict[str, str]
-    """What is swept, and over which values."""
+    parameters: dict[str, str]  # what is swept, and over which values
     n_trials: str
-    search: dict[str, str]
-    """How: sampler, pruner and what else decides the choice of trials."""
-    config: dict[str, str]
-    """The values that all trials share, by their dotted names."""
-    total: int
-    """How many trials that makes."""
+    search: dict[str, str]  # how: sampler, pruner and what else decides the choice of trials
+    config: dict[str, str]  # the values that all trials share, by their dotted names
+    total: int  # how many trials that makes
     storage: str | None = None
     tracking_uri: str | None = None
     """Both as they were typed: what they take from the environment, `${oc.env:NAME}`, is in no file."""

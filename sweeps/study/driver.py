@@ -19,9 +19,8 @@ from sweeps.errors import UserError
 from sweeps.files import Held, Lock
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
-from sweeps.launchers.resources import cost, table
 from sweeps.results.summary import Row, Summary
-from sweeps.results.terminal import View
+from sweeps.results.terminal import View, cost, requests_table
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study.compose import Composer, check
@@ -31,7 +30,7 @@ from sweeps.study.search import Search
 from sweeps.study.search_space import SearchSpace, is_grid, parse, parse_condition, text_of
 from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Request, State
+from sweeps.trial.job import Job, Request
 from sweeps.trial.process import WANTED
 
 _HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # Hydra's default: whoever set another one means it
@@ -63,7 +62,7 @@ class Driver:
         if self._settings.preview:
             view = View()
             view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
-            view.console.print(table(requests))
+            view.console.print(requests_table(requests))
             view.say(cost(requests))
             return self._summary
         self._app = pack_app(self._task_function, self._context)
@@ -149,7 +148,7 @@ class Driver:
         if running := len(loop.running):
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
-        open_ones = running + summary.count(State.CANCELLED, State.REFUSED)
+        open_ones = (summary.total or len(summary.rows)) - summary.over()
         if loop.stopped or open_ones:
             why = loop.stopped or f"{open_ones} trials are open"
             view.say(f"study {self._name} is not finished: {why}.")

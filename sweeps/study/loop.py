@@ -33,32 +33,26 @@ class Loop:
 
     search: Search
     launcher: TrialLauncher
-    make_job: Callable[[Row], Job]
-    """A trial's job, with its folder; raises UserError if its config is not valid."""
+    make_job: Callable[[Row], Job]  # a trial's job, with its folder; raises UserError if its config is not valid
     summary: Summary
     settings: SweeperConf
     view: View
     tracker: "Tracker | None"
-    told_to_stop: Callable[[], str]
-    """Why the study should stop, in words; empty while it should not."""
+    told_to_stop: Callable[[], str]  # why the study should stop, in words; empty while it should not
     clock: Callable[[], float] = time.time
 
-    stopped: str = ""
-    """Why no further trial was started; empty if all were."""
+    stopped: str = ""  # why no further trial was started; empty if all were
     interrupted: bool = False
-    detach: bool = False
-    """Whether to leave once there is room for no further trial."""
+    detach: bool = False  # whether to leave once there is room for no further trial
     running: dict[int, Attempt] = field(default_factory=dict)
     """The attempts that were submitted and are not over, by the numbers of their trials."""
     _again: deque[Attempt] = field(default_factory=deque)
     _next: Attempt | None = None
     _asked_all: bool = False
-    _free_since: deque[float] = field(default_factory=deque)
-    """When the slots that stand empty became so."""
+    _free_since: deque[float] = field(default_factory=deque)  # when the slots that stand empty became so
     _rounds: Rounds = field(default_factory=Rounds)
     _signal: signal.Signals | None = None
-    _refusals: list[str] = field(default_factory=list)
-    """The reasons of the newest refusals in a row, all alike."""
+    _refusals: list[str] = field(default_factory=list)  # the reasons of the newest refusals in a row, all alike
 
     def run(self) -> None:
         """Return when every trial has ended, or when what still ran after a reason to stop has."""
@@ -126,7 +120,10 @@ class Loop:
     def _may_be_reopened(self, row: Row) -> bool:
         if row.state not in GOES_ON or self.settings.storage:  # a storage of the user's keeps an end for ever
             return False
-        timeout_min = self.make_job(row).request.timeout_min
+        try:
+            timeout_min = self.make_job(row).request.timeout_min
+        except UserError:
+            return False
         return may_be_reopened(row, timeout_min, self.settings.max_attempts, self.launcher.max_timeouts)
 
     def _take_up_one(self, attempt: Attempt) -> None:
@@ -156,7 +153,7 @@ class Loop:
         while not self.stopped:
             room = self._has_room()
             # A grid's next trial is made ready while all slots are busy; any other is chosen when there is room for it.
-            if not room and (self._next or not self.search.is_grid or self.settings.n_jobs):
+            if not room and (self._next or not self.search.is_grid or (self.settings.n_jobs and self.running)):
                 return True
             self._next = self._next or (self._again.popleft() if self._again else self._ask())
             if self._next is None or self._spent():

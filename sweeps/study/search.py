@@ -69,7 +69,8 @@ class Search:
         earlier = self._study.get_trials(deepcopy=False)
         seen = {trial.user_attrs.get("point") for trial in earlier}
         new = (point for point in self.space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
-        most = None if self._settings.n_trials is None else max(0, self._settings.n_trials - len(earlier))
+        asked = len(seen - {None}) if self.is_grid else len(earlier)
+        most = None if self._settings.n_trials is None else max(0, self._settings.n_trials - asked)
         self._new: Iterator[Point] = islice(new, most)
         """The points that are left of a grid; an empty one for each trial that is left of a search."""
 

@@ -38,8 +38,7 @@ class Choice:
     values: tuple[Value, ...]
     texts: tuple[str, ...]
     condition: Condition | None = None
-    numbers: bool = False
-    """Whether it came from range(), so that a sampler may use the order of its values."""
+    numbers: bool = False  # whether it came from range(), so that a sampler may use the order of its values
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class SearchSpace:
 
     parameters: tuple[Parameter, ...]
     fixed: tuple[str, ...]
-    constants: Mapping[str, str]
-    """The values, as text, that conditions see of what is not swept."""
+    constants: Mapping[str, str]  # the values, as text, that conditions see of what is not swept
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
         if parameter.condition is None:
@@ -103,7 +101,7 @@ class SearchSpace:
         seen = set()
         for point in self._expand({}, self.parameters):
             for one in self.parameters:
-                if isinstance(one, Interval) and one.key in point:
+                if isinstance(one, Interval) and one.key in point and self.exists(one, point):
                     raise UserError(
                         f"{one.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
                         f"Search instead: add hydra/sweeper=optuna, or list values: {one.key}={one.low},{one.high}"

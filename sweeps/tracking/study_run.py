@@ -35,6 +35,7 @@ _ENVIRONMENT = {  # without the first three, a call to a server that is gone blo
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -67,7 +68,7 @@ class Tracker:
         try:
             self._study = StudyRun(self.uri, self._experiment, self._summary)
         except Exception as error:
-            if not isinstance(error, (OSError, *outages())):
+            if not isinstance(error, (OSError, ImportError)) and not isinstance(error, outages()):
                 raise
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
@@ -205,8 +206,10 @@ class Tracker:
 
 def _goes_on(row: Row) -> bool:
     """Whether it runs, or its job waits, without this driver."""
-    newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
-    return row.state is State.RUNNING or (newest is not None and not newest.is_over)
+    with suppress(OSError):
+        newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
+        return row.state is State.RUNNING or (newest is not None and not newest.is_over)
+    return False
 
 
 def _absolute(uri: str) -> str:

@@ -30,10 +30,8 @@ class Trial:
     def __init__(
         self, folder: TrialFolder, attempt: int, objective: Objective | None = None, world: World | None = None
     ) -> None:
-        self.world = world or World()
-        """Which of the trial's processes this is, and where the others are."""
-        self.folder = folder.path
-        """The trial's own."""
+        self.world = world or World()  # which of the trial's processes this is, and where the others are
+        self.folder = folder.path  # the trial's own
         self.checkpoint_folder = folder.checkpoint
         """Where the newest state of the training belongs, one for all ranks and attempts. It may not exist yet."""
         self._attempt = folder.attempt(attempt)

@@ -81,7 +81,10 @@ class TrialFolder:
 
     def add_note(self, subject: str, note: "Note") -> None:
         """Keep what `Trial.note` says."""
-        write_whole(self.path / "notes.json", json.dumps({**self.notes(), subject: note}, ensure_ascii=False))
+        notes: dict[str, Any] = {}
+        with suppress(Unreadable):
+            notes = read_json(self.path / "notes.json") or {}
+        write_whole(self.path / "notes.json", json.dumps({**notes, subject: note}))
 
     def notes(self) -> "dict[str, Note]":
         """What was noted, by subject; nothing if the file is damaged."""
@@ -201,7 +204,7 @@ class AttemptFolder:
         content = read_json(self.path / "end.json")
         try:
             return None if content is None else End.from_json(content)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise Unreadable(self.path / "end.json", f"it holds no end ({error!r})") from error
 
     @property
@@ -231,7 +234,7 @@ class AttemptFolder:
     def _complete(self, said: End, ended: float) -> End:
         began = self.began()
         note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
-        with suppress(Unreadable, TypeError, ValueError):
+        with suppress(Unreadable, TypeError, ValueError, ArithmeticError):
             note |= {name: float(value) for name, value in (read_json(self.path / "asked.json") or {}).items()}
         asked, gpus = note["asked"], int(note["gpus"])
         seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - asked}

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
 
 Value = bool | int | float | str | None
-Point = dict[str, Value]
-"""One configuration: the value of each swept parameter that exists in it."""
+Point = dict[str, Value]  # one configuration: the value of each swept parameter that exists in it
 
 
 class State(StrEnum):
@@ -27,10 +26,8 @@ class State(StrEnum):
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
-    REFUSED = "refused"
-    """It never started: SLURM, a line of its setup or its disk said no."""
-    LOST = "lost"
-    """Its node failed, it was preempted, or killed from outside."""
+    REFUSED = "refused"  # it never started: SLURM, a line of its setup or its disk said no
+    LOST = "lost"  # its node failed, it was preempted, or killed from outside
     CANCELLED = "cancelled"
 
     @property
@@ -56,29 +53,22 @@ class End:
     objective: list[float] = field(default_factory=list)
     """One value for each objective, in their order; empty unless the task function returned them."""
     metrics: dict[str, float] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    """By phase, see `results.ledger`."""
-    asked: float = 0.0
-    """When it began to wait for room."""
-    began: float | None = None
-    """When it had it; None if it never did."""
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase, see `results.ledger`
+    asked: float = 0.0  # when it began to wait for room
+    began: float | None = None  # when it had it; None if it never did
     ended: float = 0.0
     gpus: int = 0
-    timeout_min: float | None = None
-    """How long it might have run; None without a limit."""
-    energy_kwh: float | None = None
-    """What its GPUs used; None if they don't tell."""
-    advanced: bool = False
-    """Whether it reported a step, or saved a state, that no earlier attempt had."""
-    misfit: bool = False
-    """Whether it lacks what the study asks of every trial, so that no other can do better."""
+    timeout_min: float | None = None  # how long it might have run; None without a limit
+    energy_kwh: float | None = None  # what its GPUs used; None if they don't tell
+    advanced: bool = False  # whether it reported a step, or saved a state, that no earlier attempt had
+    misfit: bool = False  # whether it lacks what the study asks of every trial, so that no other can do better
 
     def as_json(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "End":
-        """From what `as_json` made. Raises ValueError, KeyError or TypeError for anything else."""
+        """From what `as_json` made. Raises ValueError, KeyError, TypeError or OverflowError else."""
         end = cls(**{**content, "state": State(content["state"])})
         float(end.asked), float(end.ended), dict(end.metrics), dict(end.seconds), list(end.objective)
         return end
@@ -104,10 +94,8 @@ class Objective:
     """What a study is judged by."""
 
     names: tuple[str, ...] = ("objective",)
-    named: bool = False
-    """Whether they are keys of what is reported and returned, not merely names for numbers."""
-    needed: bool = True
-    """Whether a trial without them has failed; a grid that names none does without."""
+    named: bool = False  # whether they are keys of what is reported and returned, not merely names for numbers
+    needed: bool = True  # whether a trial without them has failed; a grid that names none does without
 
 
 @dataclass(frozen=True)
@@ -118,8 +106,7 @@ class World:
     size: int = 1
     local_rank: int = 0
     nodes: int = 1
-    addresses: tuple[str, ...] = ("127.0.0.1",)
-    """The host of each rank."""
+    addresses: tuple[str, ...] = ("127.0.0.1",)  # the host of each rank
 
     @property
     def is_chief(self) -> bool:
@@ -132,19 +119,14 @@ class Job:
 
     study: str
     number: int
-    attempt: int
-    """Counts from 1; 0 until it has a folder."""
-    config: DictConfig
-    """The whole composed config, with its hydra node: hydra.launcher has this trial's own settings."""
+    attempt: int  # counts from 1; 0 until it has a folder
+    config: DictConfig  # the whole composed config, with its hydra node: hydra.launcher has this trial's own settings
     request: Request
     folder: "TrialFolder"
-    app: bytes
-    """The Hydra app, as `contract.pack_app` makes it: the same for every trial."""
-    objective: Objective | None = None
-    """None if a sweeper that is not ours judges what the trial returns."""
+    app: bytes  # the Hydra app, as `contract.pack_app` makes it: the same for every trial
+    objective: Objective | None = None  # None if a sweeper that is not ours judges what the trial returns
     environment: Mapping[str, str] = field(default_factory=dict)
-    job_return: Path | None = None
-    """Where to leave Hydra's pickled JobReturn, for a sweeper that is not ours."""
+    job_return: Path | None = None  # where to leave Hydra's pickled JobReturn, for a sweeper that is not ours
 
     @property
     def attempt_folder(self) -> "AttemptFolder":

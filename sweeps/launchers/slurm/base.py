@@ -53,8 +53,7 @@ class SlurmBase(TrialLauncher):
         self.keep_on_interrupt = settings.keep_on_interrupt
         self.max_timeouts = settings.max_num_timeout
         self._settings = settings
-        self._jobs: dict[str, Followed] = {}
-        """Those that are followed, by name."""
+        self._jobs: dict[str, Followed] = {}  # those that are followed, by name
         self._watcher = Watcher(self._jobs, settings.poll_s)
         self._over: list[tuple[int, End]] = []
         self._not_before = 0.0
@@ -174,7 +173,8 @@ class SlurmBase(TrialLauncher):
         for job in jobs:
             job.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
         ids = [job.id for job in jobs if job.id]
-        for some in ([ids] if ids else []) + [[f"--name={job.name}"] for job in jobs if not job.id]:
+        some_ids = [ids[i : i + 500] for i in range(0, len(ids), 500)]  # a long list takes longer than is waited for
+        for some in some_ids + [[f"--name={job.name}"] for job in jobs if not job.id]:
             try:
                 cancel(some, only_pending)
             except SlurmError as error:

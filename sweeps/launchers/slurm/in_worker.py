@@ -70,7 +70,7 @@ class Worker:
                 except OSError as error:  # a disk that is away for a moment ends no worker
                     print(f"tried again: {error}", flush=True)
                     time.sleep(_LOOK_S)
-            if self._running:
+            if self._running or not self._forks.ready:
                 busy_at = time.monotonic()
         self._forks.close()
 
@@ -97,11 +97,14 @@ class Worker:
             self._claimed.mkdir(exist_ok=True)
         for waiting in sorted((self._folder.parent / "queue").glob("*.job")):
             claimed = self._claimed / waiting.name
+            if int(waiting.name.partition(".")[0]) in self._running:  # an earlier attempt, which ends first
+                continue
             try:
                 waiting.rename(claimed)
-                job: Job = cloudpickle.loads(read_own(claimed))
             except FileNotFoundError:
                 continue
+            try:
+                job: Job = cloudpickle.loads(read_own(claimed))
             except OSError:
                 claimed.rename(waiting)
                 raise

@@ -18,8 +18,7 @@ class SlurmTrials(SlurmBase):
 
     def __init__(self, settings: SlurmLauncherConf) -> None:
         super().__init__(settings)
-        self._trials: dict[str, Job] = {}
-        """By the names of their SLURM jobs."""
+        self._trials: dict[str, Job] = {}  # by the names of their SLURM jobs
 
     def has_room(self, ahead: bool = False) -> bool:
         return len(self._trials) < self._settings.array_parallelism

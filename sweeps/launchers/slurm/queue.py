@@ -77,12 +77,9 @@ class JobInfo:
     """A job as SLURM last described it."""
 
     id: str
-    state: str
-    """SLURM's own word."""
-    reason: str = ""
-    """Why it is pending."""
-    by: str | None = None
-    """The user (a number) who cancelled it, which sacct alone knows."""
+    state: str  # SLURM's own word
+    reason: str = ""  # why it is pending
+    by: str | None = None  # the user (a number) who cancelled it, which sacct alone knows
 
 
 @dataclass
@@ -91,14 +88,10 @@ class Followed:
 
     folder: Path
     name: str
-    id: str | None = None
-    """None as long as neither sbatch nor squeue has told: SLURM may not have it."""
-    warn_at: float = math.inf
-    """When to tell that it will not start by itself. Times are those of time.monotonic()."""
-    info: JobInfo | None = None
-    """None as long as SLURM has not said anything of it."""
-    absent_since: float | None = None
-    """Since when SLURM does not know it."""
+    id: str | None = None  # None as long as neither sbatch nor squeue has told: SLURM may not have it
+    warn_at: float = math.inf  # when to tell that it will not start by itself. Times are those of time.monotonic().
+    info: JobInfo | None = None  # None as long as SLURM has not said anything of it
+    absent_since: float | None = None  # since when SLURM does not know it
     ended_at: float | None = None
     cancel_at: float | None = None
     """When to cancel it once more, should it still be pending; None if it was not cancelled."""
@@ -117,8 +110,7 @@ class Watcher(threading.Thread):
         self._jobs = jobs
         self._poll_s = poll_s
         self._stopped = threading.Event()
-        self.problem = ""
-        """Why SLURM's last answer is missing; empty if it is not."""
+        self.problem = ""  # why SLURM's last answer is missing; empty if it is not
 
     def stop(self) -> None:
         self._stopped.set()

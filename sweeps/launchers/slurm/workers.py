@@ -34,10 +34,8 @@ class Waiting:
     """A trial that is queued, or that a worker runs."""
 
     job: Job
-    pool: Path
-    """The folder of the queue and the workers that trials share which ask for the same resources."""
-    gone_since: float | None = None
-    """Since when it is seen neither in the queue nor with a worker."""
+    pool: Path  # the folder of the queue and the workers that trials share which ask for the same resources
+    gone_since: float | None = None  # since when it is seen neither in the queue nor with a worker
 
     @property
     def file(self) -> Path:
@@ -74,8 +72,7 @@ class SlurmWorkers(SlurmBase):
         super().__init__(settings)
         self._folder = folder
         self._waiting: dict[int, Waiting] = {}
-        self._fruitless: Counter[Path] = Counter()
-        """How many workers of a pool in a row ended before they took a trial."""
+        self._fruitless: Counter[Path] = Counter()  # how many workers of a pool in a row ended before they took a trial
 
     def request(self, config: DictConfig) -> Request:
         settings = read(config.hydra.launcher, SlurmLauncherConf)
@@ -117,7 +114,8 @@ class SlurmWorkers(SlurmBase):
 
     def adopt(self, job: Job) -> bool:
         """False if the attempt is not queued, perhaps under other settings, and no worker that may live has it."""
-        found = next(self._folder.rglob(token_of(job)), None)
+        places = (f"*/queue/{token_of(job)}", f"*/*/claimed/{token_of(job)}")  # in the order in which it moves
+        found = next((file for place in places for file in self._folder.glob(place)), None)
         if found:
             self._waiting[job.number] = Waiting(job, self._folder / found.relative_to(self._folder).parts[0])
         return found is not None
@@ -183,7 +181,8 @@ class SlurmWorkers(SlurmBase):
         ran = [one.job for one in self._waiting.values() if (claimed / one.file.name).exists()]
         for number, of_trial in ends_in_worker(info, end, ran):
             self._end(self._waiting[number], of_trial)
-        shutil.rmtree(claimed, ignore_errors=True)  # should it live on, it claims no more
+        write_whole(worker.folder / "dismissed", "")  # should it live on, it claims no more
+        shutil.rmtree(claimed, ignore_errors=True)
         del self._jobs[worker.name]
         if fruitful or worker.cancel_at is not None or worker.never_was or not any(pool.glob("queue/*.job")):
             return

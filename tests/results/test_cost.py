@@ -1,6 +1,6 @@
 """What trials would cost. What each asks for is a launcher's to say: test_local.py, slurm/test_request.py."""
 
-from sweeps.launchers.resources import cost
+from sweeps.results.terminal import cost
 from sweeps.trial.job import Request
 
 
