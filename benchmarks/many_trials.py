@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def fill(study: Path) -> None:
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     created = [line for line in lines if line["op_code"] == 4]
     first = [created[0], *(line for line in lines if line.get("trial_id") == 0)]
-    points = list(product(*GRID.values()))
+    points, line_numbers = list(product(*GRID.values())), count(len(lines))
     with journal.open("a") as file:
         for number in range(len(created), FINISHED):
             point = dict(zip(GRID, points[number], strict=True))
@@ -69,8 +69,8 @@ def fill(study: Path) -> None:
                     name = line["param_name"]
                     copy["param_value_internal"] = float(point[name])
                 elif "user_attr" in line:
-                    copy["user_attr"] = {"end": {**line["user_attr"]["end"], "folder": str(number)}}
-                file.write(json.dumps(copy) + "\n")
+                    copy["user_attr"] = {"end": line["user_attr"]["end"]}
+                file.write(json.dumps({**copy, "line": next(line_numbers)}) + "\n")
             shutil.copytree(study / "0", study / str(number))
 
 
