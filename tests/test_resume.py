@@ -74,10 +74,10 @@ def uninterrupted(folder: Path) -> dict[int, dict[str, float]]:
 
 def test_a_driver_killed_at_any_instant_loses_nothing(folder: Path, uninterrupted: dict[int, dict[str, float]]) -> None:
     instants = random.Random(1)
-    for _ in range(8):
+    for _ in range(6):
         driver = start(folder, "killed", *TWELVE)
         try:
-            driver.wait(instants.uniform(0.3, 8))
+            driver.wait(instants.uniform(0.3, 6))
         except subprocess.TimeoutExpired:
             driver.kill()
         driver.communicate()

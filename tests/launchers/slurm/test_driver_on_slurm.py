@@ -93,22 +93,24 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "count, left, settings",
+    "count, left, epochs, settings",
     [
-        (3, 2, []),
-        (12, 12, ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=5"]),  # queued
+        (3, 2, 60, []),  # which run as long as it takes to ask for their status
+        (12, 12, 10, ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=5"]),  # queued
     ],
     ids=["jobs", "warm"],
 )
-def test_detached_jobs_go_on_and_are_taken_up(tmp_path: Path, count: int, left: int, settings: list[str]) -> None:
-    study = [f"+x=range({count})", "+epochs=10", "hydra.launcher.array_parallelism=2", *settings]
+def test_detached_jobs_go_on_and_are_taken_up(
+    tmp_path: Path, count: int, left: int, epochs: int, settings: list[str]
+) -> None:
+    study = [f"+x=range({count})", f"+epochs={epochs}", "hydra.launcher.array_parallelism=2", *settings]
     out = finish(tmp_path, *study, "hydra.launcher.detach=true")
     assert f"{left} trials go on without this command" in out
     assert "SLURM jobs:" in sweeps(tmp_path, "status", "s")
     wait_for(lambda: states(tmp_path) == dict.fromkeys(range(left), "completed"))
     assert f"{left} of {count} trials have ended" in sweeps(tmp_path, "status", "s")
     finish(tmp_path, *study)
-    assert_done_once(tmp_path, count, 10)
+    assert_done_once(tmp_path, count, epochs)
     assert attempts(tmp_path) == [1] * count
     wait_for(lambda: jobs(tmp_path) == [])
 
