@@ -54,6 +54,7 @@ class Driver:
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
+        self._check_directions([*self._config.hydra.overrides.hydra, *arguments])
         space = self._read_space(arguments)
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
@@ -175,13 +176,20 @@ class Driver:
         else:
             name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"  # two may start in one second
             folder = Path("multirun", name)
-        if not name or Path(name).name != name or name.startswith("."):
-            raise UserError(f"hydra.sweeper.study_name={name}: the name is a folder's name, without / or a first dot")
+        if not name or Path(name).name != name or name.startswith(".") or len(os.fsencode(name)) > 200:
+            rule = "the name is a folder's name, without / or a first dot, and of 200 letters at most"
+            raise UserError(f"hydra.sweeper.study_name={name[:200]}: {rule}")
         # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
         with read_write(self._config.hydra), open_dict(self._config.hydra):
             self._config.hydra.sweep.dir = str(folder)
             self._config.hydra.overrides.hydra.append(f"hydra.sweep.dir={text_of(str(folder))}")
         return name, folder.absolute()
+
+    def _check_directions(self, typed: Sequence[str]) -> None:
+        """A direction that nobody typed is that of another objective. Raises UserError if it fits this one badly."""
+        for name, direction in zip(self._settings.objectives, self._settings.directions, strict=True):
+            if direction == "maximize" and name.endswith("loss") and not any(".direction=" in word for word in typed):
+                raise UserError(f"{name} would be maximized; add hydra.sweeper.direction=minimize (or =maximize)")
 
     def _read_space(self, arguments: Sequence[str]) -> SearchSpace:
         read, settings = self._composer.parse, self._settings

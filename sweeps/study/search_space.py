@@ -178,6 +178,8 @@ def _parameter(override: Override, condition: Condition | None) -> Parameter:
         start, stop, step = sweep.start or 0, sweep.stop or 0, sweep.step
         if step == 0 or not all(map(math.isfinite, (start, stop, step))):
             raise UserError(f"{override.input_line} has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
+        if (count := abs((stop - start) / step)) > 1e6:
+            raise UserError(f"{override.input_line} has {count:.3g} values, more than a million: give a larger step")
     elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     if not elements:
         raise UserError(f"{override.input_line} has no values: nothing would run")
