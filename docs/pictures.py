@@ -16,7 +16,6 @@ FIGURES = {
     "line_fit": AXES,
     "ten_optimizers": CURVES,
     "lr_batch_cnn": MAP,
-    "optimizer_hyperparameters": AXES,
     "losses_and_batches": AXES,
     "growing_batches": CURVES,
 }
