@@ -53,6 +53,7 @@ def fill(study: Path) -> None:
     """Copy trial 0 until FINISHED trials have ended."""
     journal = study / "study.journal"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    tracked = json.loads((study / "0" / "tracking.json").read_text())  # else the next driver would send all of them
     created = [line for line in lines if line["op_code"] == 4]
     first = [created[0], *(line for line in lines if line.get("trial_id") == 0)]
     points, line_numbers = list(product(*GRID.values())), count(len(lines))
@@ -72,6 +73,7 @@ def fill(study: Path) -> None:
                     copy["user_attr"] = {"end": line["user_attr"]["end"]}
                 file.write(json.dumps({**copy, "line": next(line_numbers)}) + "\n")
             shutil.copytree(study / "0", study / str(number))
+            (study / str(number) / "tracking.json").write_text(json.dumps({**tracked, "trial": number}))
 
 
 def main() -> None:
