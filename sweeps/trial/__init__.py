@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from sweeps.trial.folder import MetricsLine, Note, TrialFolder
-from sweeps.trial.job import Objective, World
+from sweeps.trial.job import Objective, State, World
 
 _RANKS_PATIENCE_S = 600.0
 
@@ -38,6 +38,8 @@ class Trial:
         self._objective = objective or Objective(())
         self._reported_before = max((line.step for line in folder.read_metrics().values), default=None)
         self._asked = 0
+        self._heard: list[State | None] = []  # by the chief, as far as this rank has read
+        self._heard_to = 0
         self._told = False
 
     def note(self, subject: str, note: Note) -> None:
@@ -81,12 +83,17 @@ class Trial:
 
     def _was_the_chief_told(self) -> bool:
         deadline = time.monotonic() + _RANKS_PATIENCE_S
-        while len(heard := self._attempt.all_heard()) < self._asked:
+        while len(self._heard) < self._asked:
+            news = self._attempt.all_heard(self._heard_to)
+            self._heard += news.values
+            self._heard_to = news.offset
+            if news.values:
+                continue
             if time.monotonic() > deadline:
                 asked = f"rank {self.world.rank} asked whether to stop for the {self._asked}th time"
                 raise TimeoutError(f"{asked}, and the chief did not; all must ask equally often")
             time.sleep(0.02)
-        return heard[self._asked - 1] is not None
+        return self._heard[self._asked - 1] is not None
 
 
 running: dict[Path, Trial] = {}  # those that began in this process, by the folders of their attempts

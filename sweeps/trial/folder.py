@@ -33,7 +33,6 @@ from sweeps.trial.job import End, Point, State
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
 POWER = "power_usage_watts"  # how the names of system metrics end that give a GPU's power
 
-
 Note = str | list[str] | dict[str, float]
 """A sentence, names, or numbers that a trial's own metrics of the same names are to be seen beside."""
 
@@ -79,14 +78,14 @@ class TrialFolder:
                 since = line.time
         return sum(joules) / 3.6e6 if joules else None
 
-    def add_note(self, subject: str, note: "Note") -> None:
+    def add_note(self, subject: str, note: Note) -> None:
         """Keep what `Trial.note` says."""
         notes: dict[str, Any] = {}
         with suppress(Unreadable):
             notes = read_json(self.path / "notes.json") or {}
         write_whole(self.path / "notes.json", json.dumps({**notes, subject: note}))
 
-    def notes(self) -> "dict[str, Note]":
+    def notes(self) -> dict[str, Note]:
         """What was noted, by subject; nothing if the file is damaged."""
         try:
             found = read_json(self.path / "notes.json") or {}
@@ -191,13 +190,13 @@ class AttemptFolder:
     def hear(self, reason: State | None) -> None:
         append_lines(self.path / "heard", [reason])
 
-    def all_heard(self) -> list[State | None]:
+    def all_heard(self, offset: int = 0) -> Lines:
         """What the chief heard each time it asked whether to stop; one that is alone notes only why it is to."""
-        return read_lines(self.path / "heard", parse=_reason).values
+        return read_lines(self.path / "heard", offset, _reason)
 
     def heard(self) -> State | None:
         """Why the attempt was told to stop, once its task function has asked. One that never asks runs to its end."""
-        return next(filter(None, self.all_heard()), None)
+        return next(filter(None, self.all_heard().values), None)
 
     def end(self) -> End | None:
         """How the attempt ended; None if nobody has said so. Raises Unreadable if the file is damaged."""
