@@ -10,6 +10,7 @@ from sweeps.files import write_whole
 from sweeps.results import ledger, notes
 from sweeps.results.figures import as_html
 from sweeps.results.summary import Row, Summary, parameters, text
+from sweeps.trial.folder import Note
 from sweeps.trial.job import State
 
 CSV, HTML = "trials.csv", "report.html"
@@ -21,9 +22,9 @@ Table = list[list[str]]  # rows of cells; the first is the header
 
 def markdown(summary: Summary) -> str:
     """The outcome and the table of trials, best first; of many trials the first, to fit an MLflow note."""
-    rows = ranked(summary)[:_ROWS_IN_MARKDOWN]
-    trials = [cells[:-2] for cells in _trials(summary, rows)]  # errors are long
-    parts = ["\n".join(_headline(summary)), _markdown_table(trials), _others(summary, rows)]
+    rows, noted = ranked(summary)[:_ROWS_IN_MARKDOWN], notes.of_study(summary.rows)
+    trials = [cells[:-2] for cells in _trials(summary, rows, noted)]  # errors are long
+    parts = ["\n".join(_headline(summary, noted)), _markdown_table(trials), _others(summary, rows)]
     parts += ["**What it cost**", _markdown_table(_costs(summary)), _tail(summary)]
     return "\n\n".join(part for part in parts if part)
 
@@ -32,12 +33,12 @@ def write(summary: Summary) -> Path:
     """Write trials.csv and report.html into the study's folder, and return the path of the latter."""
     summary.folder.mkdir(parents=True, exist_ok=True)
     write_whole(summary.folder / CSV, _csv(summary))
-    rows = ranked(summary)[:_ROWS_IN_HTML]
+    rows, noted = ranked(summary)[:_ROWS_IN_HTML], notes.of_study(summary.rows)
     page = _PAGE.format(
         title=html.escape(summary.name),
-        headline="".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in _headline(summary)),
+        headline="".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in _headline(summary, noted)),
         figures=as_html(summary),
-        trials=_html_table(_trials(summary, rows)),
+        trials=_html_table(_trials(summary, rows, noted)),
         others=_others(summary, rows),
         costs=_html_table(_costs(summary)),
         tail=_tail(summary),
@@ -54,9 +55,9 @@ def ranked(summary: Summary) -> list[Row]:
     return top + sorted((row for row in summary.rows if row.number not in placed), key=attrgetter("number"))
 
 
-def _trials(summary: Summary, rows: list[Row]) -> Table:
+def _trials(summary: Summary, rows: list[Row], noted: dict[str, Note]) -> Table:
     """One line each; below them the numbers that they noted to be seen beside."""
-    beside = {subject: note for subject, note in notes.of_study(summary.rows).items() if isinstance(note, dict)}
+    beside = {subject: note for subject, note in noted.items() if isinstance(note, dict)}
     names = dict.fromkeys(name for note in beside.values() for name in note)
     table = summary.table(rows)
     results = len(table[0])
@@ -85,14 +86,14 @@ def _costs(summary: Summary) -> Table:
     return [["", *header], *([kind, *line] for kind, line in zip(costs, lines, strict=True))]
 
 
-def _headline(summary: Summary) -> list[str]:
+def _headline(summary: Summary, noted: dict[str, Note]) -> list[str]:
     states = [f"{count} {state.replace('_', ' ')}" for state in State if (count := summary.count(state))]
     lines = [f"**{len(summary.rows)} trials**: {', '.join(states) or 'none was started'}."]
     if best := summary.best():
         values = zip(summary.objective, best.objective, summary.directions, strict=True)
         shown = ", ".join(f"{name} {value:.6g} ({direction}d)" for name, value, direction in values)
         lines.append(f"**Best: trial {best.number}**, {best.name}: {shown}.")
-    said = {subject: note for subject, note in notes.of_study(summary.rows).items() if not isinstance(note, dict)}
+    said = {subject: note for subject, note in noted.items() if not isinstance(note, dict)}
     return lines + [f"**{subject}**: {notes.text_of(note)}" for subject, note in said.items()]
 
 
