@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -11,6 +12,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.files import last_lines
+from sweeps.results import scaling_page
+from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
@@ -106,6 +109,24 @@ def show_status(summary: Summary, driver: str, jobs: str) -> None:
     view.say(f"driver: {driver}")
     view.say(jobs)
     view.closing(summary)
+
+
+def show_scaling(scaling: Scaling, wanted: Sequence[int]) -> None:
+    """The scaling page without its figure: a table for each series, with a column for each count."""
+    view = View()
+    for line in scaling_page.words(scaling):
+        view.say(line.replace("**", ""))
+    tables = [
+        (one.name, [*zip(*scaling_page.table(replace(scaling, series=[one])), strict=True)]) for one in scaling.series
+    ]
+    for name, (header, *lines) in [*tables, ("forecast", scaling_page.forecasts(scaling, wanted) or [[]])]:
+        shown = Table(*header, title=name, title_justify="left")
+        for cells in lines:
+            shown.add_row(*map(Text, cells))
+        if lines:
+            view.console.print(shown)
+    for line in scaling.remarks + scaling_page.missing(scaling) + scaling_page.doubts(scaling, wanted):
+        view.say(line)
 
 
 def table(summary: Summary) -> Table:

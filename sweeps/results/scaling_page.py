@@ -1,0 +1,224 @@
+"""The scaling page: `Scaling` as a table, in words, and drawn with plotly."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import cycle, product
+
+from plotly import graph_objects as go
+from plotly.colors import hex_to_rgb, qualitative
+from plotly.subplots import make_subplots
+
+from sweeps.results import prediction
+from sweeps.results.figures import drawing
+from sweeps.results.prediction import Forecast
+from sweeps.results.scaling import Count, Scaling, Series
+from sweeps.results.tables import Table, as_html, as_markdown, paragraphs
+
+_MOST_BANDS = 4
+_MOST_REMARKS = 5  # in a note
+
+
+def section(scaling: Scaling, wanted: Sequence[int] = (), script: bool = True) -> str:
+    """As a part of an HTML page, with plotly's script or for a page that has it."""
+    parts = ["<h2>Scaling</h2>", paragraphs(words(scaling))]
+    if scaling.series:
+        parts += [drawing(figure(scaling, wanted), script), as_html(table(scaling))]
+    parts += [paragraphs(scaling.remarks + missing(scaling))]
+    if told := forecasts(scaling, wanted):
+        parts += ["<h3>Forecast, with the ends of a 90% interval</h3>", as_html(told)]
+    return "\n".join([*parts, paragraphs(doubts(scaling, wanted))])
+
+
+def markdown(scaling: Scaling) -> str:
+    """In short, for a note."""
+    said = "\n".join(f"- {line}" for line in words(scaling) + scaling.remarks[:_MOST_REMARKS])
+    return "\n\n".join(part for part in ("**Scaling**", said, as_markdown(table(scaling))) if part)
+
+
+def table(scaling: Scaling) -> Table:
+    """A line for each count of each series; what nobody told has no column."""
+    columns = {name: of for name, of in _columns(scaling).items() if any(map(of, _counts(scaling)))}
+    named = len(scaling.series) > 1
+    table = [["series"] * named + [*columns]]
+    for one in scaling.series:
+        table += [[one.name] * named + [of(count) for of in columns.values()] for count in one.counts]
+    return table
+
+
+def missing(scaling: Scaling) -> list[str]:
+    names = [name for name, of in _columns(scaling).items() if not any(map(of, _counts(scaling)))]
+    return [f"Nobody told, and so not shown: {', '.join(names)}."] if names and scaling.series else []
+
+
+def words(scaling: Scaling) -> list[str]:
+    """How much faster the largest count is, and which one serves a wanted objective best."""
+    found = []
+    for one in scaling.series:
+        first, last = one.counts[0], one.counts[-1]
+        name = f"**{one.name}**: " if one.name else ""
+        if first is not last:
+            times = f"{last.speed_up:.2f} times as fast as {first.count}, {last.efficiency:.0%} of what is ideal"
+            found.append(f"{name}{scaling.counted(last.count)}: {times}.")
+        found += [name + said for said in _to_target(scaling, one)]
+    return found
+
+
+def forecasts(scaling: Scaling, wanted: Sequence[int] = ()) -> Table:
+    """A line for each count that is wanted (by default twice the largest) of each series; empty if none can be told."""
+    table = [["series", scaling.unit, f"{scaling.time} (s)", "from", "to", "speed-up", "to stable (s)", "from", "to"]]
+    for one, count in product(scaling.series, _wanted(scaling, wanted)):
+        if found := prediction.epoch_time(one, count):
+            speed_up = f"{one.counts[0].epoch_s / found.value:.2f}"
+            stable = prediction.time_to_stable(one, count)
+            table.append([one.name, str(count), *_three(found), speed_up, *_three(stable)])
+    kept = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
+    return [[cells[i] for i in kept] for cells in table] if kept else []
+
+
+def doubts(scaling: Scaling, wanted: Sequence[int] = ()) -> list[str]:
+    """Each doubt about the forecasts once, with the series that it is of, if it is not of all."""
+    found: dict[str, list[str]] = {}
+    for count, one in product(_wanted(scaling, wanted), scaling.series):
+        for doubt in prediction.doubts(scaling, one, count):
+            found.setdefault(doubt, []).append(one.name)
+    whom = {doubt: "" if len(of) == len(scaling.series) else f" ({'; '.join(of)})" for doubt, of in found.items()}
+    return [f"Beware{whom[doubt]}: {doubt}." for doubt in found]
+
+
+def figure(scaling: Scaling, wanted: Sequence[int] = ()) -> go.Figure:
+    """Speed-up by count, with what is ideal and what is forecast; and time against cost, if somebody told them."""
+    wanted = _wanted(scaling, wanted)
+    prices = {one.name: _prices(one) for one in scaling.series}
+    titles = ["Speed-up", f"Time and cost {_until(scaling)}"][: 1 + any(prices.values())]
+    shown = make_subplots(cols=len(titles), horizontal_spacing=0.12, subplot_titles=titles)
+    smallest = min(count.count for count in _counts(scaling))
+    ends = [smallest, max([scaling.largest, *wanted])]
+    grey = {"color": "#999", "width": 1}
+    shown.add_scatter(x=ends, y=[end / smallest for end in ends], name="ideal", mode="lines", line=grey, row=1, col=1)
+    for one, color in zip(scaling.series, cycle(qualitative.D3), strict=False):
+        _draw_speed_up(shown, one, color, ends[1], len(scaling.series) <= _MOST_BANDS)
+        if price := prices[one.name]:
+            hours, seconds, texts = zip(*price, strict=True)
+            how = {"mode": "lines+markers+text", "textposition": "top right", "marker_size": 8, "line_color": color}
+            shown.add_scatter(x=hours, y=seconds, text=texts, name=one.name, showlegend=False, row=1, col=2, **how)
+    ticks = sorted({count.count for count in _counts(scaling)} | {*wanted})
+    shown.update_xaxes(type="log", tickvals=ticks, ticktext=[*map(str, ticks)], title=scaling.unit, row=1, col=1)
+    doubled = [2.0**power for power in range(-3, 13)]
+    texts = [f"{tick:g}" for tick in doubled]
+    shown.update_yaxes(type="log", tickvals=doubled, ticktext=texts, title=f"against {smallest}", row=1, col=1)
+    if any(prices.values()):
+        shown.update_xaxes(title=scaling.hours, rangemode="tozero", row=1, col=2)
+        shown.update_yaxes(title="s", rangemode="tozero", row=1, col=2)
+    return shown.update_layout(height=460, legend={"orientation": "h", "y": -0.18})
+
+
+def _draw_speed_up(shown: go.Figure, one: Series, color: str, last: int, with_band: bool) -> None:
+    """What was measured, each point with the range of its epochs; dashed the forecast, with a band."""
+    counts, first = one.counts, one.counts[0]
+    x, y = [count.count for count in counts], [count.speed_up for count in counts]
+    above = [first.epoch_s / count.shortest_s - count.speed_up for count in counts]
+    below = [count.speed_up - first.epoch_s / count.longest_s for count in counts]
+    bars = {"array": above, "arrayminus": below, "symmetric": False, "thickness": 1}
+    name = {"name": one.name or "measured", "legendgroup": one.name}
+    shown.add_scatter(x=x, y=y, error_y=bars, mode="markers", marker={"color": color, "size": 8}, **name, row=1, col=1)
+    places = [first.count * (last / first.count) ** (i / 40) for i in range(41)]
+    told = [(place, found) for place in places if (found := prediction.epoch_time(one, place))]
+    line = {"x": [place for place, _ in told], "mode": "lines", "legendgroup": one.name, "showlegend": False}
+    line |= {"row": 1, "col": 1, "hoverinfo": "skip"}
+    if with_band:
+        shown.add_scatter(y=[first.epoch_s / found.high for _, found in told], line_width=0, **line)
+        filled = f"rgba{(*hex_to_rgb(color), 0.15)}"
+        upper = [first.epoch_s / found.low for _, found in told]
+        shown.add_scatter(y=upper, line_width=0, fill="tonexty", fillcolor=filled, **line)
+    middle = [first.epoch_s / found.value for _, found in told]
+    shown.add_scatter(y=middle, line={"color": color, "dash": "dash", "width": 1.5}, **line)
+
+
+def _prices(one: Series) -> list[tuple[float, float, str]]:
+    """Hours, seconds and count, of the counts that reached the target; without one, until stable."""
+    if one.target is not None:
+        told = [(c.target_hours, c.target_s, str(c.count)) for c in one.counts]
+    else:
+        told = [(c.stable_hours, c.time_to_stable_s, str(c.count)) for c in one.counts]
+    return [(hours, seconds, name) for hours, seconds, name in told if hours and seconds and math.isfinite(seconds)]
+
+
+def _until(scaling: Scaling) -> str:
+    targets = {one.target for one in scaling.series}
+    if targets == {None}:
+        return "until stable"
+    (target, *others) = targets
+    return f"to {scaling.objective}" + ("" if others else f" {target:.4g}")
+
+
+def _to_target(scaling: Scaling, one: Series) -> list[str]:
+    """The cheapest and the fastest count for the target, in words."""
+    told = [count for count in one.counts if count.target_s is not None]
+    if one.target is None or not told:
+        return []
+    goal = f"{scaling.objective} {one.target:.4g}"
+    there = [count for count in told if math.isfinite(count.target_s or math.inf)]
+    late = ", ".join(str(count.count) for count in told if count not in there)
+    missed = [f"{late} did not reach {goal}."] if late else []
+    if not there:
+        return [f"No count reached {goal}."]
+    fast, cheap = min(there, key=_seconds), min(there, key=_hours)
+    price = f"{duration(_seconds(cheap))}, {_hours(cheap):.3g} {scaling.hours}"
+    if fast is cheap:
+        both = "the only one" if len(there) == 1 else "the fastest and the cheapest"
+        return [f"To {goal} {scaling.counted(fast.count)}: {both} ({price}).", *missed]
+    saved, more = _seconds(cheap) - _seconds(fast), _hours(fast) / _hours(cheap) - 1
+    would = f"{fast.count} would save {duration(saved)} and cost {more:.0%} more"
+    return [f"To {goal} {scaling.counted(cheap.count)} is the cheapest ({price}); {would}.", *missed]
+
+
+def duration(seconds: float) -> str:
+    """In the unit that one would say it in."""
+    size, unit = next((s, u) for s, u in ((1, "s"), (60, "minutes"), (3600, "hours")) if seconds < 100 * s or s == 3600)
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _columns(scaling: Scaling) -> dict[str, Callable[[Count], str]]:
+    """How each column's cell is made of a count; "" if nobody told."""
+    use = "GPU use (%)" if scaling.unit == "GPUs" else "CPU use (100% is a core)"
+    return {
+        scaling.unit: lambda c: str(c.count),
+        "trials": lambda c: str(c.trials),
+        f"{scaling.time} (s)": lambda c: f"{_cell(c.epoch_s)} ({_cell(c.shortest_s)} to {_cell(c.longest_s)})",
+        "images/s": lambda c: _cell(c.images_s),
+        "speed-up": lambda c: f"{c.speed_up:.2f}",
+        "efficiency": lambda c: f"{c.efficiency:.0%}",
+        use: lambda c: _cell(c.use_percent),
+        "power (W)": lambda c: _cell(c.watts),
+        scaling.objective: lambda c: _cell(c.objective, 4),
+        "epochs to stable": lambda c: _cell(c.epochs_to_stable),
+        "time to stable (s)": lambda c: _cell(c.time_to_stable_s),
+        f"{scaling.hours} to stable": lambda c: _cell(c.stable_hours),
+        "kWh to stable": lambda c: _cell(c.stable_kwh),
+        "time to target (s)": lambda c: "never" if c.target_s == math.inf else _cell(c.target_s),
+        f"{scaling.hours} to target": lambda c: "" if c.target_s == math.inf else _cell(c.target_hours),
+    }
+
+
+def _wanted(scaling: Scaling, wanted: Sequence[int]) -> Sequence[int]:
+    return wanted or ([2 * scaling.largest] if scaling.series else [])
+
+
+def _counts(scaling: Scaling) -> list[Count]:
+    return [count for one in scaling.series for count in one.counts]
+
+
+def _seconds(count: Count) -> float:
+    return count.target_s or 0.0
+
+
+def _hours(count: Count) -> float:
+    return count.target_hours or 0.0
+
+
+def _cell(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{max(digits, len(str(int(value))))}g}"
+
+
+def _three(found: Forecast | None) -> list[str]:
+    return [_cell(found.value), _cell(found.low), _cell(found.high)] if found else [""] * 3
