@@ -1,5 +1,5 @@
-"""How far the forecasts of sweeps/results/prediction.py are from what was measured, on the published tables in tests/data:
-each count told by all the others, the largest told by the two smallest, and how many fall into their 90% interval.
+"""How far the forecasts of sweeps/results/prediction.py are from what was measured, on the published tables in
+tests/data: each count told by all the others, the largest by the two smallest, and how many are in their 90% interval.
 
     python benchmarks/scaling_prediction.py [table.csv ...]
 """

@@ -184,7 +184,7 @@ def _measure(row: Row, series: str, summary: Summary, on_gpus: bool) -> Sample:
         lines = folder.read_metrics().values
         usage = folder.read_metrics(name=SYSTEM_METRICS).values
         began = [time for attempt in folder.attempts() if (time := attempt.began()) is not None]
-    firsts = {next((i for i, line in enumerate(lines) if line.time >= time), -1) for time in began} | {0}
+    firsts = {next((i for i, line in enumerate(lines) if line.time > time), -1) for time in began} | {0}
     lasted = _durations(lines, began)
     steady = [i for i in range(len(lines)) if i not in firsts and lasted[i] > 0]
     used = _mean_usage([u for u in usage if lines and lines[0].time <= u.time <= lines[-1].time], on_gpus)
