@@ -74,7 +74,7 @@ def epoch_time(series: Series, wanted: float) -> Forecast | None:
 
 def time_to_stable(series: Series, wanted: float) -> Forecast | None:
     """Seconds; None unless two counts tell theirs."""
-    told = [(c, c.epochs_to_stable, c.time_to_stable_s) for c in series.counts if c.epochs_to_stable]
+    told = [(count, count.epochs_to_stable, count.time_to_stable_s) for count in series.counts]
     known = [(count, epochs, seconds) for count, epochs, seconds in told if epochs and seconds]
     an_epoch = epoch_time(series, wanted)
     if len(known) < 2 or an_epoch is None:
@@ -92,14 +92,15 @@ def doubts(scaling: Scaling, series: Series, wanted: int) -> list[str]:
     counts = series.counts
     if len(counts) < 2:
         return ["one count tells nothing of others: measure a second"]
-    largest, trials = counts[-1].count, scaling.counted(wanted)
+    largest, most = counts[-1].count, scaling.counted(counts[-1].count)
     spread = max((count.longest_s - count.shortest_s) / count.epoch_s for count in counts)
     effect = max(count.epoch_s for count in counts) / min(count.epoch_s for count in counts) - 1
     found = {
         "two counts fit any form: measure a third": len(counts) == 2,
         f"epochs of one count differ by up to {spread:.0%}, more than counts do ({effect:.0%})": spread > effect,
         f"{wanted} is {wanted / largest:.3g} times the largest count measured": wanted > _FAR * largest,
-        f"if {trials} take more nodes than any trial used, what lies between nodes is not in it": wanted > largest,
+        f"more than {most} may take more nodes than any trial used, and what lies between is not in it": wanted
+        > largest,
     }
     return [doubt for doubt, holds in found.items() if holds]
 

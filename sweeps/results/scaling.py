@@ -12,6 +12,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import NamedTuple
 
+from sweeps.results.notes import text_of
 from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.folder import POWER, SYSTEM_METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import State
@@ -105,14 +106,17 @@ def of_study(summary: Summary, target: float | None = None) -> Scaling | None:
     compared = [row for row in summary.rows if not _why_not(row, on_gpus)]
     others = [name for name in parameters(compared) if bare(name) not in (*COUNTED, REPETITION)]
     others = [name for name in others if len({str(row.params.get(name)) for row in compared}) > 1]
-    samples, remarks = [], []
+    samples: list[Sample] = []
+    left_out: dict[str, list[Row]] = {}
     for row in summary.rows:
         if not (why_not := _why_not(row, on_gpus)):
             told = (f"{bare(n)}={text(row.params[n], digits=4)}" for n in others if n in row.params)
             sample = _measure(row, " ".join(told), summary, on_gpus)
             samples += [sample] if sample.epoch_s else []
             why_not = "" if sample.epoch_s else "of no epoch but the first of an attempt, which traces, is a time known"
-        remarks += [f"Trial {row.number} ({row.name}) is not in it: {why_not}."] if why_not else []
+        if why_not:
+            left_out.setdefault(why_not, []).append(row)
+    remarks = [f"Trial {_alike(rows)} is not in it: {why}." for why, rows in left_out.items()]
     swept = {bare(name) for name in parameters(summary.rows)}
     unit = "GPUs" if on_gpus else "nodes" if swept.isdisjoint(("gpus", "ranks")) else "processes"
     if on_gpus and any(sample.nodes > 1 for sample in samples):
@@ -124,12 +128,11 @@ def of_study(summary: Summary, target: float | None = None) -> Scaling | None:
 
 def compare(scaling: Scaling, samples: Sequence[Sample], maximize: bool = True, target: float | None = None) -> Scaling:
     """`scaling` with series made from the samples."""
-    combinations = dict.fromkeys(sample.series for sample in samples)
-    compared = {
-        sample.series for sample in samples if {sample.count} != {s.count for s in samples if s.series == sample.series}
-    }
+    tried: dict[str, set[int]] = {}
+    for sample in samples:
+        tried.setdefault(sample.series, set()).add(sample.count)
     remarks = []
-    if len(combinations) > _MOST_SERIES or (len(combinations) > 1 and not compared):
+    if len(tried) > _MOST_SERIES or (len(tried) > 1 and max(map(len, tried.values())) == 1):
         samples, remark = _best_of_each_count(scaling, samples, maximize)
         remarks.append(remark)
     groups: dict[str, dict[int, list[Sample]]] = {}
@@ -164,6 +167,11 @@ def bare(name: str) -> str:
     return name.lstrip("+~")
 
 
+def _alike(rows: Sequence[Row]) -> str:
+    others = text_of([str(row.number) for row in rows[1:]])
+    return f"{rows[0].number} ({rows[0].name}{f'; and {others} alike' if others else ''})"
+
+
 def _why_not(row: Row, on_gpus: bool) -> str:
     """Why a trial cannot be compared; empty if it can."""
     if row.state not in (State.COMPLETED, State.PRUNED):
@@ -188,22 +196,23 @@ def _measure(row: Row, series: str, summary: Summary, on_gpus: bool) -> Sample:
     lasted = _durations(lines, began)
     steady = [i for i in range(len(lines)) if i not in firsts and lasted[i] > 0]
     used = _mean_usage([u for u in usage if lines and lines[0].time <= u.time <= lines[-1].time], on_gpus)
-    metrics, name = row.metrics, summary.objective[0]
-    course = [
-        (s, line.metrics[name]) for s, line in zip(accumulate(lasted), lines, strict=True) if name in line.metrics
-    ]
-    objective = row.objective[0] if row.objective and row.state is State.COMPLETED else None
+    told = {name: value for name, value in row.metrics.items() if 0 < value < math.inf}
+    objective, name = (row.objective[0] if row.objective else None), summary.objective[0]
+    reports = zip(accumulate(lasted), lines, strict=True)
+    course = [(seconds, line.metrics[name]) for seconds, line in reports if name in line.metrics]
+    if row.state is State.PRUNED:  # fast or slow, but nobody let it get anywhere
+        objective, course = None, []
     return Sample(
         series,
         found.count,
         found.nodes,
         row.attempts[-1].gpus or found.count,
         [lasted[i] for i in steady],
-        [lines[i].metrics[SPEED] for i in steady if SPEED in lines[i].metrics],
+        [speed for i in steady if 0 < (speed := lines[i].metrics.get(SPEED, 0.0)) < math.inf],
         objective,
         course or ([] if objective is None else [(sum(lasted), objective)]),
-        metrics.get(EPOCHS_TO_STABLE),
-        metrics.get(TIME_TO_STABLE),
+        told.get(EPOCHS_TO_STABLE),
+        told.get(TIME_TO_STABLE),
         *used,
     )
 

@@ -77,10 +77,10 @@ def forecasts(scaling: Scaling, wanted: Sequence[int] = ()) -> Table:
 
 def doubts(scaling: Scaling, wanted: Sequence[int] = ()) -> list[str]:
     """Each doubt about the forecasts once, with the series that it is of, if it is not of all."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for count, one in product(_wanted(scaling, wanted), scaling.series):
         for doubt in prediction.doubts(scaling, one, count):
-            found.setdefault(doubt, []).append(one.name)
+            found.setdefault(doubt, {})[one.name] = None
     whom = {doubt: "" if len(of) == len(scaling.series) else f" ({'; '.join(of)})" for doubt, of in found.items()}
     return [f"Beware{whom[doubt]}: {doubt}." for doubt in found]
 
@@ -121,7 +121,7 @@ def _draw_speed_up(shown: go.Figure, one: Series, color: str, last: int, with_ba
     bars = {"array": above, "arrayminus": below, "symmetric": False, "thickness": 1}
     name = {"name": one.name or "measured", "legendgroup": one.name}
     shown.add_scatter(x=x, y=y, error_y=bars, mode="markers", marker={"color": color, "size": 8}, **name, row=1, col=1)
-    places = [first.count * (last / first.count) ** (i / 40) for i in range(41)]
+    places = [first.count * (last / first.count) ** (i / 20) for i in range(21)]
     told = [(place, found) for place in places if (found := prediction.epoch_time(one, place))]
     line = {"x": [place for place, _ in told], "mode": "lines", "legendgroup": one.name, "showlegend": False}
     line |= {"row": 1, "col": 1, "hoverinfo": "skip"}
@@ -165,11 +165,11 @@ def _to_target(scaling: Scaling, one: Series) -> list[str]:
     fast, cheap = min(there, key=_seconds), min(there, key=_hours)
     price = f"{duration(_seconds(cheap))}, {_hours(cheap):.3g} {scaling.hours}"
     if fast is cheap:
-        both = "the only one" if len(there) == 1 else "the fastest and the cheapest"
-        return [f"To {goal} {scaling.counted(fast.count)}: {both} ({price}).", *missed]
+        both = "The only one" if len(there) == 1 else "Fastest and cheapest"
+        return [f"{both} to {goal}: {scaling.counted(fast.count)} ({price}).", *missed]
     saved, more = _seconds(cheap) - _seconds(fast), _hours(fast) / _hours(cheap) - 1
     would = f"{fast.count} would save {duration(saved)} and cost {more:.0%} more"
-    return [f"To {goal} {scaling.counted(cheap.count)} is the cheapest ({price}); {would}.", *missed]
+    return [f"Cheapest to {goal}: {scaling.counted(cheap.count)} ({price}); {would}.", *missed]
 
 
 def duration(seconds: float) -> str:
@@ -184,7 +184,7 @@ def _columns(scaling: Scaling) -> dict[str, Callable[[Count], str]]:
     return {
         scaling.unit: lambda c: str(c.count),
         "trials": lambda c: str(c.trials),
-        f"{scaling.time} (s)": lambda c: f"{_cell(c.epoch_s)} ({_cell(c.shortest_s)} to {_cell(c.longest_s)})",
+        f"{scaling.time} (s)": _times,
         "images/s": lambda c: _cell(c.images_s),
         "speed-up": lambda c: f"{c.speed_up:.2f}",
         "efficiency": lambda c: f"{c.efficiency:.0%}",
@@ -208,6 +208,11 @@ def _counts(scaling: Scaling) -> list[Count]:
     return [count for one in scaling.series for count in one.counts]
 
 
+def _times(count: Count) -> str:
+    span = f" ({_cell(count.shortest_s)} to {_cell(count.longest_s)})"
+    return _cell(count.epoch_s) + (span if count.shortest_s < count.longest_s else "")
+
+
 def _seconds(count: Count) -> float:
     return count.target_s or 0.0
 
@@ -217,7 +222,7 @@ def _hours(count: Count) -> float:
 
 
 def _cell(value: float | None, digits: int = 3) -> str:
-    return "" if value is None else f"{value:.{max(digits, len(str(int(value))))}g}"
+    return "" if value is None else f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def _three(found: Forecast | None) -> list[str]:

@@ -120,11 +120,11 @@ def show_scaling(scaling: Scaling, wanted: Sequence[int]) -> None:
         (one.name, [*zip(*scaling_page.table(replace(scaling, series=[one])), strict=True)]) for one in scaling.series
     ]
     for name, (header, *lines) in [*tables, ("forecast", scaling_page.forecasts(scaling, wanted) or [[]])]:
-        shown = Table(*header, title=name, title_justify="left")
+        shown = Table(*(Column(cell, overflow="fold") for cell in header), title=name, title_justify="left")
         for cells in lines:
             shown.add_row(*map(Text, cells))
         if lines:
-            view.console.print(shown)
+            view.console.print(shown, width=None if view.console.is_terminal else 160)
     for line in scaling.remarks + scaling_page.missing(scaling) + scaling_page.doubts(scaling, wanted):
         view.say(line)
 
