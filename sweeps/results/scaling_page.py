@@ -70,7 +70,8 @@ def forecasts(scaling: Scaling, wanted: Sequence[int] = ()) -> Table:
         if found := prediction.epoch_time(one, count):
             speed_up = f"{one.counts[0].epoch_s / found.value:.2f}"
             stable = prediction.time_to_stable(one, count)
-            table.append([one.name, str(count), *_three(found), speed_up, *_three(stable)])
+            name = one.name if len(scaling.series) > 1 else ""
+            table.append([name, str(count), *_three(found), speed_up, *_three(stable)])
     kept = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
     return [[cells[i] for i in kept] for cells in table] if kept else []
 

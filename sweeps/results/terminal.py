@@ -116,17 +116,22 @@ def show_scaling(scaling: Scaling, wanted: Sequence[int]) -> None:
     view = View()
     for line in scaling_page.words(scaling):
         view.say(line.replace("**", ""))
-    tables = [
-        (one.name, [*zip(*scaling_page.table(replace(scaling, series=[one])), strict=True)]) for one in scaling.series
-    ]
-    for name, (header, *lines) in [*tables, ("forecast", scaling_page.forecasts(scaling, wanted) or [[]])]:
-        shown = Table(*(Column(cell, overflow="fold") for cell in header), title=name, title_justify="left")
-        for cells in lines:
-            shown.add_row(*map(Text, cells))
-        if lines:
-            view.console.print(shown, width=None if view.console.is_terminal else 160)
+    for one in scaling.series:
+        alone = replace(scaling, series=[one])
+        view.console.print(_of_cells([*map(list, zip(*scaling_page.table(alone), strict=True))], one.name))
+        if forecasts := scaling_page.forecasts(alone, wanted):
+            view.console.print(_of_cells(forecasts, f"{one.name} forecast, with the ends of a 90% interval".lstrip()))
     for line in scaling.remarks + scaling_page.missing(scaling) + scaling_page.doubts(scaling, wanted):
         view.say(line)
+
+
+def _of_cells(rows: Sequence[Sequence[str]], title: str) -> Table:
+    header, *lines = rows
+    columns = (Column(Text(cell), overflow="fold") for cell in header)
+    shown = Table(*columns, title=Text(title) if title else None, title_justify="left")
+    for cells in lines:
+        shown.add_row(*map(Text, cells))  # no markup: model.act=[relu]
+    return shown
 
 
 def table(summary: Summary) -> Table:
