@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import attrgetter
-from typing import NamedTuple
 
 from sweeps.results.notes import text_of
 from sweeps.results.summary import Row, Summary, parameters, text
@@ -146,7 +145,8 @@ def compare(scaling: Scaling, samples: Sequence[Sample], maximize: bool = True, 
     return replace(scaling, series=series, remarks=[*remarks, *scaling.remarks])
 
 
-class Size(NamedTuple):
+@dataclass(frozen=True)
+class Size:
     """What a configuration runs on."""
 
     count: int
@@ -257,10 +257,11 @@ def _rank(objective: float | None, maximize: bool) -> float:
 
 
 def _series(name: str, groups: Mapping[int, Sequence[Sample]], maximize: bool, target: float | None) -> Series:
-    reached = [_of_known([s.objective for s in group]) for group in groups.values()]
+    most, worst = (statistics.median_low, min) if maximize else (statistics.median_high, max)
+    reached = [_of_known([s.objective for s in group], most) for group in groups.values()]  # by more than half of them
     known = [value for value in reached if value is not None]
     if target is None and known and len(known) == len(reached):
-        target = min(known) if maximize else max(known)
+        target = worst(known)
     counts: list[Count] = []
     for group in groups.values():
         counts.append(_count(group, counts[0] if counts else None, target, maximize))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import cycle, product
+from itertools import chain, cycle, product
 
 from plotly import graph_objects as go
 from plotly.colors import hex_to_rgb, qualitative
@@ -14,6 +14,8 @@ from sweeps.results.prediction import Forecast
 from sweeps.results.scaling import Count, Scaling, Series
 from sweeps.results.tables import Table, as_html, as_markdown, paragraphs
 
+Columns = dict[str, Callable[[Count], str]]  # how a count's cell is made; "" if nobody told
+
 _MOST_BANDS = 4
 _MOST_REMARKS = 5  # in a note
 
@@ -22,7 +24,7 @@ def section(scaling: Scaling, wanted: Sequence[int] = (), script: bool = True) -
     """As a part of an HTML page, with plotly's script or for a page that has it."""
     parts = ["<h2>Scaling</h2>", paragraphs(words(scaling))]
     if scaling.series:
-        parts += [drawing(figure(scaling, wanted), script), as_html(table(scaling))]
+        parts += [drawing(figure(scaling, wanted), script), *map(as_html, tables(scaling))]
     parts += [paragraphs(scaling.remarks + missing(scaling))]
     if told := forecasts(scaling, wanted):
         parts += ["<h3>Forecast, with the ends of a 90% interval</h3>", as_html(told)]
@@ -32,21 +34,25 @@ def section(scaling: Scaling, wanted: Sequence[int] = (), script: bool = True) -
 def markdown(scaling: Scaling) -> str:
     """In short, for a note."""
     said = "\n".join(f"- {line}" for line in words(scaling) + scaling.remarks[:_MOST_REMARKS])
-    return "\n\n".join(part for part in ("**Scaling**", said, as_markdown(table(scaling))) if part)
+    return "\n\n".join(part for part in ("**Scaling**", said, *map(as_markdown, tables(scaling))) if part)
 
 
-def table(scaling: Scaling) -> Table:
-    """A line for each count of each series; what nobody told has no column."""
-    columns = {name: of for name, of in _columns(scaling).items() if any(map(of, _counts(scaling)))}
-    named = len(scaling.series) > 1
-    table = [["series"] * named + [*columns]]
-    for one in scaling.series:
-        table += [[one.name] * named + [of(count) for of in columns.values()] for count in one.counts]
-    return table
+def tables(scaling: Scaling) -> list[Table]:
+    """How fast and how costly: a line for each count of each series. What nobody told has no column."""
+    found = []
+    for columns in _columns(scaling):
+        told = {name: of for name, of in columns.items() if any(map(of, _counts(scaling)))}
+        table = [["series"] * (len(scaling.series) > 1) + [scaling.unit, *told]]
+        for one in scaling.series:
+            names = [one.name] * (len(scaling.series) > 1)
+            table += [[*names, str(count.count), *(of(count) for of in told.values())] for count in one.counts]
+        found += [table] if told else []
+    return found
 
 
 def missing(scaling: Scaling) -> list[str]:
-    names = [name for name, of in _columns(scaling).items() if not any(map(of, _counts(scaling)))]
+    every = [*chain.from_iterable(columns.items() for columns in _columns(scaling))]
+    names = [name for name, of in every if not any(map(of, _counts(scaling)))]
     return [f"Nobody told, and so not shown: {', '.join(names)}."] if names and scaling.series else []
 
 
@@ -55,11 +61,10 @@ def words(scaling: Scaling) -> list[str]:
     found = []
     for one in scaling.series:
         first, last = one.counts[0], one.counts[-1]
-        name = f"**{one.name}**: " if one.name else ""
-        if first is not last:
-            times = f"{last.speed_up:.2f} times as fast as {first.count}, {last.efficiency:.0%} of what is ideal"
-            found.append(f"{name}{scaling.counted(last.count)}: {times}.")
-        found += [name + said for said in _to_target(scaling, one)]
+        times = f"{last.speed_up:.2f} times as fast as {first.count}, {last.efficiency:.0%} of what is ideal"
+        said = [f"{scaling.counted(last.count)}: {times}."] if first is not last else []
+        if said := said + _to_target(scaling, one):
+            found.append(" ".join([f"**{one.name}**:"] * bool(one.name) + said))
     return found
 
 
@@ -90,6 +95,7 @@ def figure(scaling: Scaling, wanted: Sequence[int] = ()) -> go.Figure:
     """Speed-up by count, with what is ideal and what is forecast; and time against cost, if somebody told them."""
     wanted = _wanted(scaling, wanted)
     prices = {one.name: _prices(one) for one in scaling.series}
+    size, unit = _unit(max((seconds for price in prices.values() for _, seconds, _ in price), default=0.0))
     titles = ["Speed-up", f"Time and cost {_until(scaling)}"][: 1 + any(prices.values())]
     shown = make_subplots(cols=len(titles), horizontal_spacing=0.12, subplot_titles=titles)
     smallest = min(count.count for count in _counts(scaling))
@@ -101,15 +107,22 @@ def figure(scaling: Scaling, wanted: Sequence[int] = ()) -> go.Figure:
         if price := prices[one.name]:
             hours, seconds, texts = zip(*price, strict=True)
             how = {"mode": "lines+markers+text", "textposition": "top right", "marker_size": 8, "line_color": color}
-            shown.add_scatter(x=hours, y=seconds, text=texts, name=one.name, showlegend=False, row=1, col=2, **how)
+            times = [second / size for second in seconds]
+            shown.add_scatter(x=hours, y=times, text=texts, name=one.name, showlegend=False, row=1, col=2, **how)
     ticks = sorted({count.count for count in _counts(scaling)} | {*wanted})
     shown.update_xaxes(type="log", tickvals=ticks, ticktext=[*map(str, ticks)], title=scaling.unit, row=1, col=1)
     doubled = [2.0**power for power in range(-3, 13)]
-    texts = [f"{tick:g}" for tick in doubled]
-    shown.update_yaxes(type="log", tickvals=doubled, ticktext=texts, title=f"against {smallest}", row=1, col=1)
+    shown.update_yaxes(
+        type="log",
+        tickvals=doubled,
+        ticktext=[f"{tick:g}" for tick in doubled],
+        title=f"times as fast as {scaling.counted(smallest)}",
+        row=1,
+        col=1,
+    )
     if any(prices.values()):
         shown.update_xaxes(title=scaling.hours, rangemode="tozero", row=1, col=2)
-        shown.update_yaxes(title="s", rangemode="tozero", row=1, col=2)
+        shown.update_yaxes(title=unit, rangemode="tozero", row=1, col=2)
     return shown.update_layout(height=460, legend={"orientation": "h", "y": -0.18})
 
 
@@ -153,37 +166,45 @@ def _until(scaling: Scaling) -> str:
 
 
 def _to_target(scaling: Scaling, one: Series) -> list[str]:
-    """The cheapest and the fastest count for the target, in words."""
+    """The cheapest count for the target, in words, and what each dearer one that is faster would save and cost."""
     told = [count for count in one.counts if count.target_s is not None]
     if one.target is None or not told:
         return []
     goal = f"{scaling.objective} {one.target:.4g}"
     there = [count for count in told if math.isfinite(count.target_s or math.inf)]
     late = ", ".join(str(count.count) for count in told if count not in there)
-    missed = [f"{late} did not reach {goal}."] if late else []
+    missed = [f"{late} did not reach it."] if late else []
     if not there:
         return [f"No count reached {goal}."]
-    fast, cheap = min(there, key=_seconds), min(there, key=_hours)
-    price = f"{duration(_seconds(cheap))}, {_hours(cheap):.3g} {scaling.hours}"
-    if fast is cheap:
-        both = "The only one" if len(there) == 1 else "Fastest and cheapest"
-        return [f"{both} to {goal}: {scaling.counted(fast.count)} ({price}).", *missed]
-    saved, more = _seconds(cheap) - _seconds(fast), _hours(fast) / _hours(cheap) - 1
-    would = f"{fast.count} would save {duration(saved)} and cost {more:.0%} more"
-    return [f"Cheapest to {goal}: {scaling.counted(cheap.count)} ({price}); {would}.", *missed]
+    cheap, *dearer = sorted(there, key=lambda count: (_hours(count), _seconds(count)))
+    said, fastest_s = [f"{scaling.counted(cheap.count)} ({_price(cheap, scaling.hours)})"], _seconds(cheap)
+    for count in dearer:
+        if _seconds(count) < fastest_s:
+            fastest_s, more = _seconds(count), _hours(count) / _hours(cheap) - 1
+            saved = duration(_seconds(cheap) - fastest_s)
+            said.append(f"{count.count} would save {saved} and cost {more:.0%} more")
+    rank = "Cheapest" if len(said) > 1 else "Fastest and cheapest" if dearer else "The only one"
+    return [f"{rank} to {goal}: {'; '.join(said)}.", *missed]
+
+
+def _price(count: Count, hours: str) -> str:
+    return f"{duration(_seconds(count))}, {_hours(count):.3g} {hours}"
 
 
 def duration(seconds: float) -> str:
-    """In the unit that one would say it in."""
-    size, unit = next((s, u) for s, u in ((1, "s"), (60, "minutes"), (3600, "hours")) if seconds < 100 * s or s == 3600)
+    size, unit = _unit(seconds)
     return f"{seconds / size:.3g} {unit}"
 
 
-def _columns(scaling: Scaling) -> dict[str, Callable[[Count], str]]:
-    """How each column's cell is made of a count; "" if nobody told."""
+def _unit(seconds: float) -> tuple[int, str]:
+    """The unit that one would say it in, and its size in seconds."""
+    return (1, "s") if seconds < 100 else (60, "minutes") if seconds < 6000 else (3600, "hours")
+
+
+def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
+    """Those of each table."""
     use = "GPU use (%)" if scaling.unit == "GPUs" else "CPU use (100% is a core)"
-    return {
-        scaling.unit: lambda c: str(c.count),
+    speed: Columns = {
         "trials": lambda c: str(c.trials),
         f"{scaling.time} (s)": _times,
         "images/s": lambda c: _cell(c.images_s),
@@ -191,6 +212,8 @@ def _columns(scaling: Scaling) -> dict[str, Callable[[Count], str]]:
         "efficiency": lambda c: f"{c.efficiency:.0%}",
         use: lambda c: _cell(c.use_percent),
         "power (W)": lambda c: _cell(c.watts),
+    }
+    cost: Columns = {
         scaling.objective: lambda c: _cell(c.objective, 4),
         "epochs to stable": lambda c: _cell(c.epochs_to_stable),
         "time to stable (s)": lambda c: _cell(c.time_to_stable_s),
@@ -199,6 +222,7 @@ def _columns(scaling: Scaling) -> dict[str, Callable[[Count], str]]:
         "time to target (s)": lambda c: "never" if c.target_s == math.inf else _cell(c.target_s),
         f"{scaling.hours} to target": lambda c: "" if c.target_s == math.inf else _cell(c.target_hours),
     }
+    return speed, cost
 
 
 def _wanted(scaling: Scaling, wanted: Sequence[int]) -> Sequence[int]:

@@ -112,13 +112,14 @@ def show_status(summary: Summary, driver: str, jobs: str) -> None:
 
 
 def show_scaling(scaling: Scaling, wanted: Sequence[int]) -> None:
-    """The scaling page without its figure: a table for each series, with a column for each count."""
+    """The scaling page without its figure, each series by itself."""
     view = View()
     for line in scaling_page.words(scaling):
         view.say(line.replace("**", ""))
     for one in scaling.series:
         alone = replace(scaling, series=[one])
-        view.console.print(_of_cells([*map(list, zip(*scaling_page.table(alone), strict=True))], one.name))
+        for table in scaling_page.tables(alone):
+            view.console.print(_of_cells([*zip(*table, strict=True)], one.name))  # a column for each count
         if forecasts := scaling_page.forecasts(alone, wanted):
             view.console.print(_of_cells(forecasts, f"{one.name} forecast, with the ends of a 90% interval".lstrip()))
     for line in scaling.remarks + scaling_page.missing(scaling) + scaling_page.doubts(scaling, wanted):

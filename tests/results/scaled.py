@@ -33,7 +33,7 @@ def trial(
         for seconds in epochs:
             now += seconds
             values = {"acc": objectives[step]} if objectives else {}
-            values |= {"epoch_time": seconds, "images_per_second": 1000 / seconds} if told else {}
+            values |= {"epoch_time": seconds, "images_per_second": 1000 / (seconds or 1)} if told else {}
             files.append_metrics(MetricsLine(step, now, values))
             if use:
                 files.append_metrics(MetricsLine(step, now, use), SYSTEM_METRICS)

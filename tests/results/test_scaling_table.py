@@ -94,7 +94,10 @@ def test_the_command(tmp_path: Path) -> None:
     done = sweeps(tmp_path, "scaling", "t.csv", "--predict", "8,16", "--target", "0.9")
     assert done.code == 0, done.said
     assert "4 GPUs: 3.33 times as fast as 1, 83% of what is ideal." in done.out
-    assert "Cheapest to accuracy 0.9: 1 GPU (100 minutes, 1.67 GPU-hours); 4 would save 70 minutes and" in done.out
+    assert (
+        "Cheapest to accuracy 0.9: 1 GPU (1.67 hours, 1.67 GPU-hours); 2 would save 45 minutes and cost 10% more; 4 would save 70 minutes and cost 20% more."
+        in done.out
+    )
     assert "16 is 4 times" not in done.out
     assert done.out.splitlines()[-1] == "scaling.html"
     assert "<h2>Scaling</h2>" in (tmp_path / "scaling.html").read_text()
