@@ -113,8 +113,8 @@ def scaling_of_table(
 def _counts(words: str) -> list[int]:
     """The counts that --predict names."""
     numbers = words.replace(" ", "").split(",") if words else []
-    if not all(number.isdecimal() and int(number) for number in numbers):
-        raise UserError(f"--predict {words}: give counts of 1 or more, as in --predict 16,32")
+    if not all(number.isdecimal() and len(number) < 7 and int(number) for number in numbers):
+        raise UserError(f"--predict {words}: give counts from 1 to 999999, as in --predict 16,32")
     return sorted({int(number) for number in numbers})
 
 

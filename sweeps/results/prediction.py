@@ -99,8 +99,7 @@ def doubts(scaling: Scaling, series: Series, wanted: int) -> list[str]:
         "two counts fit any form: measure a third": len(counts) == 2,
         f"epochs of one count differ by up to {spread:.0%}, more than counts do ({effect:.0%})": spread > effect,
         f"{wanted} is {wanted / largest:.3g} times the largest count measured": wanted > _FAR * largest,
-        f"more than {most} may take more nodes than any trial used, and what lies between is not in it": wanted
-        > largest,
+        f"more than {most} may take more nodes than any trial used, whose network is not in it": wanted > largest,
     }
     return [doubt for doubt, holds in found.items() if holds]
 

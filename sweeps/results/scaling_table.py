@@ -6,7 +6,6 @@ alike but for their numbers are repetitions; those that begin with # are left ou
 """
 
 import csv
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from sweeps.results.scaling import COUNTED, EPOCH_TIME, ONE, REPETITION, SPEED, 
 
 _TOTAL_TIME, _ACCURACY, _EPOCHS = "total_time", "accuracy", "epochs"
 _OPTIONAL = (SPEED, _ACCURACY, _EPOCHS)
-_WHOLE = (*COUNTED, _EPOCHS)
+_MOST = 1e9  # seconds are 30 years
 
 
 def read_table(path: Path, target: float | None = None) -> Scaling:
@@ -67,14 +66,15 @@ def _sample(cells: dict[str, str], others: Sequence[str], where: str) -> Sample:
 
 
 def _number(name: str, cell: str, where: str) -> float:
-    allowed = "a whole number, 1 or more" if name in _WHOLE else "a number" + " above 0" * (name != _ACCURACY)
+    whole, least = name in (*COUNTED, _EPOCHS), -_MOST if name == _ACCURACY else 0
     try:
         value = float(cell)
-        if math.isfinite(value) and (name == _ACCURACY or value > 0) and (name not in _WHOLE or value == int(value)):
+        if (1 <= value <= 1e6 and value == int(value)) if whole else least < value <= _MOST:
             return value
     except ValueError:
         pass
-    raise UserError(f"{where}, column {name}: {cell!r}\nAllowed: {allowed}")
+    allowed = "a whole number, 1 to 1,000,000" if whole else f"a number{' above 0' * (not least)}, at most {_MOST:.0e}"
+    raise UserError(f"{where}, column {name}: {cell!r}\nAllowed: {allowed.replace('e+0', 'e')}")
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:

@@ -117,7 +117,7 @@ def test_no_time_to_stable_from_one_count(known: dict[str, Any]) -> None:
             32,
             [
                 "32 is 8 times the largest count measured",
-                "more than 4 GPUs may take more nodes than any trial used, and what lies between is not in it",
+                "more than 4 GPUs may take more nodes than any trial used, whose network is not in it",
             ],
         ),
     ],
