@@ -28,6 +28,8 @@ _console = Console(highlight=False)
 
 Name = Annotated[str, typer.Argument(help="the study's name, as `list` shows it")]
 Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
+Target = Annotated[float | None, typer.Option(help="scaling: the objective wanted; by default what all counts reach")]
+Predict = Annotated[str, typer.Option(help="scaling: forecast these counts, as 16,32; by default twice the largest")]
 _MULTIRUN = Path("multirun")
 _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost")
 
@@ -64,14 +66,56 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
 
 
 @app.command()
-def report(name: Name, root: Root = _MULTIRUN) -> None:
+def report(
+    name: Name,
+    root: Root = _MULTIRUN,
+    scaling: Annotated[bool, typer.Option("--scaling", help="show what more GPUs, nodes or ranks brought")] = False,
+    target: Target = None,
+    predict: Predict = "",
+) -> None:
     """Write report.html and trials.csv again."""
     from sweeps.results import report as writer
+    from sweeps.results.scaling import COUNTED, of_study
+    from sweeps.results.terminal import show_scaling
 
-    summary, _ = _read(name, root)
-    writer.write(summary)
+    wanted, (summary, _) = _counts(predict), _read(name, root)
+    measured = of_study(summary, target)
+    if measured is None and (scaling or target is not None or wanted):
+        known = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
+        raise UserError(f"study {name} did not sweep {known}: there is no scaling to show. Sweep one, as in gpus=1,2,4")
+    writer.write(summary, measured, wanted)
+    if measured and (scaling or target is not None or wanted):
+        show_scaling(measured, wanted)
     for file in (writer.HTML, writer.CSV):
         _console.print(str(summary.folder / file), soft_wrap=True)
+
+
+@app.command("scaling")
+def scaling_of_table(
+    table: Annotated[Path, typer.Argument(help="CSV: gpus (nodes, ranks), epoch_time or total_time; docs/scaling.md")],
+    output: Annotated[Path | None, typer.Option(help="the page; default: scaling.html beside the table")] = None,
+    target: Target = None,
+    predict: Predict = "",
+) -> None:
+    """The scaling page of a report, from numbers that were measured elsewhere."""
+    from sweeps.results.scaling_page import section
+    from sweeps.results.scaling_table import read_table
+    from sweeps.results.tables import page
+    from sweeps.results.terminal import show_scaling
+
+    wanted, measured = _counts(predict), read_table(table, target)
+    output = output or table.with_name("scaling.html")
+    write_whole(output, page(measured.title, section(measured, wanted)))
+    show_scaling(measured, wanted)
+    _console.print(str(output), soft_wrap=True)
+
+
+def _counts(words: str) -> list[int]:
+    """The counts that --predict names."""
+    numbers = words.replace(" ", "").split(",") if words else []
+    if not all(number.isdecimal() and len(number) < 7 and int(number) for number in numbers):
+        raise UserError(f"--predict {words}: give counts from 1 to 999999, as in --predict 16,32")
+    return sorted({int(number) for number in numbers})
 
 
 @app.command()

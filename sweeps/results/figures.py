@@ -22,10 +22,14 @@ def as_html(summary: Summary) -> str:
     for title, draw in _FIGURES.items():
         figure = draw(summary)
         if figure is not None:
-            figure.update_layout(template="plotly_white", margin={"t": 50, "b": 50})
-            drawing = figure.to_html(full_html=False, include_plotlyjs=not parts, config={"displaylogo": False})
-            parts.append(f"<h2>{title}</h2>\n{drawing}")
+            parts.append(f"<h2>{title}</h2>\n{drawing(figure, script=not parts)}")
     return "\n".join(parts)
+
+
+def drawing(figure: go.Figure, script: bool) -> str:
+    """A figure as a part of an HTML page, with plotly's script or for a page that has it."""
+    figure.update_layout(template="plotly_white", margin={"t": 50, "b": 50})
+    return str(figure.to_html(full_html=False, include_plotlyjs=script, config={"displaylogo": False}))
 
 
 def curves(summary: Summary) -> go.Figure | None:

@@ -1,15 +1,17 @@
 """A study to read afterwards: trials.csv, report.html (one file, also offline), and a short Markdown."""
 
 import csv
-import html
 import io
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from sweeps.files import write_whole
-from sweeps.results import ledger, notes
+from sweeps.results import ledger, notes, scaling, scaling_page, tables
 from sweeps.results.figures import as_html
+from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary, parameters, text
+from sweeps.results.tables import Table
 from sweeps.trial.folder import Note
 from sweeps.trial.job import State
 
@@ -17,34 +19,33 @@ CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
 _ROWS_IN_HTML = 1000
 
-Table = list[list[str]]  # rows of cells; the first is the header
-
 
 def markdown(summary: Summary) -> str:
     """The outcome and the table of trials, best first; of many trials the first, to fit an MLflow note."""
     rows, noted = ranked(summary)[:_ROWS_IN_MARKDOWN], notes.of_study(summary.rows)
     trials = [cells[:-2] for cells in _trials(summary, rows, noted)]  # errors are long
-    parts = ["\n".join(_headline(summary, noted)), _markdown_table(trials), _others(summary, rows)]
-    parts += ["**What it cost**", _markdown_table(_costs(summary)), _tail(summary)]
+    parts = ["\n".join(_headline(summary, noted)), tables.as_markdown(trials), _others(summary, rows)]
+    parts += ["**What it cost**", tables.as_markdown(_costs(summary)), _tail(summary)]
+    measured = scaling.of_study(summary)
+    parts += [scaling_page.markdown(measured)] if measured else []
     return "\n\n".join(part for part in parts if part)
 
 
-def write(summary: Summary) -> Path:
-    """Write trials.csv and report.html into the study's folder, and return the path of the latter."""
+def write(summary: Summary, measured: Scaling | None = None, wanted: Sequence[int] = ()) -> Path:
+    """Write trials.csv and report.html into the study's folder, and return the path of the latter.
+
+    Where the study swept what `scaling` counts, the page ends with that, and with forecasts for the counts `wanted`.
+    """
     summary.folder.mkdir(parents=True, exist_ok=True)
     write_whole(summary.folder / CSV, _csv(summary))
     rows, noted = ranked(summary)[:_ROWS_IN_HTML], notes.of_study(summary.rows)
-    page = _PAGE.format(
-        title=html.escape(summary.name),
-        headline="".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in _headline(summary, noted)),
-        figures=as_html(summary),
-        trials=_html_table(_trials(summary, rows, noted)),
-        others=_others(summary, rows),
-        costs=_html_table(_costs(summary)),
-        tail=_tail(summary),
-    )
+    figures, measured = as_html(summary), measured or scaling.of_study(summary)
+    parts = [tables.paragraphs(_headline(summary, noted)), figures]
+    parts += ["<h2>Trials</h2>", f"{tables.as_html(_trials(summary, rows, noted))}<p>{_others(summary, rows)}</p>"]
+    parts += ["<h2>What it cost</h2>", f"{tables.as_html(_costs(summary))}<p>{_tail(summary)}</p>"]
+    parts += [scaling_page.section(measured, wanted, script=not figures)] if measured else []
     path = summary.folder / HTML
-    write_whole(path, page)
+    write_whole(path, tables.page(summary.name, "\n".join(parts)))
     return path
 
 
@@ -101,17 +102,6 @@ def _tail(summary: Summary) -> str:
     return f"Slots that stood empty while the last trials ran: {ledger.tail_s(summary.rows):.1f} s."
 
 
-def _markdown_table(table: Table) -> str:
-    header, *lines = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in table]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, ["---"] * len(header), *lines])
-
-
-def _html_table(table: Table) -> str:
-    header, *lines = [[html.escape(cell) for cell in cells] for cells in table]
-    rows = [f"<th>{'<th>'.join(header)}", *(f"<td>{'<td>'.join(cells)}" for cells in lines)]
-    return f"<table><tr>{'<tr>'.join(rows)}</table>"  # the end of a cell or row may be left out in HTML
-
-
 def _csv(summary: Summary) -> str:
     params = parameters(summary.rows)
     metrics = dict.fromkeys(name for row in summary.rows for name in row.metrics if name not in summary.objective)
@@ -127,21 +117,3 @@ def _csv(summary: Summary) -> str:
         cells += [cost.get(name, "") for name in ledger.COSTS]
         table.writerow([*cells, len(row.attempts), row.error, row.folder])
     return written.getvalue()
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; color: #222 }}
-h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }} p {{ margin: .3em 0 }}
-table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
-th, td {{ text-align: left; padding: .3em 1em .3em 0; border-bottom: 1px solid #e4e4e4 }}
-</style></head><body>
-<h1>{title}</h1>
-{headline}
-{figures}
-<h2>Trials</h2>
-{trials}<p>{others}</p>
-<h2>What it cost</h2>
-{costs}<p>{tail}</p>
-</body></html>
-"""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -11,6 +12,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.files import last_lines
+from sweeps.results import scaling_page
+from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
@@ -106,6 +109,30 @@ def show_status(summary: Summary, driver: str, jobs: str) -> None:
     view.say(f"driver: {driver}")
     view.say(jobs)
     view.closing(summary)
+
+
+def show_scaling(scaling: Scaling, wanted: Sequence[int]) -> None:
+    """The scaling page without its figure, each series by itself."""
+    view = View()
+    for line in scaling_page.words(scaling):
+        view.say(line.replace("**", ""))
+    for one in scaling.series:
+        alone = replace(scaling, series=[one])
+        for table in scaling_page.tables(alone):
+            view.console.print(_of_cells([*zip(*table, strict=True)], one.name))  # a column for each count
+        if forecasts := scaling_page.forecasts(alone, wanted):
+            view.console.print(_of_cells(forecasts, f"{one.name} forecast, with the ends of a 90% interval".lstrip()))
+    for line in scaling.remarks + scaling_page.missing(scaling) + scaling_page.doubts(scaling, wanted):
+        view.say(line)
+
+
+def _of_cells(rows: Sequence[Sequence[str]], title: str) -> Table:
+    header, *lines = rows
+    columns = (Column(Text(cell), overflow="fold") for cell in header)
+    shown = Table(*columns, title=Text(title) if title else None, title_justify="left")
+    for cells in lines:
+        shown.add_row(*map(Text, cells))  # no markup: model.act=[relu]
+    return shown
 
 
 def table(summary: Summary) -> Table:

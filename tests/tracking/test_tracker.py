@@ -91,6 +91,28 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     assert json.loads((row.folder / "tracking.json").read_text())["closed"] is True
 
 
+def test_the_note_of_a_study_of_gpus_tells_how_it_scales(store: str, tmp_path: Path) -> None:
+    tracker, rows = open_tracker(store, tmp_path / "s"), []
+    for number, gpus in enumerate((1, 2)):
+        row = new_row(tmp_path / "s", number, gpus=gpus)
+        tracker.start_trial(row, [f"gpus={gpus}"])
+        for step in range(3):
+            metrics = {"val_accuracy": 0.9, "epoch_time": 8 / gpus}
+            TrialFolder(row.folder).append_metrics(MetricsLine(step, 1e9 + step, metrics))
+        complete(row)
+        tracker.end_trial(row)
+        rows.append(row)
+    summary = summary_of(tmp_path / "s", *rows)
+    report.write(summary)
+    finish(tracker, summary)
+    run = runs(store)["s"]
+    note = run.data.tags["mlflow.note.content"]
+    assert "**Scaling**\n\n- 2 GPUs: 2.00 times as fast as 1, 100% of what is ideal." in note
+    assert "| 2 | 1 | 4 | 2.00 | 100% |" in note
+    page = MlflowClient(store).download_artifacts(run.info.run_id, "report.html", str(tmp_path))
+    assert "<h2>Scaling</h2>" in Path(page).read_text()
+
+
 def write_hydra_files(trial: Path) -> None:
     """As Hydra leaves them; lr refers to another key, and seed to one that is missing."""
     (trial / ".hydra").mkdir()

@@ -1,0 +1,96 @@
+"""Scaling that was measured elsewhere, from a table in a CSV file.
+
+Columns: gpus, nodes, ranks (at least one of them); epoch_time or total_time (s, of the whole training); and if known
+images_per_second, accuracy, epochs (that were trained), seed. The values of any other column tell series apart. Lines
+alike but for their numbers are repetitions; those that begin with # are left out.
+"""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweeps.errors import UserError
+from sweeps.results.scaling import COUNTED, EPOCH_TIME, ONE, REPETITION, SPEED, Sample, Scaling, compare, size
+
+_TOTAL_TIME, _ACCURACY, _EPOCHS = "total_time", "accuracy", "epochs"
+_OPTIONAL = (SPEED, _ACCURACY, _EPOCHS)
+_MOST = 1e9  # seconds are 30 years
+
+
+def read_table(path: Path, target: float | None = None) -> Scaling:
+    """Raises UserError, naming line and column, for what is no such table; OSError if it cannot be opened."""
+    samples = read_samples(path)
+    counts = {sample.count for sample in samples}
+    if len(counts) < 2:
+        raise UserError(
+            f"{path} tells of one count alone: {counts.pop()}.\nGive two or more, each on a line of its own"
+        )
+    header = _lines(path)[0][1]
+    unit = "GPUs" if "gpus" in header else "processes" if "ranks" in header else "nodes"
+    time = "epoch time" if EPOCH_TIME in header or _EPOCHS in header else "total time"
+    return compare(Scaling(path.stem, unit, f"{ONE[unit]}-hours", _ACCURACY, time, [], []), samples, True, target)
+
+
+def read_samples(path: Path) -> list[Sample]:
+    """Raises as read_table does, but for a single count."""
+    (number, header), *lines = _lines(path)
+    has = f"{path} line {number} has the columns {', '.join(header)}"
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise UserError(f"{has}: {twice[0]!r} twice.\nName each column once")
+    for wanted in (COUNTED, (EPOCH_TIME, _TOTAL_TIME)):
+        if set(wanted).isdisjoint(header):
+            raise UserError(f"{has}.\nOne is missing: {', '.join(wanted[:-1])} or {wanted[-1]}")
+    if not lines:
+        raise UserError(f"{path} has a header and no line of numbers below it.\nGive a line for each trial")
+    for number, cells in lines:
+        if len(cells) != len(header):
+            raise UserError(f"{path} line {number} has {len(cells)} cells.\nGive as many as the header: {len(header)}")
+    rows = [(f"{path} line {number}", dict(zip(header, cells, strict=True))) for number, cells in lines]
+    known = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL, REPETITION)
+    others = [name for name in header if name not in known and len({cells[name] for _, cells in rows}) > 1]
+    return [_sample(cells, others, where) for where, cells in rows]
+
+
+def _sample(cells: dict[str, str], others: Sequence[str], where: str) -> Sample:
+    names = [name for name in (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL) if name in cells]
+    told = {n: _number(n, cells[n], where) for n in names if cells[n] or n not in _OPTIONAL}
+    found = size({name: int(told[name]) for name in COUNTED if name in told})
+    assert found
+    epochs, accuracy, total_s = told.get(_EPOCHS), told.get(_ACCURACY), told.get(_TOTAL_TIME)
+    epoch_s = told.get(EPOCH_TIME) or (total_s or 0.0) / (epochs or 1)
+    total_s = total_s or (epochs and epochs * epoch_s)
+    series = " ".join(f"{name}={cells[name]}" for name in others if cells[name])
+    speeds = [told[SPEED]] if SPEED in told else []
+    course = [(total_s, accuracy)] if total_s and accuracy is not None else []
+    return Sample(series, found.count, found.nodes, found.count, [epoch_s], speeds, accuracy, course)
+
+
+def _number(name: str, cell: str, where: str) -> float:
+    whole, least = name in (*COUNTED, _EPOCHS), -_MOST if name == _ACCURACY else 0
+    try:
+        value = float(cell)
+        if (1 <= value <= 1e6 and value == int(value)) if whole else least < value <= _MOST:
+            return value
+    except ValueError:
+        pass
+    allowed = "a whole number, 1 to 1,000,000" if whole else f"a number{' above 0' * (not least)}, at most {_MOST:.0e}"
+    raise UserError(f"{where}, column {name}: {cell!r}\nAllowed: {allowed.replace('e+0', 'e')}")
+
+
+def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    """The header and the lines below it, as cells, with their numbers in the file."""
+    data = path.read_bytes()
+    try:
+        content = data.decode("utf-8-sig")
+        numbered = [(number, line) for number, line in enumerate(content.splitlines(), 1) if line.strip(", \t")]
+        rows = [(number, next(csv.reader([line]))) for number, line in numbered if not line.startswith("#")]
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path} line {line} is not UTF-8: byte {data[error.start]:#x}\nSave it as CSV in UTF-8"
+        ) from None
+    except csv.Error as error:
+        raise UserError(f"{path} is no CSV file: {error}\nSave it as CSV in UTF-8") from None
+    if not rows:
+        raise UserError(f"{path} is empty.\nGive a line of column names, and below it a line for each trial")
+    return [(number, [cell.strip() for cell in cells]) for number, cells in rows]

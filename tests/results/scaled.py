@@ -1,0 +1,50 @@
+"""Trials as their folders show them, on one GPU, two and more."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps.results.summary import Row, Summary
+from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
+from sweeps.trial.job import End, Point, State
+
+
+def trial(
+    folder: Path,
+    point: Point,
+    *attempts: Sequence[float],
+    objectives: Sequence[float] = (),
+    state: State = State.COMPLETED,
+    told: bool = True,
+    use: dict[str, float] | None = None,
+    gpus: int = 0,
+    **metrics: float,
+) -> Row:
+    """A trial whose attempts have epochs of so many seconds, each attempt begun 100 s before its first; `told` is
+    whether the trainer reports them, and `use` what each epoch's sample of the system holds.
+    """
+    number, files = int(folder.name), TrialFolder(folder)
+    folder.mkdir(parents=True)
+    now, step = 1000.0, 0
+    for i, epochs in enumerate(attempts):
+        attempt = files.new_attempt(now, gpus)
+        attempt.begin(now)
+        now += 100
+        for seconds in epochs:
+            now += seconds
+            values = {"acc": objectives[step]} if objectives else {}
+            values |= {"epoch_time": seconds, "images_per_second": 1000 / (seconds or 1)} if told else {}
+            files.append_metrics(MetricsLine(step, now, values))
+            if use:
+                files.append_metrics(MetricsLine(step, now, use), SYSTEM_METRICS)
+            step += 1
+        last = i == len(attempts) - 1
+        best = [max(objectives)] if objectives and last and state is State.COMPLETED else []
+        error = "" if state is State.COMPLETED else "no memory\nat all"
+        attempt.close(End(state if last else State.LOST, error, best, metrics), now)
+    ends = files.ends()
+    return Row(number, point, state, folder, ends, ends[-1].metrics if ends else {})
+
+
+def study(folder: Path, rows: list[Row], **changes: Any) -> Summary:
+    return Summary("demo", folder, ("acc",), (changes.pop("direction", "maximize"),), rows, **changes)

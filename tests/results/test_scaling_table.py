@@ -1,0 +1,138 @@
+"""Tables that were measured elsewhere: what they may hold, and what is said of those that hold something else."""
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.results.scaling_table import read_table
+from tests.command_lines import sweeps
+
+GOOD = "gpus,epoch_time\n1,10\n2,5\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "unit", "time", "counts", "epochs"),
+    [
+        (GOOD, "GPUs", "epoch time", [1, 2], [10, 5]),
+        ("# mine\n\ngpus , epoch_time\n2,5\n1,10\n1,11\n1,30\n", "GPUs", "epoch time", [1, 2], [11, 5]),
+        ("nodes,gpus,epoch_time\n1,4,10\n2,4,5\n", "GPUs", "epoch time", [4, 8], [10, 5]),
+        ("ranks,total_time\n1,10\n4,5\n", "processes", "total time", [1, 4], [10, 5]),
+        ("nodes,total_time,epochs\n1,10,5\n2,8,5\n", "nodes", "epoch time", [1, 2], [2, 1.6]),
+        ("\ufeffgpus,epoch_time,accuracy\r\n1,10,\r\n2,5,0.5\r\n", "GPUs", "epoch time", [1, 2], [10, 5]),
+    ],
+)
+def test_tables(tmp_path: Path, content: str, unit: str, time: str, counts: list[int], epochs: list[float]) -> None:
+    file = tmp_path / "t.csv"
+    file.write_bytes(content.encode())
+    found = read_table(file)
+    assert (found.title, found.unit, found.time) == ("t", unit, time)
+    (series,) = found.series
+    assert [count.count for count in series.counts] == counts
+    assert [count.epoch_s for count in series.counts] == epochs
+
+
+def test_other_columns_tell_series_apart_and_seeds_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("gpus,epoch_time,model,site,seed\n1,10,a,x,1\n1,12,a,x,2\n2,5,a,x,1\n1,9,b,x,1\n")
+    found = read_table(file)
+    assert [(one.name, len(one.counts)) for one in found.series] == [("model=a", 2), ("model=b", 1)]
+    assert found.series[0].counts[0].trials == 2
+    assert found.remarks == ["model=b: only 1 GPU measured, nothing to compare it with."]
+
+
+def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("gpus,epoch_time,accuracy,epochs\n1,10,0.9,360\n2,6,0.8,300\n")
+    one, two = read_table(file).series[0].counts
+    assert (one.target_s, one.target_hours, two.target_s, two.target_hours) == (3600, 1, 1800, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "t.csv is empty."),
+        (b"# nothing\n", "t.csv is empty."),
+        (b"gpus,epoch_time\n", "t.csv has a header and no line of numbers below it."),
+        (b"gpus,epoch_time\n1,10\n", "t.csv tells of one count alone: 1."),
+        (b"gpus,epoch_time\n1,10\n1,11\n", "t.csv tells of one count alone: 1."),
+        (
+            b"cards,epoch_time\n1,1\n",
+            "t.csv line 1 has the columns cards, epoch_time.\nOne is missing: gpus, nodes or ranks",
+        ),
+        (
+            b"# x\ngpus,time\n1,1\n",
+            "t.csv line 2 has the columns gpus, time.\nOne is missing: epoch_time or total_time",
+        ),
+        (b"gpus,gpus,epoch_time\n1,1,1\n", "t.csv line 1 has the columns gpus, gpus, epoch_time: 'gpus' twice."),
+        (
+            b"gpus,epoch_time\n1,10\n2,fast\n",
+            "t.csv line 3, column epoch_time: 'fast'\nAllowed: a number above 0, at most 1e9",
+        ),
+        (
+            b"gpus,epoch_time\n1,10\n2,-5\n",
+            "t.csv line 3, column epoch_time: '-5'\nAllowed: a number above 0, at most 1e9",
+        ),
+        (
+            b"gpus,epoch_time\n1,10\n2,nan\n",
+            "t.csv line 3, column epoch_time: 'nan'\nAllowed: a number above 0, at most 1e9",
+        ),
+        (b"gpus,epoch_time\n1,10\n2,\n", "t.csv line 3, column epoch_time: ''\nAllowed: a number above 0, at most 1e9"),
+        (b"gpus,epoch_time\n0,10\n2,5\n", "t.csv line 2, column gpus: '0'\nAllowed: a whole number, 1 to 1,000,000"),
+        (
+            b"gpus,epoch_time\n1,1e300\n",
+            "t.csv line 2, column epoch_time: '1e300'\nAllowed: a number above 0, at most 1e9",
+        ),
+        (b"gpus,epoch_time\n1e7,1\n", "t.csv line 2, column gpus: '1e7'\nAllowed: a whole number, 1 to 1,000,000"),
+        (b"gpus,epoch_time\n1.5,10\n", "t.csv line 2, column gpus: '1.5'\nAllowed: a whole number, 1 to 1,000,000"),
+        (
+            b"gpus,epoch_time,accuracy\n1,1,high\n",
+            "t.csv line 2, column accuracy: 'high'\nAllowed: a number, at most 1e9",
+        ),
+        (b"gpus,epoch_time\n1,10\n2,5,7\n", "t.csv line 3 has 3 cells.\nGive as many as the header: 2"),
+        (b"gpus,epoch_time\n1,10\n2,\xff\n", "t.csv line 3 is not UTF-8: byte 0xff\nSave it as CSV in UTF-8"),
+        (
+            b"gpus;epoch_time\n1;10\n",
+            "t.csv line 1 has the columns gpus;epoch_time.\nOne is missing: gpus, nodes or ranks",
+        ),
+    ],
+)
+def test_what_is_no_such_table(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_bytes(content)
+    with pytest.raises(UserError) as error:
+        read_table(file)
+    assert str(error.value).startswith(f"{tmp_path}/{said}")
+    assert len(str(error.value).splitlines()) == 2
+
+
+def test_the_command(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("gpus,epoch_time,accuracy,epochs\n1,100,0.9,60\n2,55,0.9,60\n4,30,0.91,60\n")
+    done = sweeps(tmp_path, "scaling", "t.csv", "--predict", "8,16", "--target", "0.9")
+    assert done.code == 0, done.said
+    assert "4 GPUs: 3.33 times as fast as 1, 83% of what is ideal." in done.out
+    assert "Cheapest to accuracy 0.9: 1 GPU (1.67 hours, 1.67 GPU-hours); 2 would save 45 minutes and" in done.out
+    assert "cost 10% more; 4 would save 70 minutes and cost 20% more." in done.out
+    assert "16 is 4 times" not in done.out
+    assert done.out.splitlines()[-1] == "scaling.html"
+    assert "<h2>Scaling</h2>" in (tmp_path / "scaling.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["t.csv", "--predict", "many"], "--predict many: give counts from 1 to 999999, as in --predict 16,32"),
+        (["t.csv", "--predict", "0"], "--predict 0: give counts"),
+        (["t.csv", "--predict", "9" * 400], "give counts"),
+        (["other.csv"], "No such file or directory: 'other.csv'"),
+        (["."], "Is a directory"),
+        (["bad.csv"], "bad.csv line 2, column gpus: 'x'"),
+    ],
+)
+def test_mistakes(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "t.csv").write_text(GOOD)
+    (tmp_path / "bad.csv").write_text("gpus,epoch_time\nx,1\n")
+    done = sweeps(tmp_path, "scaling", *words)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
