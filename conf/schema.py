@@ -13,7 +13,7 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from conf.checks import examples, networks, ranges, targets, training
+from conf.checks import examples, largest_batch, networks, ranges, targets, training
 from conf.checks.examples import CACHE_GB
 
 SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer", "lr_schedule", "batch_schedule")
@@ -103,6 +103,7 @@ class Config:
         if found.shape is not None:
             networks.check_example(self.model, found.shape, found.name)
         networks.check(self.model, self.gpus, training.epochs_of(self, rows))
+        largest_batch.check(self, rows)
 
 
 def _check_numbers(cfg: Config) -> None:
