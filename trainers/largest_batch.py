@@ -57,7 +57,7 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     OmegaConf.resolve(cfg)
     limit_gb, unit = kept.memory_limit_gb(), max(1, cfg.gpus)
     where = kept.machine(cfg.gpus, limit_gb)
-    rows = int(_in_words("the data", partial(_training_rows, cfg), limit_gb))
+    rows = int(_in_words("before the first try", partial(_training_rows, cfg), limit_gb))
     most = max(1, min(rows, cfg.trainer.most or rows) // unit) * unit
     tries = _Tries(trial.checkpoint_folder / "tries.json", str(where))
     print(f"batches of {unit} to {most} examples, on {where}", flush=True)
@@ -146,6 +146,7 @@ def _in_words(what: str, work: Callable[[], float], limit_gb: float | None, time
 
 def _training_rows(cfg: DictConfig) -> int:
     """Examples for training. Images are decoded meanwhile, if they are not in the cache: no try waits for that."""
+    distribution.claim_gpus(cfg.gpus)
     return len(_load(cfg).training_rows)
 
 

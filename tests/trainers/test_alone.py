@@ -73,7 +73,7 @@ def test_a_kill_is_for_memory_if_the_kernel_counts_one_more(monkeypatch: pytest.
 
 def test_one_that_hangs_is_killed_and_is_not_too_large() -> None:
     began = time.monotonic()
-    with pytest.raises(TimeoutError, match="took longer than 0.3 s"):
+    with pytest.raises(TimeoutError, match=r"took longer than 0\.3 s"):
         alone(lambda: time.sleep(60), timeout_s=0.3)
     assert time.monotonic() - began < 5
     assert not [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
@@ -82,7 +82,7 @@ def test_one_that_hangs_is_killed_and_is_not_too_large() -> None:
 def test_the_watch_acts_before_the_limit_is_reached() -> None:
     limit_gb = psutil.Process().memory_info().rss / 1e9 + 0.5
     assert alone(lambda: fill(0.1), limit_gb) == 10
-    with pytest.raises(OutOfMemory, match="95% of hydra.launcher.mem_gb="):
+    with pytest.raises(OutOfMemory, match=r"95% of hydra\.launcher\.mem_gb="):
         alone(lambda: fill(5), limit_gb)
 
 

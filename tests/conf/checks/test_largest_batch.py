@@ -1,6 +1,6 @@
 """Which batches are refused because they are known not to fit, and which searches for the largest one."""
 
-import os
+import json
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +136,6 @@ def test_a_damaged_answer_is_named_and_ignored(
 
 @pytest.mark.parametrize("wrong", [{"largest_batch": "many"}, {"largest_batch": None}, {"machine": "a toaster"}])
 def test_an_answer_that_is_not_ours_is_ignored(launcher: dict[str, Any], wrong: dict[str, Any]) -> None:
-    import json
-
     file = keep()
     file.write_text(json.dumps({**json.loads(file.read_text()), **wrong}))
     check("batch_size=101")
@@ -161,7 +159,7 @@ def test_the_same_data_by_another_path_are_the_same(launcher: dict[str, Any], mo
         cfg = {**sections, "dataset": {"path": path}, "gpus": 0, "mixed_precision": False}
         return largest_batch.configuration(cfg)["dataset"]["path"]
 
-    assert of("data.npz") == of(f"{os.getcwd()}/data.npz") != of("/other/data.npz")
+    assert of("data.npz") == of(f"{Path.cwd()}/data.npz") != of("/other/data.npz")
     assert of(None) is None
 
 
