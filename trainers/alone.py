@@ -11,6 +11,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,16 +44,17 @@ def alone(work: Callable[[], Result], limit_gb: float | None = None, timeout_s: 
     Raises OutOfMemory; TimeoutError after `timeout_s` seconds; RuntimeError with the words of whatever else it raised,
     or how else it died.
     """
-    room_gb = math.inf if limit_gb is None else USED * limit_gb - _memory_gb(os.getpid(), shared_once=True)
+    room_gb = math.inf if limit_gb is None else USED * limit_gb
     kills = _kills_for_memory()
     hears, says = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_live, args=(work, says), daemon=True)
     process.start()
     says.close()
+    both = os.getpid(), process.pid or 0
     deadline = time.monotonic() + timeout_s
     try:
         while not hears.poll(LOOK_S):
-            if _memory_gb(process.pid) > room_gb and _memory_gb(process.pid, shared_once=True) > room_gb:
+            if _memory_gb(*both) > room_gb and _memory_gb(*both, shared_once=True) > room_gb:
                 raise OutOfMemory(f"it came to {USED:.0%} of hydra.launcher.mem_gb={limit_gb:g}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"it took longer than {timeout_s:g} s")
@@ -114,11 +116,11 @@ def _kills_for_memory() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
-def _memory_gb(pid: int | None, shared_once: bool = False) -> float:
-    """What a process has in memory; 0 once it has ended. Pages shared with others are counted once on slower demand."""
-    try:
-        process = psutil.Process(pid)
-        used: int = process.memory_full_info().pss if shared_once else process.memory_info().rss
-    except psutil.Error:
-        return 0.0
+def _memory_gb(*pids: int, shared_once: bool = False) -> float:
+    """What processes have in memory, as far as they live. To count pages that they share once takes longer."""
+    used = 0
+    for pid in pids:
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            used += process.memory_full_info().pss if shared_once else process.memory_info().rss
     return used / 1e9

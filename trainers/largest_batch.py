@@ -174,7 +174,7 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None) -> floa
         metrics += evaluate(judged).values()
     print(*(float(metric) for metric in metrics), flush=True)  # a GPU is waited for
     if devices:
-        return max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices) / 1e9
+        return float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)) / 1e9
     return peak_gb()
 
 

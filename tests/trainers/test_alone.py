@@ -1,5 +1,6 @@
 """Real processes that end in every way that there is."""
 
+import faulthandler
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
 
 
 def die_of(number: int) -> None:
+    faulthandler.disable()  # pytest's own, which would tell of this at length
     os.kill(os.getpid(), number)
     time.sleep(60)
 

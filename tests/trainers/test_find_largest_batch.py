@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from conf.checks import largest_batch as kept
 from sweeps.trial.job import World
-from tests.trainers.recorder import Recorder, compose
+from tests.trainers.recorder import CONF, Recorder, compose
 from trainers import largest_batch
 from trainers.alone import OutOfMemory
 from trainers.largest_batch import find, next_size
@@ -102,20 +103,25 @@ def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
     return made
 
 
-FIND = ("+find=largest_batch", "model=mlp")
+def search_of(*overrides: str) -> DictConfig:
+    with hydra.initialize_config_dir(str(CONF), version_base=None):
+        cfg = hydra.compose("config", ["+find=largest_batch", "model=mlp", *overrides])
+    OmegaConf.to_object(cfg)  # raises ValueError unless valid
+    return cfg
+
+
 FOUND = [32, 64, 128, 256, 512, 384, 320, 288, 304]
 
 
 def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_path: Path) -> None:
     trial = Trial(tmp_path)
-    cfg = compose(*FIND)
     expected = {"largest_batch": 288, "batch_per_gpu": 288, "advised_batch": 259, "memory_gb": 0.288}
-    assert find(cfg, trial) == {**expected, "tries": 9, "whole_training_set": False}  # type: ignore[arg-type]
+    assert find(search_of(), trial) == {**expected, "tries": 9, "whole_training_set": False}  # type: ignore[arg-type]
     assert tries == FOUND
     assert trial.steps == list(range(1, 10))
     assert [report["batch_size"] for report in trial.reported] == FOUND
     assert [report["fits"] for report in trial.reported] == [size <= 300 for size in FOUND]
-    assert set(compose(*FIND).hydra.sweeper.objective if "hydra" in cfg else expected) <= set(trial.reported[0])
+    assert set(expected) <= set(trial.reported[0])
     assert trial.notes["largest batch"] == (
         "batch_size=288 fits with gpus=0 (0.288 GB); does not fit: batch_size=304: there is no room; "
         "with 10% in reserve: batch_size=259"
@@ -124,7 +130,7 @@ def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_
 
 def test_several_gpus_share_it(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
-    found = find(compose(*FIND, "gpus=4"), Trial(tmp_path))  # type: ignore[arg-type]
+    found = find(search_of("gpus=4"), Trial(tmp_path))  # type: ignore[arg-type]
     assert (found["largest_batch"], found["batch_per_gpu"], found["advised_batch"]) == (288, 72, 256)
 
 
@@ -134,7 +140,7 @@ def test_nothing_is_too_large(
 ) -> None:
     monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 250)
     trial = Trial(tmp_path)
-    found = find(compose(*FIND, f"trainer.most={most}"), trial)  # type: ignore[arg-type]
+    found = find(search_of(f"trainer.most={most}"), trial)  # type: ignore[arg-type]
     assert found["largest_batch"] == found["advised_batch"] == (200 if most == "200" else 250)
     assert found["whole_training_set"] == (most == "null")
     assert trial.notes["largest batch"].startswith(words)
@@ -142,9 +148,9 @@ def test_nothing_is_too_large(
 
 
 def test_a_trial_that_was_stopped_goes_on(tries: list[int], tmp_path: Path) -> None:
-    stopped = find(compose(*FIND), Trial(tmp_path, stop_after=4))  # type: ignore[arg-type]
+    stopped = find(search_of(), Trial(tmp_path, stop_after=4))  # type: ignore[arg-type]
     assert stopped["largest_batch"] == 256
-    found = find(compose(*FIND), trial := Trial(tmp_path))  # type: ignore[arg-type]
+    found = find(search_of(), trial := Trial(tmp_path))  # type: ignore[arg-type]
     assert found["largest_batch"] == 288
     assert tries == FOUND
     assert trial.steps == [5, 6, 7, 8, 9]
@@ -156,7 +162,7 @@ def test_a_record_that_is_damaged_or_of_another_machine_counts_for_nothing(
 ) -> None:
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "tries.json").write_text(content)
-    assert find(compose(*FIND), Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
+    assert find(search_of(), Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
     assert tries == FOUND
 
 
@@ -166,7 +172,7 @@ def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", never)
     with pytest.raises(MemoryError, match="not even the smallest batch fits: batch_size=1: no"):
-        find(compose(*FIND), Trial(tmp_path))  # type: ignore[arg-type]
+        find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -184,17 +190,17 @@ def test_any_other_end_of_a_try_is_that_of_the_trial(
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", fails)
     with pytest.raises(RuntimeError) as raised:
-        find(compose(*FIND), Trial(tmp_path))  # type: ignore[arg-type]
+        find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
     assert str(raised.value).startswith(words)
 
 
 def test_several_ranks_are_refused(tries: list[int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="found for one process"):
-        find(compose(*FIND), Trial(tmp_path, world=World(size=2)))  # type: ignore[arg-type]
+        find(search_of(), Trial(tmp_path, world=World(size=2)))  # type: ignore[arg-type]
 
 
 def test_what_was_found_is_kept_for_the_training(tries: list[int], tmp_path: Path) -> None:
-    find(compose(*FIND), Trial(tmp_path))  # type: ignore[arg-type]
+    find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
     (file,) = (tmp_path / "home" / "sweepyard" / "largest_batch").glob("*.json")
     answer = json.loads(file.read_text())
     assert (answer["largest_batch"], answer["too_large"], answer["memory_gb"]) == (288, 304, 0.288)
@@ -208,6 +214,6 @@ def test_an_answer_that_cannot_be_kept_is_an_answer(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    cfg = compose(*FIND, f"dataset.cache={tmp_path}/file")
+    cfg = search_of(f"dataset.cache={tmp_path}/file")
     assert find(cfg, Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
     assert "it cannot be kept for searches" in capsys.readouterr().out

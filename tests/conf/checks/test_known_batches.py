@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
 from omegaconf import OmegaConf
 
 from conf.checks import largest_batch
 from conf.checks.largest_batch import TooLarge
-from tests.conf.composing import check, compose
+from conf.schema import Config
+from tests.conf.composing import CONF, check, compose
 
 LOCAL = {"_target_": largest_batch.HERE, "mem_gb": 4.0}
 
@@ -29,6 +31,13 @@ def keep(*overrides: str, largest: int = 100, too_large: int | None = 106) -> Pa
     answer = {"largest_batch": largest, "too_large": too_large, "memory_gb": 1.0, "found": "2026-11-21"}
     largest_batch.keep(file, cfg, where, answer)
     return file
+
+
+def check_search(*overrides: str) -> Config:
+    with hydra.initialize_config_dir(str(CONF), version_base=None):
+        config = OmegaConf.to_object(hydra.compose("config", ["+find=largest_batch", *overrides]))
+    assert isinstance(config, Config)
+    return config
 
 
 def test_a_batch_that_is_known_not_to_fit_is_refused(launcher: dict[str, Any]) -> None:
@@ -180,17 +189,17 @@ def test_a_search_that_cannot_be_is_refused(
 ) -> None:
     launcher.update(settings)
     with pytest.raises(ValueError) as raised:
-        check("+find=largest_batch", *overrides)
+        check_search(*overrides)
     assert len(str(raised.value).splitlines()) <= 2
     assert all(word in str(raised.value) for word in words), raised.value
 
 
 def test_a_search_is_valid(launcher: dict[str, Any]) -> None:
     keep()
-    found = check("+find=largest_batch", "batch_size=512", "batch_schedule=constant")
+    found = check_search("batch_size=512", "batch_schedule=constant")
     assert found.trainer["_target_"] == largest_batch.FINDS
     launcher["mem_gb"] = None
-    check("+find=largest_batch", "gpus=1")
+    check_search("gpus=1")
 
 
 def test_the_type_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
