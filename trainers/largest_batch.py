@@ -160,7 +160,7 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None) -> floa
     if not devices:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         if limit_gb is not None:
-            cap_data(limit_gb)
+            cap_data(2 * limit_gb)  # the stacks of many threads are data too, and are hardly ever filled
     keras.utils.set_random_seed(cfg.seed)
     cfg.batch_size = size
     dataset = _judged_once(_load(cfg))
