@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from conf import parallel
 from conf.checks.examples import POINTS
 
 SMALLEST = float(np.finfo(np.float32).tiny)
@@ -115,19 +116,19 @@ class Plan:
 def plan(cfg: Any, rows: int) -> Plan:
     """The plan of a configuration (conf/schema.py) for an epoch of `rows` training examples.
 
-    Its budget is `epochs`, unless `steps` or `images` says another. Several GPUs leave out an epoch's last, smaller
+    Its budget is `epochs`, unless `steps` or `images` says another. Several devices leave out an epoch's last, smaller
     batch: it would be shared unequally and bias the gradients.
 
     Raises ValueError for a batch size that `check_batch` refuses.
     """
-    size_of = function(cfg.batch_schedule)
+    size_of, several = function(cfg.batch_schedule), parallel.replicas(cfg) > 1
     epochs = cfg.epochs if cfg.steps is None and cfg.images is None else sys.maxsize
     steps_left, images_left = cfg.steps or sys.maxsize, cfg.images or sys.maxsize
     planned: list[tuple[int, int, int, int]] = []
     while len(planned) < epochs and steps_left > 0 and images_left > 0:
-        size = size_of(cfg.batch_size, len(planned))
+        size = size_of(parallel.batch_size(cfg), len(planned))
         check_batch(cfg, size, len(planned) + 1, rows)
-        whole = rows // size if cfg.gpus > 1 else -(-rows // size)
+        whole = rows // size if several else -(-rows // size)
         steps = min(whole, steps_left, -(-images_left // size))
         images = min(steps * size, rows)
         planned.append((size, steps, whole, images))
@@ -137,23 +138,26 @@ def plan(cfg: Any, rows: int) -> Plan:
 
 
 def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:
-    """Raise ValueError if an epoch's batches outgrow the `rows` for training (None: unknown) or GPUs cannot share them.
+    """Raise ValueError if an epoch's batches outgrow the `rows` for training (None: unknown), or cannot be shared.
 
     Points that are typed in are few: on one device a batch larger than all of them is all of them.
     """
+    first, replicas = parallel.batch_size(cfg), parallel.replicas(cfg)
     what, remedy = f"batch_size={size}", "batch_size"
-    if size != cfg.batch_size:
+    if cfg.batch_per_gpu is not None:
+        what = f"batch_per_gpu={cfg.batch_per_gpu} ({what})"
+    if size != first:
         name = str(cfg.batch_schedule["_target_"]).rpartition(".")[2].removesuffix("_batch")
         what, remedy = f"batch_schedule={name} reaches {what} in epoch {epoch}, which", "batch_schedule.maximum"
-    if rows is not None and size > rows and (cfg.gpus > 1 or cfg.dataset.get("_target_") != POINTS):
+    if rows is not None and size > rows and (replicas > 1 or cfg.dataset.get("_target_") != POINTS):
         raise ValueError(
             f"{what} is larger than the training set ({rows} examples after the validation split); "
             f"try {remedy}={2 ** int(math.log2(rows))} or less"
         )
-    if cfg.gpus > 1 and size % cfg.gpus:
-        below = max(cfg.batch_size // cfg.gpus, 1) * cfg.gpus
-        remedy = f"try batch_size={below}" if size == cfg.batch_size else f"start and grow by multiples of {cfg.gpus}"
-        raise ValueError(f"{what} cannot be shared equally by gpus={cfg.gpus}; {remedy}")
+    if size % replicas:
+        below = max(first // replicas, 1) * replicas
+        remedy = f"try batch_size={below}" if size == first else f"start and grow by multiples of {replicas}"
+        raise ValueError(f"{what} cannot be shared equally by {parallel.named(cfg)}; {remedy}")
 
 
 def shares(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> np.ndarray:
@@ -165,6 +169,8 @@ def shares(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> np.n
     at = [epoch + np.arange(n) / of for epoch, (n, of) in enumerate(zip(steps, whole, strict=True))]
     total = len(steps) - 1 + steps[-1] / whole[-1]
     found = np.asarray(function(cfg.lr_schedule)(np.concatenate(at), total), dtype=np.float64)
+    if (factor := parallel.lr_factor(cfg)) > 1:
+        found = found * warmup(np.concatenate(at), total, cfg.warmup_epochs, 1 / factor)
     if cfg.batch_schedule.get("lr_follows"):
         found = found * np.repeat([size / plan.batch_sizes[0] for size in sizes], steps)
     return found
@@ -181,4 +187,5 @@ def function(section: Mapping[Any, Any]) -> Callable[..., Any]:
 def is_constant(cfg: Any) -> bool:
     """Whether the learning rate is one number for the whole training."""
     follows = cfg.batch_schedule.get("lr_follows") and cfg.batch_schedule["_target_"] != "conf.plan.constant_batch"
-    return cfg.lr_schedule["_target_"] == "conf.plan.constant" and not follows
+    rises = cfg.warmup_epochs > 0 and parallel.lr_factor(cfg) > 1
+    return cfg.lr_schedule["_target_"] == "conf.plan.constant" and not follows and not rises

@@ -13,6 +13,7 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
+from conf import parallel
 from conf.checks import examples, largest_batch, networks, ranges, targets, training
 from conf.checks.examples import CACHE_GB
 
@@ -51,17 +52,25 @@ class Config:
     """The configuration of one trial. Sections with a `_target_` pass their other keys to it."""
 
     lr: float = 0.001  # learning rate, > 0
-    batch_size: int = 32  # examples a step over all GPUs together, >= 1, a multiple of gpus
+    batch_size: int = 32  # examples a step over all devices together, >= 1, which they share equally
+    batch_per_gpu: int | None = None  # the share of each GPU (rank, node), in place of batch_size, >= 1
     epochs: int = 5  # passes over the training set, >= 1
     steps: int | None = None  # the budget in batches, in place of epochs, >= 1
     images: int | None = None  # the budget in training examples, in place of epochs, >= 1
-    gpus: int = 0  # GPUs of this trial, >= 0; 0 = CPU
+    gpus: int = 0  # GPUs of this trial on each node, >= 0; 0 = CPU
+    nodes: int = 1  # nodes of this trial, a process on each, >= 1
+    ranks: int = 1  # processes of this trial on each node, on CPUs alone, >= 1
+    lr_scaling: str = "none"  # lr follows the batch's size: none | linear | sqrt
+    lr_batch_size: int | None = None  # the batch size that lr is for; needed to scale it
+    warmup_epochs: float = 0.0  # epochs from lr, in a straight line, to the scaled one, >= 0
+    all_reduce_dtype: str = "float32"  # in which gradients travel: float32 | bfloat16
     seed: int = 0  # of weights, dropout, shuffling and the validation split, 0 <= seed < 2**32
     # a keras optimizer; hyperparameters: conf/checks/ranges.py
     optimizer: dict[str, Any] = field(default_factory=dict)
     # f(input_shape, outputs, **rest) -> keras.Model without a final softmax; not passed on: jit (compile each step
-    # with XLA), and of a model with a base: fine_tune, head_epochs, fine_tune_lr (conf/model/resnet50v2.yaml)
-    model: dict[str, Any] = field(default_factory=partial(dict, jit=False))
+    # with XLA), sync_batch_norm (statistics of the whole batch, over all devices), and of a model with a base:
+    # fine_tune, head_epochs, fine_tune_lr (conf/model/resnet50v2.yaml)
+    model: dict[str, Any] = field(default_factory=partial(dict, jit=False, sync_batch_norm=False))
     # a keras loss; not passed on: task (classification | regression; None = fits any), objective and
     # direction (the metric that a study is searched and sorted by, and whether to maximize or minimize it)
     loss: dict[str, Any] = field(default_factory=LOSS.copy)
@@ -89,12 +98,13 @@ class Config:
     def __post_init__(self) -> None:
         """Raise ValueError in one or two lines: what is wrong, what is allowed, what to type instead."""
         _check_numbers(self)
+        parallel.check(self)
         training.check_budget(self)
         for section in SECTIONS:
             ranges.check(section, getattr(self, section))
         _check_task(self)
-        training.check_optimizer(self.optimizer, self.gpus)
-        training.check_loss(self.loss, self.gpus)
+        training.check_optimizer(self.optimizer, self)
+        training.check_loss(self.loss, self)
         training.check_activation(self.model)
         rows, found = _check_training_set(self)
         for section in SECTIONS:
@@ -102,7 +112,8 @@ class Config:
         training.check_schedules(self, rows)
         if found.shape is not None:
             networks.check_example(self.model, found.shape, found.name)
-        networks.check(self.model, self.gpus, training.epochs_of(self, rows))
+        networks.check(self.model, training.epochs_of(self, rows))
+        training.check_jit(self.model, self)
         largest_batch.check(self, rows)
 
 

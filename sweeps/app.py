@@ -65,6 +65,8 @@ def run(cfg: DictConfig, task: Task) -> Any:
         check(cfg)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
             LocalTrials([], Path()).request(whole)
+        if hydra.launcher.get("nodes", 1) * hydra.launcher.get("tasks_per_node", 1) > 1:
+            raise UserError("a trial of several processes is started by a launcher: add -m to the command")
         return _run_alone(cfg, task, hydra)
     except UserError as error:
         if hydra.output_subdir:  # Hydra wrote down what was typed, before anybody could refuse it

@@ -118,10 +118,16 @@ class LocalLauncherConf:
     """hydra/launcher=local: trials as forks of a warm process on this machine."""
 
     _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
+    nodes: int = at_least(1, 1)
+    """This machine is one."""
+    tasks_per_node: int = at_least(1, 1)
+    """Processes (ranks) of a trial. All of them run it; rank 0, the chief, reports and writes its end."""
+    rank_timeout_s: float = at_least(1, 120.0)
+    """Seconds that the ranks of a trial wait for one that does not come or hangs, before they give the attempt up."""
     gpus_per_node: int = at_least(0, 0)
     """GPUs that a trial owns."""
     cpus_per_task: int | None = at_least(0, None)
-    """CPU cores that a trial owns. Null: one, or with GPUs their share. 0: none, for trials that mostly wait."""
+    """CPU cores that each of its processes owns. Null: one, or with GPUs their share. 0: none, for those that wait."""
     mem_gb: float | None = at_least(0.001, None)
     """The limit of a trial's resident memory, in GB, what it starts included. Null: none, and 1 GB is its estimate."""
     timeout_min: float | None = at_least(0.001, None)
@@ -143,6 +149,8 @@ class SlurmLauncherConf:
     """Nodes of a job."""
     tasks_per_node: int = at_least(1, 1)
     """Tasks (ranks) on each node. All of them run the trial; rank 0, the chief, reports and writes its end."""
+    rank_timeout_s: float = at_least(1, 120.0)
+    """Seconds that the ranks of a trial wait for one that does not come or hangs, before they give the attempt up."""
     cpus_per_task: int | None = at_least(1, None)
     """CPU cores of a task."""
     cpus_per_gpu: int | None = at_least(1, None)

@@ -56,6 +56,7 @@ class ReportToTrial(keras.callbacks.Callback):  # type: ignore[misc]
             print("not reported, since a metric is one number:", arrays, flush=True)
         self._trial.report({n: float(v) for n, v in (logs or {}).items() if n not in arrays}, step=epoch + 1)
         self.model.stop_training |= bool(self._trial.should_stop())
-        if self.model.stop_training or time.monotonic() - self._saved_at >= self._interval_s:
+        due = self.model.stop_training or time.monotonic() - self._saved_at >= self._interval_s
+        if due and self._trial.world.is_chief:
             checkpoint.save(self._trial.checkpoint_folder, Progress(epoch + 1), self.model)
             self._saved_at = time.monotonic()

@@ -18,7 +18,7 @@ import tensorflow as tf
 from trainers.data import Data
 from trainers.data.augment import augmented
 from trainers.data.on_disk import OnDisk
-from trainers.distribution import share_of
+from trainers.distribution import local_replicas, share_of_rank, share_of_replica
 
 Metrics = dict[str, tf.Tensor]
 Arrays = tuple[tf.Tensor, ...]
@@ -50,18 +50,26 @@ class _Placed(NamedTuple):
     bounds: tf.Tensor  # of the batches that it is judged in
 
 
-def compile_passes(model: keras.Model, data: Data, seed: int = 0) -> tuple[Train, Evaluate]:
+def compile_passes(
+    model: keras.Model, data: Data, seed: int = 0, steps: tf.Variable | None = None
+) -> tuple[Train, Evaluate]:
     """Compile (train, evaluate) for a model that is compiled and whose optimizer is built.
 
+    Both count their steps in `steps` (int64), made outside of the model's strategy.
     `evaluate(name)` judges one of `data.subsets`: "training", "validation" or "test".
     A model whose layers were frozen or set free, or that was compiled again, needs new passes; the data stay in place.
     """
-    placed = _place(data, model.distribute_strategy.num_replicas_in_sync > 1)
+    strategy = model.distribute_strategy
+    placed = _place(data, local_replicas(strategy) > 1)
+    for name, subset in data.subsets.items():
+        if len(subset.rows) < strategy.num_replicas_in_sync:
+            shares = f"{strategy.num_replicas_in_sync} devices cannot share"
+            raise ValueError(f"{shares} a {name} set of {len(subset.rows)}; train on fewer, or hold out more")
     train_step = tf.function(model.train_step, jit_compile=True) if model.jit_compile else model.train_step
-    with model.distribute_strategy.scope():
+    with strategy.scope():
         # Traced here, where nothing is timed yet.
-        train_graph = _compile(model, data, train_step, placed["training"], training=True)
-        test_graph = _compile(model, data, model.test_step, placed["training"], training=False)
+        train_graph = _compile(model, data, train_step, placed["training"], steps, training=True)
+        test_graph = _compile(model, data, model.test_step, placed["training"], steps, training=False)
 
     # Metrics are reset outside of the graphs: while those are traced, Keras does not know all of its metrics yet.
     def train(rows: np.ndarray, batch_size: int, epoch: int = 1) -> Metrics:
@@ -81,7 +89,12 @@ def compile_passes(model: keras.Model, data: Data, seed: int = 0) -> tuple[Train
 
 
 def _compile(
-    model: keras.Model, data: Data, step: Callable[[tuple[tf.Tensor, tf.Tensor]], object], like: _Placed, training: bool
+    model: keras.Model,
+    data: Data,
+    step: Callable[[tuple[tf.Tensor, tf.Tensor]], object],
+    like: _Placed,
+    counter: tf.Variable | None,
+    training: bool,
 ) -> Callable[..., Metrics]:
     """f(arrays, rows, bounds, draw): `step` on the rows between each two neighbours of `bounds`."""
     strategy = model.distribute_strategy
@@ -89,7 +102,7 @@ def _compile(
     def run(arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, draw: tf.Tensor) -> Metrics:
         with tf.device("CPU:0"):
             steps = tf.shape(bounds, tf.int64)[0] - 1
-            ahead = None if data.resident else _read_ahead(data.x, rows, bounds)
+            ahead = None if data.resident else _read_ahead(data.x, rows, bounds, strategy)
 
         def on_replica(index: tf.Tensor, batch: tf.Tensor, read: Arrays) -> None:
             x, y = _examples(arrays, batch, read)
@@ -101,9 +114,11 @@ def _compile(
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:
             with tf.device("CPU:0"):
-                batch = rows[bounds[index] : bounds[index + 1]]
+                batch = share_of_rank(rows[bounds[index] : bounds[index + 1]], strategy)
                 read = () if ahead is None else (ahead.get_next(),)
             strategy.run(on_replica, args=(index, batch, read))
+            if counter is not None:
+                counter.assign_add(1)
             return (index + 1,)
 
         start = tf.zeros((), tf.int64)
@@ -122,19 +137,19 @@ def _compile(
 
 
 def _examples(arrays: Arrays, batch: tf.Tensor, read: Arrays) -> tuple[tf.Tensor, tf.Tensor]:
-    """x and y of the calling replica's share of a batch of rows; x was `read` already if it lies in a file."""
-    several = tf.distribute.get_replica_context().num_replicas_in_sync > 1
+    """x and y of the calling replica's share of its rank's batch; x was `read` already if it lies in a file."""
+    several = local_replicas(tf.distribute.get_strategy()) > 1
     with tf.device("CPU:0") if several else nullcontext():
-        mine = share_of(batch)
-        x = share_of(read[0]) if read else tf.gather(arrays[0], mine)
+        mine = share_of_replica(batch)
+        x = share_of_replica(read[0]) if read else tf.gather(arrays[0], mine)
         return x, tf.gather(arrays[-1], mine)
 
 
-def _read_ahead(x: Any, rows: tf.Tensor, bounds: tf.Tensor) -> Any:
-    """The batches of a pass, the next ones read while one is trained."""
+def _read_ahead(x: Any, rows: tf.Tensor, bounds: tf.Tensor, strategy: tf.distribute.Strategy) -> Any:
+    """This rank's shares of the batches of a pass, the next ones read while one is trained."""
 
     def read(index: tf.Tensor) -> tf.Tensor:
-        batch = rows[bounds[index] : bounds[index + 1]]
+        batch = share_of_rank(rows[bounds[index] : bounds[index + 1]], strategy)
         examples = tf.numpy_function(x.take, [batch], x.dtype, stateful=False)
         return tf.ensure_shape(examples, (None, *x.shape[1:]))
 

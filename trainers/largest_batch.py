@@ -18,9 +18,11 @@ import numpy as np
 import tensorflow as tf
 from omegaconf import DictConfig, OmegaConf
 
+from conf import parallel
 from conf.checks import largest_batch as kept
 from conf.plan import plan
 from sweeps.trial import Trial
+from sweeps.trial.job import World
 from trainers import data, distribution
 from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
 from trainers.compiled import EVALUATION_BATCH, EVALUATION_BYTES, compile_passes
@@ -53,7 +55,7 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     anything but memory.
     """
     if trial.world.size > 1:
-        raise ValueError("The largest batch is found for one process; ask for one node and one task")
+        raise ValueError("The largest batch is found for one process; leave out nodes and ranks")
     OmegaConf.resolve(cfg)
     limit_gb, unit = kept.memory_limit_gb(), max(1, cfg.gpus)
     where = kept.machine(cfg.gpus, limit_gb)
@@ -61,8 +63,9 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     most = max(1, min(rows, cfg.trainer.most or rows) // unit) * unit
     tries = _Tries(trial.checkpoint_folder / "tries.json", str(where))
     print(f"batches of {unit} to {most} examples, on {where}", flush=True)
-    while size := next_size(tries.fits, min(cfg.batch_size, most), unit, most, cfg.trainer.precision):
-        tried = _try(cfg, size, limit_gb)
+    start = min(parallel.batch_size(cfg), most)
+    while size := next_size(tries.fits, start, unit, most, cfg.trainer.precision):
+        tried = _try(cfg, size, limit_gb, trial.world)
         print(f"batch_size={size} fits" if tried.fits else f"does not fit: {tried.words}", flush=True)
         tries.made.append(tried)
         of_this = {"batch_size": size, "fits": tried.fits, "try_s": tried.seconds}
@@ -125,8 +128,8 @@ class _Tries:
         kept.write(self._file, {"where": self._where, "tries": [asdict(one) for one in self.made]})
 
 
-def _try(cfg: DictConfig, size: int, limit_gb: float | None) -> Try:
-    began, work = time.monotonic(), partial(_train_and_judge, cfg, size, limit_gb)
+def _try(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> Try:
+    began, work = time.monotonic(), partial(_train_and_judge, cfg, size, limit_gb, world)
     try:
         memory_gb = _in_words(f"batch_size={size}", work, limit_gb, cfg.trainer.try_timeout_s)
     except OutOfMemory as error:
@@ -154,7 +157,7 @@ def _load(cfg: DictConfig) -> data.Data:
     return data.load(cfg.dataset, cfg.dataset.get("task") or cfg.loss.get("task"), cfg.seed)
 
 
-def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None) -> float:
+def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
     """Begin a training as trainers/trainer.py does, with all learning that ever will; returns what it used, in GB."""
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
@@ -162,10 +165,10 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None) -> floa
         if limit_gb is not None:
             cap_data(2 * limit_gb)  # the stacks of many threads are data too, and are hardly ever filled
     keras.utils.set_random_seed(cfg.seed)
-    cfg.batch_size = size
-    dataset = _judged_once(_load(cfg))
+    cfg.batch_size, cfg.batch_per_gpu = size, None
+    dataset = _judged_once(_load(cfg), max(1, cfg.gpus))
     planned = plan(cfg, len(dataset.training_rows))
-    with distribution.strategy(devices).scope():
+    with distribution.strategy(devices, world).scope():
         model = network(cfg, dataset)
         compile_for(model, cfg, dataset, planned, phases(cfg, planned)[-1])
     train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
@@ -178,10 +181,10 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None) -> floa
     return peak_gb()
 
 
-def _judged_once(dataset: data.Data) -> data.Data:
-    """The data as they are held in a training, with one batch to judge in each subset."""
+def _judged_once(dataset: data.Data, devices: int) -> data.Data:
+    """The data as they are held in a training, with one batch to judge in each subset, an example a device at least."""
     example_bytes = dataset.x.dtype.itemsize * int(np.prod(dataset.x.shape[1:]))
-    rows = min(EVALUATION_BATCH, max(1, EVALUATION_BYTES // example_bytes))
+    rows = min(EVALUATION_BATCH, max(devices, EVALUATION_BYTES // example_bytes))
     return replace(dataset, validation_rows=dataset.validation_rows[:rows], test_rows=dataset.test_rows[:rows])
 
 

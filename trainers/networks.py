@@ -21,7 +21,7 @@ from conf.checks.networks import check_example, named
 from trainers.data.sources import keras_home, one_download
 
 # Keys of a model's config section that say how it is trained, and are not passed to its `_target_`.
-TRAINING = ("jit", "fine_tune", "head_epochs", "fine_tune_lr")
+TRAINING = ("jit", "sync_batch_norm", "fine_tune", "head_epochs", "fine_tune_lr")
 
 
 def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> keras.Model:

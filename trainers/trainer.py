@@ -10,6 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from conf.checks.training import check_optimizer
+from conf.parallel import lr_factor, named, replicas
 from conf.plan import Plan, is_constant, plan, shares
 from sweeps.trial import Diverged, Trial
 from trainers import checkpoint, data, distribution, networks
@@ -17,6 +18,7 @@ from trainers.checkpoint import Progress, Saved
 from trainers.compiled import Evaluate, Train, compile_passes
 from trainers.line import is_line, least_squares, line_of
 from trainers.phases import Phase, freeze, phases
+from trainers.ranks import Patience, naming_lost_ranks
 from trainers.stability import arrivals
 
 
@@ -29,40 +31,65 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression),
     best_epoch, and test_loss and test_accuracy of the final weights; when it had arrived (trainers/stability.py);
     of a line also its weight, bias, mse and r2. A training that was told to stop has written a checkpoint and
-    returns the best epoch alone.
+    returns the best epoch alone. Of several ranks all return the same; the chief alone saves anything.
 
     Raises:
         Diverged: a loss is NaN or infinite; that epoch is reported.
+        RankLost: another rank of the training is gone.
     """
+    if trial.world.size != cfg.nodes * cfg.ranks:
+        raise ValueError(
+            f"nodes={cfg.nodes} ranks={cfg.ranks} trains in {cfg.nodes * cfg.ranks} processes, and this trial is "
+            f"{trial.world.size}; a launcher starts several: python sweep.py -m nodes={cfg.nodes} ranks={cfg.ranks}"
+        )
     # Sections are passed on alone, where what they take from others would not be found.
     OmegaConf.resolve(cfg)
+    with naming_lost_ranks(trial.world.size):
+        return _train(cfg, trial)
+
+
+def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
         # Rewriting the graph takes a tenth of a second and, on a CPU, makes none of these models faster.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    patience = Patience(trial)
+    with patience:
+        strategy = distribution.strategy(devices, trial.world)
     keras.utils.set_random_seed(cfg.seed)
     task = cfg.dataset.get("task") or cfg.loss.get("task")
     dataset = data.load(cfg.dataset, task, cfg.seed)
     dataset.announce(trial)
     planned = plan(cfg, len(dataset.training_rows))
-    print(planned, flush=True)
+    if trial.world.is_chief:
+        print(_described(cfg, planned), flush=True)
     saved = checkpoint.newest(trial.checkpoint_folder)
-    with distribution.strategy(devices).scope():
+    if trial.world.size > 1:
+        patience.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        with patience:
+            distribution.agree(strategy, saved.progress.epoch if saved else 0)
+    with strategy.scope(), patience:
         model = network(cfg, dataset)
-    training = _Training(cfg, trial, dataset, planned, model, saved)
+    training = _Training(cfg, trial, dataset, planned, model, saved, patience)
     for phase in phases(cfg, planned)[training.progress.phase - 1 :]:
         evaluate = training.run(phase)
         if training.stopped:
             return training.best
-    test = evaluate("test") if "test" in dataset.subsets else {}
+    with patience:
+        test = evaluate("test") if "test" in dataset.subsets else {}
     result = {
         **training.best,
+        **(
+            {"base_learning_rate": cfg.lr, "effective_learning_rate": lr}
+            if (lr := cfg.lr * lr_factor(cfg)) != cfg.lr
+            else {}
+        ),
         **({"skipped_images": float(dataset.skipped)} if dataset.skipped else {}),
         **{f"test_{name}": float(value) for name, value in test.items()},
         **_arrivals(training.progress, cfg),
         **_line(model, dataset, task, trial),
     }
-    if cfg.trainer.get("save_model", "none") != "none":
+    if cfg.trainer.get("save_model", "none") != "none" and trial.world.is_chief:
         networks.save(model, training.best_weights, trial.folder / "model", dataset.x.shape[1:], dataset.outputs)
     return result
 
@@ -71,13 +98,22 @@ class _Training:
     """What changes while a training goes on, from the checkpoint `saved` if there is one."""
 
     def __init__(
-        self, cfg: DictConfig, trial: Trial, dataset: data.Data, planned: Plan, model: keras.Model, saved: Saved | None
+        self,
+        cfg: DictConfig,
+        trial: Trial,
+        dataset: data.Data,
+        planned: Plan,
+        model: keras.Model,
+        saved: Saved | None,
+        patience: Patience,
     ) -> None:
         self.cfg, self.trial, self.dataset, self.planned, self.model = cfg, trial, dataset, planned, model
+        self.patience = patience
         self.progress, self.best_weights = (saved.progress, saved.best) if saved else (Progress(), None)
         self.stopped = False
         self._saved = saved
         self._saved_at = time.monotonic()
+        self._drawn_apart = False
 
     @property
     def best(self) -> dict[str, float]:
@@ -87,18 +123,22 @@ class _Training:
     def run(self, phase: Phase) -> Evaluate:
         """Train what is left of a phase, or until the trial is told to stop; returns what judges the model then."""
         self.progress.phase = phase.number
-        with self.model.distribute_strategy.scope():
+        with self.model.distribute_strategy.scope(), self.patience:
             compile_for(self.model, self.cfg, self.dataset, self.planned, phase)
             if self._saved:
                 self._saved.assign_to(self.model)
                 self._saved = None
-        train_pass, evaluate = compile_passes(self.model, self.dataset, self.cfg.seed)
+        if not self._drawn_apart:
+            distribution.draw_by_replica(self.model)
+            self._drawn_apart = True
+        train_pass, evaluate = compile_passes(self.model, self.dataset, self.cfg.seed, self.patience.steps)
         last = phase.end == self.planned.epochs
         while self.progress.epoch < phase.end and not (last and _has_stalled(self.progress, phase, self.cfg)):
             self._run_epoch(train_pass, evaluate)
             self.stopped = self.progress.epoch < self.planned.epochs and self.trial.should_stop()
             interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
-            if self.stopped or time.monotonic() - self._saved_at >= interval_s:
+            due = self.stopped or time.monotonic() - self._saved_at >= interval_s
+            if due and self.trial.world.is_chief:
                 checkpoint.save(self.trial.checkpoint_folder, self.progress, self.model, self.best_weights)
                 self._saved_at = time.monotonic()
             if self.stopped:
@@ -115,10 +155,12 @@ class _Training:
         batch_size = self.planned.batch_sizes[progress.epoch]
         progress.epoch += 1
         started = time.perf_counter()
-        metrics = {name: float(value) for name, value in train_pass(order, batch_size, progress.epoch).items()}
-        trained_s = time.perf_counter() - started
-        if "validation" in dataset.subsets:
-            metrics |= {f"val_{name}": float(value) for name, value in evaluate("validation").items()}
+        with self.patience:
+            metrics = {name: float(value) for name, value in train_pass(order, batch_size, progress.epoch).items()}
+            trained_s = time.perf_counter() - started
+            distribution.average_statistics(self.model)
+            if "validation" in dataset.subsets:
+                metrics |= {f"val_{name}": float(value) for name, value in evaluate("validation").items()}
         metrics["epoch_time"] = time.perf_counter() - started
         metrics["images_per_second"] = len(order) / trained_s
         metrics["learning_rate"] = rate
@@ -134,7 +176,10 @@ class _Training:
 def network(cfg: DictConfig, dataset: data.Data) -> keras.Model:
     """The model of a configuration, not yet compiled. Leaves Keras' settings as they were."""
     with networks.precision(cfg.mixed_precision):
-        return networks.build(cfg.model, dataset.x.shape[1:], dataset.outputs)
+        model = networks.build(cfg.model, dataset.x.shape[1:], dataset.outputs)
+    if cfg.model.get("sync_batch_norm") and replicas(cfg) > 1:
+        distribution.synchronize_batch_norm(model)
+    return model
 
 
 def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned: Plan, phase: Phase) -> None:
@@ -150,7 +195,7 @@ def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned
         rate["learning_rate"] = phase.lr
     optimizer = instantiate(cfg.optimizer, **rate, _convert_="all")
     # One of somebody's own brings settings that the configuration does not show.
-    check_optimizer({**vars(optimizer), "_target_": type(optimizer).__name__}, cfg.gpus)
+    check_optimizer({**vars(optimizer), "_target_": type(optimizer).__name__}, cfg)
     accuracies = []
     if dataset.y.dtype == np.int32:
         of = keras.metrics.CategoricalAccuracy if dataset.one_hot else keras.metrics.SparseCategoricalAccuracy
@@ -159,6 +204,8 @@ def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned
     # XLA's compilation costs a small model more than it ever wins back: only where it is asked for.
     model.compile(optimizer, loss, metrics=accuracies, jit_compile=bool(cfg.model.get("jit")))
     model.optimizer.build(model.trainable_variables)
+    if cfg.all_reduce_dtype != "float32" and replicas(cfg) > 1:
+        distribution.reduce_in(model.optimizer, cfg.all_reduce_dtype)
 
 
 def build(cfg: DictConfig, dataset: data.Data) -> keras.Model:
@@ -167,6 +214,13 @@ def build(cfg: DictConfig, dataset: data.Data) -> keras.Model:
     planned = plan(cfg, len(dataset.training_rows))
     compile_for(model, cfg, dataset, planned, phases(cfg, planned)[0])
     return model
+
+
+def _described(cfg: DictConfig, planned: Plan) -> str:
+    """What is going to be done, in a line."""
+    shared = f", shared by {named(cfg)}" if replicas(cfg) > 1 else ""
+    lr = f"; lr {cfg.lr:g} becomes {cfg.lr * lr_factor(cfg):g} ({cfg.lr_scaling})" if lr_factor(cfg) != 1 else ""
+    return f"{planned}{shared}{lr}"
 
 
 def _check_finite(metrics: dict[str, float], epoch: int) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from conf import plan
+from conf import parallel, plan
 from conf.checks.image_folder import cache_folder
 
-FINDS, TRAINS = "trainers.largest_batch.find", "trainers.trainer.train"
+FINDS = "trainers.largest_batch.find"
 HERE = "hydra_plugins.sweepyard.LocalLauncher"
 """The launcher whose trials surely run on the machine of whoever asks."""
 OF_NO_SIZE = {
@@ -41,7 +41,7 @@ def check(cfg: Any, rows: int | None) -> None:
     """
     if cfg.trainer.get("_target_") == FINDS:
         _check_search(cfg)
-    elif cfg.trainer.get("_target_") == TRAINS and _launcher().get("_target_") == HERE:
+    elif cfg.trainer.get("_target_") == parallel.KERAS_TRAINER and _launcher().get("_target_") == HERE:
         _check_known(cfg, rows)
 
 
@@ -100,33 +100,31 @@ def _folder(dataset: Mapping[str, Any]) -> Path:
 
 
 def _check_search(cfg: Any) -> None:
-    settings = _launcher()
-    if not cfg.gpus and settings.get("mem_gb") is None:
+    if not cfg.gpus and memory_limit_gb() is None:
         raise ValueError(
             "gpus=0: to find the largest batch on a CPU takes a limit; without one the kernel chooses whom it kills\n"
             "Type hydra.launcher.mem_gb=8, the GB of memory that a trial may use, or gpus=1"
         )
-    tasks = int(settings.get("nodes") or 1) * int(settings.get("tasks_per_node") or 1)
-    if tasks > 1:
+    if cfg.nodes * cfg.ranks > 1:
         raise ValueError(
-            f"The largest batch is found for one process, not for {tasks}; leave out hydra.launcher.nodes and "
-            "tasks_per_node, and give each process that much"
+            f"nodes={cfg.nodes} ranks={cfg.ranks}: the largest batch is found for one process; leave them out, and "
+            "give each process that much: batch_per_gpu"
         )
     if cfg.batch_schedule.get("_target_") != "conf.plan.constant_batch":
         raise ValueError("The largest batch is found for one size a training; leave out batch_schedule")
 
 
 def _check_known(cfg: Any, rows: int | None) -> None:
-    if not _folder(cfg.dataset).is_dir():
+    if not _folder(cfg.dataset).is_dir() or cfg.nodes * cfg.ranks > 1:
         return
     where = machine(cfg.gpus, memory_limit_gb())
     file = kept_file(vars(cfg), str(where))
     known = _read(file, where, configuration(vars(cfg)))
-    size = int(cfg.batch_size)
+    size = first = parallel.batch_size(cfg)
     if rows and str(cfg.batch_schedule.get("_target_")).startswith("conf.plan."):
         size = max(plan.plan(cfg, rows).batch_sizes)
     if known is not None and size > known[0]:
-        what = f"batch_size={size}" if size == cfg.batch_size else f"batch_schedule reaches batch_size={size}, which"
+        what = f"batch_size={size}" if size == first else f"batch_schedule reaches batch_size={size}, which"
         raise TooLarge(
             f"{what} does not fit on this machine ({where}) with gpus={cfg.gpus}: the largest that fits is {known[0]}, "
             f"found by +find=largest_batch on {known[1]}\nTo forget it: rm {file}"

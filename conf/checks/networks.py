@@ -76,10 +76,8 @@ def named(name: str) -> str:
     )
 
 
-def check(model: Mapping[str, Any], gpus: int, epochs: int) -> None:
+def check(model: Mapping[str, Any], epochs: int) -> None:
     """Raise ValueError if the network cannot be had, or is not to be trained as `fine_tune` says."""
-    if gpus > 1 and model.get("jit"):
-        raise ValueError(f"model.jit=true does not work with gpus={gpus}; leave it out, or use gpus=1")
     if model.get("_target_") != APPLICATION:
         _check_no_base(model)
         return

@@ -123,6 +123,7 @@ RANGES: dict[str, dict[str, Number | Kind]] = {
         "initial_weight": Number(optional=True),
         "jit": FLAG,
         "kernel_size": COUNT,
+        "sync_batch_norm": FLAG,
     },
     "loss": {
         "alpha": SHARE,

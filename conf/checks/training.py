@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from conf import plan
+from conf import parallel, plan
 
 WRONG_ON_SEVERAL = ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps")
 """Settings of an optimizer that see one device's share of a batch where they should see the whole."""
@@ -21,27 +21,37 @@ ACTIVATIONS = (
 ACTIVATED = ("trainers.networks.mlp", "trainers.networks.cnn")
 
 
-def check_optimizer(optimizer: Mapping[str, Any], gpus: int) -> None:
-    """Raise ValueError for settings that the optimizer has no use for, or gets wrong on several GPUs."""
+def check_optimizer(optimizer: Mapping[str, Any], cfg: Any) -> None:
+    """Raise ValueError for settings that the optimizer has no use for, or gets wrong on several devices."""
     kind = str(optimizer.get("_target_"))
     if kind.endswith(".AdamW") and "weight_decay" in optimizer and optimizer["weight_decay"] is None:
         raise ValueError(
             "optimizer.weight_decay=null: adamw is adam with weight decay, a number >= 0; try optimizer=adam"
         )
-    if gpus < 2:
+    if parallel.replicas(cfg) < 2:
         return
+    several = parallel.named(cfg)
     for key in WRONG_ON_SEVERAL:
         if optimizer.get(key) is not None:
-            raise ValueError(f"optimizer.{key} is wrong with gpus={gpus}; leave it out, or use gpus=1")
+            raise ValueError(f"optimizer.{key} is wrong with {several}; leave it out, or use {parallel.alone(cfg)}")
     if kind.endswith("ScheduleFreeAdamW"):
-        raise ValueError(f"ScheduleFreeAdamW is wrong with gpus={gpus}; use gpus=1, or optimizer=adamw")
+        raise ValueError(f"ScheduleFreeAdamW is wrong with {several}; use {parallel.alone(cfg)}, or optimizer=adamw")
 
 
-def check_loss(loss: Mapping[str, Any], gpus: int) -> None:
-    """Raise ValueError for a loss that belongs to a batch as a whole, on several GPUs."""
-    if gpus > 1 and str(loss.get("_target_")).endswith("WeightedKappa"):
+def check_jit(model: Mapping[str, Any], cfg: Any) -> None:
+    """Raise ValueError for XLA on several devices."""
+    if parallel.replicas(cfg) > 1 and model.get("jit"):
         raise ValueError(
-            f"loss=weighted_kappa judges a batch as a whole, of which each of gpus={gpus} sees a share; use gpus=1"
+            f"model.jit=true does not work with {parallel.named(cfg)}; leave it out, or use {parallel.alone(cfg)}"
+        )
+
+
+def check_loss(loss: Mapping[str, Any], cfg: Any) -> None:
+    """Raise ValueError for a loss that belongs to a batch as a whole, on several devices."""
+    if parallel.replicas(cfg) > 1 and str(loss.get("_target_")).endswith("WeightedKappa"):
+        raise ValueError(
+            f"loss=weighted_kappa judges a batch as a whole, of which each of {parallel.named(cfg)} sees a share; "
+            f"use {parallel.alone(cfg)}"
         )
 
 
@@ -74,7 +84,7 @@ def epochs_of(cfg: Any, rows: int | None) -> int:
 
 def check_schedules(cfg: Any, rows: int | None) -> None:
     """Raise ValueError for batches that outgrow the `rows` for training (None: unknown) and rates that reach zero."""
-    plan.check_batch(cfg, cfg.batch_size, 1, rows)
+    plan.check_batch(cfg, parallel.batch_size(cfg), 1, rows)
     targets = str(cfg.batch_schedule.get("_target_")), str(cfg.lr_schedule.get("_target_"))
     if targets == ("conf.plan.constant_batch", "conf.plan.constant"):
         return
@@ -83,7 +93,7 @@ def check_schedules(cfg: Any, rows: int | None) -> None:
     if rows is None and targets[0] != "conf.plan.constant_batch":
         return
     # What an epoch holds does not matter to a rate that follows epochs.
-    planned = plan.plan(cfg, rows or 100 * cfg.batch_size)
+    planned = plan.plan(cfg, rows or 100 * parallel.batch_size(cfg))
     phases = [(0, planned.epochs)]
     head = int(cfg.model.get("head_epochs") or 0)
     if 0 < head < planned.epochs:

@@ -14,6 +14,7 @@ whose parents died within it, and this process inherits those that a trial leave
 import ctypes
 import gc
 import importlib
+import math
 import os
 import signal
 import sys
@@ -32,8 +33,10 @@ import psutil
 from hydra.core.plugins import Plugins
 
 from sweeps.files import Lock, last_lines
-from sweeps.trial.job import End, State
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, State, World
 from sweeps.trial.process import end_of_error, run_trial
+from sweeps.trial.ranks import said
 
 _PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
 _PR_SET_CHILD_SUBREAPER = 36  # it inherits the processes whose parents die somewhere below it
@@ -53,14 +56,19 @@ class Start:
     log: Path
     cores: list[int]
     environment: dict[str, str]
-    mem_gb: float | None  # the most that it may have in memory, what it starts included
+    mem_gb: float | None  # the most that the trial may have in memory, what it starts included
+    world: World  # of its first process, without addresses; it has as many as `world.size` says
 
 
 @dataclass
 class _Fork:
+    """One process of a trial."""
+
     start: Start
+    rank: int
     last_words: Connection
     end: End | None = None  # what it was killed for
+    leave_by: float = math.inf  # when it is killed for staying although its trial is over
 
 
 class Server:
@@ -69,6 +77,7 @@ class Server:
     def __init__(self, driver: Connection) -> None:
         self._driver = driver
         self._running: dict[int, _Fork] = {}  # by process id
+        self._broken: dict[int, End] = {}  # by trial: why the first of its ranks ended before its time
         self._helpers = set(children(os.getpid()))  # processes that the preloaded modules have started
 
     def serve(self) -> None:
@@ -91,6 +100,7 @@ class Server:
                         self._kill(*message)
                 if time.monotonic() > look_at:
                     self._look_at_memory()
+                    self._end_late_ranks()
                     look_at = time.monotonic() + _MEMORY_LOOK_S
         finally:
             self._running.clear()
@@ -102,22 +112,29 @@ class Server:
                 time.sleep(0.001)
 
     def _kill(self, number: int, end: End) -> None:
-        for pid, fork in self._running.items():
-            if fork.start.number == number:
-                fork.end = end
-                kill_tree(pid)
+        for pid, fork in self._ranks(number):
+            fork.end = end
+            kill_tree(pid)
+
+    def _ranks(self, number: int) -> list[tuple[int, _Fork]]:
+        """The processes of a trial that live, with their ids."""
+        return [(pid, fork) for pid, fork in self._running.items() if fork.start.number == number]
 
     def _fork(self, start: Start) -> None:
-        try:
-            theirs, own = Pipe(duplex=False)
-            pid = os.fork()
-        except OSError as error:  # too many processes or open files, no memory: later there may be room
-            self._driver.send([(start.number, End(State.LOST, f"its process could not be started: {error}"))])
-            return
-        if pid == 0:
-            self._driver.close()
-            _run(start, own)
-        self._running[pid] = _Fork(start, theirs)
+        for rank in range(start.world.size):
+            try:
+                theirs, own = Pipe(duplex=False)
+                pid = os.fork()
+            except OSError as error:  # too many processes or open files, no memory: later there may be room
+                end = End(State.LOST, f"its process could not be started: {error}")
+                self._kill(start.number, end)
+                if not rank:
+                    self._driver.send([(start.number, end)])
+                return
+            if pid == 0:
+                self._driver.close()
+                _run(start, rank, own)
+            self._running[pid] = _Fork(start, rank, theirs)
 
     def _reap(self) -> None:
         """Tell of the trials that ended, once what they left is killed: its own death brings us here again."""
@@ -126,25 +143,42 @@ class Server:
                 for pid in self._orphans():
                     kill_tree(pid)
                 if fork := self._running.pop(ended[0], None):
-                    self._driver.send([(fork.start.number, _end_of(fork, os.waitstatus_to_exitcode(ended[1])))])
+                    self._settle(fork, _end_of(fork, os.waitstatus_to_exitcode(ended[1])))
+
+    def _settle(self, fork: _Fork, end: End) -> None:
+        """One of a trial's processes has ended. The first that does so before its trial is over ends all."""
+        number, left = fork.start.number, self._ranks(fork.start.number)
+        if fork.start.log.with_name("end.json").exists():
+            for _, other in left:
+                other.leave_by = min(other.leave_by, time.monotonic() + _PATIENCE_S)
+        elif number not in self._broken:
+            self._broken[number] = end
+            self._kill(number, end)
+        if not left:
+            self._driver.send([(number, self._broken.pop(number, end))])
+
+    def _end_late_ranks(self) -> None:
+        for pid, fork in self._running.items():
+            if time.monotonic() > fork.leave_by:
+                kill_tree(pid)
 
     def _orphans(self) -> set[int]:
         return set(children(os.getpid())) - self._helpers - self._running.keys()
 
     def _look_at_memory(self) -> None:
-        for pid, fork in self._running.items():
-            limit = fork.start.mem_gb
+        for number, limit in {fork.start.number: fork.start.mem_gb for fork in self._running.values()}.items():
+            pids = [pid for pid, _ in self._ranks(number)]
             # In pss, which is slower to tell, pages that forks share count once.
-            if limit and _memory_gb(pid, "rss") > limit and (used := _memory_gb(pid, "pss")) > limit:
+            if limit and _memory_gb(pids, "rss") > limit and (used := _memory_gb(pids, "pss")) > limit:
                 why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
-                self._kill(fork.start.number, End(State.OUT_OF_MEMORY, why))
+                self._kill(number, End(State.OUT_OF_MEMORY, why))
 
 
-def _run(start: Start, server: Connection) -> NoReturn:
+def _run(start: Start, rank: int, server: Connection) -> NoReturn:
     """The life of a fork. What it cannot write down itself it says to the server before it dies."""
     try:
-        _become_trial(start)
-        run_trial(*cloudpickle.loads(start.job))
+        _become_trial(start, rank)
+        run_trial(*cloudpickle.loads(start.job), replace(start.world, rank=rank, local_rank=rank))
     except BaseException as error:
         end = end_of_error(error)
         if not start.log.with_name("began").is_file():
@@ -167,29 +201,34 @@ def _end_of(fork: _Fork, code: int) -> End:
             fork.end = fork.last_words.recv()
     if fork.end:
         return fork.end
-    last = "\n".join(last_lines(fork.start.log, 20)) if code else ""
+    log, several = fork.start.log, fork.start.world.size > 1
+    if several and (told := said(TrialFolder(log.parents[2]).attempt(int(log.parent.name)))):
+        return told
+    whose = f"rank {fork.rank}: its process" if several else "its process"
+    last = "\n".join(last_lines(log, 20)) if code else ""
     if any(word in last for word in _MEMORY_WORDS):
         return End(State.OUT_OF_MEMORY, "it ran out of memory")
     if code >= 0:
-        return End(State.FAILED, f"its process ended with exit code {code} and no result")
+        return End(State.FAILED, f"{whose} ended with exit code {code} and no result")
     if -code in _CRASHES:
-        return End(State.FAILED, f"its process crashed: {signal.strsignal(-code)}")
-    return End(State.LOST, f"its process was killed from outside: {signal.strsignal(-code)}")
+        return End(State.FAILED, f"{whose} crashed: {signal.strsignal(-code)}")
+    return End(State.LOST, f"{whose} was killed from outside: {signal.strsignal(-code)}")
 
 
-def _become_trial(start: Start) -> None:
+def _become_trial(start: Start, rank: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)  # what it sends to its whole group must not reach the server
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    Lock(start.log.with_name("alive"))
+    Lock(start.log.with_name(f"alive{rank or ''}"))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(start.environment)
+    each = len(start.cores) // start.world.size
     if start.cores:
-        os.sched_setaffinity(0, start.cores)
+        os.sched_setaffinity(0, start.cores[rank * each : (rank + 1) * each])
 
 
 def children(pid: int) -> list[int]:
@@ -217,9 +256,9 @@ def kill_tree(pid: int) -> None:
             os.kill(one, signal.SIGKILL)
 
 
-def _memory_gb(pid: int, kind: str) -> float:
+def _memory_gb(pids: Sequence[int], kind: str) -> float:
     total = 0
-    for one in tree(pid):
+    for one in [one for pid in pids for one in tree(pid)]:
         with suppress(psutil.Error):
             process = psutil.Process(one)
             total += process.memory_info().rss if kind == "rss" else process.memory_full_info().pss

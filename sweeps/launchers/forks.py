@@ -16,7 +16,7 @@ import psutil
 from sweeps.errors import UserError
 from sweeps.files import last_lines
 from sweeps.launchers.fork_server import Start
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import End, Job, State, World
 
 _SERVER = """
 import json, sys
@@ -61,14 +61,24 @@ class Forks:
             )
         theirs.close()
 
-    def start(self, job: Job, cores: list[int], gpus: list[str], threads: int, mem_gb: float | None = None) -> None:
-        """Fork the trial, confined to `cores` (none: not at all), seeing `gpus` alone. It ends as out_of_memory if it
-        and what it starts use more than `mem_gb`.
+    def start(
+        self,
+        job: Job,
+        cores: list[int],
+        gpus: list[str],
+        threads: int,
+        mem_gb: float | None = None,
+        world: World | None = None,
+    ) -> None:
+        """Fork the trial, confined to `cores` (none: not at all), seeing `gpus` alone, with `threads` a process. It
+        ends as out_of_memory if it and what it starts use more than `mem_gb`. A `world` of several ranks, without
+        addresses, makes it so many processes, which share the cores out among them.
         """
         owned = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         payload = cloudpickle.dumps((job, time.time()))
         self._running.add(job.number)
-        self._tell(Start(job.number, payload, job.attempt_folder.log, cores, {**job.environment, **owned}, mem_gb))
+        environment = {**job.environment, **owned}
+        self._tell(Start(job.number, payload, job.attempt_folder.log, cores, environment, mem_gb, world or World()))
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
         """The trials that ended; waits up to `timeout_s` for one. Raises UserError if `preload` cannot be imported."""

@@ -17,7 +17,7 @@ from sweeps.files import holder
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.forks import Forks
 from sweeps.settings import LocalLauncherConf, read
-from sweeps.trial.job import End, Job, Request, State
+from sweeps.trial.job import End, Job, Request, State, World
 
 _USUAL_GB = 1.0  # what a trial without a limit is taken to use, to say how many fit in
 _PATIENCE_S = 30.0
@@ -47,17 +47,22 @@ class LocalTrials(TrialLauncher):
 
     def request(self, config: DictConfig) -> Request:
         wanted = read(config.hydra.launcher, LocalLauncherConf)
-        cores, gpus = wanted.cpus_per_task, wanted.gpus_per_node
+        each, gpus, ranks = wanted.cpus_per_task, wanted.gpus_per_node, wanted.tasks_per_node
+        if wanted.nodes > 1:
+            ask = f"Train in ranks={wanted.nodes} processes here, or send trials to a cluster: hydra/launcher=slurm"
+            raise UserError(f"nodes={wanted.nodes}: this machine is one node. {ask}")
+        if each is None:
+            each = max(1, self._all_cores * gpus // self._all_gpus // ranks) if 0 < gpus <= self._all_gpus else 1
+        cores = each * ranks
+        named = "cpus_per_task" if ranks == 1 else f"{ranks} ranks of {each} cores"
         for name, need, has, unit in (
             ("gpus", gpus, self._all_gpus, "GPUs"),
-            ("cpus_per_task", cores or 0, self._all_cores, "CPU cores"),
+            (named, cores, self._all_cores, "CPU cores"),
             ("mem_gb", wanted.mem_gb or 0, self._all_gb, "GB of memory"),
         ):
             if need > has:
                 ask = f"Ask for {has} at most, or send trials to a cluster: hydra/launcher=slurm"
                 raise UserError(f"{name}={need}: this machine has {has or 'no'} {unit}. {ask}")
-        if cores is None:
-            cores = max(1, self._all_cores * gpus // self._all_gpus) if gpus else 1
         self._least_cores = min(self._least_cores, cores)
         self._wants_gpus = self._wants_gpus or gpus > 0
         return Request(gpus, cores, wanted.mem_gb, wanted.timeout_min)
@@ -81,13 +86,16 @@ class LocalTrials(TrialLauncher):
             time.monotonic() + (wanted.timeout_min or math.inf) * 60,
         )
         self._free_gb -= mem_gb
-        self._forks.start(job, slot.cores, slot.gpus, cores or 1, wanted.mem_gb)
+        settings = read(job.config.hydra.launcher, LocalLauncherConf)
+        size = settings.tasks_per_node
+        world = World(size=size, addresses=("127.0.0.1",) * size, timeout_s=settings.rank_timeout_s)
+        self._forks.start(job, slot.cores, slot.gpus, max(1, cores // world.size), wanted.mem_gb, world)
         return True
 
     def adopt(self, job: Job) -> bool:
         """A local trial is killed when its driver goes: wait until it is. Raises UserError if it lives after 30 s."""
         deadline = time.monotonic() + _PATIENCE_S
-        while by := holder(job.attempt_folder.path / "alive"):
+        while by := next(filter(None, map(holder, job.attempt_folder.path.glob("alive*"))), None):
             if time.monotonic() > deadline:
                 raise UserError(f"{job.attempt_folder.path} still runs in {by}; end that process, then start again")
             time.sleep(0.05)

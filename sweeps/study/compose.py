@@ -78,6 +78,8 @@ def check(config: DictConfig) -> None:
     nodes = config._content
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
     hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
+    if hydra is not None:
+        _check_ranks(config, hydra.launcher)
     try:
         OmegaConf.to_object(config)
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
@@ -86,6 +88,15 @@ def check(config: DictConfig) -> None:
     finally:
         if hydra is not None:
             nodes["hydra"] = hydra
+
+
+def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
+    """Raise UserError if a trial was given other processes than it says that it trains with."""
+    for name, setting in (("nodes", "nodes"), ("ranks", "tasks_per_node")):
+        wanted, given = OmegaConf.select(config, name), launcher.get(setting)
+        if wanted is not None and given not in (None, wanted):
+            said = f"hydra.launcher.{setting}={given}, but the trial trains with {name}={wanted}"
+            raise UserError(f"{said}\nSay {name}={given}, and leave hydra.launcher.{setting} out")
 
 
 def explain(error: Exception, config: DictConfig) -> str:

@@ -2,18 +2,19 @@
 
 import difflib
 import math
+import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from sweeps.trial.folder import MetricsLine, Note, TrialFolder
-from sweeps.trial.job import Objective, State, World
-
-_RANKS_PATIENCE_S = 600.0
+from sweeps.trial.job import End, Objective, State, World
+from sweeps.trial.ranks import RankLost, say
 
 
 class Diverged(ArithmeticError):
@@ -61,15 +62,17 @@ class Trial:
             Diverged: the objective is NaN or infinite.
         """
         values = as_numbers(metrics)
-        print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
-        if self.world.is_chief and (self._reported_before is None or step > self._reported_before):
-            self._attempt.trial.append_metrics(MetricsLine(step, time.time(), values))
+        if self.world.is_chief:
+            print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
+            if self._reported_before is None or step > self._reported_before:
+                self._attempt.trial.append_metrics(MetricsLine(step, time.time(), values))
         read_objective(values, self._objective, step)
 
     def should_stop(self) -> bool:
         """True once the driver wants this trial to end after the current epoch: it was pruned or cancelled.
 
-        All ranks hear it at the same call: each must ask equally often. Those above the chief wait for its answer.
+        All ranks hear it at the same call: each must ask equally often. Those above the chief wait for its answer,
+        and raise RankLost if there is none within `world.timeout_s`.
         """
         self._asked += 1
         if self.world.is_chief and not self._told:
@@ -82,7 +85,7 @@ class Trial:
         return self._told
 
     def _was_the_chief_told(self) -> bool:
-        deadline = time.monotonic() + _RANKS_PATIENCE_S
+        deadline = time.monotonic() + self.world.timeout_s
         while len(self._heard) < self._asked:
             news = self._attempt.all_heard(self._heard_to)
             self._heard += news.values
@@ -90,10 +93,19 @@ class Trial:
             if news.values:
                 continue
             if time.monotonic() > deadline:
-                asked = f"rank {self.world.rank} asked whether to stop for the {self._asked}th time"
-                raise TimeoutError(f"{asked}, and the chief did not; all must ask equally often")
+                asked = f"the chief did not ask whether to stop for the {self._asked}th time"
+                raise RankLost(f"{asked} within rank_timeout_s={self.world.timeout_s:g}; all must ask equally often")
             time.sleep(0.02)
         return self._heard[self._asked - 1] is not None
+
+    def abandon(self, why: str) -> NoReturn:
+        """End this process at once, and with it the attempt, which is lost: for a thread that sees that another rank
+        will not come any more, while the main one waits for it in native code. The trial goes on in a new attempt.
+        """
+        say(self._attempt, self.world.rank, End(State.LOST, why))
+        print(f"rank {self.world.rank} gives up: {why}", flush=True)
+        sys.stderr.flush()
+        os._exit(1)
 
 
 running: dict[Path, Trial] = {}  # those that began in this process, by the folders of their attempts

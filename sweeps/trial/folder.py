@@ -6,6 +6,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     trial.json              its number and its point                                            (driver)
     metrics.jsonl           one line an epoch: {"step", "time", "metrics"}                      (chief)
     system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}                      (chief)
+    system_metrics.<r>.jsonl    the same of the other nodes, by rank r, the first process there (rank)
     notes.json              what a reader of its results must know, see `Trial.note`            (chief)
     model/                  what the trainer kept of it, as mlflow.<flavor>.save_model writes   (chief)
     checkpoint/             the newest state of the training                                    (trial)
@@ -16,6 +17,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     attempts/<n>/began      when it had it: a slot here, or the start of its job                (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
     attempts/<n>/heard      the same, a line for each time that the task function asked for it  (chief)
+    attempts/<n>/ranks/     where its processes are, if they are several, see `sweeps.trial.ranks`   (each rank)
     attempts/<n>/end.json   how the attempt ended, see `End`        (whoever sees it first: the first word stands)
 """
 
@@ -72,10 +74,13 @@ class TrialFolder:
     def energy_kwh(self, since: float) -> float | None:
         """What the trial's GPUs used from `since` (seconds since 1970) on; None if none of them told its power."""
         joules: list[float] = []
-        for line in self.read_metrics(name=SYSTEM_METRICS).values:
-            if line.time >= since:
-                joules += [watts * (line.time - since) for name, watts in line.metrics.items() if name.endswith(POWER)]
-                since = line.time
+        for file in self.path.glob("system_metrics*.jsonl"):  # one for each of its nodes
+            before = since
+            for line in self.read_metrics(name=file.name).values:
+                if line.time >= since:
+                    power = [watts for name, watts in line.metrics.items() if name.endswith(POWER)]
+                    joules += [watts * (line.time - before) for watts in power]
+                    before = line.time
         return sum(joules) / 3.6e6 if joules else None
 
     def add_note(self, subject: str, note: Note) -> None:

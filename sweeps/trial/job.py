@@ -106,7 +106,9 @@ class World:
     size: int = 1
     local_rank: int = 0
     nodes: int = 1
-    addresses: tuple[str, ...] = ("127.0.0.1",)  # the host of each rank
+    addresses: tuple[str, ...] = ("127.0.0.1",)
+    """The host of each rank; with a port that is free there, host:port, where there are several."""
+    timeout_s: float = 120.0  # how long a rank waits for another one before it gives the attempt up
 
     @property
     def is_chief(self) -> bool:

@@ -12,7 +12,8 @@ from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
 from sweeps.files import write_whole
-from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, read_objective, running
+from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, ranks, read_objective, running
+from sweeps.trial.folder import SYSTEM_METRICS
 from sweeps.trial.job import End, Job, Objective, State, World
 from sweeps.trial.system_metrics import sampling
 
@@ -23,8 +24,9 @@ WANTED = "a trial returns its objective: a number, one number for each direction
 
 
 def run_trial(job: Job, began: float, world: World | None = None) -> End:
-    """Run the job and return its end, which the chief has written. What the task function raises ends in there. The
-    trial had its slot, or its SLURM job, at `began` (seconds since 1970).
+    """Run the job and return its end, which the chief has written, or this rank in its own file if it went wrong alone.
+    What the task function raises ends in there. The trial had its slot, or its SLURM job, at `began` (seconds since
+    1970). A `world` of several ranks has no ports yet.
     """
     world = world or World()
     place = job.attempt_folder
@@ -34,11 +36,17 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
     setup_globals()
     singletons["instances"][Plugins] = Plugins.instance()  # else Hydra looks for all plugins once more
     Singleton.set_state(singletons)
+    if world.size > 1:
+        try:
+            world = ranks.meet(place, world)
+        except ranks.RankLost as error:
+            return _parted(job, world, end_of_error(error))
     running[place.path] = Trial(job.folder, job.attempt, job.objective, world)
     if not world.is_chief:
         job.config.hydra.output_subdir = None  # .hydra/ has one writer
     started = time.time()
-    with sampling(job.folder) if world.is_chief else nullcontext():
+    samples = SYSTEM_METRICS if world.is_chief else f"system_metrics.{world.rank}.jsonl"
+    with sampling(job.folder, name=samples) if world.local_rank == 0 else nullcontext():
         try:
             where = ("hydra.sweep.dir", "hydra.sweep.subdir")
             returned = run_job(task_function, job.config, *where, hydra_context, configure_logging=world.is_chief)
@@ -47,10 +55,16 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
     end = end_of(returned, job.objective, place.heard())
     end.seconds.update(starting=started - began, training=time.time() - started)
     if not world.is_chief or end.state is State.LOST:  # what took its place away, the launcher knows
-        return end
+        return _parted(job, world, end)
     if job.job_return is not None:
         write_whole(job.job_return, cloudpickle.dumps(returned))
     return place.close(end)
+
+
+def _parted(job: Job, world: World, end: End) -> End:
+    if world.size > 1:
+        ranks.part(job.attempt_folder, world, end)
+    return end
 
 
 def end_of(returned: JobReturn, objective: Objective | None, heard: State | None) -> End:
@@ -83,6 +97,8 @@ def end_of_error(error: BaseException) -> End:
     """The end of a trial whose task function raised."""
     if isinstance(error, Diverged):
         return End(State.DIVERGED, str(error))
+    if isinstance(error, ranks.RankLost):
+        return End(State.LOST, str(error))
     if isinstance(error, MissingObjective):
         return End(State.FAILED, str(error), misfit=True)
     if isinstance(error, SystemExit):

@@ -6,7 +6,8 @@ Names and units are those of MLflow's system metrics, so that its dashboard has 
     system/memory_usage_megabytes         resident memory of this process and its children, 1 MB = 1e6 bytes
     system/gpu_<i>_utilization_percentage, _memory_usage_megabytes, _power_usage_watts
 
-GPU i is the trial's i-th own GPU, as the framework in it counts, whatever its number on the machine.
+GPU i is the trial's i-th own GPU, as the framework in it counts, whatever its number on the machine. Of a trial on
+several nodes the first process of each samples; the chief's are shown in MLflow, the others' count for its energy.
 """
 
 import os
@@ -33,10 +34,11 @@ _READINGS: dict[str, Callable[[Any], float]] = {
 
 
 @contextmanager
-def sampling(folder: TrialFolder, interval_s: float = 5.0) -> Iterator[None]:
+def sampling(folder: TrialFolder, interval_s: float = 5.0, name: str = SYSTEM_METRICS) -> Iterator[None]:
     """Sample in the background, first after at most a second, last on leaving. Failures go to the log."""
     ended = threading.Event()
-    thread = threading.Thread(target=_sample, args=(folder, interval_s, ended), name="system metrics", daemon=True)
+    told = (folder, interval_s, name, ended)
+    thread = threading.Thread(target=_sample, args=told, name="system metrics", daemon=True)
     thread.start()
     try:
         yield
@@ -45,14 +47,14 @@ def sampling(folder: TrialFolder, interval_s: float = 5.0) -> Iterator[None]:
         thread.join()
 
 
-def _sample(folder: TrialFolder, interval_s: float, ended: threading.Event) -> None:
+def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.Event) -> None:
     try:
         usage, wait_s, last = _Usage(), min(1.0, interval_s), False
-        step = len(folder.read_metrics(name=SYSTEM_METRICS).values)  # an earlier attempt may have left lines
+        step = len(folder.read_metrics(name=name).values)  # an earlier attempt may have left lines
         while not last:
             last = ended.wait(wait_s)
             if not last or time.monotonic() - usage.since >= min(_SHORTEST_S, interval_s):
-                folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), SYSTEM_METRICS)
+                folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), name)
             step, wait_s = step + 1, interval_s
     except (OSError, ValueError, psutil.Error) as error:
         print(f"No further system metrics: {error}", file=sys.stderr)

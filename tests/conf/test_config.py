@@ -225,6 +225,50 @@ BAD_VALUES = [
         "try batch_size=4 or less",
     ),
     ("dataset=npz", "dataset.path is null: name a .npz file, as in dataset.path=my.npz"),
+    ("nodes=0", "nodes=0: must be >= 1; nodes=1 trains in one process"),
+    ("ranks=-1", "ranks=-1: must be >= 1; ranks=1 trains in one process"),
+    (
+        "ranks=2 gpus=2",
+        "ranks=2 gpus=2: ranks train on CPUs; with GPUs one process drives all of a node\n"
+        "Say gpus=2 for those of a node and nodes=N for several nodes, or ranks=2 gpus=0",
+    ),
+    ("nodes=3", "batch_size=32 cannot be shared equally by nodes=3; try batch_size=30"),
+    ("nodes=3 gpus=2", "batch_size=32 cannot be shared equally by nodes=3 gpus=2; try batch_size=30"),
+    ("nodes=2 +optimizer.clipnorm=1", "optimizer.clipnorm is wrong with nodes=2; leave it out, or use nodes=1"),
+    (
+        "ranks=2 +optimizer.gradient_accumulation_steps=2",
+        "optimizer.gradient_accumulation_steps is wrong with ranks=2; leave it out, or use ranks=1",
+    ),
+    ("nodes=2 model.jit=true", "model.jit=true does not work with nodes=2; leave it out, or use nodes=1"),
+    ("batch_per_gpu=0", "batch_per_gpu=0: must be >= 1, or null to go by batch_size"),
+    (
+        "batch_per_gpu=16 nodes=2 batch_size=64",
+        "batch_per_gpu=16 makes batches of 32, batch_size=64 says another thing; leave one of them out",
+    ),
+    (
+        "batch_per_gpu=700 nodes=2",
+        "batch_per_gpu=700 (batch_size=1400) is larger than the training set (1250 examples after the validation "
+        "split); try batch_size=1024 or less",
+    ),
+    ("lr_scaling=cube", "lr_scaling=cube: must be none, linear, sqrt"),
+    (
+        "lr_scaling=linear",
+        "lr_scaling=linear lr_batch_size=null: to scale lr, say by which rule, and for which batch size (>= 1) it was "
+        "found, as in lr_scaling=linear lr_batch_size=256; else leave both out",
+    ),
+    (
+        "lr_batch_size=256",
+        "lr_scaling=none lr_batch_size=256: to scale lr, say by which rule, and for which batch size (>= 1) it was "
+        "found, as in lr_scaling=linear lr_batch_size=256; else leave both out",
+    ),
+    (
+        "warmup_epochs=2",
+        "warmup_epochs=2.0 goes from lr to the lr that lr_scaling makes of it, and lr_scaling=none makes nothing; "
+        "try lr_schedule=warmup",
+    ),
+    ("lr_scaling=sqrt lr_batch_size=8 warmup_epochs=-1", "warmup_epochs=-1.0: must be >= 0"),
+    ("all_reduce_dtype=float16", "all_reduce_dtype=float16: must be float32 or bfloat16"),
+    ("model.sync_batch_norm=1", "model.sync_batch_norm=1: must be true or false"),
 ]
 
 

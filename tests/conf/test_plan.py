@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conf import plan
+from conf import parallel, plan
 from tests.conf.composing import compose
 
 
@@ -26,6 +26,10 @@ def rates(*overrides: str, rows: int = 100, first: int = 0, end: int | None = No
     [
         ("batch_size=32 epochs=2", (32, 32), (4, 4), (100, 100)),
         ("batch_size=32 epochs=2 gpus=2", (32, 32), (3, 3), (96, 96)),
+        ("batch_size=32 epochs=2 nodes=2", (32, 32), (3, 3), (96, 96)),
+        ("batch_per_gpu=8 epochs=1 nodes=2 gpus=2", (32,), (3,), (96,)),
+        ("batch_per_gpu=8 epochs=1 nodes=2 ranks=2", (32,), (3,), (96,)),
+        ("batch_per_gpu=8 epochs=1", (8,), (13,), (100,)),
         ("batch_size=32 steps=4", (32,), (4,), (100,)),
         ("batch_size=32 steps=6", (32, 32), (4, 2), (100, 64)),
         ("batch_size=32 images=100", (32,), (4,), (100,)),
@@ -133,3 +137,37 @@ def halving(at: np.ndarray, total: float, depth: int) -> np.ndarray:
 def test_a_schedule_of_ones_own() -> None:
     mine = "lr_schedule._target_=tests.conf.test_plan.halving", "+lr_schedule.depth=2"
     assert rates(*mine, "epochs=1")[5] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "factor"),
+    [
+        ("batch_size=64", 1.0),
+        ("batch_size=64 lr_scaling=linear lr_batch_size=16", 4.0),
+        ("batch_size=64 lr_scaling=sqrt lr_batch_size=16", 2.0),
+        ("batch_size=8 lr_scaling=linear lr_batch_size=16", 0.5),
+        ("batch_per_gpu=8 nodes=2 gpus=4 lr_scaling=linear lr_batch_size=32", 2.0),
+    ],
+)
+def test_lr_follows_the_batch_as_it_was_asked_to(overrides: str, factor: float) -> None:
+    assert parallel.lr_factor(compose(*overrides.split())) == factor
+
+
+def test_the_scaled_rate_is_reached_in_a_straight_line() -> None:
+    # 10 steps an epoch; four times lr in the end, so that the first step takes a quarter of it.
+    scaled = ["batch_size=40", "lr_scaling=linear", "lr_batch_size=10", "warmup_epochs=2", "epochs=3"]
+    assert rates(*scaled, rows=400) == pytest.approx([0.25 + 0.75 * i / 20 for i in range(20)] + [1.0] * 10)
+    cosine = rates(*scaled, "lr_schedule=cosine", rows=400)
+    assert cosine[0] == pytest.approx(0.25 * rates("lr_schedule=cosine", "batch_size=40", "epochs=3", rows=400)[0])
+    smaller = ["batch_size=5", "lr_scaling=linear", "lr_batch_size=10", "warmup_epochs=2", "epochs=1"]
+    assert set(rates(*smaller)) == {1.0}  # nothing to rise to
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [("gpus=4", "gpus=4"), ("nodes=2 gpus=4", "nodes=2 gpus=4"), ("nodes=2 gpus=1", "nodes=2"), ("ranks=2", "ranks=2")],
+)
+def test_what_shares_a_batch_is_said_as_it_is_typed(overrides: str, said: str) -> None:
+    cfg = compose(*overrides.split())
+    assert parallel.named(cfg) == said
+    assert parallel.replicas(cfg) == math.prod(int(word.partition("=")[2]) for word in said.split())

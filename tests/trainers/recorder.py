@@ -8,6 +8,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 import conf.schema  # noqa: F401 (registers the schema)
+from sweeps.trial.job import World
 
 CONF = Path(__file__).parents[2] / "conf"
 # The engine's own plugins have no part in composing what is trained.
@@ -30,6 +31,7 @@ class Recorder:
         self.reported: list[dict[str, float]] = []
         self.steps: list[int] = []
         self.notes: dict[str, Any] = {}
+        self.world = World()
 
     def note(self, subject: str, note: Any) -> None:
         self.notes[subject] = note

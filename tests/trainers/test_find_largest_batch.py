@@ -88,7 +88,7 @@ def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
     """Tries that take no process: what fits is up to 300 examples, at a megabyte each."""
     made: list[int] = []
 
-    def train(cfg: DictConfig, size: int, limit_gb: float | None) -> float:
+    def train(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
         made.append(size)
         if size > 300:
             raise OutOfMemory("there is no room")
@@ -134,6 +134,12 @@ def test_several_gpus_share_it(tries: list[int], tmp_path: Path, monkeypatch: py
     assert (found["largest_batch"], found["batch_per_gpu"], found["advised_batch"]) == (288, 72, 256)
 
 
+def test_it_begins_with_the_share_of_a_gpu(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
+    find(search_of("gpus=2", "batch_per_gpu=100"), Trial(tmp_path))  # type: ignore[arg-type]
+    assert tries[:2] == [200, 400]
+
+
 @pytest.mark.parametrize(("most", "words"), [("null", "the whole training set fits"), ("200", "trainer.most fits")])
 def test_nothing_is_too_large(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, words: str
@@ -167,7 +173,7 @@ def test_a_record_that_is_damaged_or_of_another_machine_counts_for_nothing(
 
 
 def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(cfg: DictConfig, size: int, limit_gb: float | None) -> float:
+    def never(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
         raise OutOfMemory("no")
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", never)
@@ -185,7 +191,7 @@ def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch
 def test_any_other_end_of_a_try_is_that_of_the_trial(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
-    def fails(cfg: DictConfig, size: int, limit_gb: float | None) -> float:
+    def fails(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
         raise error
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", fails)

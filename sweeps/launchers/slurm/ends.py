@@ -4,13 +4,13 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from sweeps.files import Unreadable, last_lines, read_json
+from sweeps.files import last_lines
 from sweeps.launchers.slurm.queue import ENDED, JobInfo
 from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder
 from sweeps.trial.job import End, Job, State
+from sweeps.trial.ranks import said
 
 # Of jobacct_gather's OverMemoryKill, cgroups, C++, Python and TensorFlow.
 _MEMORY = re.compile(
@@ -68,16 +68,7 @@ def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:
         return End(State.LOST, f"it was told to end, and saved its state (SLURM job {info.id})")
     if attempt.began() is None:
         return End(State.REFUSED, f"it ended before the trial began; {end.error}")
-    return _end_of_ranks(attempt.path) or end
-
-
-def _end_of_ranks(attempt: Path) -> End | None:
-    """Why a rank above 0 failed: the first that did."""
-    for file in sorted(attempt.glob("rank*.json"), key=lambda file: file.stat().st_mtime):
-        with suppress(Unreadable, ValueError, KeyError, TypeError):
-            end = End.from_json(read_json(file) or {})
-            return End(end.state, f"{file.stem.replace('rank', 'rank ')}: {end.error}")
-    return None
+    return said(attempt) or end
 
 
 def ends_in_worker(info: JobInfo, end: End, jobs: Sequence[Job]) -> list[tuple[int, End]]:

@@ -1,6 +1,5 @@
 """What runs inside a SLURM job: one attempt at a trial, in each of the job's tasks (ranks)."""
 
-import json
 import os
 import signal
 import socket
@@ -10,22 +9,23 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 import cloudpickle
 
 from sweeps.errors import UserError
-from sweeps.files import read_own, write_whole
+from sweeps.files import read_own
 from sweeps.launchers.slurm.request import WARNING
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
 from sweeps.trial.process import run_trial
+from sweeps.trial.ranks import went_wrong
 
 _FENCE_S = 5.0
 _EARLY_S = 65  # sbatch(1): the warning "may be sent up to 60 seconds earlier than specified"
-_WENT_WRONG = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
 
 
 def main() -> None:
@@ -46,16 +46,18 @@ def main() -> None:
 def run_attempt(job: Job) -> None:
     """Run the trial, whose chief writes its end. Exits with 1 if it went wrong: SLURM then ends its other ranks."""
     os.environ.update(job.environment)
-    attempt, world = job.attempt_folder, world_of(os.environ)
+    settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+    attempt, world = job.attempt_folder, replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
     if world.size == 1:  # straight into the log: through srun the last lines may come after the end
         log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(log, 1), os.dup2(log, 2)
     threading.Thread(target=_fence, args=[attempt], daemon=True).start()
-    Notice([attempt] if world.is_chief else [], read(job.config.hydra.launcher, SlurmLauncherConf)).listen()
+    Notice([attempt] if world.is_chief else [], settings).listen()
     end = run_trial(job, job_start(), world)
-    if end.state in _WENT_WRONG:
-        if not world.is_chief:
-            write_whole(attempt.path / f"rank{world.rank}.json", json.dumps(end.as_json()))
+    if world.size > 1:  # not by Python's own clean-up: frameworks wait there for ranks that are gone
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(went_wrong(end))
+    if went_wrong(end):
         raise SystemExit(1)
 
 

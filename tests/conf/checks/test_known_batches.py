@@ -13,6 +13,7 @@ from conf.checks.largest_batch import TooLarge
 from conf.schema import Config
 from tests.conf.composing import CONF, check, compose
 
+GPUS = largest_batch._gpus.__wrapped__
 LOCAL = {"_target_": largest_batch.HERE, "mem_gb": 4.0}
 
 
@@ -22,6 +23,11 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.setattr(largest_batch, "_launcher", lambda: settings)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     return settings
+
+
+@pytest.fixture(autouse=True)
+def fake_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(largest_batch, "_gpus", lambda visible: "a GPU")
 
 
 def keep(*overrides: str, largest: int = 100, too_large: int | None = 106) -> Path:
@@ -114,6 +120,18 @@ def test_without_an_app_nothing_is_known(launcher: dict[str, Any], monkeypatch: 
     check("batch_size=101")
 
 
+def test_the_share_of_a_gpu_is_checked_as_the_whole_batch(launcher: dict[str, Any]) -> None:
+    keep("gpus=2")
+    check("gpus=2", "batch_per_gpu=50")
+    with pytest.raises(TooLarge, match="batch_size=102 does not fit"):
+        check("gpus=2", "batch_per_gpu=51")
+
+
+def test_of_several_processes_nothing_is_known(launcher: dict[str, Any]) -> None:
+    keep()
+    check("ranks=2", "batch_size=200")
+
+
 def test_where_all_fits_there_is_no_bound(launcher: dict[str, Any]) -> None:
     keep(too_large=None)
     check("batch_size=1250")
@@ -176,7 +194,8 @@ def test_the_same_data_by_another_path_are_the_same(launcher: dict[str, Any], mo
     ("settings", "overrides", "words"),
     [
         ({"mem_gb": None}, (), ["gpus=0", "takes a limit", "hydra.launcher.mem_gb=8", "gpus=1"]),
-        ({"nodes": 2, "tasks_per_node": 2}, (), ["one process, not for 4", "hydra.launcher.nodes"]),
+        ({}, ("nodes=2",), ["nodes=2 ranks=1", "found for one process", "batch_per_gpu"]),
+        ({}, ("ranks=2",), ["nodes=1 ranks=2", "found for one process", "batch_per_gpu"]),
         ({}, ("batch_schedule=doubling",), ["leave out batch_schedule"]),
         ({}, ("trainer.most=0",), ["trainer.most=0: must be a whole number >= 1 or null"]),
         ({}, ("trainer.precision=0",), ["trainer.precision=0: must be a number > 0 and < 1"]),
@@ -214,8 +233,8 @@ def test_the_type_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ("9", None),
         (None, "NVIDIA Fake, 80 GB"),
     ):
-        assert largest_batch._gpus.__wrapped__(visible) == expected
+        assert GPUS(visible) == expected
     monkeypatch.setenv("FAKE_NVML", "none")
-    assert largest_batch._gpus.__wrapped__("0") is None
+    assert GPUS("0") is None
     assert largest_batch.machine(0, None) == largest_batch._cpu()
     assert largest_batch.machine(0, 1.5) == f"{largest_batch._cpu()}, mem_gb=1.5"

@@ -95,13 +95,16 @@ def test_ranks_start_in_one_step_and_end_as_one(trials: SlurmTrials, make_job: M
     ]
     nodes = [rank["SLURMD_NODENAME"] for rank in ranks]
     assert len(set(nodes)) == 2
-    assert all(rank["addresses"] == nodes for rank in ranks)
+    assert all(rank["addresses"] == ranks[0]["addresses"] for rank in ranks)
+    hosts, ports = zip(*(address.split(":") for address in ranks[0]["addresses"]), strict=True)
+    assert list(hosts) == [rank["host"] for rank in ranks]
+    assert len(set(ports)) == 4
     assert {rank["checkpoints"] for rank in ranks} == {str(whole.folder.checkpoint)}
     assert all(len(rank["CUDA_VISIBLE_DEVICES"].split(",")) == 2 for rank in ranks)
     assert (found[2].state, found[3].state) == (State.FAILED, State.FAILED)
     assert "rank 1: RuntimeError: rank 1 has no data" in found[3].error
     assert dies.attempt_folder.end() is None and raises.attempt_folder.end() is None
-    assert not list(whole.folder.path.rglob("rank*"))  # they share the trial's folder
+    assert not list(whole.folder.path.rglob("ranks/*.json"))
 
 
 @pytest.mark.parametrize("signal", [False, True], ids=["pruned", "warned by SLURM"])

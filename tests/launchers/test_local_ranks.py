@@ -1,0 +1,241 @@
+"""A trial of several processes on this machine: they find each other, end as one, and stop as one."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from omegaconf import OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.launchers.local import LocalTrials
+from sweeps.trial import Diverged, RankLost, current_trial
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, State, World
+from sweeps.trial.ranks import meet, said, say
+from tests.launchers.launcher_contract import LauncherContract, MakeJob, end_of, exits, submit, wait_until
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+CORES = sorted(os.sched_getaffinity(0))
+pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="two ranks need two cores")
+
+
+@pytest.fixture
+def trials(tmp_path: Path) -> Iterator[LocalTrials]:
+    trials = LocalTrials([], tmp_path / "log")
+    trials.open()
+    yield trials
+    trials.close()
+
+
+class _Fixtures(LauncherContract):
+    LAUNCHER = "sweepyard_local"
+
+
+make_job = _Fixtures.make_job
+
+
+def rank() -> int:
+    return current_trial().world.rank
+
+
+def describes_itself(cfg: Any) -> float:
+    trial = current_trial()
+    owns = {"cores": sorted(os.sched_getaffinity(0)), "threads": os.environ["OMP_NUM_THREADS"], "pid": os.getpid()}
+    with open(trial.folder / f"found{rank()}", "w") as file:  # noqa: PTH123
+        json.dump({**vars(trial.world), **owns}, file)
+    trial.report({"objective": 1.0 + rank()}, 0)
+    return 1.0 + rank()
+
+
+def waits(cfg: Any) -> float:
+    time.sleep(600)
+    return 0.0
+
+
+def one_is_gone_with_7(cfg: Any) -> float:
+    if rank():
+        os._exit(7)
+    return waits(cfg)
+
+
+def one_raises(cfg: Any) -> float:
+    if rank():
+        raise RuntimeError("rank 1 has no data")
+    return waits(cfg)
+
+
+def one_is_killed(cfg: Any) -> float:
+    if rank():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return waits(cfg)
+
+
+def the_chief_is_killed(cfg: Any) -> float:
+    if not rank():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return waits(cfg)
+
+
+def one_gives_up(cfg: Any) -> float:
+    if rank():
+        current_trial().abandon("the chief has not moved for 5 s")
+    return waits(cfg)
+
+
+def the_chief_loses_the_other(cfg: Any) -> float:
+    if rank():
+        return waits(cfg)
+    raise RankLost("another rank is gone: Connection reset by peer")
+
+
+def all_diverge(cfg: Any) -> float:
+    raise Diverged("loss is nan in epoch 3")
+
+
+def the_chief_forgets_to_ask(cfg: Any) -> float:
+    if rank():
+        current_trial().should_stop()
+    return waits(cfg)
+
+
+BAD_ENDS: dict[Callable[[Any], float], tuple[State, str]] = {
+    one_is_gone_with_7: (State.FAILED, "rank 1: its process ended with exit code 7 and no result"),
+    one_raises: (State.FAILED, "rank 1: RuntimeError: rank 1 has no data"),
+    one_is_killed: (State.LOST, "rank 1: its process was killed from outside: Killed"),
+    the_chief_is_killed: (State.LOST, "rank 0: its process was killed from outside: Killed"),
+    one_gives_up: (State.LOST, "rank 1: the chief has not moved for 5 s"),
+    the_chief_loses_the_other: (State.LOST, "rank 0: another rank is gone: Connection reset by peer"),
+    all_diverge: (State.DIVERGED, "loss is nan in epoch 3"),
+    the_chief_forgets_to_ask: (State.LOST, "rank 1: the chief did not ask whether to stop for the 1th time within"),
+}
+
+
+def test_the_ranks_of_a_trial_know_of_each_other(trials: LocalTrials, make_job: MakeJob) -> None:
+    job = make_job(0, describes_itself, tasks_per_node=2)
+    assert (job.request.cores, job.request.nodes) == (2, 1)
+    submit(trials, job)
+    end = end_of(trials, job)
+    assert (end.state, end.objective) == (State.COMPLETED, [1.0])
+    found = [json.loads((job.folder.path / f"found{one}").read_text()) for one in (0, 1)]
+    assert [(one["rank"], one["size"], one["local_rank"], one["nodes"]) for one in found] == [
+        (0, 2, 0, 1),
+        (1, 2, 1, 1),
+    ]
+    assert found[0]["addresses"] == found[1]["addresses"]
+    hosts, ports = zip(*(address.split(":") for address in found[0]["addresses"]), strict=True)
+    assert set(hosts) == {"127.0.0.1"}
+    assert len(set(ports)) == 2
+    assert sorted(found[0]["cores"] + found[1]["cores"]) == CORES[:2]
+    assert {one["threads"] for one in found} == {"1"}
+    assert [line.metrics for line in job.folder.read_metrics().values] == [{"objective": 1.0}]
+
+
+@pytest.mark.parametrize("task", BAD_ENDS, ids=lambda task: task.__name__)
+def test_a_rank_that_ends_too_early_ends_the_attempt(
+    trials: LocalTrials, make_job: MakeJob, task: Callable[[Any], float]
+) -> None:
+    job = make_job(0, task, tasks_per_node=2, rank_timeout_s=2)
+    submit(trials, job)
+    end = end_of(trials, job, timeout_s=15)
+    state, words = BAD_ENDS[task]
+    assert end.state is state, end
+    assert end.error.startswith(words)
+    after = make_job(1, describes_itself, tasks_per_node=2)  # its cores are free again
+    submit(trials, after)
+    assert end_of(trials, after).state is State.COMPLETED
+
+
+def the_other_does_not_end(cfg: Any) -> float:
+    while rank():
+        time.sleep(600)
+    return 1.0
+
+
+def test_a_rank_that_stays_when_the_trial_is_over_is_killed(trials: LocalTrials, make_job: MakeJob) -> None:
+    job = make_job(0, the_other_does_not_end, tasks_per_node=2)
+    submit(trials, job)
+    assert end_of(trials, job, timeout_s=20).state is State.COMPLETED
+
+
+def leaves_its_step(cfg: Any) -> float:
+    trial = current_trial()
+    for step in range(600):
+        trial.report({"objective": float(step)}, step)
+        if trial.should_stop():
+            (trial.folder / f"stopped{rank()}").write_text(str(step))
+            break
+        time.sleep(0.02 * (1 + rank()))
+    return 1.0
+
+
+def test_all_hear_a_stop_at_the_same_step(trials: LocalTrials, make_job: MakeJob) -> None:
+    job = make_job(0, leaves_its_step, tasks_per_node=2)
+    submit(trials, job)
+    wait_until(lambda: len(job.folder.read_metrics().values) > 3)
+    job.attempt_folder.request_stop(State.PRUNED)
+    assert end_of(trials, job).state is State.PRUNED
+    steps = [(job.folder.path / f"stopped{one}").read_text() for one in (0, 1)]
+    assert steps[0] == steps[1]
+
+
+def uses_memory(cfg: Any) -> float:
+    kept = bytearray(120_000_000)
+    kept[::4096] = b"1" * len(kept[::4096])
+    return waits(cfg)
+
+
+def test_the_memory_of_all_ranks_counts(trials: LocalTrials, make_job: MakeJob) -> None:
+    job = make_job(0, uses_memory, tasks_per_node=2, mem_gb=0.2)
+    submit(trials, job)
+    end = end_of(trials, job)
+    assert end.state is State.OUT_OF_MEMORY
+    assert "more than hydra.launcher.mem_gb=0.2" in end.error
+
+
+def test_a_time_limit_ends_all_ranks(trials: LocalTrials, make_job: MakeJob) -> None:
+    job = make_job(0, waits, tasks_per_node=2, timeout_min=0.02)
+    submit(trials, job)
+    assert exits(trials, 1)[0].state is State.TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"nodes": 2}, "nodes=2: this machine is one node. Train in ranks=2 processes here"),
+        ({"tasks_per_node": 99}, "99 ranks of 1 cores=99: this machine has"),
+    ],
+)
+def test_what_this_machine_has_no_room_for(settings: dict[str, int], words: str, tmp_path: Path) -> None:
+    node = {"_target_": "hydra_plugins.sweepyard.LocalLauncher", **settings}
+    from sweeps.settings import LocalLauncherConf
+
+    launcher = OmegaConf.merge(OmegaConf.structured(LocalLauncherConf), node)
+    with pytest.raises(UserError) as error:
+        LocalTrials([], tmp_path).request(OmegaConf.create({"hydra": {"launcher": launcher}}))
+    assert words in str(error.value)
+
+
+def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
+    attempt = TrialFolder(tmp_path).new_attempt()
+    with pytest.raises(RankLost, match=r"rank 1 on n2, rank 2 on n3 did not come within rank_timeout_s=0.2"):
+        meet(attempt, World(0, 3, addresses=("n1", "n2", "n3"), timeout_s=0.2))
+
+
+def test_of_what_the_ranks_say_the_first_that_knows_more_counts(tmp_path: Path) -> None:
+    attempt = TrialFolder(tmp_path).new_attempt()
+    assert said(attempt) is None
+    (attempt.path / "ranks").mkdir()
+    say(attempt, 0, End(State.LOST, "another rank is gone"))
+    assert said(attempt) == End(State.LOST, "rank 0: another rank is gone")
+    say(attempt, 2, End(State.FAILED, "ValueError: no"))
+    say(attempt, 1, End(State.FAILED, "ValueError: too late"))
+    (attempt.path / "ranks" / "3.json").write_text('{"state": "fai')
+    assert said(attempt) == End(State.FAILED, "rank 2: ValueError: no")

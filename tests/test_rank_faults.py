@@ -1,0 +1,118 @@
+"""Trainings over two processes that are really killed, stopped, hung or broken: each goes on, to the same numbers."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.files import holder
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
+from tests import command_lines as lines
+from tests.command_lines import SWEEP, end, processes, rows, steps, wait_until
+
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores")
+
+EPOCHS = 40
+TWO = ["ranks=2", "model=cnn", "model.filters=[4]", "model.hidden=[8]", f"epochs={EPOCHS}", "dataset.subset=600"]
+TWO += ["trainer.checkpoint_interval_s=0", "tracking=none", "model.dropout=0.2", "dataset.augment=light"]
+CLOCKS = {"epoch_time", "images_per_second", "time_to_best", "time_to_stable"}
+
+
+def start(folder: Path, name: str, *arguments: str) -> "subprocess.Popen[str]":
+    return lines.start([SWEEP, "-m", *TWO, *arguments, f"hydra.sweeper.study_name={name}"], folder)
+
+
+def trial(folder: Path, name: str) -> TrialFolder:
+    return TrialFolder(folder / "multirun" / name / "0")
+
+
+def pid_of(trial: TrialFolder, rank: int) -> int:
+    """The process of a rank of the newest attempt."""
+    newest = trial.newest()
+    assert newest is not None
+    held = holder(newest.path / f"alive{rank or ''}")
+    assert held
+    return held.pid
+
+
+def result(folder: Path, name: str) -> dict[str, float]:
+    said = end(folder / "multirun" / name / "0")
+    assert said.state is State.COMPLETED, said
+    return {name: value for name, value in said.metrics.items() if name not in CLOCKS}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("ranks")
+    yield folder
+    wait_until(lambda: not processes(folder))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> dict[str, float]:
+    done = lines.finish(start(folder, "whole"), folder, 120)
+    assert done.code == 0, done.said
+    return result(folder, "whole")
+
+
+FAULTS: dict[str, tuple[int, int, str]] = {
+    "the other is killed": (1, signal.SIGKILL, "rank 1: its process was killed from outside"),
+    "the chief is killed": (0, signal.SIGKILL, "rank 0: its process was killed from outside"),
+    "the other is stopped": (1, signal.SIGSTOP, "rank 0: "),
+    "the chief is stopped": (0, signal.SIGSTOP, "rank 1: "),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_lost_rank_ends_the_attempt_and_the_trial_goes_on(
+    folder: Path, undisturbed: dict[str, float], fault: str
+) -> None:
+    rank, number, words = FAULTS[fault]
+    name = fault.replace(" ", "_")
+    driver = start(folder, name)
+    own = trial(folder, name)
+    wait_until(lambda: len(steps(own.path)) >= 3)
+    first = own.attempt(1)
+    os.kill(pid_of(own, rank), number)
+    hurt_at = time.monotonic()
+    wait_until(lambda: first.is_over, timeout_s=20)
+    assert time.monotonic() - hurt_at < 15
+    done = lines.finish(driver, folder, 120)
+    assert done.code == 0, done.said
+    lost = end(own.path, 1)
+    assert lost.state is State.LOST, lost
+    assert lost.error.startswith(words), lost
+    assert len(own.attempts()) == 2
+    assert steps(own.path) == list(range(1, EPOCHS + 1))
+    assert result(folder, name) == undisturbed
+
+
+def test_a_killed_driver_takes_its_ranks_along_and_the_same_command_goes_on(
+    folder: Path, undisturbed: dict[str, float]
+) -> None:
+    driver = start(folder, "driver")
+    own = trial(folder, "driver")
+    wait_until(lambda: len(steps(own.path)) >= 3)
+    pids = [pid_of(own, rank) for rank in (0, 1)]
+    driver.kill()
+    driver.communicate()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    done = lines.finish(start(folder, "driver"), folder, 120)
+    assert done.code == 0, done.said
+    assert result(folder, "driver") == undisturbed
+
+
+def test_a_rank_that_hangs_is_waited_for_as_long_as_was_said(folder: Path) -> None:
+    hangs = ["model._target_=tests.trainers.hanging.cnn_that_hangs", "hydra.launcher.rank_timeout_s=3"]
+    driver = start(folder, "hangs", *hangs, "hydra.sweeper.max_attempts=1")
+    done = lines.finish(driver, folder, 60)
+    assert done.code == 1, done.said
+    (row,) = rows(folder / "multirun" / "hangs")
+    assert row.state is State.LOST
+    assert "rank 0: it waited after its step " in row.error
+    assert "longer than rank_timeout_s=3" in row.error

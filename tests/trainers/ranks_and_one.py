@@ -1,0 +1,80 @@
+"""Trains on several ranks and on one, in float64, where a fault cannot hide behind rounding; prints how far they are
+apart, a JSON line a case.
+
+    python -m tests.trainers.ranks_and_one RANK ADDRESSES CASES     (JSON: a list of host:port, a list of overrides)
+"""
+
+import json
+import sys
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from conf.plan import plan
+from sweeps.trial.job import World
+from tests.trainers.recorder import compose
+from trainers import data, distribution
+from trainers.compiled import compile_passes
+from trainers.phases import phases
+from trainers.trainer import compile_for, network
+
+STEPS = 30
+
+
+def normalized(
+    input_shape: tuple[int, ...], outputs: int, *, hidden: list[int], activation: str, dropout: float
+) -> keras.Model:
+    """A network with batch normalization, and the hyperparameters of the MLP."""
+    stack = [layers.Reshape((*input_shape, 1)), layers.Conv2D(hidden[0], 3), layers.BatchNormalization()]
+    stack += [layers.Activation(activation)]
+    stack += [layers.Flatten(), layers.Dropout(dropout), layers.Dense(outputs)]
+    return keras.Sequential([keras.Input(input_shape), *stack])
+
+
+def trained(strategy: tf.distribute.Strategy, overrides: list[str]) -> tuple[keras.Model, dict[str, float]]:
+    """After `STEPS` steps of the whole batch: the model, and its metrics on the training and the validation set."""
+    cfg = compose(*overrides)
+    keras.utils.set_random_seed(1)
+    dataset = data.load(cfg.dataset, "classification", cfg.seed)
+    planned = plan(cfg, len(dataset.training_rows))
+    with strategy.scope():
+        model = network(cfg, dataset)
+        compile_for(model, cfg, dataset, planned, phases(cfg, planned)[0])
+    distribution.draw_by_replica(model)
+    train, evaluate = compile_passes(model, dataset)
+    size = planned.batch_sizes[0]
+    metrics = {name: float(value) for name, value in train(dataset.order(0, 1)[: STEPS * size], size).items()}
+    distribution.average_statistics(model)
+    return model, metrics | {f"val_{name}": float(value) for name, value in evaluate("validation").items()}
+
+
+def compare(several: tf.distribute.Strategy, overrides: list[str]) -> dict[str, Any]:
+    """Distances between ranks and one process: of the weights, and of the metrics."""
+    alone = [one for one in overrides if not one.startswith("ranks=")]
+    model, metrics = trained(several, overrides)
+    whole, of_whole = trained(tf.distribute.get_strategy(), alone)
+    seeds = [v.numpy().tolist() for v in model.non_trainable_variables if v.path.endswith("seed_generator_state")]
+    ours, theirs = ([v.numpy() for v in each.weights if "seed" not in v.path] for each in (model, whole))
+    return {
+        "weights": float(max(np.abs(a - b).max() for a, b in zip(ours, theirs, strict=True))),
+        "metrics": max(abs(metrics[name] - of_whole[name]) for name in of_whole),
+        "loss": metrics["val_loss"],
+        "sum": float(sum(np.abs(w).sum() for w in ours)),
+        "seeds": seeds,
+    }
+
+
+def main() -> None:
+    rank, addresses, cases = int(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    several = distribution.strategy([], World(rank, len(addresses), rank, 1, tuple(addresses)))
+    for overrides in cases:
+        print(json.dumps(compare(several, [f"ranks={len(addresses)}", *overrides])), flush=True)
+
+
+if __name__ == "__main__":
+    main()

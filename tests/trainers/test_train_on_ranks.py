@@ -1,0 +1,95 @@
+"""Several ranks train as one process does."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OPTIMIZERS = [
+    *("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamax", "adadelta", "nadam", "adamw", "ftrl"),
+    *("lion", "proximal_gd", "proximal_adagrad"),
+]
+SMALL = ["model.hidden=[8]"]
+NORMALIZED = ["model._target_=tests.trainers.ranks_and_one.normalized", "model.hidden=[4]"]
+EQUAL: dict[str, list[str]] = {
+    **{name: [f"optimizer={name}", *SMALL] for name in OPTIMIZERS},
+    "convolutions": ["model=cnn", "model.filters=[4]", *SMALL, "optimizer=momentum", "lr=0.05"],
+    "averaged weights": ["optimizer=sgd", "+optimizer.use_ema=true", *SMALL],
+    "one-hot labels": ["dataset.labels=one_hot", "loss=softmax", *SMALL],
+    "a rest of the epoch": ["batch_size=46", *SMALL],
+    "synchronized batch norm": [*NORMALIZED, "model.sync_batch_norm=true"],
+}
+"""What trains on ranks as on one."""
+OTHER = {
+    "batch norm by rank": NORMALIZED,
+    "dropout": [*SMALL, "model.dropout=0.3"],
+    "in 16 bits": [*SMALL, "all_reduce_dtype=bfloat16"],
+}
+"""What does not."""
+
+
+def addresses(count: int) -> list[str]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    found = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return found
+
+
+def on_ranks(count: int, cases: list[list[str]]) -> list[list[dict[str, Any]]]:
+    """What each rank found, a case after the other."""
+    where = json.dumps(addresses(count))
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.trainers.ranks_and_one", str(rank), where, json.dumps(cases)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    found = []
+    for rank in ranks:
+        out, err = rank.communicate(timeout=300)
+        assert rank.returncode == 0, err[-3000:]
+        found.append([json.loads(line) for line in out.splitlines() if line.startswith("{")])
+    return found
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[dict[str, Any]]]:
+    """By case, what each of two ranks found."""
+    cases = EQUAL | OTHER
+    return dict(zip(cases, zip(*on_ranks(2, list(cases.values())), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("case", EQUAL)
+def test_ranks_give_the_weights_and_metrics_of_one_process(found: dict[str, Any], case: str) -> None:
+    for rank in found[case]:
+        assert rank["weights"] < 1e-12
+        assert rank["metrics"] < 1e-10
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_what_the_ranks_draw_or_round_is_their_own_but_they_agree(found: dict[str, Any], case: str) -> None:
+    chief, other = found[case]
+    assert chief["weights"] > 1e-6  # or the cases above could not fail
+    assert chief["sum"] == other["sum"]  # moving statistics included
+    assert chief["loss"] == other["loss"]
+
+
+def test_dropout_draws_by_rank(found: dict[str, Any]) -> None:
+    (one,), (two,) = (rank["seeds"] for rank in found["dropout"])
+    assert one[0] + 1 == two[0]
+    assert one[1] == two[1] > 0

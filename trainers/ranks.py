@@ -1,0 +1,65 @@
+"""What a rank of a training does when another one does not come any more."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+import tensorflow as tf
+
+from sweeps.trial import RankLost, Trial
+
+_LOOK_S = 1.0
+
+
+@contextmanager
+def naming_lost_ranks(size: int) -> Iterator[None]:
+    """Raise RankLost for what TensorFlow raises when one of several ranks is gone."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        said = str(error)
+        gone = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+        if size == 1 or not (isinstance(error, gone) or "Collective ops is aborted" in said):
+            raise
+        reason = said.partition("Collective ops is aborted by: ")[2] or said
+        raise RankLost(f"another rank is gone: {reason.strip().splitlines()[0][:200]}") from error
+
+
+class Patience:
+    """Ends this process, and so the attempt, when `steps` stands still for too long while it is entered.
+
+    TensorFlow waits without end for a rank that lives and takes no step: https://github.com/tensorflow/tensorflow/issues/43371
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.steps: tf.Variable | None = None  # counts those of this rank, once there is a place for it
+        self._trial = trial
+        self._entered_at: float | None = None
+        if trial.world.size > 1:
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def __enter__(self) -> None:
+        self._entered_at = time.monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._entered_at = None
+
+    def _watch(self) -> None:
+        world, seen, moved_at = self._trial.world, -1, 0.0
+        while True:
+            time.sleep(_LOOK_S)
+            entered_at = self._entered_at
+            if entered_at is None:
+                continue
+            count = 0 if self.steps is None else int(self.steps.numpy())
+            if count != seen:
+                seen, moved_at = count, time.monotonic()
+            if time.monotonic() - max(moved_at, entered_at) > world.timeout_s:
+                what = f"after its step {count}" if count else "before its first step"
+                self._trial.abandon(
+                    f"it waited {what} for another rank, longer than rank_timeout_s={world.timeout_s:g}"
+                )
