@@ -22,7 +22,6 @@ from conf import parallel
 from conf.checks import largest_batch as kept
 from conf.plan import plan
 from sweeps.trial import Trial
-from sweeps.trial.job import World
 from trainers import data, distribution
 from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
 from trainers.compiled import EVALUATION_BATCH, EVALUATION_BYTES, compile_passes
@@ -65,7 +64,7 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     print(f"batches of {unit} to {most} examples, on {where}", flush=True)
     start = min(parallel.batch_size(cfg), most)
     while size := next_size(tries.fits, start, unit, most, cfg.trainer.precision):
-        tried = _try(cfg, size, limit_gb, trial.world)
+        tried = _try(cfg, size, limit_gb, trial)
         print(f"batch_size={size} fits" if tried.fits else f"does not fit: {tried.words}", flush=True)
         tries.made.append(tried)
         of_this = {"batch_size": size, "fits": tried.fits, "try_s": tried.seconds}
@@ -128,8 +127,8 @@ class _Tries:
         kept.write(self._file, {"where": self._where, "tries": [asdict(one) for one in self.made]})
 
 
-def _try(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> Try:
-    began, work = time.monotonic(), partial(_train_and_judge, cfg, size, limit_gb, world)
+def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Try:
+    began, work = time.monotonic(), partial(_train_and_judge, cfg, size, limit_gb, trial)
     try:
         memory_gb = _in_words(f"batch_size={size}", work, limit_gb, cfg.trainer.try_timeout_s)
     except OutOfMemory as error:
@@ -157,7 +156,7 @@ def _load(cfg: DictConfig) -> data.Data:
     return data.load(cfg.dataset, cfg.dataset.get("task") or cfg.loss.get("task"), cfg.seed)
 
 
-def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
+def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
     """Begin a training as trainers/trainer.py does, with all learning that ever will; returns what it used, in GB."""
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
@@ -168,7 +167,7 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, world: 
     cfg.batch_size, cfg.batch_per_gpu = size, None
     dataset = _judged_once(_load(cfg), max(1, cfg.gpus))
     planned = plan(cfg, len(dataset.training_rows))
-    with distribution.strategy(devices, world).scope():
+    with distribution.strategy(devices, trial.world).scope():
         model = network(cfg, dataset)
         compile_for(model, cfg, dataset, planned, phases(cfg, planned)[-1])
     train_pass, evaluate = compile_passes(model, dataset, cfg.seed)

@@ -88,7 +88,7 @@ def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
     """Tries that take no process: what fits is up to 300 examples, at a megabyte each."""
     made: list[int] = []
 
-    def train(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
+    def train(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
         made.append(size)
         if size > 300:
             raise OutOfMemory("there is no room")
@@ -173,7 +173,7 @@ def test_a_record_that_is_damaged_or_of_another_machine_counts_for_nothing(
 
 
 def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
+    def never(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
         raise OutOfMemory("no")
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", never)
@@ -191,7 +191,7 @@ def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch
 def test_any_other_end_of_a_try_is_that_of_the_trial(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
-    def fails(cfg: DictConfig, size: int, limit_gb: float | None, world: World) -> float:
+    def fails(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
         raise error
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", fails)
