@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 import keras
 import tensorflow as tf
 
-from sweeps.trial import RankLost
-from sweeps.trial.job import World
+from sweeps.trial import RankLost, World
 
 _PACK_BYTES = 4 << 20  # large gradients travel faster in pieces
 

@@ -59,7 +59,7 @@ class Patience:
             if count != seen:
                 seen, moved_at = count, time.monotonic()
             if time.monotonic() - max(moved_at, entered_at) > world.timeout_s:
-                what = f"after its step {count}" if count else "before its first step"
                 self._trial.abandon(
-                    f"it waited {what} for another rank, longer than rank_timeout_s={world.timeout_s:g}"
+                    f"one of {world.size} ranks hangs: none took a step after step {count} for longer than "
+                    f"rank_timeout_s={world.timeout_s:g}"
                 )

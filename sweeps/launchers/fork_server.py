@@ -178,7 +178,8 @@ def _run(start: Start, rank: int, server: Connection) -> NoReturn:
     """The life of a fork. What it cannot write down itself it says to the server before it dies."""
     try:
         _become_trial(start, rank)
-        run_trial(*cloudpickle.loads(start.job), replace(start.world, rank=rank, local_rank=rank))
+        job, began = cloudpickle.loads(start.job)
+        run_trial(job, began, replace(start.world, rank=rank, local_rank=rank))
     except BaseException as error:
         end = end_of_error(error)
         if not start.log.with_name("began").is_file():

@@ -77,9 +77,9 @@ def check(config: DictConfig) -> None:
     """
     nodes = config._content
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
+    if "hydra" in config:
+        _check_ranks(config, config.hydra.launcher)
     hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
-    if hydra is not None:
-        _check_ranks(config, hydra.launcher)
     try:
         OmegaConf.to_object(config)
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:

@@ -16,6 +16,19 @@ from sweeps.trial.folder import MetricsLine, Note, TrialFolder
 from sweeps.trial.job import End, Objective, State, World
 from sweeps.trial.ranks import RankLost, say
 
+__all__ = [
+    "Diverged",
+    "MissingObjective",
+    "RankLost",
+    "Trial",
+    "World",
+    "as_numbers",
+    "current_trial",
+    "objective_of",
+    "read_objective",
+    "running",
+]
+
 
 class Diverged(ArithmeticError):
     """What the trial is judged by, its objective or its loss, became NaN or infinite."""

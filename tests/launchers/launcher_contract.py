@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -124,6 +125,29 @@ def are_gone(pids: list[int]) -> bool:
     return all(not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in pids)
 
 
+@contextmanager
+def making_jobs(
+    trials: TrialLauncher, folder: Path, launcher: str, defaults: Mapping[str, Any] | None = None
+) -> Iterator[MakeJob]:
+    """(number, task function, **launcher settings) -> an attempt at a trial as the driver makes them."""
+    (folder / "config.yaml").write_text("x: 1\n")
+    study = folder / f"study-{folder.name}"
+    with initialize_config_dir(str(folder), job_name="app", version_base="1.3"):
+
+        def make(number: int, task: Callable[[Any], Any], **settings: Any) -> Job:
+            where = [f"hydra.sweep.dir={study}", f"hydra.sweep.subdir={number}", "hydra.mode=MULTIRUN"]
+            config = compose("config", [*where, f"hydra/launcher={launcher}"], return_hydra_config=True)
+            with open_dict(config):
+                config.hydra.job.id, config.hydra.job.num = f"app_{number}", number
+                config.hydra.launcher.update({**(defaults or {}), **settings})
+            context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
+            of_trial, wanted = TrialFolder(study / str(number)), trials.request(config)
+            attempt, app = of_trial.new_attempt().number, pack_app(task, context)
+            return Job(study.name, number, attempt, config, wanted, of_trial, app, Objective())
+
+        yield make
+
+
 class LauncherContract:
     """Inherit, and give the fixture `trials`."""
 
@@ -139,22 +163,7 @@ class LauncherContract:
 
     @pytest.fixture
     def make_job(self, trials: TrialLauncher, tmp_path: Path) -> Iterator[MakeJob]:
-        """(number, task function, **launcher settings) -> an attempt at a trial as the driver makes them."""
-        (tmp_path / "config.yaml").write_text("x: 1\n")
-        study = tmp_path / f"study-{tmp_path.name}"
-        with initialize_config_dir(str(tmp_path), job_name="app", version_base="1.3"):
-
-            def make(number: int, task: Callable[[Any], Any], **settings: Any) -> Job:
-                where = [f"hydra.sweep.dir={study}", f"hydra.sweep.subdir={number}", "hydra.mode=MULTIRUN"]
-                config = compose("config", [*where, f"hydra/launcher={self.LAUNCHER}"], return_hydra_config=True)
-                with open_dict(config):
-                    config.hydra.job.id, config.hydra.job.num = f"app_{number}", number
-                    config.hydra.launcher.update({**self.SETTINGS, **settings})
-                context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
-                folder, wanted = TrialFolder(study / str(number)), trials.request(config)
-                attempt, app = folder.new_attempt().number, pack_app(task, context)
-                return Job(study.name, number, attempt, config, wanted, folder, app, Objective())
-
+        with making_jobs(trials, tmp_path, self.LAUNCHER, self.SETTINGS) as make:
             yield make
 
     def test_a_trial_completes(self, trials: TrialLauncher, make_job: MakeJob) -> None:

@@ -26,7 +26,7 @@ from sweeps.launchers.fork_server import Server, Start
 from sweeps.launchers.local import LocalTrials
 from sweeps.settings import LocalLauncherConf
 from sweeps.trial import current_trial
-from sweeps.trial.job import Objective, Request, State
+from sweeps.trial.job import Objective, Request, State, World
 from tests.launchers.launcher_contract import (
     LauncherContract,
     MakeJob,
@@ -300,7 +300,7 @@ def test_no_process_for_a_trial_is_no_end_of_the_server(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("os.fork", refuse)
     ours, theirs = Pipe()
-    Server(theirs)._fork(Start(7, b"", Path("log"), [], {}, None))
+    Server(theirs)._fork(Start(7, b"", Path("log"), [], {}, None, World()))
     ((number, end),) = ours.recv()
     assert (number, end.state) == (7, State.LOST)
     assert end.error == "its process could not be started: [Errno 11] Resource temporarily unavailable"
@@ -310,13 +310,13 @@ DRIVER = """
 import time
 from pathlib import Path
 from sweeps.launchers.local import LocalTrials
-from tests.launchers.launcher_contract import LauncherContract, submit
+from tests.launchers.launcher_contract import making_jobs, submit
 from tests.launchers.test_local import TestLocalTrials, leaves_others_and_waits
 
 trials = LocalTrials([], Path("fork_server.log"))
 trials.open()
-jobs = LauncherContract.make_job.__wrapped__(TestLocalTrials(), trials, Path.cwd())
-submit(trials, next(jobs)(0, leaves_others_and_waits))
+with making_jobs(trials, Path.cwd(), "local", TestLocalTrials.SETTINGS) as make_job:
+    submit(trials, make_job(0, leaves_others_and_waits))
 time.sleep(600)
 """
 

@@ -15,11 +15,12 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.launchers.local import LocalTrials
+from sweeps.settings import LocalLauncherConf
 from sweeps.trial import Diverged, RankLost, current_trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State, World
 from sweeps.trial.ranks import meet, said, say
-from tests.launchers.launcher_contract import LauncherContract, MakeJob, end_of, exits, submit, wait_until
+from tests.launchers.launcher_contract import MakeJob, end_of, exits, making_jobs, submit, wait_until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -35,11 +36,10 @@ def trials(tmp_path: Path) -> Iterator[LocalTrials]:
     trials.close()
 
 
-class _Fixtures(LauncherContract):
-    LAUNCHER = "sweepyard_local"
-
-
-make_job = _Fixtures.make_job
+@pytest.fixture
+def make_job(trials: LocalTrials, tmp_path: Path) -> Iterator[MakeJob]:
+    with making_jobs(trials, tmp_path, "local") as make:
+        yield make
 
 
 def rank() -> int:
@@ -214,10 +214,7 @@ def test_a_time_limit_ends_all_ranks(trials: LocalTrials, make_job: MakeJob) -> 
     ],
 )
 def test_what_this_machine_has_no_room_for(settings: dict[str, int], words: str, tmp_path: Path) -> None:
-    node = {"_target_": "hydra_plugins.sweepyard.LocalLauncher", **settings}
-    from sweeps.settings import LocalLauncherConf
-
-    launcher = OmegaConf.merge(OmegaConf.structured(LocalLauncherConf), node)
+    launcher = OmegaConf.merge(OmegaConf.structured(LocalLauncherConf), settings)
     with pytest.raises(UserError) as error:
         LocalTrials([], tmp_path).request(OmegaConf.create({"hydra": {"launcher": launcher}}))
     assert words in str(error.value)

@@ -16,7 +16,7 @@ from keras import layers
 from conf.plan import plan
 from sweeps.trial.job import World
 from tests.trainers.recorder import compose
-from trainers import data, distribution
+from trainers import data, distribution, networks
 from trainers.compiled import compile_passes
 from trainers.phases import phases
 from trainers.trainer import compile_for, network
@@ -71,6 +71,7 @@ def main() -> None:
     rank, addresses, cases = int(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
+    networks._output = layers.Dense  # which is float32 in every precision
     several = distribution.strategy([], World(rank, len(addresses), rank, 1, tuple(addresses)))
     for overrides in cases:
         print(json.dumps(compare(several, [f"ranks={len(addresses)}", *overrides])), flush=True)

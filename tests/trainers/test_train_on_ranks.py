@@ -76,8 +76,10 @@ def found() -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("case", EQUAL)
 def test_ranks_give_the_weights_and_metrics_of_one_process(found: dict[str, Any], case: str) -> None:
+    # Keras works out a synchronized variance as E(x^2) - E(x)^2, which loses digits.
+    least = 1e-10 if case == "synchronized batch norm" else 1e-12
     for rank in found[case]:
-        assert rank["weights"] < 1e-12
+        assert rank["weights"] < least
         assert rank["metrics"] < 1e-10
 
 

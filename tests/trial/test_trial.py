@@ -12,7 +12,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from sweeps.trial import Diverged, MissingObjective, Trial, current_trial
+from sweeps.trial import Diverged, MissingObjective, RankLost, Trial, current_trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Objective, State, World
 
@@ -192,12 +192,11 @@ def test_ranks_that_hear_nothing_train_to_the_end(folder: TrialFolder) -> None:
     assert in_ranks(folder, 3, train) == [20] * 3
 
 
-def test_a_rank_that_asks_more_often_says_so(folder: TrialFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.trial._RANKS_PATIENCE_S", 0.1)
-    chief, other = (Trial(folder, 1, world=World(rank, 2)) for rank in range(2))
+def test_a_rank_that_asks_more_often_says_so(folder: TrialFolder) -> None:
+    chief, other = (Trial(folder, 1, world=World(rank, 2, timeout_s=0.1)) for rank in range(2))
     chief.should_stop()
     assert not other.should_stop()
-    with pytest.raises(TimeoutError, match="rank 1 asked whether to stop for the 2th time, and the chief did not"):
+    with pytest.raises(RankLost, match=r"the chief did not ask .* for the 2th time within rank_timeout_s=0.1"):
         other.should_stop()
 
 
