@@ -34,9 +34,9 @@ def test_the_table_shows_batch_and_memory(found: Done, largest: int) -> None:
     assert 1 <= largest < 1250
     metrics = end(found.study() / "0").metrics
     assert 0.3 < metrics["memory_gb"] < 1.2
-    assert 0.8 * largest < metrics["advised_batch"] <= 0.9 * largest
+    assert 0.8 * largest < metrics["advised"] <= 0.9 * largest
     header = next(line for line in found.out.splitlines() if line.startswith("┃ trial ┃"))
-    assert re.findall(r"\w+", header)[-4:] == ["largest_batch", "batch_per_gpu", "advised_batch", "memory_gb"]
+    assert re.findall(r"\w+", header)[-4:] == ["largest_batch", "per_gpu", "advised", "memory_gb"]
     assert re.search(rf"│ +0 │.*│ {largest} +│", found.out), found.out
 
 

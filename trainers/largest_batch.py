@@ -46,7 +46,7 @@ class Try:
 def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     """Find the largest batch of a configuration (conf/schema.py), from `batch_size` on.
 
-    Each try reports and the last one returns largest_batch (0 = none yet), batch_per_gpu, advised_batch (with
+    Each try reports and the last one returns largest_batch (0 = none yet), per_gpu, advised (with
     trainer.reserve left free), memory_gb of the largest, tries; whole_training_set is 1 if nothing larger can be asked
     for. A trial that goes on after a break knows the tries it had made.
 
@@ -194,8 +194,8 @@ def _result(cfg: DictConfig, tries: _Tries, rows: int) -> dict[str, float]:
         advised = max(unit, int(size * (1 - cfg.trainer.reserve)) // unit * unit)
     return {
         "largest_batch": size,
-        "batch_per_gpu": size // unit,
-        "advised_batch": advised,
+        "per_gpu": size // unit,
+        "advised": advised,
         "memory_gb": largest.memory_gb,
         "tries": len(tries.made),
         "whole_training_set": size == rows // unit * unit,
@@ -224,6 +224,6 @@ def _in_a_sentence(cfg: DictConfig, tries: _Tries, rows: int) -> str:
     result, too_large = _result(cfg, tries, rows), tries.too_large
     fits = f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus} ({result['memory_gb']:.3g} GB)"
     if too_large:
-        free = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised_batch']}"
+        free = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised']}"
         return f"{fits}; does not fit: {too_large.words}; {free}"
     return f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits: {fits}"

@@ -115,7 +115,7 @@ FOUND = [32, 64, 128, 256, 512, 384, 320, 288, 304]
 
 def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_path: Path) -> None:
     trial = Trial(tmp_path)
-    expected = {"largest_batch": 288, "batch_per_gpu": 288, "advised_batch": 259, "memory_gb": 0.288}
+    expected = {"largest_batch": 288, "per_gpu": 288, "advised": 259, "memory_gb": 0.288}
     assert find(search_of(), trial) == {**expected, "tries": 9, "whole_training_set": False}  # type: ignore[arg-type]
     assert tries == FOUND
     assert trial.steps == list(range(1, 10))
@@ -131,7 +131,7 @@ def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_
 def test_several_gpus_share_it(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
     found = find(search_of("gpus=4"), Trial(tmp_path))  # type: ignore[arg-type]
-    assert (found["largest_batch"], found["batch_per_gpu"], found["advised_batch"]) == (288, 72, 256)
+    assert (found["largest_batch"], found["per_gpu"], found["advised"]) == (288, 72, 256)
 
 
 def test_it_begins_with_the_share_of_a_gpu(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_nothing_is_too_large(
     monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 250)
     trial = Trial(tmp_path)
     found = find(search_of(f"trainer.most={most}"), trial)  # type: ignore[arg-type]
-    assert found["largest_batch"] == found["advised_batch"] == (200 if most == "200" else 250)
+    assert found["largest_batch"] == found["advised"] == (200 if most == "200" else 250)
     assert found["whole_training_set"] == (most == "null")
     assert trial.notes["largest batch"].startswith(words)
     compose("model=mlp", "batch_size=1250")  # no bound
