@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from conf import parallel
-from conf.checks import examples, networks, ranges, targets, training
+from conf.checks import examples, largest_batch, networks, ranges, targets, training
 from conf.checks.examples import CACHE_GB
 
 SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer", "lr_schedule", "batch_schedule")
@@ -114,6 +114,7 @@ class Config:
             networks.check_example(self.model, found.shape, found.name)
         networks.check(self.model, training.epochs_of(self, rows))
         training.check_jit(self.model, self)
+        largest_batch.check(self, rows)
 
 
 def _check_numbers(cfg: Config) -> None:

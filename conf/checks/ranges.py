@@ -170,8 +170,12 @@ RANGES: dict[str, dict[str, Number | Kind]] = {
     "trainer": {
         "checkpoint_interval_s": NOT_NEGATIVE,
         "early_stopping_patience": Number(1, whole=True, optional=True),
+        "most": Number(1, whole=True, optional=True),
+        "precision": Number(0, 1, above=True, closed=False),
         "preload": Kind("a list of names, such as [torch,numpy]", _is_names),
+        "reserve": SHARE_BELOW_1,
         "save_model": choice("best", "last", "none"),
+        "try_timeout_s": POSITIVE,
     },
 }
 

@@ -14,7 +14,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sweeps.errors import UserError
+from sweeps.errors import Infeasible, UserError
 from sweeps.settings import MEANT
 
 _GRAMMAR = "Write key=value, key=a,b or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
@@ -72,7 +72,9 @@ class Composer:
 
 
 def check(config: DictConfig) -> None:
-    """Turn the config into the dataclasses it is made of. Raises UserError with what their own checks say."""
+    """Turn the config into the dataclasses it is made of. Raises UserError with what their own checks say; Infeasible
+    if they only know that it cannot run here.
+    """
     nodes = config._content
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
     if "hydra" in config:
@@ -81,7 +83,8 @@ def check(config: DictConfig) -> None:
     try:
         OmegaConf.to_object(config)
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
-        raise UserError(explain(error, config)) from error
+        kind = Infeasible if getattr(error, "infeasible", False) else UserError
+        raise kind(explain(error, config)) from error
     finally:
         if hydra is not None:
             nodes["hydra"] = hydra

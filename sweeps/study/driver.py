@@ -15,7 +15,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from sweeps.errors import UserError
+from sweeps.errors import Infeasible, UserError
 from sweeps.files import Held, Lock
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
@@ -210,15 +210,23 @@ class Driver:
         return space
 
     def _check_trials(self) -> list[Request]:
-        """Compose and check every trial of a grid, or the corners of a search; returns what each asks for."""
-        requests = []
+        """Compose and check every trial of a grid, or the corners of a search; returns what each asks for. Those that
+        cannot run here are left out, unless there is no other.
+        """
+        requests, infeasible = [], None
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
         space, is_new = self._search.space, not (self._folder / "study.json").exists()
         every_point = self._search.is_grid and (self._settings.preview or is_new)
         for point in space.points() if every_point else space.corners():
             config = self._composer.compose(space.overrides(point), 0)
-            check(config)
+            try:
+                check(config)
+            except Infeasible as error:
+                infeasible = error
+                continue
             requests.append(self._trials.request(config))
+        if infeasible and not requests:
+            raise infeasible
         if self._search.is_grid:
             return requests[: self._settings.n_trials]
         # Nobody knows yet what a search will choose: count its dearest trial.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sweeps.errors import UserError
+from sweeps.errors import Infeasible, UserError
 from sweeps.files import Rounds
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.results.summary import Row, Summary
@@ -189,10 +189,16 @@ class Loop:
         return None
 
     def _prepare(self, row: Row) -> Attempt | None:
-        """The trial, ready to be submitted. One whose config is not valid has failed, and the study goes on."""
+        """The trial, ready to be submitted. One whose config is not valid has failed, one that cannot run here counts
+        as pruned, the worst that a sampler can hear of a point, and the study goes on.
+        """
         self.summary.rows.append(row)
         try:
             job = self.make_job(row)
+        except Infeasible as error:
+            self.view.say(f"trial {row.number} is infeasible, and was not started: {error}")
+            self._record(row, End(State.PRUNED, str(error)))
+            return None
         except UserError as error:
             self._record(row, End(State.FAILED, str(error)))
             return None

@@ -41,7 +41,11 @@ def nvmlDeviceGetUtilizationRates(gpu: int) -> SimpleNamespace:
 
 
 def nvmlDeviceGetMemoryInfo(gpu: int) -> SimpleNamespace:
-    return SimpleNamespace(used=(gpu + 1) * 8_000_000_000)
+    return SimpleNamespace(used=(gpu + 1) * 8_000_000_000, total=80_000_000_000)
+
+
+def nvmlDeviceGetName(gpu: int) -> str:
+    return "NVIDIA Fake"
 
 
 def nvmlDeviceGetPowerUsage(gpu: int) -> int:

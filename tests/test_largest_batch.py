@@ -1,0 +1,127 @@
+"""The largest batch, found by one command in real processes under a real limit, and what later commands make of it."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.command_lines import SWEEP, Done, end, finish, rows, run, start, steps, wait_until
+
+LIMIT = "hydra.launcher.mem_gb=1.2"
+WIDE = ["model=mlp", "model.hidden=[100000]", LIMIT, "tracking=none"]  # of 1,250 examples not all fit
+FIND = [SWEEP, "+find=largest_batch", *WIDE, "hydra.sweeper.study_name=found"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return {"KERAS_HOME": str(tmp_path_factory.mktemp("home"))}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) -> Done:
+    return run(FIND, tmp_path_factory.mktemp("found"), home)
+
+
+@pytest.fixture(scope="module")
+def largest(found: Done) -> int:
+    assert found.code == 0, found.said
+    return int(end(found.study() / "0").metrics["largest_batch"])
+
+
+def test_the_table_shows_batch_and_memory(found: Done, largest: int) -> None:
+    assert 1 <= largest < 1250
+    metrics = end(found.study() / "0").metrics
+    assert 0.3 < metrics["memory_gb"] < 1.2
+    assert 0.8 * largest < metrics["advised"] <= 0.9 * largest
+    header = next(line for line in found.out.splitlines() if line.startswith("┃ trial ┃"))
+    assert re.findall(r"\w+", header)[-4:] == ["largest_batch", "per_gpu", "advised", "memory_gb"]
+    assert re.search(rf"│ +0 │.*│ {largest} +│", found.out), found.out
+
+
+def test_each_try_is_told_in_the_log(found: Done, largest: int) -> None:
+    log = (found.study() / "0/attempts/1/log").read_text()
+    assert f"batch_size={largest} fits\n" in log
+    assert "does not fit: batch_size=" in log
+    assert "with 10% in reserve: batch_size=" in log
+    assert "kept for searches on this type of machine: " in log
+
+
+def test_a_single_run_beyond_it_is_refused(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+    done = run([SWEEP, *WIDE, f"batch_size={largest + 1}"], tmp_path, home)
+    assert done.code == 2
+    first, second = done.err.splitlines()
+    assert first.startswith(f"batch_size={largest + 1} does not fit on this machine")
+    assert second.startswith(f"To forget it: rm {home['KERAS_HOME']}")
+    assert not (tmp_path / "multirun").exists()
+
+
+def test_a_search_goes_on_without_what_does_not_fit(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+    sizes = f"batch_size={largest},1250"
+    random = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1"]
+    line = [SWEEP, "-m", *random, "hydra.sweeper.n_trials=6", *WIDE, sizes, "epochs=1", "steps=1"]
+    done = run(line, tmp_path, home)
+    assert done.code == 0, done.said
+    ended = {row.params["batch_size"]: row.state for row in rows(done.study())}
+    assert ended == {largest: "completed", 1250: "pruned"}
+    for row in rows(done.study()):
+        assert (row.folder / "attempts").exists() == (row.state == "completed")
+    assert "is infeasible, and was not started: batch_size=1250 does not fit on this machine" in done.out
+
+
+def test_a_grid_does_too_unless_nothing_of_it_fits(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+    line = [SWEEP, "-m", *WIDE, "epochs=1", "steps=1"]
+    done = run([*line, f"batch_size=1250,{largest}"], tmp_path / "some", home)
+    assert done.code == 0, done.said
+    assert [row.state for row in rows(done.study())] == ["pruned", "completed"]
+    done = run([*line, "batch_size=1250", "lr=0.1,0.2"], tmp_path / "none", home)
+    assert done.code == 2
+    assert done.err.startswith("batch_size=1250 does not fit on this machine")
+    assert len(done.err.splitlines()) == 2
+    assert not (done.folder / "multirun").exists()
+
+
+def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
+    home = {"KERAS_HOME": str(tmp_path / "home")}
+    line = [*FIND, "batch_size=16", "trainer.most=250"]
+    trial = tmp_path / "multirun" / "found" / "0"
+    process = start(line, tmp_path, home)
+    wait_until(lambda: len(steps(trial)) >= 2)
+    process.send_signal(signal.SIGKILL)
+    finish(process, tmp_path)
+    made = len(json.loads((trial / "checkpoint/tries.json").read_text())["tries"])
+    done = run(line, tmp_path, home)
+    assert done.code == 0, done.said
+    assert steps(trial) == [1, 2, 3, 4, 5]  # 16, 32, 64, 128, 250
+    log = (trial / "attempts/2/log").read_text()
+    assert [f"step {step} " in log for step in steps(trial)] == [step > made for step in steps(trial)]
+    assert end(trial).metrics["largest_batch"] == 250
+    assert "trainer.most fits: batch_size=250 fits with gpus=0" in log
+
+
+@pytest.mark.parametrize("swept", [[], ["-m"], ["gpus=0,0"]])
+def test_on_a_cpu_it_needs_a_limit(swept: list[str], tmp_path: Path) -> None:
+    done = run([SWEEP, *swept, "+find=largest_batch", "model=mlp"], tmp_path)
+    assert done.code == 2
+    first, second = done.err.splitlines()
+    assert first.startswith("gpus=0: to find the largest batch on a CPU takes a limit")
+    assert "Type hydra.launcher.mem_gb=8" in second
+    assert not done.out
+    assert not (tmp_path / "multirun").exists()
+
+
+def test_all_of_a_small_training_set_fits(tmp_path: Path) -> None:
+    line = [SWEEP, "+find=largest_batch", "model=linear,mlp", "hydra.launcher.mem_gb=2", "batch_size=500"]
+    done = run(line, tmp_path, {"KERAS_HOME": str(tmp_path / "home")})
+    assert done.code == 0, done.said
+    found = {row.params["model"]: row.objective for row in rows(done.study())}
+    assert [found[model][:3] for model in ("linear", "mlp")] == [[1250, 1250, 1250]] * 2
+    assert "the whole training set fits" in (done.study() / "report.html").read_text()
+    assert done.study().name.startswith("largest_batch_")
+
+
+def test_the_data_alone_do_not_fit(tmp_path: Path) -> None:
+    done = run([SWEEP, "+find=largest_batch", "hydra.launcher.mem_gb=0.1", "tracking=none"], tmp_path)
+    assert done.code == 1
+    assert rows(done.study())[0].state == "out_of_memory"

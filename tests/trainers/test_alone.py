@@ -1,0 +1,107 @@
+"""Real processes that end in every way that there is."""
+
+import faulthandler
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import numpy as np
+import psutil
+import pytest
+
+from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
+
+
+def die_of(number: int) -> None:
+    faulthandler.disable()  # pytest's own, which would tell of this at length
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+
+
+def raise_it(error: Exception) -> None:
+    raise error
+
+
+class ResourceExhaustedError(Exception):
+    """TensorFlow's, by its name."""
+
+
+def fill(gb: float) -> float:
+    filled = [np.ones(int(1e7), np.uint8) for _ in range(int(gb * 100))]
+    time.sleep(0.1)
+    return float(len(filled))
+
+
+TOO_LARGE: list[tuple[str, Callable[[], object], str]] = [
+    ("SIGSEGV", lambda: die_of(signal.SIGSEGV), "crashed (Segmentation fault)"),
+    ("SIGABRT", lambda: die_of(signal.SIGABRT), "crashed (Aborted)"),
+    ("MemoryError", lambda: raise_it(MemoryError("std::bad_alloc")), "MemoryError: std::bad_alloc"),
+    ("TensorFlow's", lambda: raise_it(ResourceExhaustedError("OOM\nwhen allocating")), "OOM when allocating"),
+    ("one array too large for any machine", lambda: np.ones(1 << 60, np.uint8), "MemoryError: Unable to allocate"),
+]
+ANOTHER: list[tuple[str, Callable[[], object], str]] = [
+    ("an error", lambda: raise_it(ValueError("no such layer")), "ValueError: no such layer"),
+    ("killed by somebody", lambda: die_of(signal.SIGKILL), "killed from outside (Killed)"),
+    ("told to end", lambda: die_of(signal.SIGTERM), "killed from outside (Terminated)"),
+    ("an exit code", lambda: os._exit(3), "exit code 3 and no result"),
+]
+
+
+def test_what_it_returns_comes_back_from_another_process() -> None:
+    assert alone(lambda: (os.getppid(), "fine"), limit_gb=100) == (os.getpid(), "fine")
+
+
+@pytest.mark.parametrize(("work", "words"), [case[1:] for case in TOO_LARGE], ids=[case[0] for case in TOO_LARGE])
+def test_it_ran_out_of_memory(work: Callable[[], object], words: str) -> None:
+    with pytest.raises(OutOfMemory) as raised:
+        alone(work)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(("work", "words"), [case[1:] for case in ANOTHER], ids=[case[0] for case in ANOTHER])
+def test_it_ended_by_something_else(work: Callable[[], object], words: str) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        alone(work)
+    assert words in str(raised.value)
+
+
+def test_a_kill_is_for_memory_if_the_kernel_counts_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([7, 8])
+    monkeypatch.setattr("trainers.alone._kills_for_memory", lambda: next(counts))
+    with pytest.raises(OutOfMemory, match="the kernel killed its process for memory"):
+        alone(lambda: die_of(signal.SIGKILL))
+
+
+def test_one_that_hangs_is_killed_and_is_not_too_large() -> None:
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"took longer than 0\.3 s"):
+        alone(lambda: time.sleep(60), timeout_s=0.3)
+    assert time.monotonic() - began < 5
+    assert not [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_the_watch_acts_before_the_limit_is_reached() -> None:
+    limit_gb = psutil.Process().memory_info().rss / 1e9 + 0.5
+    assert alone(lambda: fill(0.1), limit_gb) == 10
+    with pytest.raises(OutOfMemory, match=r"95% of hydra\.launcher\.mem_gb="):
+        alone(lambda: fill(5), limit_gb)
+
+
+def test_a_leap_beyond_what_is_looked_at_is_refused() -> None:
+    def leap() -> None:
+        cap_data(0.2)
+        np.ones(int(1e9), np.uint8)
+
+    with pytest.raises(OutOfMemory, match="MemoryError"):
+        alone(leap, limit_gb=100)
+
+
+def test_the_peak_is_remembered() -> None:
+    def rise_and_fall() -> tuple[float, float]:
+        before = peak_gb()
+        np.ones(int(3e8), np.uint8)
+        return before, peak_gb()
+
+    before, after = alone(rise_and_fall)
+    assert 0.2 < after - before < 0.5

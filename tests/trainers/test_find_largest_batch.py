@@ -1,0 +1,225 @@
+"""The search itself, as tables, and a trial that searches; the tries are made up here, and real in
+tests/test_largest_batch.py.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from conf.checks import largest_batch as kept
+from sweeps.trial.job import World
+from tests.trainers.recorder import CONF, Recorder, compose
+from trainers import largest_batch
+from trainers.alone import OutOfMemory
+from trainers.largest_batch import find, next_size
+
+LIMITS: list[tuple[int, int, int, int]] = [  # what fits, and start, unit and most
+    *[(fits, 32, 1, 50_000) for fits in (1, 2, 3, 31, 32, 33, 63, 64, 100, 1000, 2816, 49_999, 50_000, 10**9)],
+    *[(fits, 32, 4, 1250) for fits in (4, 7, 8, 100, 1247, 1248, 1250, 10**9)],
+    *[(fits, 1250, 1, 1250) for fits in (1, 5, 700, 1249, 1250)],
+    *[(fits, 7, 7, 7) for fits in (7, 8)],
+]
+
+
+def search(fits: int, start: int, unit: int, most: int, precision: float = 0.06) -> dict[int, bool]:
+    tried: dict[int, bool] = {}
+    while size := next_size(tried, start, unit, most, precision):
+        assert size not in tried
+        assert unit <= size <= most
+        assert size % unit == 0
+        tried[size] = size <= fits
+        assert len(tried) < 40
+    return tried
+
+
+@pytest.mark.parametrize(("fits", "start", "unit", "most"), LIMITS)
+def test_the_largest_is_found_to_six_percent(fits: int, start: int, unit: int, most: int) -> None:
+    most = most // unit * unit
+    tried = search(fits, start, unit, most)
+    largest = max(size for size, fit in tried.items() if fit)
+    truth = min(fits, most) // unit * unit
+    assert largest <= truth
+    assert largest == truth or truth - largest < max(unit, 0.06 * largest)
+    assert (largest == most) == all(tried.values())
+
+
+@pytest.mark.parametrize(
+    ("fits", "start", "unit", "most", "tried"),
+    [
+        (100, 32, 1, 1000, [32, 64, 128, 96, 112, 104, 100]),
+        (100, 32, 1, 90, [32, 64, 90]),
+        (3, 32, 1, 1000, [32, 16, 8, 4, 2, 3]),
+        (20, 32, 8, 1000, [32, 16, 24]),
+        (7, 32, 8, 1000, [32, 16, 8]),
+        (10**9, 32, 2, 1248, [32, 64, 128, 256, 512, 1024, 1248]),
+    ],
+)
+def test_in_which_order_it_tries(fits: int, start: int, unit: int, most: int, tried: list[int]) -> None:
+    assert list(search(fits, start, unit, most)) == tried
+
+
+def test_it_goes_on_from_any_tries() -> None:
+    whole = search(1000, 32, 1, 50_000)
+    for made in range(len(whole)):
+        part = dict(list(whole.items())[:made])
+        assert next_size(part, 32, 1, 50_000, 0.06) == list(whole)[made]
+
+
+class Trial(Recorder):
+    def __init__(self, folder: Path, stop_after: int | None = None, world: World | None = None) -> None:
+        super().__init__(folder, stop_after)
+        self.world = world or World()
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A launcher with a limit, and a folder of its own for what is kept."""
+    monkeypatch.setattr(kept, "_launcher", lambda: {"_target_": kept.HERE, "mem_gb": 4.0})
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
+    """Tries that take no process: what fits is up to 300 examples, at a megabyte each."""
+    made: list[int] = []
+
+    def train(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
+        made.append(size)
+        if size > 300:
+            raise OutOfMemory("there is no room")
+        return size / 1000
+
+    def here(work: Callable[[], Any], limit_gb: float | None, timeout_s: float) -> Any:
+        return work()
+
+    monkeypatch.setattr(largest_batch, "_train_and_judge", train)
+    monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 1250)
+    monkeypatch.setattr(largest_batch, "alone", here)
+    return made
+
+
+def search_of(*overrides: str) -> DictConfig:
+    with hydra.initialize_config_dir(str(CONF), version_base=None):
+        cfg = hydra.compose("config", ["+find=largest_batch", "model=mlp", *overrides])
+    OmegaConf.to_object(cfg)  # raises ValueError unless valid
+    return cfg
+
+
+FOUND = [32, 64, 128, 256, 512, 384, 320, 288, 304]
+
+
+def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_path: Path) -> None:
+    trial = Trial(tmp_path)
+    expected = {"largest_batch": 288, "per_gpu": 288, "advised": 259, "memory_gb": 0.288}
+    assert find(search_of(), trial) == {**expected, "tries": 9, "whole_training_set": False}  # type: ignore[arg-type]
+    assert tries == FOUND
+    assert trial.steps == list(range(1, 10))
+    assert [report["batch_size"] for report in trial.reported] == FOUND
+    assert [report["fits"] for report in trial.reported] == [size <= 300 for size in FOUND]
+    assert set(expected) <= set(trial.reported[0])
+    assert trial.notes["largest batch"] == (
+        "batch_size=288 fits with gpus=0 (0.288 GB); does not fit: batch_size=304: there is no room; "
+        "with 10% in reserve: batch_size=259"
+    )
+
+
+def test_several_gpus_share_it(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
+    found = find(search_of("gpus=4"), Trial(tmp_path))  # type: ignore[arg-type]
+    assert (found["largest_batch"], found["per_gpu"], found["advised"]) == (288, 72, 256)
+
+
+def test_it_begins_with_the_share_of_a_gpu(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
+    find(search_of("gpus=2", "batch_per_gpu=100"), Trial(tmp_path))  # type: ignore[arg-type]
+    assert tries[:2] == [200, 400]
+
+
+@pytest.mark.parametrize(("most", "words"), [("null", "the whole training set fits"), ("200", "trainer.most fits")])
+def test_nothing_is_too_large(
+    tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, words: str
+) -> None:
+    monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 250)
+    trial = Trial(tmp_path)
+    found = find(search_of(f"trainer.most={most}"), trial)  # type: ignore[arg-type]
+    assert found["largest_batch"] == found["advised"] == (200 if most == "200" else 250)
+    assert found["whole_training_set"] == (most == "null")
+    assert trial.notes["largest batch"].startswith(words)
+    compose("model=mlp", "batch_size=1250")  # no bound
+
+
+def test_a_trial_that_was_stopped_goes_on(tries: list[int], tmp_path: Path) -> None:
+    stopped = find(search_of(), Trial(tmp_path, stop_after=4))  # type: ignore[arg-type]
+    assert stopped["largest_batch"] == 256
+    found = find(search_of(), trial := Trial(tmp_path))  # type: ignore[arg-type]
+    assert found["largest_batch"] == 288
+    assert tries == FOUND
+    assert trial.steps == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"where": 1}', '{"where": "AMD", "tries": [{"size": 3}]}'])
+def test_a_record_that_is_damaged_or_of_another_machine_counts_for_nothing(
+    tries: list[int], tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "tries.json").write_text(content)
+    assert find(search_of(), Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
+    assert tries == FOUND
+
+
+def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
+        raise OutOfMemory("no")
+
+    monkeypatch.setattr(largest_batch, "_train_and_judge", never)
+    with pytest.raises(MemoryError, match="not even the smallest batch fits: batch_size=1: no"):
+        find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("ValueError: no such layer"), "batch_size=32: ValueError: no such layer"),
+        (TimeoutError("it took longer than 5 s"), "batch_size=32: it took longer than 5 s; give it more with trainer"),
+    ],
+)
+def test_any_other_end_of_a_try_is_that_of_the_trial(
+    tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    def fails(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
+        raise error
+
+    monkeypatch.setattr(largest_batch, "_train_and_judge", fails)
+    with pytest.raises(RuntimeError) as raised:
+        find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
+    assert str(raised.value).startswith(words)
+
+
+def test_several_ranks_are_refused(tries: list[int], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="found for one process"):
+        find(search_of(), Trial(tmp_path, world=World(size=2)))  # type: ignore[arg-type]
+
+
+def test_what_was_found_is_kept_for_the_training(tries: list[int], tmp_path: Path) -> None:
+    find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
+    (file,) = (tmp_path / "home" / "sweepyard" / "largest_batch").glob("*.json")
+    answer = json.loads(file.read_text())
+    assert (answer["largest_batch"], answer["too_large"], answer["memory_gb"]) == (288, 304, 0.288)
+    compose("model=mlp", "batch_size=288", "lr=0.5", "seed=3", "epochs=2", "optimizer.beta_1=0.5")
+    with pytest.raises(ValueError, match="batch_size=289 does not fit on this machine"):
+        compose("model=mlp", "batch_size=289", "lr=0.5", "seed=3", "epochs=2", "optimizer.beta_1=0.5")
+    compose("model=mlp", "batch_size=289", "model.hidden=[8]")
+
+
+def test_an_answer_that_cannot_be_kept_is_an_answer(
+    tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    cfg = search_of(f"dataset.cache={tmp_path}/file")
+    assert find(cfg, Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
+    assert "it cannot be kept for searches" in capsys.readouterr().out
