@@ -48,6 +48,7 @@ def strategy(devices: list[str], world: World) -> tf.distribute.Strategy:
         # Not tf.distribute's SlurmClusterResolver, which sorts node10 before node2.
         task = {"type": "worker", "index": world.rank}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": world.addresses}, "task": task})
+        tf.get_logger().setLevel("ERROR")  # it tells of every exchange that it plans
         # No timeout_seconds: each collective would leave two threads behind that sleep for so long.
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=_PACK_BYTES)
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)

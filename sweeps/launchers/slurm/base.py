@@ -155,7 +155,8 @@ class SlurmBase(TrialLauncher):
             with suppress(OSError):
                 list(job.folder.iterdir())  # makes an NFS client look again
             who = info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None)
-            return info if who or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
+            told = any(job.folder.glob("ranks/*.json"))  # a rank has said why: nothing else is to come
+            return info if who or told or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
         if job.id != info.id:  # sbatch's answer never came, or came to an earlier driver
             note_id(job.folder, info.id)
             job.id = info.id

@@ -42,7 +42,7 @@ def end_of(info: JobInfo, folder: Path) -> End:
         return End(_STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})")
     lines = last_lines(folder / "log", 20)
     # Theirs may stand in the middle of a line: srun does not wait for the end of it.
-    own = [words for line in lines if (words := re.split("srun: |slurmstepd", line)[0])]
+    own = [words for line in lines if (words := re.split("srun: |slurmstepd", line)[0]).strip("0123456789: ")]
     said = f"({job}): {own[-1]}" if own else f"({job})"
     if any(map(_MEMORY.search, lines)):
         return End(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {said}")
@@ -62,13 +62,16 @@ def end_of(info: JobInfo, folder: Path) -> End:
 def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:
     """The end of a job that ran one attempt."""
     end = end_of(info, attempt.path)
+    told = said(attempt)
+    if told and told.state is State.LOST and end.state in (State.FAILED, State.LOST):
+        return End(State.LOST, f"{told.error} (SLURM job {info.id})")  # who said so then had the others killed
     if end.state is not State.FAILED:
         return end
     if attempt.heard() is State.LOST:
         return End(State.LOST, f"it was told to end, and saved its state (SLURM job {info.id})")
     if attempt.began() is None:
         return End(State.REFUSED, f"it ended before the trial began; {end.error}")
-    return said(attempt) or end
+    return told or end
 
 
 def ends_in_worker(info: JobInfo, end: End, jobs: Sequence[Job]) -> list[tuple[int, End]]:

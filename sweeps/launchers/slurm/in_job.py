@@ -25,6 +25,7 @@ from sweeps.trial.process import run_trial
 from sweeps.trial.ranks import went_wrong
 
 _FENCE_S = 5.0
+_RANKS_FENCE_S = 2.0
 _EARLY_S = 65  # sbatch(1): the warning "may be sent up to 60 seconds earlier than specified"
 
 
@@ -44,19 +45,21 @@ def main() -> None:
 
 
 def run_attempt(job: Job) -> None:
-    """Run the trial, whose chief writes its end. Exits with 1 if it went wrong: SLURM then ends its other ranks."""
+    """Run the trial, whose chief writes its end. One that went wrong exits with 1, and ends its other ranks."""
     os.environ.update(job.environment)
     settings = read(job.config.hydra.launcher, SlurmLauncherConf)
     attempt, world = job.attempt_folder, replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
     if world.size == 1:  # straight into the log: through srun the last lines may come after the end
         log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(log, 1), os.dup2(log, 2)
-    threading.Thread(target=_fence, args=[attempt], daemon=True).start()
+    threading.Thread(target=_fence, args=[attempt, world], daemon=True).start()
     Notice([attempt] if world.is_chief else [], settings).listen()
     end = run_trial(job, job_start(), world)
-    if world.size > 1:  # not by Python's own clean-up: frameworks wait there for ranks that are gone
+    if world.size > 1:
+        if went_wrong(end):
+            _kill_step()
         sys.stdout.flush(), sys.stderr.flush()
-        os._exit(went_wrong(end))
+        os._exit(went_wrong(end))  # in Python's own clean-up frameworks wait for ranks that are gone
     if went_wrong(end):
         raise SystemExit(1)
 
@@ -119,12 +122,24 @@ def job_start() -> float:
     return float(os.environ["SWEEPYARD_JOB_START"])
 
 
-def _fence(attempt: AttemptFolder) -> None:
-    """End this process when a newer attempt has started: when a node is lost its processes may live on."""
-    while True:
+def _fence(attempt: AttemptFolder, world: World) -> None:
+    """End this process when a newer attempt has started: when a node is lost its processes may live on. And when
+    another rank has given up: it may be this one that hangs.
+    """
+    why = ""
+    while not why:
+        time.sleep(_FENCE_S if world.size == 1 else _RANKS_FENCE_S)
         with suppress(OSError):  # a shared disk may be away for a moment
             if attempt.successor.exists():
-                break
-        time.sleep(_FENCE_S)
-    print(f"attempt {attempt.successor.name} has taken over; this one ends", flush=True)
+                why = f"attempt {attempt.successor.name} has taken over"
+            elif any(rank.stem != str(world.rank) for rank in attempt.path.glob("ranks/*.json")):
+                why = "another rank has given up"
+    print(f"{why}; this process ends", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_step() -> None:
+    """Kill all ranks at once: srun, which sees this one fail, lets a stopped one live for KillWait, 30 s or more."""
+    step = f"{os.environ['SLURM_JOB_ID']}.{os.environ['SLURM_STEP_ID']}"
+    with suppress(OSError, subprocess.TimeoutExpired):  # without the command srun does it, later
+        subprocess.run(["scancel", "--signal=KILL", step], timeout=10, check=False)

@@ -1,0 +1,87 @@
+"""One training on two nodes of the cluster: as on one, whatever is killed, stopped or lost meanwhile."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from lab import cluster_sh, wait_for
+
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import State
+from tests.command_lines import SWEEP, environment, steps
+
+pytestmark = pytest.mark.usefixtures("cluster")
+EPOCHS = 250
+# 480 examples for training: 15 batches without a rest, which two nodes would leave out.
+STUDY = ["hydra/launcher=slurm", "nodes=1,2", "model=cnn", "model.filters=[4]", "model.hidden=[8]", f"epochs={EPOCHS}"]
+STUDY += ["dataset.subset=576", "trainer.checkpoint_interval_s=0", "tracking=none", "hydra.sweeper.study_name=s"]
+STUDY += ["hydra.launcher.mem_gb=1.9", "hydra.launcher.poll_s=0.5", "hydra.launcher.rank_timeout_s=15"]
+STUDY += ["hydra.sweeper.max_attempts=6"]
+
+
+def start(folder: Path) -> "subprocess.Popen[str]":
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([sys.executable, SWEEP, "-m", *STUDY], cwd=folder, env=environment(), **told)  # type: ignore[call-overload,no-any-return]
+
+
+def rank_of(trial: TrialFolder, rank: int) -> tuple[int, str]:
+    """The process of a rank of the newest attempt, and its node."""
+    newest = trial.newest()
+    assert newest is not None
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if str(newest.path / "slurm") in words and "srun" not in words[0]:
+            around = process.environ()
+            if around.get("SLURM_PROCID") == str(rank):
+                return process.pid, around["SLURMD_NODENAME"]
+    raise AssertionError(f"rank {rank} does not run")
+
+
+def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
+    driver = start(tmp_path)
+    trial = TrialFolder(tmp_path / "multirun" / "s" / "1")
+
+    def hurt(attempt: int, rank: int, what: int) -> None:
+        """After three further epochs of that attempt; it must be over within 15 s."""
+        wait_for(lambda: trial.attempt(attempt).began())
+        before = len(steps(trial.path))
+        wait_for(lambda: len(steps(trial.path)) >= before + 3)
+        os.kill(rank_of(trial, rank)[0], what)
+        hurt_at = time.monotonic()
+        wait_for(lambda: trial.attempt(attempt).is_over)
+        assert time.monotonic() - hurt_at < 15
+
+    hurt(1, 1, signal.SIGKILL)
+    hurt(2, 0, signal.SIGKILL)
+    hurt(3, 1, signal.SIGSTOP)
+    wait_for(lambda: trial.attempt(4).began())
+    driver.kill()
+    driver.communicate()
+    again = start(tmp_path)
+    before = len(steps(trial.path))
+    wait_for(lambda: len(steps(trial.path)) >= before + 3)
+    _, node = rank_of(trial, 1)
+    cluster_sh("kill", node)
+    try:
+        wait_for(lambda: trial.attempt(4).is_over)
+        out, _ = again.communicate(timeout=120)
+    finally:
+        cluster_sh("revive", node)
+    assert again.returncode == 0, out
+    ends = trial.ends()
+    assert [end.state for end in ends] == [State.LOST] * 4 + [State.COMPLETED], ends
+    for end, words in zip(ends, ("rank 0: another", "rank 1: another", "rank 0: another", "node"), strict=False):
+        assert words in end.error
+    assert steps(trial.path) == list(range(1, EPOCHS + 1))
+    one, two = (
+        json.loads((tmp_path / "multirun" / "s" / number / "attempts" / attempt / "end.json").read_text())["metrics"]
+        for number, attempt in (("0", "1"), ("1", "5"))
+    )
+    for name in ("loss", "val_loss", "accuracy", "test_loss"):
+        assert two[name] == pytest.approx(one[name], rel=1e-3)
