@@ -63,15 +63,15 @@ def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:
     """The end of a job that ran one attempt."""
     end = end_of(info, attempt.path)
     told = said(attempt)
-    if told and told.state is State.LOST and end.state in (State.FAILED, State.LOST):
-        return End(State.LOST, f"{told.error} (SLURM job {info.id})")  # who said so then had the others killed
+    if told and end.state in (State.FAILED, State.LOST):  # who said so then had the others killed
+        return End(told.state, f"{told.error} (SLURM job {info.id})")
     if end.state is not State.FAILED:
         return end
     if attempt.heard() is State.LOST:
         return End(State.LOST, f"it was told to end, and saved its state (SLURM job {info.id})")
     if attempt.began() is None:
         return End(State.REFUSED, f"it ended before the trial began; {end.error}")
-    return told or end
+    return end
 
 
 def ends_in_worker(info: JobInfo, end: End, jobs: Sequence[Job]) -> list[tuple[int, End]]:

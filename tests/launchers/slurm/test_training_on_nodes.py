@@ -76,8 +76,9 @@ def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
     assert again.returncode == 0, out
     ends = trial.ends()
     assert [end.state for end in ends] == [State.LOST] * 4 + [State.COMPLETED], ends
-    for end, words in zip(ends, ("rank 0: another", "rank 1: another", "rank 0: another", "node"), strict=False):
-        assert words in end.error
+    for end in ends[:4]:  # srun may see it first, or the other rank
+        assert any(words in end.error for words in ("another rank is gone", "killed from outside", "node failed"))
+    assert "rank 0: another rank is gone" in ends[2].error
     assert steps(trial.path) == list(range(1, EPOCHS + 1))
     one, two = (
         json.loads((tmp_path / "multirun" / "s" / number / "attempts" / attempt / "end.json").read_text())["metrics"]
