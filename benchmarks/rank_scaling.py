@@ -3,9 +3,10 @@
     python benchmarks/rank_scaling.py [mlp cnn cnn512 resnet20 resnet50v2]
 
 Weak scaling: every rank trains batches of the same size, pinned to a core of its own, on one thread. In one pair of
-processes the ways take turns, A B C A B C, each for an epoch of the same rows:
+processes the ways take turns, A B C D A B C D, each for an epoch of the same rows:
 
 - alone: the chief trains without the other, as a training of one process does.
+- apart: both train at once, each for itself, and exchange nothing: what the machine leaves of twice the speed.
 - ranks: both train together (`nodes=2`, or `ranks=2`). Its efficiency: images a second / (2 x those of alone).
 - loop: both train by the custom loop that Keras documents for tf.distribute: a distributed dataset, and from Python a
   tf.function a step (https://keras.io/guides/distributed_training_with_tensorflow/). Same model, optimizer and metrics.
@@ -81,7 +82,7 @@ def main() -> None:
         print(f"\n{name}, {case.batch} examples a step and rank")
         for way, speeds in images.items():
             print(f"  {way:9} {spread(speeds, 'images/s')}")
-        for way in ("ranks", "loop"):
+        for way in ("apart", "ranks", "loop"):
             ratios = [one / (2 * alone) for one, alone in zip(images[way], images["alone"], strict=True)]
             print(f"  efficiency of {way}: {spread(ratios, '')}")
         faster = [one / other for one, other in zip(images["ranks"], images["loop"], strict=True)]
@@ -207,13 +208,14 @@ def rank(name: str, number: str, addresses: str) -> dict[str, list[float]]:
     together = distribution.strategy([], World(int(number), len(where), int(number), 1, tuple(where)))
     alone = tf.distribute.get_strategy()
     ways = {"ranks": trainer(name, together, 2), "loop": keras_loop(name, together)}
+    ways["apart"] = trainer(name, alone, 1)
     if number == "0":
-        ways = {"alone": trainer(name, alone, 1), **ways}
+        ways["alone"] = ways["apart"]
 
     def meet() -> None:
         together.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones(1)))
 
-    seconds: dict[str, list[float]] = {way: [] for way in ("alone", "ranks", "loop")}
+    seconds: dict[str, list[float]] = {way: [] for way in ("alone", "apart", "ranks", "loop")}
     for turn in range(ROUNDS + 1):
         for way, times in seconds.items():
             meet()

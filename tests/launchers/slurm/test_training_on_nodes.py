@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from lab import cluster_sh, wait_for
 
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
-from tests.command_lines import SWEEP, environment, steps
+from tests.command_lines import SWEEP, finish, run, steps, sweeps
+from tests.command_lines import start as start_line
 
 pytestmark = pytest.mark.usefixtures("cluster")
 EPOCHS = 250
@@ -26,8 +26,7 @@ STUDY += ["hydra.sweeper.max_attempts=6"]
 
 
 def start(folder: Path) -> "subprocess.Popen[str]":
-    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen([sys.executable, SWEEP, "-m", *STUDY], cwd=folder, env=environment(), **told)  # type: ignore[call-overload,no-any-return]
+    return start_line([SWEEP, "-m", *STUDY], folder)
 
 
 def rank_of(trial: TrialFolder, rank: int) -> tuple[int, str]:
@@ -70,10 +69,10 @@ def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
     cluster_sh("kill", node)
     try:
         wait_for(lambda: trial.attempt(4).is_over)
-        out, _ = again.communicate(timeout=120)
+        done = finish(again, tmp_path)
     finally:
         cluster_sh("revive", node)
-    assert again.returncode == 0, out
+    assert done.code == 0, done.said
     ends = trial.ends()
     assert [end.state for end in ends] == [State.LOST] * 4 + [State.COMPLETED], ends
     for end in ends[:4]:  # srun may see it first, or the other rank
@@ -86,3 +85,38 @@ def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
     )
     for name in ("loss", "val_loss", "accuracy", "test_loss"):
         assert two[name] == pytest.approx(one[name], rel=1e-3)
+
+
+OWN = """
+import os
+
+def train(cfg, trial):
+    gpus = len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
+    nodes = os.environ["SLURM_JOB_NUM_NODES"]
+    (trial.folder / f"seen{trial.world.rank}").write_text(f"{nodes} {gpus} {trial.world.size}")
+    for epoch in range(1, 4):
+        trial.report({"val_accuracy": 0.9, "epoch_time": 8.0 / (cfg.nodes * cfg.gpus)}, step=epoch)
+    return {"val_accuracy": 0.9}
+"""
+
+
+def test_each_trial_of_a_grid_gets_its_own_nodes_and_gpus_and_all_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    grid = [
+        "nodes=1,2",
+        "gpus=1,2",
+        "trainer=own",
+        "trainer._target_=own.train",
+        "hydra/launcher=slurm",
+        "tracking=none",
+    ]
+    more = ["hydra.launcher.mem_gb=0.5", "hydra.launcher.poll_s=0.5", "hydra.sweeper.study_name=s"]
+    done = run([SWEEP, "-m", *grid, *more], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.said
+    study = tmp_path / "multirun" / "s"
+    points = [(nodes, gpus) for nodes in (1, 2) for gpus in (1, 2)]
+    for number, (nodes, gpus) in enumerate(points):
+        seen = {file.name: file.read_text() for file in (study / str(number)).glob("seen*")}
+        assert seen == {f"seen{rank}": f"{nodes} {gpus} {nodes}" for rank in range(nodes)}
+    assert "4 GPUs: 4 times as fast as 1" in sweeps(tmp_path, "report", "s", "--scaling").out
+    assert "Scaling" in (study / "report.html").read_text()
