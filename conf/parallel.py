@@ -13,8 +13,8 @@ ALL_REDUCE_DTYPES = ("float32", "bfloat16")
 
 
 def replicas(cfg: Any) -> int:
-    """Into how many equal shares every batch is cut."""
-    return int(max(cfg.gpus, 1) * cfg.nodes * cfg.ranks)
+    """Into how many equal shares every batch is cut. Several ranks of a node share its GPUs, if it has any."""
+    return int(max(cfg.gpus, cfg.ranks) * cfg.nodes)
 
 
 def named(cfg: Any) -> str:
@@ -54,7 +54,8 @@ def check(cfg: Any) -> None:
     if cfg.batch_per_gpu is not None:
         if cfg.batch_per_gpu < 1:
             raise ValueError(f"batch_per_gpu={cfg.batch_per_gpu}: must be >= 1, or null to go by batch_size")
-        if cfg.batch_size not in (type(cfg).batch_size, batch_size(cfg)):
+        constant = cfg.batch_schedule.get("_target_") == "conf.plan.constant_batch"  # others bring a size of their own
+        if constant and cfg.batch_size not in (type(cfg).batch_size, batch_size(cfg)):
             raise ValueError(
                 f"batch_per_gpu={cfg.batch_per_gpu} makes batches of {batch_size(cfg)}, batch_size={cfg.batch_size} "
                 "says another thing; leave one of them out"

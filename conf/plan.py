@@ -145,14 +145,15 @@ def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:
     first, replicas = parallel.batch_size(cfg), parallel.replicas(cfg)
     what, remedy = f"batch_size={size}", "batch_size"
     if cfg.batch_per_gpu is not None:
-        what = f"batch_per_gpu={cfg.batch_per_gpu} ({what})"
+        what, remedy = f"batch_per_gpu={cfg.batch_per_gpu} ({what})", "batch_per_gpu"
     if size != first:
         name = str(cfg.batch_schedule["_target_"]).rpartition(".")[2].removesuffix("_batch")
         what, remedy = f"batch_schedule={name} reaches {what} in epoch {epoch}, which", "batch_schedule.maximum"
     if rows is not None and size > rows and (replicas > 1 or cfg.dataset.get("_target_") != POINTS):
+        most = 2 ** int(math.log2(rows)) if cfg.batch_per_gpu is None else max(rows // replicas, 1)
         raise ValueError(
             f"{what} is larger than the training set ({rows} examples after the validation split); "
-            f"try {remedy}={2 ** int(math.log2(rows))} or less"
+            f"try {remedy}={most} or less"
         )
     if size % replicas:
         below = max(first // replicas, 1) * replicas

@@ -24,6 +24,7 @@ trainer: {preload: [json]}
     [
         ("x: 1", (None, "minimize", True, None, "sweepyard"), 0, []),
         ("loss: 0.1\ntracking: gps\ntrainer: big", (None, "minimize", True, None, "sweepyard"), 0, []),
+        ("nodes: 64\nranks: [a]\ntrainer: x", (None, "minimize", True, None, "sweepyard"), 0, []),
         ("loss: null\ntrainer: {lr: 1}", (None, "minimize", True, None, "sweepyard"), 0, []),
         (LIKE_OURS, ("score", "maximize", False, "sqlite:///x.db", "theirs"), 2, ["json"]),
     ],
@@ -42,3 +43,4 @@ def test_any_app_composes(
     assert (how.n_trials, how.sampler["_target_"]) == (n_trials, f"optuna.samplers.{sampler}Sampler")
     assert isinstance(where, LocalLauncherConf | SlurmLauncherConf)
     assert (where.gpus_per_node, where.preload) == (gpus, preload)
+    assert (where.nodes, where.tasks_per_node) == (1, 1)

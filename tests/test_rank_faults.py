@@ -114,3 +114,12 @@ def test_a_rank_that_hangs_is_waited_for_as_long_as_was_said(folder: Path) -> No
     (row,) = rows(folder / "multirun" / "hangs")
     assert row.state is State.LOST
     assert re.match(r"rank \d: one of 2 ranks hangs: none took a step after step \d+ for longer than", row.error)
+
+
+def test_what_one_rank_raises_inside_of_a_step_is_what_the_trial_failed_of(folder: Path) -> None:
+    done = lines.finish(start(folder, "breaks", "model._target_=tests.trainers.hanging.cnn_that_breaks"), folder, 60)
+    assert done.code == 1, done.said
+    (row,) = rows(folder / "multirun" / "breaks")
+    assert (row.state, len(row.attempts)) == (State.FAILED, 1)
+    assert "rank 1: " in row.error
+    assert "this rank's data are broken" in row.error

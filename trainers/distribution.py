@@ -7,7 +7,7 @@ gradients and metrics over all, and notices ranks that are gone.
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import keras
 import tensorflow as tf
@@ -153,9 +153,6 @@ def average_statistics(model: keras.Model) -> None:
         variable.assign(tf.reshape(part, variable.shape))
 
 
-def _batch_norms(model: keras.Model) -> Iterator[keras.layers.BatchNormalization]:
-    for layer in model.layers:
-        if isinstance(layer, keras.Model):
-            yield from _batch_norms(layer)
-        elif isinstance(layer, keras.layers.BatchNormalization):
-            yield layer
+def _batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+    # `model.layers` has not those inside a layer of somebody's own.
+    return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]

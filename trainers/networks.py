@@ -33,15 +33,20 @@ def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> ke
 
 
 @contextmanager
-def precision(mixed: bool) -> Iterator[None]:
+def precision(mixed: bool, replicas: int = 1) -> Iterator[None]:
     """Layers that are made inside compute in 16 bits if `mixed`; weights and what goes into the loss keep 32.
 
-    bfloat16 wherever the hardware has it, and on CPUs; float16, for which Keras scales the loss, on older GPUs.
+    bfloat16 wherever the hardware has it, and on CPUs; float16, for which Keras scales the loss, on older GPUs. Raises
+    ValueError for several of those: each would scale the loss as its own share of a batch wants it.
     """
     before = keras.config.dtype_policy()
     if mixed:
         gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
         old = any(gpu.get("compute_capability", (8, 0)) < (8, 0) for gpu in gpus)
+        if old and replicas > 1:
+            raise ValueError(
+                "mixed_precision=true is wrong on several GPUs older than Ampere; leave it out, or use one"
+            )
         keras.config.set_dtype_policy("mixed_float16" if old else "mixed_bfloat16")
     try:
         yield
@@ -120,6 +125,14 @@ def application(
     if dropout > 0:
         features = layers.Dropout(dropout)(features)
     return keras.Model(inputs, _output(outputs)(features))
+
+
+def fetch(section: DictConfig, input_shape: tuple[int, ...]) -> None:
+    """Download the weights of a config section's network, if it wants some that were never downloaded. Ranks do so
+    before they build it together: one that waits for the other's download would keep it waiting.
+    """
+    if section.get("weights") == "imagenet":
+        build(section, input_shape, 1)
 
 
 def _with_weights(maker: Any, weights: str | None, input_shape: tuple[int, ...]) -> keras.Model:

@@ -20,11 +20,14 @@ def naming_lost_ranks(size: int) -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         said = str(error)
-        gone = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
-        if size == 1 or not (isinstance(error, gone) or "Collective ops is aborted" in said):
+        errors = tf.errors
+        gone = (errors.UnavailableError, errors.AbortedError, errors.CancelledError, errors.DeadlineExceededError)
+        port_taken = "Could not start gRPC server" in said  # by another process, since it was found free
+        if size == 1 or not (isinstance(error, gone) or port_taken):
             raise
         reason = said.partition("Collective ops is aborted by: ")[2] or said
-        raise RankLost(f"another rank is gone: {reason.strip().splitlines()[0][:200]}") from error
+        what = "its port is taken" if port_taken else "another rank is gone"
+        raise RankLost(f"{what}: {reason.strip().splitlines()[0][:200]}") from error
 
 
 class Patience:

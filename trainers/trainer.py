@@ -53,12 +53,14 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     if not devices:
         # Rewriting the graph takes a tenth of a second and, on a CPU, makes none of these models faster.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    task = cfg.dataset.get("task") or cfg.loss.get("task")
     patience = Patience(trial)
     with patience:
         strategy = distribution.strategy(devices, trial.world)
-    keras.utils.set_random_seed(cfg.seed)
-    task = cfg.dataset.get("task") or cfg.loss.get("task")
     dataset = data.load(cfg.dataset, task, cfg.seed)
+    if trial.world.size > 1:
+        networks.fetch(cfg.model, dataset.x.shape[1:])
+    keras.utils.set_random_seed(cfg.seed)
     dataset.announce(trial)
     planned = plan(cfg, len(dataset.training_rows))
     if trial.world.is_chief:
@@ -79,11 +81,7 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         test = evaluate("test") if "test" in dataset.subsets else {}
     result = {
         **training.best,
-        **(
-            {"base_learning_rate": cfg.lr, "effective_learning_rate": lr}
-            if (lr := cfg.lr * lr_factor(cfg)) != cfg.lr
-            else {}
-        ),
+        **_learning_rates(cfg),
         **({"skipped_images": float(dataset.skipped)} if dataset.skipped else {}),
         **{f"test_{name}": float(value) for name, value in test.items()},
         **_arrivals(training.progress, cfg),
@@ -131,7 +129,8 @@ class _Training:
         if not self._drawn_apart:
             distribution.draw_by_replica(self.model)
             self._drawn_apart = True
-        train_pass, evaluate = compile_passes(self.model, self.dataset, self.cfg.seed, self.patience.steps)
+        with self.patience:  # ranks make the variables of their metrics together
+            train_pass, evaluate = compile_passes(self.model, self.dataset, self.cfg.seed, self.patience.steps)
         last = phase.end == self.planned.epochs
         while self.progress.epoch < phase.end and not (last and _has_stalled(self.progress, phase, self.cfg)):
             self._run_epoch(train_pass, evaluate)
@@ -175,7 +174,7 @@ class _Training:
 
 def network(cfg: DictConfig, dataset: data.Data) -> keras.Model:
     """The model of a configuration, not yet compiled. Leaves Keras' settings as they were."""
-    with networks.precision(cfg.mixed_precision):
+    with networks.precision(cfg.mixed_precision, replicas(cfg)):
         model = networks.build(cfg.model, dataset.x.shape[1:], dataset.outputs)
     if cfg.model.get("sync_batch_norm") and replicas(cfg) > 1:
         distribution.synchronize_batch_norm(model)
@@ -221,6 +220,12 @@ def _described(cfg: DictConfig, planned: Plan) -> str:
     shared = f", shared by {named(cfg)}" if replicas(cfg) > 1 else ""
     lr = f"; lr {cfg.lr:g} becomes {cfg.lr * lr_factor(cfg):g} ({cfg.lr_scaling})" if lr_factor(cfg) != 1 else ""
     return f"{planned}{shared}{lr}"
+
+
+def _learning_rates(cfg: DictConfig) -> dict[str, float]:
+    if cfg.lr_scaling == "none":
+        return {}
+    return {"base_learning_rate": cfg.lr, "effective_learning_rate": cfg.lr * lr_factor(cfg)}
 
 
 def _check_finite(metrics: dict[str, float], epoch: int) -> None:

@@ -74,8 +74,9 @@ class LocalTrials(TrialLauncher):
         return self._forks.ready and len(self._cores) >= self._least_cores
 
     def submit(self, job: Job) -> bool:
-        wanted = job.request
-        cores, mem_gb = wanted.cores or 0, wanted.mem_gb or _USUAL_GB
+        wanted, settings = job.request, read(job.config.hydra.launcher, LocalLauncherConf)
+        size = settings.tasks_per_node
+        cores, mem_gb = wanted.cores or 0, wanted.mem_gb or _USUAL_GB * size
         fits = cores <= len(self._cores) and wanted.gpus <= len(self._gpus) and mem_gb <= self._free_gb
         if not (self._forks.ready and fits):
             return False
@@ -86,8 +87,6 @@ class LocalTrials(TrialLauncher):
             time.monotonic() + (wanted.timeout_min or math.inf) * 60,
         )
         self._free_gb -= mem_gb
-        settings = read(job.config.hydra.launcher, LocalLauncherConf)
-        size = settings.tasks_per_node
         world = World(size=size, addresses=("127.0.0.1",) * size, timeout_s=settings.rank_timeout_s)
         self._forks.start(job, slot.cores, slot.gpus, max(1, cores // world.size), wanted.mem_gb, world)
         return True

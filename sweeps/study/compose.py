@@ -52,6 +52,7 @@ class Composer:
                 config.hydra.overrides.task = list(overrides)
                 job.override_dirname = get_overrides_dirname(of_task, **job.config.override_dirname)
                 job.id, job.num = f"{job.name}_{number}", number
+            OmegaConf.resolve(config.hydra.launcher)  # once, not at each look
             return config
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error
@@ -91,9 +92,15 @@ def check(config: DictConfig) -> None:
 
 
 def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
-    """Raise UserError if a trial was given other processes than it says that it trains with."""
+    """Raise UserError if a trial was given other processes than its trainer says that it wants."""
+    trainer = config.get("trainer")
     for name, setting in (("nodes", "nodes"), ("ranks", "tasks_per_node")):
-        wanted, given = OmegaConf.select(config, name), launcher.get(setting)
+        wanted = trainer.get(name) if OmegaConf.is_dict(trainer) else None
+        given = launcher.get(setting)
+        if wanted not in (None, 1) and given is None:
+            raise UserError(
+                f"{name}={wanted} needs a launcher that starts several processes: hydra/launcher=local, or slurm"
+            )
         if wanted is not None and given not in (None, wanted):
             said = f"hydra.launcher.{setting}={given}, but the trial trains with {name}={wanted}"
             raise UserError(f"{said}\nSay {name}={given}, and leave hydra.launcher.{setting} out")

@@ -184,7 +184,7 @@ class AttemptFolder:
         return file.stat().st_mtime  # damaged: when it was written is near enough
 
     def request_stop(self, reason: State) -> None:
-        write_whole(self.path / "stop", reason)
+        write_whole(self.path / "stop", reason, sync=False)
 
     def stop_requested(self) -> State | None:
         file = self.path / "stop"

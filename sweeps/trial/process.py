@@ -52,12 +52,13 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
             returned = run_job(task_function, job.config, *where, hydra_context, configure_logging=world.is_chief)
         except SystemExit as error:
             returned = JobReturn(list(job.config.hydra.overrides.task), status=JobStatus.FAILED, _return_value=error)
-    end = end_of(returned, job.objective, place.heard())
+    # What ranks above the chief return, nobody judges: many return nothing.
+    end = end_of(returned, job.objective if world.is_chief else None, place.heard())
     end.seconds.update(starting=started - began, training=time.time() - started)
     if not world.is_chief or end.state is State.LOST:  # what took its place away, the launcher knows
         return _parted(job, world, end)
     if job.job_return is not None:
-        write_whole(job.job_return, cloudpickle.dumps(returned))
+        write_whole(job.job_return, cloudpickle.dumps(returned), sync=False)
     return place.close(end)
 
 

@@ -12,6 +12,7 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from sweeps.files import Unreadable, read_json, write_whole
 from sweeps.trial.folder import AttemptFolder
@@ -19,7 +20,7 @@ from sweeps.trial.job import End, State, World
 
 _PORTS = range(20000, 32000)  # below those that Linux gives to outgoing connections
 _LOOK_S = 0.05
-_CHIEF_FIRST_S = 2.0  # what goes wrong on all ranks, the chief says
+_OTHERS_FIRST_S = 1.0  # what goes wrong on all ranks, the chief says
 
 
 class RankLost(RuntimeError):
@@ -30,6 +31,8 @@ def meet(attempt: AttemptFolder, world: World) -> World:
     """The world with everybody's address, once all ranks are there. Raises RankLost if one is not in time."""
     folder = attempt.path / "ranks"
     folder.mkdir(exist_ok=True)
+    if world.is_chief:
+        (attempt.path / "heard").touch()  # before the others look for it
     host = "127.0.0.1" if world.nodes == 1 else socket.gethostname()
     write_whole(folder / f"{world.rank}.address", f"{host}:{_free_port()}")
     addresses: dict[int, str] = {}
@@ -39,9 +42,10 @@ def meet(attempt: AttemptFolder, world: World) -> World:
             missing = [rank for rank in range(world.size) if rank not in addresses]
             names = ", ".join(f"rank {rank} on {world.addresses[rank]}" for rank in missing)
             raise RankLost(f"{names} did not come within rank_timeout_s={world.timeout_s:g}")
-        for file in folder.iterdir():  # a name that is looked up too early, NFS would go on to say is not there
+        for file in _in(folder):
             if file.suffix == ".address" and file.stem.isdecimal() and int(file.stem) not in addresses:
-                addresses[int(file.stem)] = file.read_text()
+                with suppress(OSError):
+                    addresses[int(file.stem)] = file.read_text()
         time.sleep(_LOOK_S if len(addresses) < world.size else 0)
     return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
 
@@ -55,13 +59,19 @@ def part(attempt: AttemptFolder, world: World, end: End) -> None:
     """Leave the others: once the chief has written the attempt's end, or else with a word of one's own if `end` is a
     bad one. A rank that went early would look to the others as if it had died.
     """
-    makes_room = end.state is State.LOST and not end.error  # the chief writes no end then either
-    patience_s = _CHIEF_FIRST_S if went_wrong(end) else world.timeout_s
-    end_file, deadline = attempt.path / "end.json", time.monotonic() + patience_s
-    while not (world.is_chief or makes_room) and end_file not in attempt.path.iterdir() and time.monotonic() < deadline:
+    if end.state is State.LOST and not end.error:  # told to make room: the launcher says how it ended
+        return
+    if not went_wrong(end):
+        while not world.is_chief and attempt.path / "end.json" not in _in(attempt.path):
+            time.sleep(_LOOK_S)  # without end: should the chief die, the launcher ends this one
+        return
+    lost = end.state is State.LOST
+    deadline = time.monotonic() + _OTHERS_FIRST_S * (1 + lost)  # who knows least speaks last
+    while time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-    if went_wrong(end) and not attempt.is_over:
-        say(attempt, world.rank, end)
+        if attempt.path / "end.json" in _in(attempt.path) or (lost and said(attempt)):
+            return
+    say(attempt, world.rank, end)
 
 
 def say(attempt: AttemptFolder, rank: int, end: End) -> None:
@@ -79,6 +89,13 @@ def said(attempt: AttemptFolder) -> End | None:
                 (end.state is State.LOST, file.stat().st_mtime, End(end.state, f"rank {file.stem}: {end.error}"))
             )
     return min(found, default=(None, None, None), key=lambda one: one[:2])[2]
+
+
+def _in(folder: Path) -> list[Path]:
+    """What is there. A name that is looked up too early, NFS would go on to say is not there; a disk may be away."""
+    with suppress(OSError):
+        return list(folder.iterdir())
+    return []
 
 
 def _free_port() -> int:

@@ -248,7 +248,7 @@ BAD_VALUES = [
     (
         "batch_per_gpu=700 nodes=2",
         "batch_per_gpu=700 (batch_size=1400) is larger than the training set (1250 examples after the validation "
-        "split); try batch_size=1024 or less",
+        "split); try batch_per_gpu=625 or less",
     ),
     ("lr_scaling=cube", "lr_scaling=cube: must be none, linear, sqrt"),
     (

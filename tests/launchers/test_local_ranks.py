@@ -159,6 +159,17 @@ def the_other_does_not_end(cfg: Any) -> float:
     return 1.0
 
 
+def the_chief_is_late(cfg: Any) -> float:
+    time.sleep(0 if rank() else 3)
+    return None if rank() else 1.0  # type: ignore[return-value]
+
+
+def test_a_chief_may_take_longer_to_end_than_ranks_wait_for_a_step(trials: LocalTrials, make_job: MakeJob) -> None:
+    job = make_job(0, the_chief_is_late, tasks_per_node=2, rank_timeout_s=1)
+    submit(trials, job)
+    assert end_of(trials, job, timeout_s=20).state is State.COMPLETED
+
+
 def test_a_rank_that_stays_when_the_trial_is_over_is_killed(trials: LocalTrials, make_job: MakeJob) -> None:
     job = make_job(0, the_other_does_not_end, tasks_per_node=2)
     submit(trials, job)
@@ -234,5 +245,6 @@ def test_of_what_the_ranks_say_the_first_that_knows_more_counts(tmp_path: Path) 
     assert said(attempt) == End(State.LOST, "rank 0: another rank is gone")
     say(attempt, 2, End(State.FAILED, "ValueError: no"))
     say(attempt, 1, End(State.FAILED, "ValueError: too late"))
+    os.utime(attempt.path / "ranks" / "2.json", (1.0, 1.0))
     (attempt.path / "ranks" / "3.json").write_text('{"state": "fai')
     assert said(attempt) == End(State.FAILED, "rank 2: ValueError: no")

@@ -22,7 +22,8 @@ EQUAL: dict[str, list[str]] = {
     "convolutions": ["model=cnn", "model.filters=[4]", *SMALL, "optimizer=momentum", "lr=0.05"],
     "averaged weights": ["optimizer=sgd", "+optimizer.use_ema=true", *SMALL],
     "one-hot labels": ["dataset.labels=one_hot", "loss=softmax", *SMALL],
-    "a rest of the epoch": ["batch_size=46", *SMALL],
+    "another batch": ["batch_size=46", *SMALL],
+    "read from a file": ["dataset.size=12", "dataset.resident_gb=0", "dataset.cache=CACHE", *SMALL],
     "synchronized batch norm": [*NORMALIZED, "model.sync_batch_norm=true"],
 }
 """What trains on ranks as on one."""
@@ -60,17 +61,22 @@ def on_ranks(count: int, cases: list[list[str]]) -> list[list[dict[str, Any]]]:
         for rank in range(count)
     ]
     found = []
-    for rank in ranks:
-        out, err = rank.communicate(timeout=300)
-        assert rank.returncode == 0, err[-3000:]
-        found.append([json.loads(line) for line in out.splitlines() if line.startswith("{")])
+    try:
+        for rank in ranks:
+            out, err = rank.communicate(timeout=300)
+            assert rank.returncode == 0, err[-3000:]
+            found.append([json.loads(line) for line in out.splitlines() if line.startswith("{")])
+    finally:
+        for rank in ranks:
+            rank.kill()
     return found
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[dict[str, Any]]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """By case, what each of two ranks found."""
-    cases = EQUAL | OTHER
+    cache = str(tmp_path_factory.mktemp("cache"))
+    cases = {name: [word.replace("CACHE", cache) for word in case] for name, case in (EQUAL | OTHER).items()}
     return dict(zip(cases, zip(*on_ranks(2, list(cases.values())), strict=True), strict=True))
 
 

@@ -34,8 +34,11 @@ class OnDisk:
     def take(self, rows: np.ndarray) -> np.ndarray:
         """The array of these rows, in their order."""
         found = np.empty((len(rows), self._row_bytes), np.uint8)
-        for row, place in zip(rows.tolist(), found, strict=True):
-            if os.preadv(self.file, [place.data], self._start + row * self._row_bytes) != self._row_bytes:
+        places = [self._start + row * self._row_bytes for row in rows.tolist()]
+        for place in places:  # all at once, which a disk serves much faster than one after the other
+            os.posix_fadvise(self.file, place, self._row_bytes, os.POSIX_FADV_WILLNEED)
+        for row, place, into in zip(rows.tolist(), places, found, strict=True):
+            if os.preadv(self.file, [into.data], place) != self._row_bytes:
                 raise OSError(f"row {row} of {self.shape[0]} is cut off in the cache; the next attempt makes it anew")
         return found.view(self.dtype).reshape(len(rows), *self.shape[1:])
 

@@ -26,6 +26,7 @@ from sweeps.trial.ranks import went_wrong
 
 _FENCE_S = 5.0
 _RANKS_FENCE_S = 2.0
+_LOOKS_SINCE_END = 5
 _EARLY_S = 65  # sbatch(1): the warning "may be sent up to 60 seconds earlier than specified"
 
 
@@ -124,14 +125,17 @@ def job_start() -> float:
 
 def _fence(attempt: AttemptFolder, world: World) -> None:
     """End this process when a newer attempt has started: when a node is lost its processes may live on. And when
-    another rank has given up: it may be this one that hangs.
+    another rank has given up, for it may be this one that hangs, or when the chief has ended the attempt long ago.
     """
-    why = ""
+    why, looks_since_end = "", 0
     while not why:
         time.sleep(_FENCE_S if world.size == 1 else _RANKS_FENCE_S)
         with suppress(OSError):  # a shared disk may be away for a moment
+            looks_since_end += attempt.is_over and not world.is_chief
             if attempt.successor.exists():
                 why = f"attempt {attempt.successor.name} has taken over"
+            elif looks_since_end > _LOOKS_SINCE_END:
+                why = "the trial is over"
             elif any(rank.stem != str(world.rank) for rank in attempt.path.glob("ranks/*.json")):
                 why = "another rank has given up"
     print(f"{why}; this process ends", flush=True)

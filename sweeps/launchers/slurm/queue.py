@@ -56,7 +56,7 @@ def name_of(folder: Path) -> str:
 
 
 def note_id(folder: Path, job_id: str) -> None:
-    write_whole(folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}))
+    write_whole(folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}), sync=False)
 
 
 def noted_id(folder: Path) -> str | None:

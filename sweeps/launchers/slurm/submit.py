@@ -48,7 +48,7 @@ def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None]
     """
     own = folder / "slurm"
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(own / "call.pkl", cloudpickle.dumps((sys.path, cloudpickle.dumps((function, arguments)))))
+    write_whole(own / "call.pkl", cloudpickle.dumps((sys.path, cloudpickle.dumps((function, arguments)))), sync=False)
     executor = _Executor(own)
     executor.update_parameters(**asked)
     python = ["bash", "-c", _IGNORING, sys.executable, "-u", "-c", _PYTHON, str(own)]

@@ -19,7 +19,7 @@ from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import end_of, ends_in_worker
 from sweeps.launchers.slurm.in_worker import run_worker, token_of
 from sweeps.launchers.slurm.queue import ENDED, Followed, SlurmError, name_of, noted_id, squeue
-from sweeps.launchers.slurm.request import parameters
+from sweeps.launchers.slurm.request import parameters, request
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, Request, State
@@ -81,7 +81,7 @@ class SlurmWorkers(SlurmBase):
         if settings.timeout_min * 60 <= settings.signal_delay_s:
             late = f"signal_delay_s={settings.signal_delay_s}"
             raise UserError(f"a worker starts no trial in its last {late} seconds: raise hydra.launcher.timeout_min")
-        return super().request(config)
+        return request(settings)
 
     def open(self) -> None:
         """Find the workers that an earlier driver left."""
@@ -108,7 +108,7 @@ class SlurmWorkers(SlurmBase):
         asked = repr((parameters(self._folder, settings), settings.preload))
         waiting = Waiting(job, self._folder / hashlib.blake2s(asked.encode(), digest_size=4).hexdigest())
         waiting.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(waiting.file, cloudpickle.dumps(job))
+        write_whole(waiting.file, cloudpickle.dumps(job), sync=False)
         self._waiting[job.number] = waiting
         return True
 
@@ -139,7 +139,7 @@ class SlurmWorkers(SlurmBase):
             self.withdraw()
             for worker in [] if killed else self._jobs.values():
                 with self._concerning(worker.name):  # it ends by itself, and well
-                    write_whole(worker.folder / "dismissed", "")
+                    write_whole(worker.folder / "dismissed", "", sync=False)
             self._cancel(list(self._jobs.values()), only_pending=not killed)
         self._jobs.clear()
         self._waiting.clear()
@@ -181,7 +181,7 @@ class SlurmWorkers(SlurmBase):
         ran = [one.job for one in self._waiting.values() if (claimed / one.file.name).exists()]
         for number, of_trial in ends_in_worker(info, end, ran):
             self._end(self._waiting[number], of_trial)
-        write_whole(worker.folder / "dismissed", "")  # should it live on, it claims no more
+        write_whole(worker.folder / "dismissed", "", sync=False)  # should it live on, it claims no more
         shutil.rmtree(claimed, ignore_errors=True)
         del self._jobs[worker.name]
         if fruitful or worker.cancel_at is not None or worker.never_was or not any(pool.glob("queue/*.job")):
