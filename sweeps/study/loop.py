@@ -151,6 +151,7 @@ class Loop:
 
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
+        self._at_once = False
         while not self.stopped:
             room = self._has_room()
             # A grid's next trial is made ready while all slots are busy; any other is chosen when there is room for it.

@@ -666,12 +666,19 @@ def test_many_that_cannot_run_keep_nobody_waiting(make_study: MakeStudy, clock: 
 
 def test_a_signal_among_those_that_cannot_run_is_heard(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(60)")
-    study.infeasible = lambda row: True
-    launcher = FakeLauncher(trains(), clock)
+    study.infeasible = lambda row: row.number > 0
+
+    def takes_its_time(job: Job) -> Acts:
+        begin(job)
+        yield from [None] * 9
+        return CANCELLED
+
+    launcher, began = FakeLauncher(takes_its_time, clock), clock.now
     launcher.on_poll = lambda: launcher.polls == 3 and os.kill(os.getpid(), signal.SIGINT)
     done = study.drive(launcher)
     assert done.loop.interrupted
-    assert len(done.summary.rows) == 3
+    assert done.states() == ["cancelled", *["pruned"] * 3]
+    assert clock.now - began >= 0.25  # there is time again, while the one that runs ends
 
 
 def test_what_a_trial_reports_reaches_the_summary_while_it_runs(make_study: MakeStudy, clock: Clock) -> None:
