@@ -31,7 +31,7 @@ Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
 Target = Annotated[float | None, typer.Option(help="scaling: the objective wanted; by default what all counts reach")]
 Predict = Annotated[str, typer.Option(help="scaling: forecast these counts, as 16,32; by default twice the largest")]
 _MULTIRUN = Path("multirun")
-_RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost")
+_RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
 
 
 @app.command("list")
@@ -147,9 +147,10 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
     if definition_.storage:
         raise UserError(f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever")
     wanted = {int(word) for word in trials.split(",") if trials}
-    found = [row.number for row in summary.rows if row.state in states and (not wanted or row.number in wanted)]
+    ended = {row.number: "infeasible" if row.infeasible else row.state.value for row in summary.rows}
+    found = [number for number, end in ended.items() if end in states and (not wanted or number in wanted)]
     if not found or not wanted.issubset(found):
-        counts = ", ".join(f"{summary.count(State(state))} {state}" for state in _RETRIED)
+        counts = ", ".join(f"{[*ended.values()].count(state)} {state}" for state in _RETRIED)
         raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}")
     try:
         lock = Lock(summary.folder / "driver.lock")

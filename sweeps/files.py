@@ -243,4 +243,5 @@ def _note(path: Path) -> Holder:
 
 
 def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")
+    """A name of this thread's own, also among those of other nodes."""
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}")

@@ -118,6 +118,7 @@ WRONG = [
     (["stop", ".."], "there is no study .."),
     (["resume", "failed", "--retry", "fialed"], "--retry fialed: choose among failed, diverged"),
     (["resume", "failed", "--retry", "completed"], "--retry completed: choose among failed"),
+    (["resume", "failed", "--retry", "infeasible"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "failed", "--trials", "one"], "--trials one: give the numbers of trials, as in --trials 3,7"),
     (["resume", "failed", "--trials", "1,,2"], "--trials 1,,2: give the numbers"),
     (["resume", "failed", "--trials", "-1"], "--trials -1: give the numbers"),

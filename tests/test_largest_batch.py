@@ -43,7 +43,7 @@ def test_the_table_shows_batch_and_memory(found: Done, largest: int) -> None:
 def test_each_try_is_told_in_the_log(found: Done, largest: int) -> None:
     log = (found.study() / "0/attempts/1/log").read_text()
     assert f"batch_size={largest} fits\n" in log
-    assert "does not fit: batch_size=" in log
+    assert " does not fit, see tries.log\n" in log
     assert "with 10% in reserve: batch_size=" in log
     assert "kept for searches on this type of machine: " in log
 
@@ -52,7 +52,7 @@ def test_a_single_run_beyond_it_is_refused(largest: int, home: dict[str, str], t
     done = run([SWEEP, *WIDE, f"batch_size={largest + 1}"], tmp_path, home)
     assert done.code == 2
     first, second = done.err.splitlines()
-    assert first.startswith(f"batch_size={largest + 1} does not fit on this machine")
+    assert first.startswith(f"batch_size={largest + 1} is above {largest}, the largest that was seen to fit on this")
     assert second.startswith(f"To forget it: rm {home['KERAS_HOME']}")
     assert not (tmp_path / "multirun").exists()
 
@@ -67,7 +67,9 @@ def test_a_search_goes_on_without_what_does_not_fit(largest: int, home: dict[str
     assert ended == {largest: "completed", 1250: "pruned"}
     for row in rows(done.study()):
         assert (row.folder / "attempts").exists() == (row.state == "completed")
-    assert "is infeasible, and was not started: batch_size=1250 does not fit on this machine" in done.out
+    said = " (batch_size=1250) is infeasible, and was not started: batch_size=1250 does not fit on this machine"
+    assert done.out.count(said) == done.out.count("rm ") == 1
+    assert "of 6 trials are infeasible, and were not started\n" in done.out
 
 
 def test_a_grid_does_too_unless_nothing_of_it_fits(largest: int, home: dict[str, str], tmp_path: Path) -> None:

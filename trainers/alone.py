@@ -11,12 +11,13 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+
+from sweeps.trial import memory
 
 Result = TypeVar("Result")
 
@@ -24,8 +25,6 @@ USED = 0.95
 """The share of a limit at which a process is ended: before the launcher, which looks less often, ends the trial."""
 LOOK_S = 0.02
 PATIENCE_S = 10.0
-OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError"}
-"""Names: TensorFlow need not be imported here. What C++ calls std::bad_alloc is a MemoryError in Python, or SIGABRT."""
 CRASHES = (signal.SIGSEGV, signal.SIGABRT)
 """How a process ends that got no memory and did not look (ResNet50V2 under RLIMIT_AS, and under RLIMIT_DATA)."""
 
@@ -36,10 +35,13 @@ class OutOfMemory(MemoryError):
     """The process ran out of memory. The text says how it is known."""
 
 
-def alone(work: Callable[[], Result], limit_gb: float | None = None, timeout_s: float = math.inf) -> Result:
+def alone(
+    work: Callable[[], Result], limit_gb: float | None = None, timeout_s: float = math.inf, log: Path | None = None
+) -> Result:
     """What `work` returns, called in a fork of this process.
 
     limit_gb: memory that this process and the fork may use together, pages that they share counted once.
+    log: where stdout and stderr of the fork go, after what is there; None = where those of this process do.
 
     Raises OutOfMemory; TimeoutError after `timeout_s` seconds; RuntimeError with the words of whatever else it raised,
     or how else it died.
@@ -47,27 +49,29 @@ def alone(work: Callable[[], Result], limit_gb: float | None = None, timeout_s: 
     room_gb = math.inf if limit_gb is None else USED * limit_gb
     kills = _kills_for_memory()
     hears, says = _FORK.Pipe(duplex=False)
-    process = _FORK.Process(target=_live, args=(work, says), daemon=True)
+    process = _FORK.Process(target=_live, args=(work, says, log), daemon=True)
     process.start()
     says.close()
     both = os.getpid(), process.pid or 0
     deadline = time.monotonic() + timeout_s
     try:
         while not hears.poll(LOOK_S):
-            if _memory_gb(*both) > room_gb and _memory_gb(*both, shared_once=True) > room_gb:
+            if memory.used_gb(both) > room_gb and memory.used_gb(both, shared_once=True) > room_gb:
                 raise OutOfMemory(f"it came to {USED:.0%} of hydra.launcher.mem_gb={limit_gb:g}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"it took longer than {timeout_s:g} s")
         value, names, words = hears.recv()
     except EOFError:
-        process.join(PATIENCE_S)
-        raise _death(process.exitcode or 0, kills) from None
+        process.join(min(max(PATIENCE_S, deadline - time.monotonic()), 1e6))  # a large core takes long to write
+        if process.exitcode is None:
+            raise TimeoutError(f"it took longer than {timeout_s:g} s") from None
+        raise _death(process.exitcode, kills) from None
     finally:
         process.kill()  # what it takes apart as it ends, nobody needs
         process.join(PATIENCE_S)
         hears.close()
     if words:
-        raise OutOfMemory(words) if names & OUT_OF_MEMORY else RuntimeError(words)
+        raise OutOfMemory(words) if names & memory.OUT_OF_MEMORY else RuntimeError(words)
     result: Result = value
     return result
 
@@ -84,8 +88,13 @@ def cap_data(limit_gb: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (psutil.Process().memory_info().data + int(limit_gb * 1e9), hard))
 
 
-def _live(work: Callable[[], Any], says: Connection) -> None:
+def _live(work: Callable[[], Any], says: Connection, log: Path | None) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
+        if log:
+            with log.open("ab") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
         says.send((work(), set(), ""))
     except Exception as error:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -114,13 +123,3 @@ def _kills_for_memory() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
-
-
-def _memory_gb(*pids: int, shared_once: bool = False) -> float:
-    """What processes have in memory, as far as they live. To count pages that they share once takes longer."""
-    used = 0
-    for pid in pids:
-        with suppress(psutil.Error):
-            process = psutil.Process(pid)
-            used += process.memory_full_info().pss if shared_once else process.memory_info().rss
-    return used / 1e9

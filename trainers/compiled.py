@@ -157,6 +157,13 @@ def _read_ahead(x: Any, rows: tf.Tensor, bounds: tf.Tensor, strategy: tf.distrib
     return iter(steps.map(read, num_parallel_calls=2, deterministic=True).prefetch(2))
 
 
+def evaluation_bounds(x: np.ndarray | OnDisk, rows: int) -> list[int]:
+    """Between which rows the batches lie in which so many of `x` are judged."""
+    largest = max(1, EVALUATION_BYTES // (x.dtype.itemsize * int(np.prod(x.shape[1:]))))
+    batches = -(-rows // min(EVALUATION_BATCH, largest))
+    return [rows * i // batches for i in range(batches + 1)]
+
+
 @lru_cache(maxsize=1)
 def _place(data: Data, several: bool) -> dict[str, _Placed]:
     """The subsets of the data on the device that trains; in the host's memory if several do.
@@ -174,9 +181,7 @@ def _place(data: Data, several: bool) -> dict[str, _Placed]:
     placed = {}
     for name, (x, y, rows) in data.subsets.items():
         arrays = (place(x), place(y)) if data.resident else (place(y),)
-        largest = max(1, EVALUATION_BYTES // (x.dtype.itemsize * int(np.prod(x.shape[1:]))))
-        batches = -(-len(rows) // min(EVALUATION_BATCH, largest))
         with tf.device("CPU:0"):
-            bounds = tf.constant([len(rows) * i // batches for i in range(batches + 1)], tf.int64)
+            bounds = tf.constant(evaluation_bounds(x, len(rows)), tf.int64)
             placed[name] = _Placed(arrays, tf.constant(rows), bounds)
     return placed

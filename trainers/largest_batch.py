@@ -21,10 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 from conf import parallel
 from conf.checks import largest_batch as kept
 from conf.plan import plan
-from sweeps.trial import Trial
+from sweeps.trial import Trial, write_whole
 from trainers import data, distribution
 from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
-from trainers.compiled import EVALUATION_BATCH, EVALUATION_BYTES, compile_passes
+from trainers.compiled import compile_passes, evaluation_bounds
 from trainers.phases import phases
 from trainers.trainer import compile_for, network
 
@@ -65,7 +65,7 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     start = min(parallel.batch_size(cfg), most)
     while size := next_size(tries.fits, start, unit, most, cfg.trainer.precision):
         tried = _try(cfg, size, limit_gb, trial)
-        print(f"batch_size={size} fits" if tried.fits else f"does not fit: {tried.words}", flush=True)
+        print(f"batch_size={size} {'fits' if tried.fits else 'does not fit, see tries.log'}", flush=True)
         tries.made.append(tried)
         of_this = {"batch_size": size, "fits": tried.fits, "try_s": tried.seconds}
         trial.report({**_result(cfg, tries, rows), **of_this}, step=len(tries.made))
@@ -77,7 +77,7 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     _keep(cfg, tries, where)
     said = _in_a_sentence(cfg, tries, rows)
     print(said, flush=True)
-    trial.note("largest batch", said)
+    trial.note("largest batch", f"{said} ({tries.too_large.words})" if tries.too_large else said)
     return _result(cfg, tries, rows)
 
 
@@ -88,11 +88,13 @@ def next_size(fits: Mapping[int, bool], start: int, unit: int, most: int, precis
     """
     low = max((size for size, fit in fits.items() if fit), default=0)
     high = min((size for size, fit in fits.items() if not fit), default=None)
+    if low >= most:
+        return None
     if high is None:
-        return None if low == most else min(2 * low or start, most)
+        return min(2 * low or start, most)
     if high - low <= max(unit, precision * low):
         return None
-    return max(unit, (low + high) // 2 // unit * unit)
+    return max(unit, min((low + high) // 2, most) // unit * unit)
 
 
 class _Tries:
@@ -124,22 +126,30 @@ class _Tries:
         return min((one for one in self.made if not one.fits), key=lambda one: one.batch_size, default=None)
 
     def write(self) -> None:
-        kept.write(self._file, {"where": self._where, "tries": [asdict(one) for one in self.made]})
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self._file, json.dumps({"where": self._where, "tries": [asdict(one) for one in self.made]}))
 
 
 def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Try:
+    """What a try prints is not in the log of the trial, in which a launcher looks for what that ended of."""
     began, work = time.monotonic(), partial(_train_and_judge, cfg, size, limit_gb, trial)
+    log = trial.folder / "tries.log"
     try:
-        memory_gb = _in_words(f"batch_size={size}", work, limit_gb, cfg.trainer.try_timeout_s)
+        memory_gb = _in_words(f"batch_size={size}", work, limit_gb, cfg.trainer.try_timeout_s, log)
+        tried = Try(size, True, memory_gb, time.monotonic() - began)
     except OutOfMemory as error:
-        return Try(size, False, seconds=time.monotonic() - began, words=str(error))
-    return Try(size, True, memory_gb, time.monotonic() - began)
+        tried = Try(size, False, seconds=time.monotonic() - began, words=str(error))
+    with log.open("a") as file:
+        file.write(f"{tried.words or f'batch_size={size} fits'}\n")
+    return tried
 
 
-def _in_words(what: str, work: Callable[[], float], limit_gb: float | None, timeout_s: float = math.inf) -> float:
+def _in_words(
+    what: str, work: Callable[[], float], limit_gb: float | None, timeout_s: float = math.inf, log: Path | None = None
+) -> float:
     """What `work` returns in a process of its own; what that raises says `what` was tried."""
     try:
-        return alone(work, limit_gb, timeout_s)
+        return alone(work, limit_gb, timeout_s, log)
     except TimeoutError as error:
         raise RuntimeError(f"{what}: {error}; give it more with trainer.try_timeout_s") from None
     except (OutOfMemory, RuntimeError) as error:
@@ -172,8 +182,9 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, trial: 
         compile_for(model, cfg, dataset, planned, phases(cfg, planned)[-1])
     train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
     metrics = [*train_pass(np.resize(dataset.training_rows, STEPS * size), size).values()]
-    for judged in [name for name in dataset.subsets if name != "training"][:1]:
-        metrics += evaluate(judged).values()
+    judged = {name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"}
+    if judged:
+        metrics += evaluate(max(judged, key=judged.__getitem__)).values()
     print(*(float(metric) for metric in metrics), flush=True)  # a GPU is waited for
     if devices:
         return float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)) / 1e9
@@ -181,10 +192,12 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, trial: 
 
 
 def _judged_once(dataset: data.Data, devices: int) -> data.Data:
-    """The data as they are held in a training, with one batch to judge in each subset, an example a device at least."""
-    example_bytes = dataset.x.dtype.itemsize * int(np.prod(dataset.x.shape[1:]))
-    rows = min(EVALUATION_BATCH, max(devices, EVALUATION_BYTES // example_bytes))
-    return replace(dataset, validation_rows=dataset.validation_rows[:rows], test_rows=dataset.test_rows[:rows])
+    """The data as they are held in a training; of what is judged the largest batch, an example a device at least."""
+    rows = {
+        name: max(devices, *np.diff(evaluation_bounds(x, len(all_)))) for name, (x, _, all_) in dataset.subsets.items()
+    }
+    validation, test = dataset.validation_rows[: rows.get("validation")], dataset.test_rows[: rows.get("test")]
+    return replace(dataset, validation_rows=validation, test_rows=test)
 
 
 def _result(cfg: DictConfig, tries: _Tries, rows: int) -> dict[str, float]:
@@ -198,7 +211,7 @@ def _result(cfg: DictConfig, tries: _Tries, rows: int) -> dict[str, float]:
         "advised": advised,
         "memory_gb": largest.memory_gb,
         "tries": len(tries.made),
-        "whole_training_set": size == rows // unit * unit,
+        "whole_training_set": size >= rows // unit * unit,
     }
 
 
@@ -214,7 +227,8 @@ def _keep(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
         "found": time.strftime("%Y-%m-%d"),
     }
     try:
-        kept.keep(file, plain, where, answer)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, kept.record(plain, where, answer))
         print(f"kept for searches on this type of machine: {file}", flush=True)
     except OSError as error:  # the answer is in the trial's folder too
         print(f"it cannot be kept for searches: {error}", flush=True)
@@ -225,5 +239,5 @@ def _in_a_sentence(cfg: DictConfig, tries: _Tries, rows: int) -> str:
     fits = f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus} ({result['memory_gb']:.3g} GB)"
     if too_large:
         free = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised']}"
-        return f"{fits}; does not fit: {too_large.words}; {free}"
+        return f"{fits}, {too_large.batch_size} does not; {free}"
     return f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits: {fits}"

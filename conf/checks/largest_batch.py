@@ -82,17 +82,11 @@ def kept_file(cfg: Mapping[str, Any], where: str) -> Path:
     return _folder(cfg["dataset"]) / f"{name}.json"
 
 
-def keep(file: Path, cfg: Mapping[str, Any], where: str, answer: Mapping[str, Any]) -> None:
-    """Keep an answer: largest_batch, too_large (a batch that did not fit; None = there was none), memory_gb, found."""
-    write(file, {"machine": where, "configuration": configuration(cfg), **answer})
-
-
-def write(file: Path, content: object) -> None:
-    """Replace a JSON file: whoever reads it finds the old content or the new, whole."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    aside.write_text(json.dumps(content, indent=1))
-    aside.replace(file)
+def record(cfg: Mapping[str, Any], where: str, answer: Mapping[str, Any]) -> str:
+    """What is kept of an answer: largest_batch, too_large (a batch that did not fit; None = there was none), memory_gb,
+    found.
+    """
+    return json.dumps({"machine": where, "configuration": configuration(cfg), **answer}, indent=1)
 
 
 def _folder(dataset: Mapping[str, Any]) -> Path:
@@ -123,24 +117,27 @@ def _check_known(cfg: Any, rows: int | None) -> None:
     size = first = parallel.batch_size(cfg)
     if rows and str(cfg.batch_schedule.get("_target_")).startswith("conf.plan."):
         size = max(plan.plan(cfg, rows).batch_sizes)
-    if known is not None and size > known[0]:
-        what = f"batch_size={size}" if size == first else f"batch_schedule reaches batch_size={size}, which"
-        raise TooLarge(
-            f"{what} does not fit on this machine ({where}) with gpus={cfg.gpus}: the largest that fits is {known[0]}, "
-            f"found by +find=largest_batch on {known[1]}\nTo forget it: rm {file}"
-        )
+    if known is None or size <= known[0]:
+        return
+    largest, too_large, found = known
+    what = f"batch_size={size}" if size == first else f"batch_schedule reaches batch_size={size}, which"
+    here = f"on this machine ({where}) with gpus={cfg.gpus}"
+    why = f"does not fit {here}: the largest that fits is {largest}"
+    if size < too_large:
+        why = f"is above {largest}, the largest that was seen to fit {here} ({too_large} did not)"
+    raise TooLarge(f"{what} {why}, found by +find=largest_batch on {found}\nTo forget it: rm {file}")
 
 
-def _read(file: Path, where: str | None, asked: Mapping[str, Any]) -> tuple[int, str] | None:
-    """The largest batch in a file, and when it was found; None if there is no file, or nothing was too large. A file
-    that is damaged or not ours is named and counts for nothing.
+def _read(file: Path, where: str | None, asked: Mapping[str, Any]) -> tuple[int, int, str] | None:
+    """The largest batch in a file, the smallest that did not fit, and when they were found; None if there is no file,
+    or nothing was too large. A file that is damaged or not ours is named and counts for nothing.
     """
     try:
         answer = {**json.loads(file.read_bytes())}
         if (answer["machine"], answer["configuration"]) != (where, asked):
             raise ValueError("it is of another machine or configuration")
-        known = int(answer["largest_batch"]), str(answer["found"])
-        return None if answer["too_large"] is None else known
+        largest, too_large = int(answer["largest_batch"]), answer["too_large"]
+        return None if too_large is None else (largest, int(too_large), str(answer["found"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:

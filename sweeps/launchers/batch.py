@@ -91,10 +91,10 @@ class BatchTrials(TrialLauncher):
         return False
 
     def poll(self, timeout_s: float) -> list[tuple[int, End]]:
-        batch, self._batch = self._batch, []
-        if not batch:
+        if not self._batch or not timeout_s:  # who has no time only looks: it may still fill the batch
             time.sleep(timeout_s)
             return []
+        batch, self._batch = self._batch, []
         for job in batch:
             with suppress(OSError):  # a disk that is full is told of by the trial itself
                 job.attempt_folder.begin(time.time())

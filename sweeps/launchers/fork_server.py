@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import cloudpickle
-import psutil
 from hydra.core.plugins import Plugins
 
 from sweeps.files import Lock, last_lines
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State, World
+from sweeps.trial.memory import used_gb
 from sweeps.trial.process import end_of_error, run_trial
 from sweeps.trial.ranks import said
 
@@ -167,9 +167,8 @@ class Server:
 
     def _look_at_memory(self) -> None:
         for number, limit in {fork.start.number: fork.start.mem_gb for fork in self._running.values()}.items():
-            pids = [pid for pid, _ in self._ranks(number)]
-            # In pss, which is slower to tell, pages that forks share count once.
-            if limit and _memory_gb(pids, "rss") > limit and (used := _memory_gb(pids, "pss")) > limit:
+            pids = [one for pid, _ in self._ranks(number) for one in tree(pid)]
+            if limit and used_gb(pids) > limit and (used := used_gb(pids, shared_once=True)) > limit:
                 why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
                 self._kill(number, End(State.OUT_OF_MEMORY, why))
 
@@ -255,15 +254,6 @@ def kill_tree(pid: int) -> None:
     for one in tree(pid):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(one, signal.SIGKILL)
-
-
-def _memory_gb(pids: Sequence[int], kind: str) -> float:
-    total = 0
-    for one in [one for pid in pids for one in tree(pid)]:
-        with suppress(psutil.Error):
-            process = psutil.Process(one)
-            total += process.memory_info().rss if kind == "rss" else process.memory_full_info().pss
-    return total / 1e9
 
 
 def main(pipe: int, preload: Sequence[str]) -> None:

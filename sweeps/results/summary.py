@@ -40,6 +40,11 @@ class Row:
         return self.attempts[-1].objective if self.attempts and self.state.is_over else []
 
     @property
+    def infeasible(self) -> bool:
+        """Whether it ended because it cannot run here: what a pruner ends had begun."""
+        return self.state is State.PRUNED and not any(end.began for end in self.attempts)
+
+    @property
     def name(self) -> str:
         """The swept values alone, which is what tells one trial from another: `optimizer=adam lr=0.001`."""
         shown = (f"{key.lstrip('+')}={text(value, digits=4)}" for key, value in self.params.items())

@@ -1,5 +1,6 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +60,15 @@ class View:
             self.say(f"trial {row.number} started   {row.name}")
 
     def ended(self, row: Row, summary: Summary) -> None:
-        """A line for a trial that ended; with the end of its log if it went wrong."""
+        """A line for a trial that ended; with the end of its log if it went wrong. One for each reason, numbers aside,
+        why trials cannot run here.
+        """
+        if row.infeasible:
+            reason = re.sub(r"\d+", "", row.error)
+            if reason not in self._said:
+                self._said.add(reason)
+                self.say(f"trial {row.number} ({row.name}) is infeasible, and was not started: {row.error}")
+            return
         if row.state.is_bad:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)
             self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")

@@ -59,10 +59,13 @@ class Driver:
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
-        requests = self._check_trials()
+        requests, left_out = self._check_trials()
         if self._settings.preview:
             view = View()
             view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+            if left_out:
+                what = "more points" if self._search.is_grid else "corners of the search space"
+                view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
             view.console.print(requests_table(requests))
             view.say(cost(requests))
             return self._summary
@@ -115,7 +118,11 @@ class Driver:
         (self._folder / "stop").unlink(missing_ok=True)
 
     def failed(self, summary: Summary) -> bool:
-        """Whether more of the study's trials went wrong than max_failure_rate allows; none may by default."""
+        """Whether more of the study's trials went wrong than max_failure_rate allows (none may by default), or none
+        could run at all.
+        """
+        if summary.rows and all(row.infeasible for row in summary.rows):
+            return True
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self) -> Loop:
@@ -146,6 +153,11 @@ class Driver:
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
+        if count := sum(row.infeasible for row in summary.rows):
+            what = f"{count} of {len(summary.rows)} trials are infeasible, and were not started"
+            view.say(f"no trial could run: {what}" if count == len(summary.rows) else what)
+            if not self._settings.storage:
+                view.say(f"Once they can run: {sweeps_line('resume', self._folder)} --retry infeasible")
         if running := len(loop.running):
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
@@ -209,11 +221,11 @@ class Driver:
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
         return space
 
-    def _check_trials(self) -> list[Request]:
-        """Compose and check every trial of a grid, or the corners of a search; returns what each asks for. Those that
-        cannot run here are left out, unless there is no other.
+    def _check_trials(self) -> tuple[list[Request], list[Infeasible]]:
+        """Compose and check every trial of a grid, or the corners of a search. Returns what each asks for, and why
+        those that are left out cannot run here. Raises UserError if a new study has no others.
         """
-        requests, infeasible = [], None
+        found: list[Request | Infeasible] = []
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
         space, is_new = self._search.space, not (self._folder / "study.json").exists()
         every_point = self._search.is_grid and (self._settings.preview or is_new)
@@ -221,24 +233,33 @@ class Driver:
             config = self._composer.compose(space.overrides(point), 0)
             try:
                 check(config)
+                found.append(self._trials.request(config))
             except Infeasible as error:
-                infeasible = error
-                continue
-            requests.append(self._trials.request(config))
-        if infeasible and not requests:
-            raise infeasible
+                found.append(error)
         if self._search.is_grid:
-            return requests[: self._settings.n_trials]
+            found = found[: self._settings.n_trials]
+        requests = [one for one in found if isinstance(one, Request)]
+        left_out = [one for one in found if isinstance(one, Infeasible)]
+        if is_new and left_out and not requests:
+            raise left_out[0]
+        if self._search.is_grid:
+            return requests, left_out
         # Nobody knows yet what a search will choose: count its dearest trial.
-        dearest = max(requests, key=lambda one: (one.gpus, one.timeout_min or 0))
-        return [dearest] * (self._settings.n_trials or 0)
+        dearest = sorted(requests, key=lambda one: (one.gpus, one.timeout_min or 0))[-1:]
+        return dearest * (self._settings.n_trials or 0), left_out
 
     def _make_job(self, row: Row) -> Job:
-        config = self._composer.compose(self._search.space.overrides(row.params), row.number)
-        check(config)
+        config, infeasible = self._composer.compose(self._search.space.overrides(row.params), row.number), None
+        try:
+            check(config)
+        except Infeasible as error:
+            infeasible = error
         folder = TrialFolder(self._folder / str(config.hydra.sweep.subdir))
         if (other := self._numbers.setdefault(folder.path, row.number)) != row.number:
             raise UserError(f"hydra.sweep.subdir={folder.path.name} is the folder of trial {other} too")
+        row.folder = folder.path
+        if infeasible and not any(one.began() or not one.is_over for one in folder.attempts()):
+            raise infeasible  # a trial that has begun goes on
         wanted, objective = self._trials.request(config), self._search.objective
         return Job(self._name, row.number, 0, config, wanted, folder, self._app, objective)
 

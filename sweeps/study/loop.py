@@ -17,7 +17,7 @@ from sweeps.settings import SweeperConf
 from sweeps.signals import on_signals
 from sweeps.study.attempt import GOES_ON, Attempt, given_up, may_be_reopened, may_go_on
 from sweeps.study.search import Search
-from sweeps.trial.folder import METRICS
+from sweeps.trial.folder import METRICS, TrialFolder
 from sweeps.trial.job import End, Job, State
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Loop:
 
     search: Search
     launcher: TrialLauncher
-    make_job: Callable[[Row], Job]  # a trial's job, with its folder; raises UserError if its config is not valid
+    make_job: Callable[[Row], Job]  # tells the row its folder; raises UserError if its config is not valid
     summary: Summary
     settings: SweeperConf
     view: View
@@ -49,6 +49,7 @@ class Loop:
     _again: deque[Attempt] = field(default_factory=deque)
     _next: Attempt | None = None
     _asked_all: bool = False
+    _at_once: bool = False  # whether the last that was asked for cannot be started, and room may stand empty
     _free_since: deque[float] = field(default_factory=deque)  # when the slots that stand empty became so
     _rounds: Rounds = field(default_factory=Rounds)
     _signal: signal.Signals | None = None
@@ -60,7 +61,7 @@ class Loop:
         with on_signals(self._on_signal):
             self._take_up()
             while self._goes_on():
-                for number, end in self.launcher.poll(timeout_s=0.25):
+                for number, end in self.launcher.poll(timeout_s=0.0 if self._at_once else 0.25):
                     self.running[number].said = end
                 for attempt, said in [(one, one.said) for one in self.running.values() if one.said]:
                     self._end(attempt, said)
@@ -150,12 +151,16 @@ class Loop:
 
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
+        self._at_once = False
         while not self.stopped:
             room = self._has_room()
             # A grid's next trial is made ready while all slots are busy; any other is chosen when there is room for it.
             if not room and (self._next or not self.search.is_grid or (self.settings.n_jobs and self.running)):
                 return True
             self._next = self._next or (self._again.popleft() if self._again else self._ask())
+            self._at_once = self._next is None and not self._asked_all and not self.stopped
+            if self._at_once:
+                return True
             if self._next is None or self._spent():
                 return False
             if not room:
@@ -181,33 +186,34 @@ class Loop:
         return self.launcher.has_room(ahead=self.search.is_grid)
 
     def _ask(self) -> Attempt | None:
-        while not self._asked_all and not self._spent():
-            row = self.search.ask()
-            self._asked_all = row is None
-            if row and (attempt := self._prepare(row)):
-                return attempt
-        return None
+        """The next trial, if there is one and it can be started."""
+        if self._asked_all or self._spent():
+            return None
+        row = self.search.ask()
+        self._asked_all = row is None
+        return self._prepare(row) if row else None
 
     def _prepare(self, row: Row) -> Attempt | None:
         """The trial, ready to be submitted. One whose config is not valid has failed, one that cannot run here counts
-        as pruned, the worst that a sampler can hear of a point, and the study goes on.
+        as pruned, and the study goes on.
         """
         self.summary.rows.append(row)
+        job, infeasible = None, ""
         try:
             job = self.make_job(row)
         except Infeasible as error:
-            self.view.say(f"trial {row.number} is infeasible, and was not started: {error}")
-            self._record(row, End(State.PRUNED, str(error)))
-            return None
+            infeasible = str(error)
         except UserError as error:
             self._record(row, End(State.FAILED, str(error)))
             return None
-        row.folder = job.folder.path
         self.search.place(row)
         try:
-            job.folder.write_point(row.number, row.params)
+            TrialFolder(row.folder).write_point(row.number, row.params)
         except OSError as error:
             self._record(row, End(State.REFUSED, f"its folder cannot be made: {error}"))
+            return None
+        if job is None:
+            self._record(row, End(State.PRUNED, infeasible))
             return None
         if self.tracker:
             run = self.tracker.start_trial(row, self.search.space.overrides(row.params), job.config)

@@ -32,7 +32,7 @@ class TrialRun:
         self.failures = 0  # how often in a row MLflow gave no answer
         self._study, self._folder = study, TrialFolder(row.folder)
         self._overrides, self._config = overrides, config
-        self._described = False
+        self._described = self._may_exist = False
         self._opening = threading.Lock()
         self._offsets = {METRICS: 0, SYSTEM_METRICS: 0}
 
@@ -48,10 +48,10 @@ class TrialRun:
         """Take up the trial's run, or create it if it has none yet, and return its id."""
         with self._opening:
             if self.run_id is None:
-                may_exist = (self._folder.path / "tracking.json").exists()
+                self._may_exist = (self._folder.path / "tracking.json").exists()
                 with suppress(OSError):  # what is wrong with the disk is told below
                     self._write_note(closed=False)  # a driver that dies now leaves a run to look for
-                self.run_id = self._study.open_child(self.row, self._overrides, may_exist)
+                self.run_id = self._study.open_child(self.row, self._overrides, self._may_exist)
                 self._write_note(closed=False)
         return self.run_id
 
@@ -96,7 +96,7 @@ class TrialRun:
         named = {f"best/{key(name)}": value for name, value in returned.items()}
         named |= ledger.of_attempts(self.row.attempts)
         tags = {"state": str(self.row.state)}
-        if self.row.error or len(self.row.attempts) > 1:  # the attempt before may have left an error
+        if self.row.error or self._may_exist or len(self.row.attempts) > 1:  # an earlier end may have left an error
             tags["error"] = self.row.error
         tags |= {f"note.{key(subject)}": notes.text_of(note) for subject, note in self._folder.notes().items()}
         return [(name, value, self._end_ms(), 0) for name, value in named.items()], tags

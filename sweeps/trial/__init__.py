@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from sweeps.files import write_whole
 from sweeps.trial.folder import MetricsLine, Note, TrialFolder
 from sweeps.trial.job import End, Objective, State, World
 from sweeps.trial.ranks import RankLost, say
@@ -27,6 +28,7 @@ __all__ = [
     "objective_of",
     "read_objective",
     "running",
+    "write_whole",
 ]
 
 

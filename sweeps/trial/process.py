@@ -15,10 +15,9 @@ from sweeps.files import write_whole
 from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, ranks, read_objective, running
 from sweeps.trial.folder import SYSTEM_METRICS
 from sweeps.trial.job import End, Job, Objective, State, World
+from sweeps.trial.memory import OUT_OF_MEMORY
 from sweeps.trial.system_metrics import sampling
 
-# Names, not classes: the frameworks that raise them must not be imported here.
-_OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
 _HEARD = {State.TIMED_OUT: "it was warned of its time limit", State.CANCELLED: "it was told to stop"}
 WANTED = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
@@ -107,7 +106,7 @@ def end_of_error(error: BaseException) -> End:
     if isinstance(error, KeyboardInterrupt):
         return End(State.CANCELLED, "it was interrupted")
     names = {cls.__name__ for cls in type(error).__mro__}
-    state = State.OUT_OF_MEMORY if names & _OUT_OF_MEMORY else State.FAILED
+    state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
     return End(state, f"{type(error).__name__}: {error}")
 
 

@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 from rich.console import Console
 
-from sweeps.errors import UserError
+from sweeps.errors import Infeasible, UserError
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
@@ -265,6 +265,8 @@ class Study:
         self.space = parse(OverridesParser.create().parse_overrides(list(lines)), {}, {})
         self.refused: set[int] = set()
         """The trials whose config is not valid."""
+        self.infeasible: Callable[[Row], bool] = lambda row: False
+        """The trials that cannot run here."""
         self.gpus = 0
         self.timeout_min: float | None = None
         """What each trial asks for."""
@@ -293,5 +295,7 @@ class Study:
     def _make_job(self, row: Row) -> Job:
         if row.number in self.refused:
             raise UserError(f"trial {row.number} makes no sense")
+        if self.infeasible(row):
+            raise Infeasible(f"x={row.params['x']} is too large")
         number, wanted = row.number, Request(self.gpus, timeout_min=self.timeout_min)
         return Job("s", number, 0, DictConfig({}), wanted, self.trial(number), b"", self._objective)

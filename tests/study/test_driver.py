@@ -3,15 +3,18 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra._internal.callbacks import Callbacks
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext
 
+from sweeps import __main__ as commands
 from sweeps.errors import UserError
 from sweeps.files import Lock, holder
 from sweeps.results import report
@@ -32,7 +35,13 @@ def returns_nothing(cfg: Any) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def drivers() -> list[Driver]:
+    """Those that `run` made."""
+    return []
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: list[Driver]) -> Iterator[Run]:
     """(launcher, overrides, sweep) -> the summary of the study s, whose folder is multirun/s."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "config.yaml").write_text("x: 1\n")
@@ -51,7 +60,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             words = [*always, f"hydra/sweeper={sweeper}", "hydra.sweeper.tracking=false", *overrides]
             config = compose("config", words, return_hydra_config=True)
             context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
-            return Driver(config, context, function).run(launcher, [sweep])  # type: ignore[arg-type]
+            drivers.append(Driver(config, context, function))
+            return drivers[-1].run(launcher, [sweep])  # type: ignore[arg-type]
 
         yield run
 
@@ -178,6 +188,117 @@ def test_a_password_is_refused_and_from_the_environment_it_is_in_no_file(
     written = [file.read_bytes() for file in (tmp_path / "multirun").rglob("*") if file.is_file()]
     assert not any(b"sesame" in content for content in written)
     assert any(b"oc.env:DB" in content for content in written)
+
+
+@dataclass
+class Limited:
+    """A configuration that cannot run on this machine where its x is above `most`."""
+
+    x: int = 1
+    y: int = 1
+    most: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if self.x > Limited.most:
+            raise TooLarge(f"x={self.x} is too large here")
+
+
+class TooLarge(ValueError):
+    infeasible = True
+
+
+@pytest.fixture
+def limited(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ConfigStore.instance().store("limited", Limited)
+    (tmp_path / "conf" / "config.yaml").write_text("defaults: [limited, _self_]\n")
+    monkeypatch.setattr(Limited, "most", 2)
+
+
+SEARCH = ("hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1", "hydra.sweeper.n_trials=6")
+
+
+def states(summary: Summary) -> list[str]:
+    return [str(row.state) for row in sorted(summary.rows, key=lambda row: row.number)]
+
+
+@pytest.mark.parametrize(
+    ("words", "sweeper", "said"),
+    [
+        ((), "grid", "2 trials, all of them composed and checked; none was started\n2 more points are infeasible"),
+        (("hydra.sweeper.n_trials=3",), "grid", "2 trials, all of them composed and checked; none was started\n1 more"),
+        (SEARCH, "optuna", "6 trials, all of them composed and checked; none was started\n2 corners of the search"),
+    ],
+)
+def test_a_preview_counts_what_cannot_run_here(
+    run: Run,
+    limited: None,
+    clock: Clock,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    sweeper: str,
+    said: str,
+) -> None:
+    run(FakeLauncher(trains(), clock), *words, "hydra.sweeper.preview=true", sweep="x=1,2,3,4", sweeper=sweeper)
+    out = capsys.readouterr().out
+    assert said in out
+    assert "and would not be started. The first: x=3 is too large here\n" in out
+    assert not (tmp_path / "multirun").exists()
+
+
+def test_what_cannot_run_here_is_retried_when_a_person_says_so(
+    run: Run, limited: None, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = FakeLauncher(trains(), clock)
+    assert states(run(launcher, sweep="x=1,2,3,4")) == ["completed"] * 2 + ["pruned"] * 2
+    out = capsys.readouterr().out
+    assert "2 of 4 trials are infeasible, and were not started\n" in out
+    assert "Once they can run: python -m sweeps resume s --retry infeasible\n" in out
+    extended = run(launcher, "hydra.sweeper.extend=true", sweep="x=1,2,3,4,5")
+    assert states(extended) == ["completed"] * 2 + ["pruned"] * 3
+
+    def resume(*words: str) -> None:
+        monkeypatch.setattr("sys.argv", ["sweeps", "resume", "s", *words])
+        monkeypatch.setattr("os.execvp", lambda *_: None)
+        commands.app(standalone_mode=False)
+
+    with pytest.raises(UserError, match=r"--retry pruned: choose among failed, .*, infeasible"):
+        resume("--retry", "pruned")
+    with pytest.raises(UserError, match=r"no such trials to retry. It has: 0 failed, .*, 3 infeasible"):
+        resume("--retry", "failed")
+    Limited.most = 9
+    assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)
+    resume("--retry", "infeasible", "--trials", "3")
+    assert states(run(launcher, sweep="x=1,2,3,4,5")) == ["completed"] * 2 + ["pruned", "completed", "pruned"]
+    resume("--retry", "infeasible")
+    done = run(launcher, sweep="x=1,2,3,4,5")
+    assert states(done) == ["completed"] * 5
+    assert [row.params["x"] for row in sorted(done.rows, key=lambda row: row.number)] == [1, 2, 3, 4, 5]
+
+
+def test_a_trial_that_had_begun_goes_on_whatever_is_known_by_now(run: Run, limited: None, clock: Clock) -> None:
+    launcher = FakeLauncher(trains(9), clock, slots=1)
+    raises(launcher, KeyboardInterrupt(signal.SIGTERM))
+    with pytest.raises(SystemExit):
+        run(launcher, sweep="x=1,2")
+    launcher.on_poll = lambda: None
+    Limited.most = 0  # not even a corner is feasible
+    assert states(run(launcher, sweep="x=1,2")) == ["completed", "pruned"]
+
+
+def test_a_search_none_of_whose_points_can_run_says_so_and_fails(
+    run: Run, limited: None, clock: Clock, capsys: pytest.CaptureFixture[str], drivers: list[Driver]
+) -> None:
+    launcher, search = FakeLauncher(trains(), clock), {"sweep": "x=range(3,5)", "sweeper": "optuna"}
+    with pytest.raises(UserError, match="x=3 is too large here"):
+        run(launcher, *SEARCH, **search)
+    search["sweep"] = "x=int(interval(1,1000000))"  # of which 1 and 2 could run
+    summary = run(launcher, *SEARCH, **search)
+    assert states(summary) == ["pruned"] * 6
+    assert drivers[-1].failed(summary)
+    out = capsys.readouterr().out
+    assert "no trial could run: 6 of 6 trials are infeasible, and were not started\n" in out
+    assert out.count("is too large here") == 1
 
 
 def test_a_folder_that_cannot_be_made(run: Run, clock: Clock, tmp_path: Path) -> None:

@@ -633,6 +633,54 @@ def test_a_config_that_is_not_valid_fails_its_trial_alone(make_study: MakeStudy,
     assert done.row(1).error == "trial 1 makes no sense"
 
 
+def test_what_cannot_run_here_is_left_out_and_told_once_for_each_reason(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1,2,3,4")
+    study.infeasible = lambda row: row.number in (1, 3)
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == ["completed", "pruned", "completed", "pruned"]
+    assert [row.infeasible for row in done.summary.rows] == [False, True, False, True]
+    assert [line for line in done.lines if "trial 1" in line or "trial 3" in line] == [
+        "trial 1 (x=2) is infeasible, and was not started: x=2 is too large"
+    ]
+    assert study.drive(FakeLauncher(trains(), clock)).states() == done.states()
+
+
+def test_what_a_pruner_ended_is_not_infeasible(make_study: MakeStudy, clock: Clock) -> None:
+    pruner = {"_target_": "optuna.pruners.PercentilePruner", "percentile": 1.0, "n_startup_trials": 1}
+    done = make_study("x=1,2,3", pruner=pruner).drive(FakeLauncher(trains(), clock, slots=1))
+    assert "pruned" in done.states()
+    assert not any(row.infeasible for row in done.summary.rows)
+
+
+def test_many_that_cannot_run_keep_nobody_waiting(make_study: MakeStudy, clock: Clock) -> None:
+    """The loop looks around after each, at once: running trials are heard, and a signal too."""
+    study = make_study("x=range(60)")
+    study.infeasible = lambda row: row.number > 0
+    launcher, seen, began = FakeLauncher(trains(5), clock, slots=2), [], clock.now
+    launcher.on_poll = lambda: seen.append(len(study.last.summary.rows))
+    done = study.drive(launcher)
+    assert done.states() == ["completed", *["pruned"] * 59]
+    assert seen[:20] == [*range(2, 22)]
+    assert clock.now - began < 1
+
+
+def test_a_signal_among_those_that_cannot_run_is_heard(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=range(60)")
+    study.infeasible = lambda row: row.number > 0
+
+    def takes_its_time(job: Job) -> Acts:
+        begin(job)
+        yield from [None] * 9
+        return CANCELLED
+
+    launcher, began = FakeLauncher(takes_its_time, clock), clock.now
+    launcher.on_poll = lambda: launcher.polls == 3 and os.kill(os.getpid(), signal.SIGINT)
+    done = study.drive(launcher)
+    assert done.loop.interrupted
+    assert done.states() == ["cancelled", *["pruned"] * 3]
+    assert clock.now - began >= 0.25  # there is time again, while the one that runs ends
+
+
 def test_what_a_trial_reports_reaches_the_summary_while_it_runs(make_study: MakeStudy, clock: Clock) -> None:
     seen: list[float] = []
     study = make_study("x=1")

@@ -145,6 +145,20 @@ def test_a_trial_that_nothing_tells_of_any_more_keeps_its_number(study: Study, a
     assert again()[0].states() == done.states()
 
 
+def test_a_trial_that_cannot_run_here_is_known_by_its_folder(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study()
+    study.infeasible = lambda row: row.params["x"] == 2
+    expected = ["completed", "pruned", "completed"]
+    assert study.drive(FakeLauncher(trains(), clock)).states() == expected
+    journal_of(study).write_bytes(b"")
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == expected
+    assert (done.row(1).params, done.row(1).infeasible) == ({"x": 2}, True)
+    journal_of(study).write_bytes(b"")
+    study.infeasible = lambda row: False
+    assert study.drive(FakeLauncher(trains(), clock)).states() == DONE
+
+
 @pytest.mark.parametrize("number", [10**9, -1])
 def test_a_number_that_makes_no_sense_is_noise(study: Study, again: Again, number: int) -> None:
     journal_of(study).write_bytes(b"")

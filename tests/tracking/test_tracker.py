@@ -158,6 +158,25 @@ def test_a_config_that_was_refused_is_shown_as_failed(store: str, tmp_path: Path
     assert runs(store)["s"].info.status == "FAILED"
 
 
+def test_what_could_not_run_is_shown_as_pruned_and_loses_that_when_it_runs(store: str, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    row = Row(0, {"lr": 0.1}, State.PRUNED, study / "0", [End(State.PRUNED, "it is too large")])
+    TrialFolder(row.folder).write_point(0, row.params)
+    tracker = open_tracker(store, study)
+    tracker.end_trial(row)
+    finish(tracker, summary_of(study, row))
+    child = runs(store)["lr=0.1"]
+    assert (child.info.status, child.data.tags["state"]) == ("FINISHED", "pruned")
+    assert child.data.tags["error"] == "it is too large"
+    tracker, row = open_tracker(store, study), new_row(study, 0, lr=0.1)
+    tracker.start_trial(row, [])
+    tracker.end_trial(complete(row))
+    finish(tracker, summary_of(study, row))
+    again = runs(store)["lr=0.1"]
+    assert (again.info.run_id, again.data.tags["state"]) == (child.info.run_id, "completed")
+    assert again.data.tags["error"] == ""
+
+
 def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
     row = new_row(tmp_path / "s", 0)

@@ -2,9 +2,12 @@
 
 import faulthandler
 import os
+import resource
 import signal
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -64,6 +67,39 @@ def test_it_ended_by_something_else(work: Callable[[], object], words: str) -> N
     with pytest.raises(RuntimeError) as raised:
         alone(work)
     assert words in str(raised.value)
+
+
+def slowly_die(seconds: float) -> None:
+    """As one that writes a large core: nothing more comes from it, and it goes on for a while."""
+    sys._getframe(2).f_locals["says"].close()
+    time.sleep(seconds)
+    die_of(signal.SIGABRT)
+
+
+def test_one_that_takes_long_to_die_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.alone.PATIENCE_S", 0.1)
+    with pytest.raises(OutOfMemory, match="crashed"):
+        alone(lambda: slowly_die(0.5), timeout_s=30)
+    with pytest.raises(TimeoutError, match=r"took longer than 0\.2 s"):
+        alone(lambda: slowly_die(60), timeout_s=0.2)
+
+
+def test_it_writes_no_core() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    try:
+        assert alone(lambda: resource.getrlimit(resource.RLIMIT_CORE)[0]) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+def test_what_it_prints_goes_where_it_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").write_text("before\n")
+    alone(lambda: os.write(1, b"out\n") + os.write(2, b"err\n"), log=tmp_path / "log")
+    with pytest.raises(RuntimeError, match="No such file"):
+        alone(lambda: None, log=tmp_path / "no" / "log")
+    assert (tmp_path / "log").read_text() == "before\nout\nerr\n"
+    assert "out" not in capfd.readouterr().out
 
 
 def test_a_kill_is_for_memory_if_the_kernel_counts_one_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,23 @@ tests/test_largest_batch.py.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hydra
+import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from conf.checks import largest_batch as kept
+from sweeps.launchers.fork_server import _MEMORY_WORDS
 from sweeps.trial.job import World
 from tests.trainers.recorder import CONF, Recorder, compose
 from trainers import largest_batch
-from trainers.alone import OutOfMemory
+from trainers.alone import OutOfMemory, alone
+from trainers.data import Data
 from trainers.largest_batch import find, next_size
 
 LIMITS: list[tuple[int, int, int, int]] = [  # what fits, and start, unit and most
@@ -70,6 +74,37 @@ def test_it_goes_on_from_any_tries() -> None:
         assert next_size(part, 32, 1, 50_000, 0.06) == list(whole)[made]
 
 
+@pytest.mark.parametrize(
+    ("tried", "most", "next_"),
+    [
+        ({512: True}, 250, None),
+        ({512: True, 1024: False}, 250, None),
+        ({200: True, 1024: False}, 250, 250),
+        ({1024: False}, 250, 250),
+    ],
+)
+def test_a_bound_that_shrank_ends_it(tried: dict[int, bool], most: int, next_: int | None) -> None:
+    assert next_size(tried, 32, 1, most, 0.06) == next_
+
+
+@pytest.mark.parametrize(
+    ("validation", "test", "judged"),
+    [
+        (100, 900, ("test", 900)),
+        (900, 100, ("validation", 900)),
+        (1000, 1030, ("validation", 1000)),  # 1030 are judged in two halves
+        (0, 3000, ("test", 1000)),
+        (0, 0, ("training", 40)),
+    ],
+)
+def test_the_largest_batch_of_evaluation_is_judged(validation: int, test: int, judged: tuple[str, int]) -> None:
+    x, y = np.zeros((4000, 8), np.float32), np.zeros(4000, np.int32)
+    rows = np.arange(4000, dtype=np.int32)
+    data = Data(x, y, rows[:40], rows[:validation], x, y, rows[:test], outputs=2)
+    once = largest_batch._judged_once(data, devices=1)
+    assert max((len(subset.rows), name) for name, subset in once.subsets.items()) == (judged[1], judged[0])
+
+
 class Trial(Recorder):
     def __init__(self, folder: Path, stop_after: int | None = None, world: World | None = None) -> None:
         super().__init__(folder, stop_after)
@@ -94,7 +129,7 @@ def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
             raise OutOfMemory("there is no room")
         return size / 1000
 
-    def here(work: Callable[[], Any], limit_gb: float | None, timeout_s: float) -> Any:
+    def here(work: Callable[[], Any], limit_gb: float | None, timeout_s: float, log: Path | None) -> Any:
         return work()
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", train)
@@ -123,9 +158,35 @@ def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_
     assert [report["fits"] for report in trial.reported] == [size <= 300 for size in FOUND]
     assert set(expected) <= set(trial.reported[0])
     assert trial.notes["largest batch"] == (
-        "batch_size=288 fits with gpus=0 (0.288 GB); does not fit: batch_size=304: there is no room; "
-        "with 10% in reserve: batch_size=259"
+        "batch_size=288 fits with gpus=0 (0.288 GB), 304 does not; with 10% in reserve: batch_size=259 "
+        "(batch_size=304: there is no room)"
     )
+
+
+def test_the_log_of_the_trial_says_nothing_that_reads_as_its_own_end(
+    tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A launcher reads it in the log where a trial was killed from outside: sweeps/launchers/fork_server.py."""
+
+    def train(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
+        os.write(2, b"OOM when allocating\n")
+        os.write(1, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+        if size > 300:
+            raise MemoryError("std::bad_alloc")
+        return size / 1000
+
+    monkeypatch.setattr(largest_batch, "_train_and_judge", train)
+    monkeypatch.setattr("sys.stderr", open(2, "w", buffering=1, closefd=False))  # noqa: SIM115 - not pytest's
+    monkeypatch.setattr(largest_batch, "alone", lambda work, limit_gb, timeout_s, log: alone(work, 100, 60, log))
+    assert find(search_of(), Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
+    said = "".join(capfd.readouterr())
+    assert "batch_size=288 fits\n" in said
+    assert "batch_size=304 does not fit, see tries.log\n" in said
+    assert not [word for word in (*_MEMORY_WORDS, "does not fit:") if word in said]
+    tried = (tmp_path / "tries.log").read_text()
+    assert tried.count("'std::bad_alloc'\n") == tried.count("OOM when allocating\n") == len(FOUND)
+    assert "batch_size=288 fits\n" in tried
+    assert "batch_size=304: MemoryError: std::bad_alloc\n" in tried
 
 
 def test_several_gpus_share_it(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +272,7 @@ def test_what_was_found_is_kept_for_the_training(tries: list[int], tmp_path: Pat
     answer = json.loads(file.read_text())
     assert (answer["largest_batch"], answer["too_large"], answer["memory_gb"]) == (288, 304, 0.288)
     compose("model=mlp", "batch_size=288", "lr=0.5", "seed=3", "epochs=2", "optimizer.beta_1=0.5")
-    with pytest.raises(ValueError, match="batch_size=289 does not fit on this machine"):
+    with pytest.raises(ValueError, match="batch_size=289 is above 288, the largest that was seen to fit"):
         compose("model=mlp", "batch_size=289", "lr=0.5", "seed=3", "epochs=2", "optimizer.beta_1=0.5")
     compose("model=mlp", "batch_size=289", "model.hidden=[8]")
 

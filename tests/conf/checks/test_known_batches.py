@@ -35,7 +35,8 @@ def keep(*overrides: str, largest: int = 100, too_large: int | None = 106) -> Pa
     where = str(largest_batch.machine(cfg["gpus"], largest_batch.memory_limit_gb()))
     file = largest_batch.kept_file(cfg, where)
     answer = {"largest_batch": largest, "too_large": too_large, "memory_gb": 1.0, "found": "2026-11-21"}
-    largest_batch.keep(file, cfg, where, answer)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(largest_batch.record(cfg, where, answer))
     return file
 
 
@@ -50,14 +51,20 @@ def test_a_batch_that_is_known_not_to_fit_is_refused(launcher: dict[str, Any]) -
     file = keep()
     check("batch_size=100")
     with pytest.raises(TooLarge) as raised:
-        check("batch_size=101")
+        check("batch_size=106")
     first, second = str(raised.value).splitlines()
     where = f"{largest_batch._cpu()}, mem_gb=4"
     assert first == (
-        f"batch_size=101 does not fit on this machine ({where}) with gpus=0: the largest that fits is 100, "
+        f"batch_size=106 does not fit on this machine ({where}) with gpus=0: the largest that fits is 100, "
         "found by +find=largest_batch on 2026-11-21"
     )
     assert second == f"To forget it: rm {file}"
+    with pytest.raises(TooLarge) as raised:
+        check("batch_size=105")
+    assert str(raised.value).splitlines()[0] == (
+        f"batch_size=105 is above 100, the largest that was seen to fit on this machine ({where}) with gpus=0 "
+        "(106 did not), found by +find=largest_batch on 2026-11-21"
+    )
     file.unlink()
     check("batch_size=101")
 
@@ -123,7 +130,7 @@ def test_without_an_app_nothing_is_known(launcher: dict[str, Any], monkeypatch: 
 def test_the_share_of_a_gpu_is_checked_as_the_whole_batch(launcher: dict[str, Any]) -> None:
     keep("gpus=2")
     check("gpus=2", "batch_per_gpu=50")
-    with pytest.raises(TooLarge, match="batch_size=102 does not fit"):
+    with pytest.raises(TooLarge, match="batch_size=102 is above 100, the largest"):
         check("gpus=2", "batch_per_gpu=51")
 
 
