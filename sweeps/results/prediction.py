@@ -1,17 +1,12 @@
 """Times at counts that nobody measured, from those at counts that somebody did.
 
-An epoch takes w/n + c + d log2(2n)/n + e n, n the count, all factors >= 0:
-
-    w/n           work that is shared out
-    c             what is not (G. Amdahl, AFIPS 1967): a global batch that stays the same tends to it
-    d log2(2n)/n  an exchange in log2(n) rounds a step, with steps that grow fewer as n grows: a batch for each that
-                  stays the same (J. Gustafson, CACM 1988)
-    e n           what each one more costs all others, so that an epoch may take longer
-
-Ernest (S. Venkataraman et al., NSDI 2016) fits 1/n, 1, log n and n by non-negative least squares; with fewer steps an
-epoch log n becomes log2(2n)/n, which is never 0. To tell computing from exchanging is Paleo's way (H. Qi et al., ICLR
-2017). Residuals are relative. A term's share of the time at the largest count costs a little too (Tikhonov), which
-decides where the counts leave open, as two do; how much was chosen on tables: benchmarks/scaling_prediction.py.
+An epoch takes w/n + c + d log2(2n)/n + e n, n the count, all factors >= 0: work that is shared out; what is not (G.
+Amdahl, AFIPS 1967), as where a global batch stays the same; an exchange in log2(n) rounds for each of steps that grow
+fewer, as with a batch for each that stays the same (J. Gustafson, CACM 1988); and what each one more costs all others.
+Ernest (S. Venkataraman et al., NSDI 2016) fits 1/n, 1, log n and n by non-negative least squares; with fewer steps log
+n becomes log2(2n)/n, which is never 0. To tell computing from exchanging is Paleo's way (H. Qi et al., ICLR 2017).
+Residuals are relative. A term's share of the time at the largest count costs a little too (Tikhonov), which decides
+what the counts leave open, as two do; how much was chosen on tables: benchmarks/scaling_prediction.py.
 
 Epochs until the objective is stable are a + b n, a and b >= 0: the examples that are needed grow with the batch in a
 straight line (S. McCandlish et al., arXiv:1812.06162, 2018).
@@ -30,8 +25,8 @@ from sweeps.results.scaling import Series
 Numbers = NDArray[np.float64]
 Form = dict[str, float]  # what a share of each term costs
 
-TIMES: Form = {"1/n": 0.0, "1": 0.03, "log2(2n)/n": 0.003, "n": 0.3}
-AMDAHL: Form = TIMES | {"1": 0.003, "log2(2n)/n": 0.03}
+TIMES: Form = {"1/n": 0.0, "1": 0.035, "log2(2n)/n": 0.0035, "n": 0.3}
+AMDAHL: Form = TIMES | {"1": 0.0035, "log2(2n)/n": 0.035}
 EPOCHS: Form = {"1": 0.0, "n": 0.0}
 
 _ERROR = 0.02  # of a forecast amid what was measured (standard deviation, relative), at the least
@@ -43,12 +38,12 @@ _FAR = 4  # times the largest count measured
 
 @dataclass(frozen=True)
 class Forecast:
-    """A value, and the ends of its 90% interval, at most a tenth of it and ten times."""
+    """A value, and the ends of its 90% interval."""
 
     value: float
     low: float
     high: float
-    wider: bool = False  # whether the interval would be wider still
+    cut: bool  # whether the interval would be wider still than from a tenth of the value to ten times
 
 
 def forecast(
@@ -106,10 +101,10 @@ def doubts(series: Series, wanted: int) -> list[str]:
     found = {
         "two counts fit any law: measure a third": len({count.count for count in counts}) == 2,
         f"epochs of one count deviate by {noise:.0%}, counts by {effect:.0%} at most": noise > effect,
-        "what was measured follows no law that is known: the interval would be wider still": told.wider,
+        "what was measured follows no law that is known: the interval would be wider still": told.cut,
         f"{wanted} is {wanted / largest:.3g} times the largest count measured": wanted > _FAR * largest,
-        f"with at most {of_a_node} a node, as tried, {wanted} take more nodes than any trial used ({nodes}), whose "
-        "network is not in it": wanted > nodes * of_a_node,
+        f"with at most {of_a_node} a node, as tried, {wanted} take more nodes than any trial used ({nodes})": wanted
+        > nodes * of_a_node,
     }
     return [doubt for doubt, holds in found.items() if holds]
 

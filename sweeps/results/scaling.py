@@ -90,16 +90,10 @@ class Scaling:
     wanted: Sequence[int] = ()  # the counts to forecast
     remarks: Sequence[str] = ()  # what a reader must know: what is not in it, and why
 
-    def label(self, count: Count) -> str:
-        """4, 4 on 2 nodes."""
-        return f"{count.count}{self._where(count)}"
-
-    def counted(self, count: Count) -> str:
-        """1 GPU, 4 GPUs on 2 nodes."""
-        return f"{count.count} {ONE[self.unit] if count.count == 1 else self.unit}{self._where(count)}"
-
-    def _where(self, count: Count) -> str:
-        return f" on {count.nodes} nodes" if count.nodes > 1 and self.unit != "nodes" else ""
+    def counted(self, count: Count, unit: str | None = None) -> str:
+        """1 GPU, 4 GPUs on 2 nodes; with unit="" 4 on 2 nodes."""
+        unit = f" {ONE[self.unit] if count.count == 1 else self.unit}" if unit is None else unit
+        return f"{count.count}{unit}{f' on {count.nodes} nodes' if count.nodes > 1 and self.unit != 'nodes' else ''}"
 
 
 def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling | None:

@@ -9,7 +9,6 @@ from plotly.colors import hex_to_rgb, qualitative
 
 from sweeps.results import prediction
 from sweeps.results.figures import drawing
-from sweeps.results.prediction import Forecast
 from sweeps.results.scaling import Count, Scaling, Series
 from sweeps.results.tables import Part, Table, as_html, paragraphs
 
@@ -40,7 +39,9 @@ def tables(scaling: Scaling) -> list[Table]:
         table = [["series"] * several + [scaling.unit, *told]]
         for one in scaling.series:
             names = [one.name] * several
-            table += [[*names, scaling.label(count), *(of(count) for of in told.values())] for count in one.counts]
+            table += [
+                [*names, scaling.counted(count, ""), *(of(count) for of in told.values())] for count in one.counts
+            ]
         found += [table] if told else []
     return found
 
@@ -50,7 +51,9 @@ def words(scaling: Scaling) -> list[str]:
     found = []
     for one in scaling.series:
         first, last = one.counts[0], one.counts[-1]
-        times = f"{last.speed_up:.2f} times as fast as {scaling.label(first)}, {last.efficiency:.0%} of what is ideal"
+        times = (
+            f"{last.speed_up:.2f} times as fast as {scaling.counted(first, '')}, {last.efficiency:.0%} of what is ideal"
+        )
         said = [f"{scaling.counted(last)}: {times}."] if first is not last else []
         if said := said + _to_target(scaling, one):
             found.append(" ".join([f"**{one.name}**:"] * bool(one.name) + said))
@@ -62,10 +65,10 @@ def forecasts(scaling: Scaling) -> Table:
     table = [["series", scaling.unit, f"{scaling.time} (s)", "from", "to", "speed-up", "to stable (s)", "from", "to"]]
     for one, count in product(scaling.series, scaling.wanted):
         if found := prediction.epoch_time(one, count):
-            speed_up = f"{one.counts[0].epoch_s / found.value:.2f}"
-            stable = prediction.time_to_stable(one, count)
-            name = one.name if len(scaling.series) > 1 else ""
-            table.append([name, str(count), *_three(found), speed_up, *_three(stable)])
+            ahead = [found, *([stable] if (stable := prediction.time_to_stable(one, count)) else [])]
+            cells = [_cell(value) for each in ahead for value in (each.value, each.low, each.high)]
+            cells.insert(3, f"{one.counts[0].epoch_s / found.value:.2f}")
+            table.append([one.name if len(scaling.series) > 1 else "", str(count), *cells, *[""] * (7 - len(cells))])
     kept = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
     return [[cells[i] for i in kept] for cells in table] if kept else []
 
@@ -111,14 +114,19 @@ def _draw(shown: go.Figure, scaling: Scaling, one: Series, color: str, ends: lis
         legendgroup=one.name,
     )
     places = [first.count * (ends[1] / first.count) ** (i / 20) for i in range(21)]
-    told = [(place, found) for place in places if (found := prediction.epoch_time(one, place))]
-    line = {"x": [place for place, _ in told], "mode": "lines", "legendgroup": one.name, "showlegend": False}
-    line |= {"hoverinfo": "skip"}
+    told = [found for place in places if (found := prediction.epoch_time(one, place))]
+    line = {
+        "x": places[: len(told)],
+        "mode": "lines",
+        "legendgroup": one.name,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
     band = {"fill": "tonexty", "fillcolor": f"rgba{(*hex_to_rgb(color), 0.1)}"}
-    shown.add_scatter(y=[scale / found.high for _, found in told], line_width=0, **line)
-    shown.add_scatter(y=[scale / found.low for _, found in told], line_width=0, **band, **line)
+    shown.add_scatter(y=[scale / found.high for found in told], line_width=0, **line)
+    shown.add_scatter(y=[scale / found.low for found in told], line_width=0, **band, **line)
     dashed = {"color": color, "dash": "dash", "width": 1.5}
-    shown.add_scatter(y=[scale / found.value for _, found in told], line=dashed, **line)
+    shown.add_scatter(y=[scale / found.value for found in told], line=dashed, **line)
 
 
 def _to_target(scaling: Scaling, one: Series) -> list[str]:
@@ -128,7 +136,7 @@ def _to_target(scaling: Scaling, one: Series) -> list[str]:
         return []
     goal = f"{scaling.objective} {one.target:.4g}"
     there = sorted((each for each in told if math.isfinite(each[1])), key=lambda each: each[:2])
-    late = ", ".join(scaling.label(count) for _, seconds, count in told if math.isinf(seconds))
+    late = ", ".join(scaling.counted(count, "") for _, seconds, count in told if math.isinf(seconds))
     if not there:
         return [f"No count reached {goal}."]
     (hours, fastest_s, cheap), *dearer = there
@@ -136,7 +144,7 @@ def _to_target(scaling: Scaling, one: Series) -> list[str]:
     for costs, seconds, count in dearer:
         if seconds < fastest_s:
             fastest_s, saved = seconds, duration(cheap_s - seconds)
-            said.append(f"{scaling.label(count)} would save {saved} and cost {costs / hours - 1:.0%} more")
+            said.append(f"{scaling.counted(count, '')} would save {saved} and cost {costs / hours - 1:.0%} more")
     rank = "Cheapest" if len(said) > 1 else "Fastest and cheapest" if dearer else "The only one"
     return [f"{rank} to {goal}: {'; '.join(said)}.", *([f"{late} did not reach it."] if late else [])]
 
@@ -179,7 +187,3 @@ def _cell(value: float | None, factor: float | None = 1, digits: int = 3) -> str
     if value is None or factor is None:
         return ""
     return f"{value * factor:.{digits}g}" if abs(value * factor) < 1000 else f"{value * factor:.0f}"
-
-
-def _three(found: Forecast | None) -> list[str]:
-    return [_cell(found.value), _cell(found.low), _cell(found.high)] if found else [""] * 3

@@ -37,7 +37,7 @@ def page_of(**epochs: Any) -> Scaling:
     ],
 )
 def test_exact_laws(law: Any, wanted: int, forms: Any) -> None:
-    assert forecast([(n, law(n)) for n in (1, 2, 4)], wanted, forms).value == pytest.approx(law(wanted), rel=0.02)
+    assert forecast([(n, law(n)) for n in (1, 2, 4)], wanted, forms).value == pytest.approx(law(wanted), rel=0.05)
 
 
 @pytest.mark.parametrize("law", [lambda n: 10 / n + 2, lambda n: 10 / n, lambda n: 10 / n * (1 + 0.2 * (n - 1) ** 0.3)])
@@ -50,7 +50,7 @@ def test_more_counts_make_a_forecast_surer_and_the_truth_is_in_the_interval(law:
 
 def test_what_takes_longer_on_more_is_told_to_take_longer_still() -> None:
     found = forecast([(1, 12.0), (2, 14.0), (4, 18.0)], 16)
-    assert 18 < found.low < 10 + 2 * 16 < found.high * 1.0
+    assert 18 < found.low < 10 + 2 * 16 < found.high
     assert forecast([(1, 5.0), (2, 10.0)], 8).value > 10
 
 
@@ -69,11 +69,11 @@ def test_noise_widens_the_interval() -> None:
 
 def test_what_no_law_explains_has_an_interval_that_ends() -> None:
     found = forecast([(1, 1000.0), (2, 1000.0), (4, 1.0)], 8, noise=750)
-    assert (found.wider, found.high / found.value, found.value / found.low) == (True, *[pytest.approx(10)] * 2)
+    assert (found.cut, found.high / found.value, found.value / found.low) == (True, *[pytest.approx(10)] * 2)
     (series,) = page_of(n1=[1000.0, 1.0, 4000.0], n2=[1000.0], n4=[1.0]).series
     assert "what was measured follows no law that is known: the interval would be wider still" in doubts(series, 8)
     told = epoch_time(series, 8)
-    assert told and told.wider and math.isfinite(told.high)
+    assert told and told.cut and math.isfinite(told.high)
 
 
 @pytest.mark.parametrize("counts", [(2, 4), (4, 8)])
@@ -98,7 +98,7 @@ def test_published_tables_leave_one_out(file: str) -> None:
             errors.append(abs(found.value / value - 1))
             inside.append(found.low <= value <= found.high)
     assert len(errors) > 40
-    assert statistics.median(errors) < 0.031  # 10% is what was asked for
+    assert statistics.median(errors) <= 0.03  # 10% is what was asked for
     assert round(statistics.mean(inside), 1) >= 0.9
 
 
@@ -135,14 +135,14 @@ def test_no_time_to_stable_from_one_count(known: dict[str, Any]) -> None:
         (
             {"n1": [8.0, 5.3, 10.7], "n2": [7.0], "n4": [6.0]},
             2,
-            ["epochs of one count deviate by 50%, counts by 33% at most"],
+            ["epochs of one count deviate by 38%, counts by 33% at most"],
         ),
         (
             {"n1": [8.0], "n2": [4.0], "n4": [2.0]},
             32,
             [
                 "32 is 8 times the largest count measured",
-                "with at most 4 a node, as tried, 32 take more nodes than any trial used (1), whose network is not in it",
+                "with at most 4 a node, as tried, 32 take more nodes than any trial used (1)",
             ],
         ),
         ({"n1": [8.0], "n2": [4.0], "n4": [2.0], "n4_4": [3.0], "n8_2": [1.0]}, 16, []),  # 4 nodes, 4 GPUs on one
