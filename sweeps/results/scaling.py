@@ -26,8 +26,7 @@ ONE = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # what can be co
 _MOST_SERIES = 10  # as many as a figure has colors
 _QUARTILES = 1.349  # standard deviations between those of a normal distribution
 
-Size = tuple[int, int, int]
-"""GPUs of a node, nodes, ranks of a node."""
+Size = tuple[int, int, int]  # the count, nodes, GPUs of a node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +104,8 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
     sizes = {number: found for number, point in points.items() if (found := size(point))}
     if len({*sizes.values()}) < 2:
         return None
-    on_gpus, processes = (any(found[i] > least for found in sizes.values()) for i, least in ((0, 0), (2, 1)))
+    on_gpus = any(gpus for _, _, gpus in sizes.values())
+    unit = "GPUs" if on_gpus else "processes" if any(count > nodes for count, nodes, _ in sizes.values()) else "nodes"
     samples: dict[int, Sample] = {}
     left_out: dict[str, list[Row]] = {}
     for row in summary.rows:
@@ -120,11 +120,11 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
     counted = ("gpus", "nodes", REPETITION) if on_gpus else (*COUNTED, REPETITION)
     names = _names([{n: v for n, v in points[number].items() if n not in counted} for number in samples])
     named = [replace(sample, series=name) for name, sample in zip(names, samples.values(), strict=True)]
-    unit = "GPUs" if on_gpus else "processes" if processes else "nodes"
-    asked = all(row.attempts[-1].gpus for row in summary.rows if row.number in samples)
     remarks = [f"Trial {_alike(rows)} is not in it: {why}." for why, rows in left_out.items()]
-    scaling = Scaling(summary.name, unit, "GPU-hours" if asked else f"{ONE[unit]}-hours", summary.objective[0])
-    scaling = replace(scaling, wanted=wanted, remarks=remarks)
+    hours = (
+        "GPU-hours" if all(r.attempts[-1].gpus for r in summary.rows if r.number in samples) else f"{ONE[unit]}-hours"
+    )
+    scaling = Scaling(summary.name, unit, hours, summary.objective[0], wanted=wanted, remarks=remarks)
     return compare(scaling, named, summary.directions[0] == "maximize", target)
 
 
@@ -147,14 +147,7 @@ def size(point: Mapping[str, object]) -> Size | None:
     """What a configuration runs on. None if something that is counted is no whole number, or too small."""
     told = [str(point.get(name, least)) for name, least in zip(COUNTED, (0, 1, 1), strict=True)]
     gpus, nodes, ranks = (int(value) if value.isdecimal() else -1 for value in told)
-    return (gpus, nodes, ranks) if gpus >= 0 and min(nodes, ranks) > 0 else None
-
-
-def of_size(found: Size, devices: int = 0) -> dict[str, Any]:
-    """What a `Sample` tells of it; its devices are those counted, unless they are given."""
-    gpus, nodes, ranks = found
-    count = nodes * (gpus or ranks)
-    return {"count": count, "nodes": nodes, "devices": devices or count}
+    return (nodes * (gpus or ranks), nodes, gpus) if gpus >= 0 and min(nodes, ranks) > 0 else None
 
 
 def _names(points: Sequence[Point]) -> list[str]:
@@ -181,7 +174,7 @@ def _why_not(row: Row, found: Size | None, on_gpus: bool) -> str:
         return f"{said}, {row.error.partition(chr(10))[0]}".rstrip(",. ")
     if found is None:
         return "what it ran on is no whole number"
-    return "it ran on the CPU" if on_gpus and not found[0] else ""
+    return "it ran on the CPU" if on_gpus and not found[2] else ""
 
 
 def _measure(row: Row, found: Size, objective: str, on_gpus: bool) -> Sample:
@@ -201,7 +194,9 @@ def _measure(row: Row, found: Size, objective: str, on_gpus: bool) -> Sample:
     told = {name: value for name, value in row.metrics.items() if done and 0 < value < math.inf}
     use, watts = _mean_usage(folder, lines, on_gpus)
     return Sample(
-        **of_size(found, row.attempts[-1].gpus),
+        count=found[0],
+        nodes=found[1],
+        devices=row.attempts[-1].gpus or found[0],
         epoch_s=[metrics[EPOCH_TIME] for metrics in steady],
         images_s=_of_known(speed for metrics in steady if 0 < (speed := metrics.get(SPEED, 0.0)) < math.inf),
         course=[(seconds, value) for seconds, value in course if done and math.isfinite(value)],

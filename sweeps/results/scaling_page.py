@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from itertools import cycle, product
+from itertools import chain, cycle, product
 
 from plotly import graph_objects as go
 from plotly.colors import hex_to_rgb, qualitative
@@ -13,8 +13,6 @@ from sweeps.results.scaling import Count, Scaling, Series
 from sweeps.results.tables import Part, Table, as_html, paragraphs
 
 Columns = dict[str, Callable[[Count], str]]  # how a count's cell is made; "" if nobody told
-
-_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star")  # of counts on 1 node, 2, 3 to 4, 5 to 8, more
 
 
 def parts(scaling: Scaling) -> list[Part]:
@@ -74,13 +72,11 @@ def forecasts(scaling: Scaling) -> Table:
 
 
 def doubts(scaling: Scaling) -> list[str]:
-    """Each doubt about the forecasts once, with the series that it is of, if it is not of all."""
-    found: dict[str, dict[str, None]] = {}
-    for count, one in product(scaling.wanted, scaling.series):
-        for doubt in prediction.doubts(one, count):
-            found.setdefault(doubt, {})[one.name] = None
-    whom = {doubt: "" if len(of) == len(scaling.series) else f" ({'; '.join(of)})" for doubt, of in found.items()}
-    return [f"Beware{whom[doubt]}: {doubt}." for doubt in found]
+    """About the forecasts, for each series that has some."""
+    found = {
+        one.name: dict.fromkeys(chain(*(prediction.doubts(one, n) for n in scaling.wanted))) for one in scaling.series
+    }
+    return [f"Beware{name and f' ({name})'}: {'; '.join(told)}." for name, told in found.items() if told]
 
 
 def figure(scaling: Scaling) -> go.Figure:
@@ -103,7 +99,7 @@ def _draw(shown: go.Figure, scaling: Scaling, one: Series, color: str, ends: lis
     """Points for what was measured; dashed the forecast, with a band for its interval."""
     counts, first = one.counts, one.counts[0]
     scale = first.epoch_s * first.count / ends[0]
-    symbols = [_SYMBOLS[min((count.nodes - 1).bit_length(), len(_SYMBOLS) - 1)] for count in counts]
+    symbols = [(count.nodes - 1).bit_length() for count in counts]  # plotly's: a circle, square, diamond, ...
     shown.add_scatter(
         x=[count.count for count in counts],
         y=[scale / count.epoch_s for count in counts],

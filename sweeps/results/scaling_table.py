@@ -8,10 +8,9 @@ alike but for their numbers are repetitions; those that begin with # are left ou
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.results.scaling import COUNTED, EPOCH_TIME, ONE, REPETITION, SPEED, Sample, Scaling, compare, of_size, size
+from sweeps.results.scaling import COUNTED, EPOCH_TIME, ONE, REPETITION, SPEED, Sample, Scaling, compare, size
 
 _TOTAL_TIME, _ACCURACY, _EPOCHS = "total_time", "accuracy", "epochs"
 _OPTIONAL = (SPEED, _ACCURACY, _EPOCHS)
@@ -35,23 +34,22 @@ def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
     """The columns that hold something, and a sample for each line. Raises as read_table does, but for one count."""
     if not path.is_file():
         raise UserError(f"there is no table {path}\nName a CSV file, as docs/scaling.md describes it")
-    (number, header), *lines = _lines(path)
-    has = f"{path} line {number} has the columns {', '.join(header)}"
+    (where, header), *lines = _lines(path)
     if twice := [name for name in header if header.count(name) > 1]:
-        raise UserError(f"{has}: {twice[0]!r} twice.\nName each column once")
+        raise UserError(f"{where} has the column {twice[0]!r} twice.\nName each column once")
     for wanted in (COUNTED, (EPOCH_TIME, _TOTAL_TIME)):
         if set(wanted).isdisjoint(header):
-            raise UserError(f"{has}.\nOne is missing: {', '.join(wanted[:-1])} or {wanted[-1]}")
+            missing = f"{', '.join(wanted[:-1])} or {wanted[-1]}"
+            raise UserError(f"{where} has the columns {', '.join(header)}.\nOne is missing: {missing}")
     if not lines:
         raise UserError(f"{path} has a header and no line of numbers below it.\nGive a line for each trial")
-    for number, cells in lines:
+    for where, cells in lines:
         if len(cells) != len(header):
-            raise UserError(f"{path} line {number} has {len(cells)} cells.\nGive as many as the header: {len(header)}")
-    rows = [(f"{path} line {number}", dict(zip(header, cells, strict=True))) for number, cells in lines]
+            raise UserError(f"{where} has {len(cells)} cells.\nGive as many as the header: {len(header)}")
+    rows = [(where, dict(zip(header, cells, strict=True))) for where, cells in lines]
     header = [name for name in header if any(cells[name] for _, cells in rows)]
-    blank = next((where for where, cells in rows if _EPOCHS in header and not cells[_EPOCHS]), None)
-    if blank:
-        raise UserError(f"{blank}, column {_EPOCHS}: it is empty\nGive it on every line, or on none")
+    if blank := [where for where, cells in rows if _EPOCHS in header and not cells[_EPOCHS]]:
+        raise UserError(f"{blank[0]}, column {_EPOCHS}: it is empty\nGive it on every line, or on none")
     known = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL, REPETITION)
     others = [name for name in header if name not in known and len({cells[name] for _, cells in rows}) > 1]
     return header, [_sample(cells, others, where) for where, cells in rows]
@@ -62,13 +60,20 @@ def _sample(cells: dict[str, str], others: Sequence[str], where: str) -> Sample:
     told = {n: _number(n, cells[n], where) for n in names if cells[n] or n not in _OPTIONAL}
     found = size({name: int(told[name]) for name in COUNTED if name in told})
     assert found
+    count, nodes, _ = found
     epochs, accuracy, total_s = told.get(_EPOCHS), told.get(_ACCURACY), told.get(_TOTAL_TIME)
     epoch_s = told.get(EPOCH_TIME) or (total_s or 0.0) / (epochs or 1)
     total_s = total_s or (epochs and epochs * epoch_s)
-    series = " ".join(f"{name}={cells[name]}" for name in others if cells[name])
-    course = [(total_s, accuracy)] if total_s and accuracy is not None else []
-    known: dict[str, Any] = {"series": series, "epoch_s": [epoch_s], "course": course, "objective": accuracy}
-    return Sample(**of_size(found), **known, images_s=told.get(SPEED))
+    return Sample(
+        count=count,
+        nodes=nodes,
+        devices=count,
+        series=" ".join(f"{name}={cells[name]}" for name in others if cells[name]),
+        epoch_s=[epoch_s],
+        course=[(total_s, accuracy)] if total_s and accuracy is not None else [],
+        objective=accuracy,
+        images_s=told.get(SPEED),
+    )
 
 
 def _number(name: str, cell: str, where: str) -> float:
@@ -83,15 +88,14 @@ def _number(name: str, cell: str, where: str) -> float:
     raise UserError(f"{where}, column {name}: {cell!r}\nAllowed: {allowed.replace('e+0', 'e')}")
 
 
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """The header and the lines below it, as cells, with their numbers in the file."""
-    data = path.read_bytes()
+def _lines(path: Path) -> list[tuple[str, list[str]]]:
+    """The header and the lines below it, as cells, and where each is."""
     try:
-        content = data.decode("utf-8-sig")
-        numbered = [(number, line) for number, line in enumerate(content.splitlines(), 1) if line.strip(", \t")]
-        rows = [(number, next(csv.reader([line]))) for number, line in numbered if not line.startswith("#")]
+        numbered = enumerate(path.read_text("utf-8-sig").splitlines(), 1)
+        told = [(number, line) for number, line in numbered if line.strip(", \t") and not line.startswith("#")]
+        rows = [(f"{path} line {n}", [cell.strip() for cell in next(csv.reader([line]))]) for n, line in told]
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path} is no CSV in UTF-8: {error}\nSave it as CSV in UTF-8") from None
     if not rows:
         raise UserError(f"{path} is empty.\nGive a line of column names, and below it a line for each trial")
-    return [(number, [cell.strip() for cell in cells]) for number, cells in rows]
+    return rows

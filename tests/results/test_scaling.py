@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sweeps.results import report, scaling_page
-from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, of_size, of_study, size
+from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, of_study, size
 from sweeps.results.summary import Row
 from sweeps.results.terminal import show_scaling
 from sweeps.study import definition
@@ -35,11 +35,12 @@ def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
 @pytest.mark.parametrize(
     ("point", "expected"),
     [
-        ({"gpus": 4}, (4, 1, 1)),
-        ({"gpus": 0}, (0, 1, 1)),
-        ({"gpus": "4", "nodes": 2}, (4, 2, 1)),
-        ({"ranks": 4}, (0, 1, 4)),
-        ({"lr": 0.1}, (0, 1, 1)),
+        ({"gpus": 4}, (4, 1, 4)),
+        ({"gpus": 0}, (1, 1, 0)),
+        ({"gpus": "4", "nodes": 2}, (8, 2, 4)),
+        ({"ranks": 4, "nodes": 2}, (8, 2, 0)),
+        ({"ranks": 2, "gpus": 2}, (2, 1, 2)),  # each rank takes one of the two
+        ({"lr": 0.1}, (1, 1, 0)),
         ({"gpus": "auto"}, None),
         ({"gpus": True}, None),
         ({"gpus": None}, None),
@@ -49,12 +50,6 @@ def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
 )
 def test_what_a_trial_runs_on(point: Point, expected: Size | None) -> None:
     assert size(point) == expected
-
-
-def test_ranks_count_where_there_are_no_gpus() -> None:
-    assert of_size((0, 2, 3)) == {"count": 6, "nodes": 2, "devices": 6}
-    assert of_size((2, 2, 2)) == {"count": 4, "nodes": 2, "devices": 4}  # each rank takes one of the two
-    assert of_size((2, 1, 1), 8)["devices"] == 8
 
 
 @pytest.mark.parametrize(
@@ -363,7 +358,7 @@ def test_the_command_that_shows_it(tmp_path: Path) -> None:
     assert shown.code == 0, shown.said
     assert "2 processes: " in shown.out
     assert "Forecast, with" in shown.out
-    assert "Beware: two counts fit any law: measure a third." in shown.out
+    assert "Beware: two counts fit any law: measure a third; " in shown.out
     assert shown.out.splitlines()[-1].endswith("trials.csv")
 
 

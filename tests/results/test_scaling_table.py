@@ -65,7 +65,7 @@ def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
             b"# x\ngpus,time\n1,1\n",
             "t.csv line 2 has the columns gpus, time.\nOne is missing: epoch_time or total_time",
         ),
-        (b"gpus,gpus,epoch_time\n1,1,1\n", "t.csv line 1 has the columns gpus, gpus, epoch_time: 'gpus' twice."),
+        (b"gpus,gpus,epoch_time\n1,1,1\n", "t.csv line 1 has the column 'gpus' twice.\nName"),
         (
             b"gpus,epoch_time\n1,10\n2,fast\n",
             "t.csv line 3, column epoch_time: 'fast'\nAllowed: a number above 0, at most 1e9",
