@@ -72,11 +72,13 @@ def forecasts(scaling: Scaling) -> Table:
 
 
 def doubts(scaling: Scaling) -> list[str]:
-    """About the forecasts, for each series that has some."""
-    found = {
-        one.name: dict.fromkeys(chain(*(prediction.doubts(one, n) for n in scaling.wanted))) for one in scaling.series
-    }
-    return [f"Beware{name and f' ({name})'}: {'; '.join(told)}." for name, told in found.items() if told]
+    """About the forecasts: of each series, or once, if all have the same."""
+    found: dict[str, list[str]] = {}
+    for one in scaling.series:
+        doubts = dict.fromkeys(chain(*(prediction.doubts(one, count) for count in scaling.wanted)))
+        found.setdefault("; ".join(doubts), []).append(one.name)
+    whom = [f" ({', '.join(names)})" if len(found) > 1 else "" for names in found.values()]
+    return [f"Beware{of}: {said}." for of, said in zip(whom, found, strict=True) if said]
 
 
 def figure(scaling: Scaling) -> go.Figure:
@@ -91,8 +93,8 @@ def figure(scaling: Scaling) -> go.Figure:
     ticks, doubled = sorted(counts | {*scaling.wanted}), [2.0**power for power in range(-3, 21)]
     shown.update_xaxes(type="log", tickvals=ticks, ticktext=[*map(str, ticks)], title=scaling.unit)
     names = [f"{tick:g}" for tick in doubled]
-    shown.update_yaxes(type="log", tickvals=doubled, ticktext=names, title=f"speed-up, 1 is ideal for {ends[0]}")
-    return shown.update_layout(height=460, legend={"orientation": "h", "y": -0.18})
+    shown.update_yaxes(type="log", tickvals=doubled, ticktext=names, title=f"speed-up, {ends[0]} = 1")
+    return shown.update_layout(height=460, margin={"t": 30}, legend={"orientation": "h", "y": -0.18})
 
 
 def _draw(shown: go.Figure, scaling: Scaling, one: Series, color: str, ends: list[int]) -> None:

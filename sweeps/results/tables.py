@@ -51,7 +51,7 @@ body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em aut
 h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }} h3 {{ font-size: 1em; margin-top: 1.5em }}
 p {{ margin: .3em 0 }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
-table + table {{ margin-top: 1em }}
+table + table, div + p, table + p {{ margin-top: 1em }}
 th, td {{ text-align: left; padding: .3em 1em .3em 0; border-bottom: 1px solid #e4e4e4 }}
 </style></head><body>
 <h1>{title}</h1>

@@ -117,7 +117,7 @@ def show_scaling(scaling: Scaling) -> None:
         if isinstance(part, str):
             view.say(part.replace("**", ""))
         else:
-            view.console.print(_of_cells(part), width=None if view.console.is_terminal else 160)
+            view.console.print(_of_cells(part))
 
 
 def _of_cells(rows: Sequence[Sequence[str]]) -> Table:
