@@ -121,9 +121,8 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
     names = _names([{n: v for n, v in points[number].items() if n not in counted} for number in samples])
     named = [replace(sample, series=name) for name, sample in zip(names, samples.values(), strict=True)]
     remarks = [f"Trial {_alike(rows)} is not in it: {why}." for why, rows in left_out.items()]
-    hours = (
-        "GPU-hours" if all(r.attempts[-1].gpus for r in summary.rows if r.number in samples) else f"{ONE[unit]}-hours"
-    )
+    on_gpus = any(row.attempts[-1].gpus for row in summary.rows if row.number in samples)
+    hours = f"{'GPU' if on_gpus else ONE[unit]}-hours"
     scaling = Scaling(summary.name, unit, hours, summary.objective[0], wanted=wanted, remarks=remarks)
     return compare(scaling, named, summary.directions[0] == "maximize", target)
 

@@ -30,17 +30,12 @@ def section(scaling: Scaling, script: bool = True) -> str:
 
 def tables(scaling: Scaling) -> list[Table]:
     """How fast and how costly: a line for each count of each series. What nobody told has no column."""
-    counts, several = [count for one in scaling.series for count in one.counts], len(scaling.series) > 1
     found = []
     for columns in _columns(scaling):
-        told = {name: of for name, of in columns.items() if any(map(of, counts))}
-        table = [["series"] * several + [scaling.unit, *told]]
+        table = [["series", scaling.unit, *columns]]
         for one in scaling.series:
-            names = [one.name] * several
-            table += [
-                [*names, scaling.counted(count, ""), *(of(count) for of in told.values())] for count in one.counts
-            ]
-        found += [table] if told else []
+            table += [[one.name, scaling.counted(n, ""), *(of(n) for of in columns.values())] for n in one.counts]
+        found += [_told(table)] if any(any(cells[2:]) for cells in table[1:]) else []
     return found
 
 
@@ -66,9 +61,8 @@ def forecasts(scaling: Scaling) -> Table:
             ahead = [found, *([stable] if (stable := prediction.time_to_stable(one, count)) else [])]
             cells = [_cell(value) for each in ahead for value in (each.value, each.low, each.high)]
             cells.insert(3, f"{one.counts[0].epoch_s / found.value:.2f}")
-            table.append([one.name if len(scaling.series) > 1 else "", str(count), *cells, *[""] * (7 - len(cells))])
-    kept = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
-    return [[cells[i] for i in kept] for cells in table] if kept else []
+            table.append([one.name, str(count), *cells, *[""] * (7 - len(cells))])
+    return _told(table) if len(table) > 1 else []
 
 
 def doubts(scaling: Scaling) -> list[str]:
@@ -90,11 +84,9 @@ def figure(scaling: Scaling) -> go.Figure:
     shown.add_scatter(x=ends, y=ideal, name="ideal", mode="lines", line={"color": "#999", "width": 1})
     for one, color in zip(scaling.series, cycle(qualitative.D3), strict=False):
         _draw(shown, scaling, one, color, ends)
-    ticks, doubled = sorted(counts | {*scaling.wanted}), [2.0**power for power in range(-3, 21)]
-    shown.update_xaxes(type="log", tickvals=ticks, ticktext=[*map(str, ticks)], title=scaling.unit)
-    names = [f"{tick:g}" for tick in doubled]
-    shown.update_yaxes(type="log", tickvals=doubled, ticktext=names, title=f"speed-up, {ends[0]} = 1")
-    return shown.update_layout(height=460, margin={"t": 30}, legend={"orientation": "h", "y": -0.18})
+    shown.update_xaxes(type="log", tickvals=sorted(counts | {*scaling.wanted}), title=scaling.unit)
+    shown.update_yaxes(type="log", dtick=math.log10(2), title="speed-up")
+    return shown.update_layout(height=460, legend={"orientation": "h", "y": -0.18})
 
 
 def _draw(shown: go.Figure, scaling: Scaling, one: Series, color: str, ends: list[int]) -> None:
@@ -174,6 +166,12 @@ def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
         f"{scaling.hours} to target": lambda c: "" if c.target_s == math.inf else _cell(c.target_s, c.devices / 3600),
     }
     return speed, cost
+
+
+def _told(table: Table) -> Table:
+    """The columns that hold something below their header."""
+    kept = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
+    return [[cells[i] for i in kept] for cells in table]
 
 
 def _times(count: Count) -> str:
