@@ -103,8 +103,7 @@ def doubts(series: Series, wanted: int) -> list[str]:
         f"epochs of one count deviate by {noise:.0%}, counts by {effect:.0%} at most": noise > effect,
         "what was measured follows no law that is known: the interval would be wider still": told.cut,
         f"{wanted} is {wanted / largest:.3g} times the largest count measured": wanted > _FAR * largest,
-        f"with at most {of_a_node} a node, as tried, {wanted} take more nodes than any trial used ({nodes})": wanted
-        > nodes * of_a_node,
+        f"with {of_a_node} a node, the most tried, {wanted} take more nodes than were used": wanted > of_a_node * nodes,
     }
     return [doubt for doubt, holds in found.items() if holds]
 
@@ -115,7 +114,8 @@ def _told(form: Form, counts: Numbers, values: Numbers, wanted: float) -> float:
     largest = counts.argmax()
     whole = _terms(form, counts[largest]) / values[largest]  # a factor of 1 is then all of the time at the largest
     relative = _terms(form, counts) / whole / values[:, None]
-    factors, _ = nnls(np.vstack([relative, np.diag([*form.values()])]), np.repeat([1.0, 0.0], [len(counts), len(form)]))
+    penalized = np.vstack([relative, np.diag([*form.values()])])
+    factors, _ = nnls(penalized, np.repeat([1.0, 0.0], [len(counts), len(form)]), maxiter=999)
     return float(_terms(form, wanted) / whole @ factors)
 
 

@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from itertools import accumulate, chain
 from typing import Any
 
@@ -134,7 +133,7 @@ def compare(scaling: Scaling, samples: Iterable[Sample], maximize: bool = True, 
         groups.setdefault(sample.series, {}).setdefault((sample.count, sample.nodes), []).append(sample)
     by_size = sorted(groups, key=lambda name: (-len(groups[name]), name))
     shown, others = sorted(by_size[:_MOST_SERIES]), by_size[_MOST_SERIES:]
-    series = [_series(name, groups[name], maximize, target) for name in shown]
+    series = [_series(name, [*groups[name].values()], maximize, target) for name in shown]
     alone = [f"{scaling.counted(one.counts[0])} {one.name}".rstrip() for one in series if len(one.counts) == 1]
     remarks = [f"Measured on one count alone, with nothing to compare: {'; '.join(alone)}."] if alone else []
     remarks += [f"Of {len(groups)} series, these are not shown: {text_of(others)}."] if others else []
@@ -153,10 +152,8 @@ def _names(points: Sequence[Point]) -> list[str]:
     """What differs in the points: numbers with four digits, or with all if fewer would take two for one."""
     differ = [n for n in dict.fromkeys(chain(*points)) if len({str(point.get(n)) for point in points}) > 1]
     told = [[(n, point[n]) for n in differ if n in point] for point in points]
-    short, exact = (
-        [" ".join(f"{n}={shown(value)}" for n, value in cells) for cells in told]
-        for shown in (partial(text, digits=4), str)
-    )
+    short = [" ".join(f"{n}={text(value, digits=4)}" for n, value in cells) for cells in told]
+    exact = [" ".join(f"{n}={value}" for n, value in cells) for cells in told]
     return short if len({*short}) == len({*exact}) else exact
 
 
@@ -218,16 +215,14 @@ def _mean_usage(folder: TrialFolder, lines: Sequence[MetricsLine], on_gpus: bool
     return _of_known(use, statistics.fmean), _of_known(watts, math.fsum)
 
 
-def _series(
-    name: str, groups: Mapping[tuple[int, int], Sequence[Sample]], maximize: bool, target: float | None
-) -> Series:
+def _series(name: str, groups: Sequence[Sequence[Sample]], maximize: bool, target: float | None) -> Series:
     most, worst = (statistics.median_low, min) if maximize else (statistics.median_high, max)
-    reached = [_of_known([s.objective for s in group], most) for group in groups.values()]  # by more than half of them
+    reached = [_of_known([s.objective for s in group], most) for group in groups]  # by more than half of them
     known = [value for value in reached if value is not None]
     if target is None and known and len(known) == len(reached):
         target = worst(known)
     counts: list[Count] = []
-    for group in groups.values():
+    for group in groups:
         counts.append(_count(group, counts[0] if counts else None, target, maximize))
     return Series(name, counts, target)
 
@@ -252,10 +247,9 @@ def _count(group: Sequence[Sample], smallest: Count | None, target: float | None
 
 def _median_time(target: float, group: Sequence[Sample], maximize: bool) -> float | None:
     """Seconds of training until the objective reached it; inf if it did not. None if nobody told."""
-    courses = [
-        [(s, value >= target if maximize else value <= target) for s, value in sample.course] for sample in group
-    ]
-    times = [next((s for s, there in course if there), math.inf) for course in courses if course]
+    sign = 1 if maximize else -1
+    courses = [sample.course for sample in group if sample.course]
+    times = [next((s for s, value in course if sign * value >= sign * target), math.inf) for course in courses]
     return statistics.median(times) if times else None
 
 

@@ -44,10 +44,8 @@ def words(scaling: Scaling) -> list[str]:
     found = []
     for one in scaling.series:
         first, last = one.counts[0], one.counts[-1]
-        times = (
-            f"{last.speed_up:.2f} times as fast as {scaling.counted(first, '')}, {last.efficiency:.0%} of what is ideal"
-        )
-        said = [f"{scaling.counted(last)}: {times}."] if first is not last else []
+        times = f"{last.speed_up:.2f} times as fast as {scaling.counted(first, '')}, {last.efficiency:.0%} of"
+        said = [f"{scaling.counted(last)}: {times} what is ideal."] if first is not last else []
         if said := said + _to_target(scaling, one):
             found.append(" ".join([f"**{one.name}**:"] * bool(one.name) + said))
     return found
@@ -80,8 +78,7 @@ def figure(scaling: Scaling) -> go.Figure:
     counts = {count.count for one in scaling.series for count in one.counts}
     ends = [min(counts), max(*counts, *scaling.wanted)]
     shown = go.Figure()
-    ideal = [end / ends[0] for end in ends]
-    shown.add_scatter(x=ends, y=ideal, name="ideal", mode="lines", line={"color": "#999", "width": 1})
+    shown.add_scatter(x=ends, y=[1, ends[1] / ends[0]], name="ideal", mode="lines", line={"color": "#999", "width": 1})
     for one, color in zip(scaling.series, cycle(qualitative.D3), strict=False):
         _draw(shown, scaling, one, color, ends)
     shown.update_xaxes(type="log", tickvals=sorted(counts | {*scaling.wanted}), title=scaling.unit)
@@ -105,18 +102,12 @@ def _draw(shown: go.Figure, scaling: Scaling, one: Series, color: str, ends: lis
     )
     places = [first.count * (ends[1] / first.count) ** (i / 20) for i in range(21)]
     told = [found for place in places if (found := prediction.epoch_time(one, place))]
-    line = {
-        "x": places[: len(told)],
-        "mode": "lines",
-        "legendgroup": one.name,
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
+    line = {"mode": "lines", "legendgroup": one.name, "showlegend": False, "hoverinfo": "skip"}
     band = {"fill": "tonexty", "fillcolor": f"rgba{(*hex_to_rgb(color), 0.1)}"}
-    shown.add_scatter(y=[scale / found.high for found in told], line_width=0, **line)
-    shown.add_scatter(y=[scale / found.low for found in told], line_width=0, **band, **line)
+    shown.add_scatter(x=places, y=[scale / found.high for found in told], line_width=0, **line)
+    shown.add_scatter(x=places, y=[scale / found.low for found in told], line_width=0, **band, **line)
     dashed = {"color": color, "dash": "dash", "width": 1.5}
-    shown.add_scatter(y=[scale / found.value for found in told], line=dashed, **line)
+    shown.add_scatter(x=places, y=[scale / found.value for found in told], line=dashed, **line)
 
 
 def _to_target(scaling: Scaling, one: Series) -> list[str]:

@@ -20,10 +20,9 @@ _MOST = 1e9  # seconds are 30 years
 def read_table(path: Path, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling:
     """Raises UserError, naming line and column, for what is no such table; OSError if it cannot be read."""
     header, samples = read_samples(path)
-    if len({sample.count for sample in samples}) < 2:
-        raise UserError(
-            f"{path} tells of one count alone: {samples[0].count}.\nGive two or more, each on a line of its own"
-        )
+    if len({(sample.count, sample.nodes) for sample in samples}) < 2:
+        alone = f"{path} tells of one count alone: {samples[0].count}."
+        raise UserError(f"{alone}\nGive two or more, each on a line of its own")
     unit = "GPUs" if "gpus" in header else "processes" if "ranks" in header else "nodes"
     time = "epoch time" if EPOCH_TIME in header or _EPOCHS in header else "total time"
     found = Scaling(path.stem, unit, f"{ONE[unit]}-hours", _ACCURACY, time, wanted=wanted)
@@ -60,14 +59,13 @@ def _sample(cells: dict[str, str], others: Sequence[str], where: str) -> Sample:
     told = {n: _number(n, cells[n], where) for n in names if cells[n] or n not in _OPTIONAL}
     found = size({name: int(told[name]) for name in COUNTED if name in told})
     assert found
-    count, nodes, _ = found
     epochs, accuracy, total_s = told.get(_EPOCHS), told.get(_ACCURACY), told.get(_TOTAL_TIME)
     epoch_s = told.get(EPOCH_TIME) or (total_s or 0.0) / (epochs or 1)
     total_s = total_s or (epochs and epochs * epoch_s)
     return Sample(
-        count=count,
-        nodes=nodes,
-        devices=count,
+        count=found[0],
+        nodes=found[1],
+        devices=found[0],
         series=" ".join(f"{name}={cells[name]}" for name in others if cells[name]),
         epoch_s=[epoch_s],
         course=[(total_s, accuracy)] if total_s and accuracy is not None else [],

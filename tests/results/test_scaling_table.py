@@ -17,6 +17,7 @@ GOOD = "gpus,epoch_time\n1,10\n2,5\n"
         (GOOD, "GPUs", "epoch time", [1, 2], [10, 5]),
         ("# mine\n\ngpus , epoch_time\n2,5\n1,10\n1,11\n1,30\n", "GPUs", "epoch time", [1, 2], [11, 5]),
         ("nodes,gpus,epoch_time\n1,4,10\n2,4,5\n", "GPUs", "epoch time", [4, 8], [10, 5]),
+        ("nodes,gpus,epoch_time\n2,1,6\n1,2,5\n", "GPUs", "epoch time", [2, 2], [5, 6]),
         ("ranks,total_time\n1,10\n4,5\n", "processes", "total time", [1, 4], [10, 5]),
         ("nodes,total_time,epochs\n1,10,5\n2,8,5\n", "nodes", "epoch time", [1, 2], [2, 1.6]),
         ("ranks,total_time,epochs\n1,10,\n4,5,\n", "processes", "total time", [1, 4], [10, 5]),
