@@ -9,18 +9,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweeps.results.prediction import AMDAHL, EXCHANGE, Form, forecast
+from sweeps.results.prediction import AMDAHL, TIMES, Form, forecast
 from sweeps.results.scaling_table import read_samples
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
-WAYS: dict[str, list[Form]] = {"both forms": [AMDAHL, EXCHANGE], "Amdahl's": [AMDAHL], "exchange": [EXCHANGE]}
+WAYS: dict[str, list[Form]] = {
+    "all terms": [TIMES, AMDAHL],
+    "Amdahl's": [{name: TIMES[name] for name in ("1/n", "1")}],
+    "exchange": [{name: TIMES[name] for name in ("1/n", "log2(2n)/n")}],
+}
 Case = tuple[dict[int, float], int, float]  # what is known, and the count and value to tell
 
 
 def tables(file: Path) -> list[dict[int, float]]:
     """Epoch times by count, of the tables with three counts or more."""
     found: dict[str, dict[int, float]] = {}
-    for sample in read_samples(file):
+    for sample in read_samples(file)[1]:
         found.setdefault(sample.series, {})[sample.count] = sample.epoch_s[0]
     return [dict(sorted(table.items())) for table in found.values() if len(table) > 2]
 
@@ -36,7 +40,7 @@ def far(table: dict[int, float]) -> Iterator[Case]:
 
 
 def line(cases: list[Case], forms: list[Form]) -> str:
-    told = [(forecast(known, count, forms), value) for known, count, value in cases]
+    told = [(forecast(known.items(), count, forms), value) for known, count, value in cases]
     errors = sorted(abs(found.value / value - 1) for found, value in told)
     inside = statistics.mean(found.low <= value <= found.high for found, value in told)
     worst = errors[int(0.9 * len(errors))]

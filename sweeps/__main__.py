@@ -75,17 +75,20 @@ def report(
 ) -> None:
     """Write report.html and trials.csv again."""
     from sweeps.results import report as writer
-    from sweeps.results.scaling import COUNTED, of_study
+    from sweeps.results.scaling import COUNTED, EPOCH_TIME, of_study
     from sweeps.results.terminal import show_scaling
 
     wanted, (summary, _) = _counts(predict), _read(name, root)
-    measured = of_study(summary, target)
+    measured = of_study(summary, target, wanted)
     if measured is None and (scaling or target is not None or wanted):
         known = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
-        raise UserError(f"study {name} did not sweep {known}: there is no scaling to show. Sweep one, as in gpus=1,2,4")
-    writer.write(summary, measured, wanted)
+        raise UserError(
+            f"study {name} has no scaling to show: for that, trials differ in {known} and report {EPOCH_TIME}\n"
+            f"Sweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in two epochs or more, as docs/scaling.md says"
+        )
+    writer.write(summary, measured)
     if measured and (scaling or target is not None or wanted):
-        show_scaling(measured, wanted)
+        show_scaling(measured)
     for file in (writer.HTML, writer.CSV):
         _console.print(str(summary.folder / file), soft_wrap=True)
 
@@ -93,7 +96,7 @@ def report(
 @app.command("scaling")
 def scaling_of_table(
     table: Annotated[Path, typer.Argument(help="CSV: gpus (nodes, ranks), epoch_time or total_time; docs/scaling.md")],
-    output: Annotated[Path | None, typer.Option(help="the page; default: scaling.html beside the table")] = None,
+    output: Annotated[Path | None, typer.Option(help="the page; default: beside the table, .html")] = None,
     target: Target = None,
     predict: Predict = "",
 ) -> None:
@@ -103,10 +106,15 @@ def scaling_of_table(
     from sweeps.results.tables import page
     from sweeps.results.terminal import show_scaling
 
-    wanted, measured = _counts(predict), read_table(table, target)
-    output = output or table.with_name("scaling.html")
-    write_whole(output, page(measured.title, section(measured, wanted)))
-    show_scaling(measured, wanted)
+    measured = read_table(table, target, _counts(predict))
+    output = output or table.with_suffix(".html")
+    if output.resolve() == table.resolve():
+        raise UserError(f"the page would overwrite the table {table}\nName another file with --output page.html")
+    if output.is_dir() or not output.parent.is_dir():
+        where = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+        raise UserError(f"--output {output}: {where}\nName a file in a folder that is there")
+    write_whole(output, page(measured.title, section(measured)))
+    show_scaling(measured)
     _console.print(str(output), soft_wrap=True)
 
 

@@ -1,40 +1,38 @@
 """Times at counts that nobody measured, from those at counts that somebody did.
 
-An epoch takes w/n + overhead, w the work and n the count. Two forms of overhead are fitted, both terms >= 0:
-
-    c             what is not shared out (G. Amdahl, AFIPS 1967): a global batch that stays the same tends to it
-    d log2(n)/n   an exchange in log2(n) rounds a step, with steps that grow fewer as n grows: a batch for each that
-                  stays the same (J. Gustafson, CACM 1988)
-
-The terms, and the non-negative least squares, are those of Ernest (S. Venkataraman et al., NSDI 2016); to tell
-computing from exchanging is the way of Paleo (H. Qi et al., ICLR 2017). The forecast is the weighted geometric mean of
-the two: a form weighs the more, the better it tells each measured count from the others. What decides where that does
-not, and how wide the interval is, was chosen on published tables: benchmarks/scaling_prediction.py.
+An epoch takes w/n + c + d log2(2n)/n + e n, n the count, all factors >= 0: work that is shared out; what is not (G.
+Amdahl, AFIPS 1967), as where a global batch stays the same; an exchange in log2(n) rounds for each of steps that grow
+fewer, as with a batch for each that stays the same (J. Gustafson, CACM 1988); and what each one more costs all others.
+Ernest (S. Venkataraman et al., NSDI 2016) fits 1/n, 1, log n and n by non-negative least squares; with fewer steps log
+n becomes log2(2n)/n, which is never 0. To tell computing from exchanging is Paleo's way (H. Qi et al., ICLR 2017).
+Residuals are relative. A term's share of the time at the largest count costs a little too (Tikhonov), which decides
+what the counts leave open, as two do; how much was chosen on tables: benchmarks/scaling_prediction.py.
 
 Epochs until the objective is stable are a + b n, a and b >= 0: the examples that are needed grow with the batch in a
 straight line (S. McCandlish et al., arXiv:1812.06162, 2018).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.results.scaling import Scaling, Series
+from sweeps.results.scaling import Series
 
 Numbers = NDArray[np.float64]
-Form = tuple[Callable[[Numbers], Numbers], float]  # its two terms at counts, and its weight where nothing else decides
+Form = dict[str, float]  # what a share of each term costs
 
-AMDAHL: Form = (lambda n: np.stack([1 / n, np.ones_like(n)]), 1.0)
-EXCHANGE: Form = (lambda n: np.stack([1 / n, np.log2(n) / n]), 3.0)
-EPOCHS: Form = (lambda n: np.stack([np.ones_like(n), n]), 1.0)
+TIMES: Form = {"1/n": 0.0, "1": 0.035, "log2(2n)/n": 0.0035, "n": 0.3}
+AMDAHL: Form = TIMES | {"1": 0.0035, "log2(2n)/n": 0.035}
+EPOCHS: Form = {"1": 0.0, "n": 0.0}
 
 _ERROR = 0.02  # of a forecast amid what was measured (standard deviation, relative), at the least
 _A_DOUBLING = 0.5  # by what share that grows with each doubling beyond
 _NORMAL_90 = 1.645  # standard deviations on each side that hold 90% of a normal distribution
+_WIDEST = math.log(10)  # of each side of an interval
 _FAR = 4  # times the largest count measured
 
 
@@ -45,31 +43,36 @@ class Forecast:
     value: float
     low: float
     high: float
+    cut: bool  # whether the interval would be wider still than from a tenth of the value to ten times
 
 
 def forecast(
-    measured: Mapping[int, float], wanted: float, forms: Sequence[Form] = (AMDAHL, EXCHANGE), noise: float = 0.0
+    measured: Iterable[tuple[float, float]], wanted: float, forms: Sequence[Form] = (TIMES, AMDAHL), noise: float = 0.0
 ) -> Forecast:
-    """The value (> 0) at a count, from those at two or more counts, which have the relative deviation `noise`."""
-    counts, values = np.array([*measured], float), np.array([*measured.values()], float)
-    found = []
-    for terms, prior in forms:
-        error = float(np.sqrt(np.mean(np.square(_errors(terms, counts, values)))))
-        found.append((math.log(_fit(terms, counts, values)(wanted)), error, prior / (error**2 + _ERROR**2)))
-    logs, errors, weights = np.array(found).T
-    middle = float(np.average(logs, weights=weights))
-    variance = float(np.average(errors**2 + (logs - middle) ** 2, weights=weights))
+    """The value (> 0) at a count by the first form, from counts and values with the relative deviation `noise`.
+
+    The interval is made of the errors by which each value is told from the others, of how far the forms are apart, and
+    of what is added beyond the counts measured.
+    """
+    counts, values = np.array([*measured], float).T
+    middle, *apart = (_told(form, counts, values, wanted) for form in forms)
+    others = [np.arange(len(counts)) != i for i in range(len(counts))]
+    told = [_told(forms[0], counts[some], values[some], n) for some, n in zip(others, counts, strict=True)]
+    variance = np.mean(np.log(told / values) ** 2) + sum(math.log(other / middle) ** 2 for other in apart)
     doublings = max(0.0, math.log2(wanted / counts.max()), math.log2(counts.min() / wanted))
     half = _NORMAL_90 * math.sqrt(variance + (_ERROR * (1 + _A_DOUBLING * doublings)) ** 2 + noise**2)
-    return Forecast(*(math.exp(middle + side) for side in (0, -half, half)))
+    return _between(middle, half)
+
+
+def _between(value: float, half: float, start: float = 0.0) -> Forecast:
+    side = math.exp(min(half, _WIDEST))
+    return Forecast(start + value, start + value / side, start + value * side, half > _WIDEST)
 
 
 def epoch_time(series: Series, wanted: float) -> Forecast | None:
     """Seconds; None if a single count was measured."""
-    if len(series.counts) < 2:
-        return None
-    measured = {count.count: count.epoch_s for count in series.counts}
-    return forecast(measured, wanted, noise=median((c.longest_s - c.shortest_s) / c.epoch_s for c in series.counts) / 4)
+    measured = [(count.count, count.epoch_s) for count in series.counts]
+    return forecast(measured, wanted, noise=median(c.noise for c in series.counts)) if len(dict(measured)) > 1 else None
 
 
 def time_to_stable(series: Series, wanted: float) -> Forecast | None:
@@ -77,48 +80,47 @@ def time_to_stable(series: Series, wanted: float) -> Forecast | None:
     told = [(count, count.epochs_to_stable, count.time_to_stable_s) for count in series.counts]
     known = [(count, epochs, seconds) for count, epochs, seconds in told if epochs and seconds]
     an_epoch = epoch_time(series, wanted)
-    if len(known) < 2 or an_epoch is None:
+    if len({count.count for count, _, _ in known}) < 2 or an_epoch is None:
         return None
     rounded = 0.5 / median(epochs for _, epochs, _ in known)
-    epochs = forecast({count.count: number for count, number, _ in known}, wanted, [EPOCHS], rounded)
+    epochs = forecast([(count.count, number) for count, number, _ in known], wanted, [EPOCHS], rounded)
     starting = max(0.0, median(seconds - number * count.epoch_s for count, number, seconds in known))
-    trained = epochs.value * an_epoch.value
     half = math.hypot(math.log(epochs.high / epochs.value), math.log(an_epoch.high / an_epoch.value))
-    return Forecast(*(starting + trained * math.exp(side) for side in (0, -half, half)))
+    return _between(epochs.value * an_epoch.value, half, starting)
 
 
-def doubts(scaling: Scaling, series: Series, wanted: int) -> list[str]:
+def doubts(series: Series, wanted: int) -> list[str]:
     """Why the forecasts at a count should not be believed."""
-    counts = series.counts
-    if len(counts) < 2:
+    counts, told = series.counts, epoch_time(series, wanted)
+    if told is None:
         return ["one count tells nothing of others: measure a second"]
-    largest, most = counts[-1].count, scaling.counted(counts[-1].count)
-    spread = max((count.longest_s - count.shortest_s) / count.epoch_s for count in counts)
+    largest, nodes = counts[-1].count, max(count.nodes for count in counts)
+    of_a_node = max(count.count // count.nodes for count in counts)
+    noise = max(count.noise for count in counts)
     effect = max(count.epoch_s for count in counts) / min(count.epoch_s for count in counts) - 1
     found = {
-        "two counts fit any form: measure a third": len(counts) == 2,
-        f"epochs of one count differ by up to {spread:.0%}, more than counts do ({effect:.0%})": spread > effect,
+        "two counts fit any law: measure a third": len({count.count for count in counts}) == 2,
+        f"epochs of one count deviate by {noise:.0%}, counts by {effect:.0%} at most": noise > effect,
+        "what was measured follows no law that is known: the interval would be wider still": told.cut,
         f"{wanted} is {wanted / largest:.3g} times the largest count measured": wanted > _FAR * largest,
-        f"more than {most} may take more nodes than any trial used, whose network is not in it": wanted > largest,
+        f"with {of_a_node} a node, the most tried, {wanted} take more nodes than were used": wanted > of_a_node * nodes,
     }
     return [doubt for doubt, holds in found.items() if holds]
 
 
-def _fit(terms: Callable[[Numbers], Numbers], counts: Numbers, values: Numbers) -> Callable[[float], float]:
-    """The terms, times factors >= 0, with the least squares of relative residuals: of two terms, both or one."""
-    best, at = math.inf, np.zeros(2)
-    for kept in ([0, 1], [0], [1]):
-        relative = (terms(counts)[kept] / values).T
-        factors = np.zeros(2)
-        factors[kept] = np.linalg.lstsq(relative, np.ones(len(counts)), rcond=None)[0]
-        error = float(np.sum((relative @ factors[kept] - 1) ** 2))
-        if factors.min() >= 0 and factors @ terms(np.ones(1)) > 0 and error < best:  # one takes some time too
-            best, at = error, factors
-    return lambda count: float((at @ terms(np.array([count], float)))[0])
+def _told(form: Form, counts: Numbers, values: Numbers, wanted: float) -> float:
+    from scipy.optimize import nnls  # half a second, which a study that sweeps nothing counted does not wait for
+
+    largest = counts.argmax()
+    whole = _terms(form, counts[largest]) / values[largest]  # a factor of 1 is then all of the time at the largest
+    relative = _terms(form, counts) / whole / values[:, None]
+    penalized = np.vstack([relative, np.diag([*form.values()])])
+    factors, _ = nnls(penalized, np.repeat([1.0, 0.0], [len(counts), len(form)]), maxiter=999)
+    return float(_terms(form, wanted) / whole @ factors)
 
 
-def _errors(terms: Callable[[Numbers], Numbers], counts: Numbers, values: Numbers) -> list[float]:
-    """Relative errors at each count: of what the others tell, or, of two counts, of what the fit leaves."""
-    chosen = [np.arange(len(counts)) != i if len(counts) > 2 else np.full(2, True) for i in range(len(counts))]
-    told = [_fit(terms, counts[some], values[some])(count) for some, count in zip(chosen, counts, strict=True)]
-    return [*(np.array(told) / values - 1)]
+def _terms(form: Form, counts: Numbers | float) -> Numbers:
+    """A column for each term."""
+    n = np.asarray(counts, float)
+    known = {"1/n": 1 / n, "1": np.ones_like(n), "log2(2n)/n": np.log2(2 * n) / n, "n": n}
+    return np.stack([known[name] for name in form], axis=-1)

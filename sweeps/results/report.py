@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,30 +10,25 @@ from sweeps.results import ledger, notes, scaling, scaling_page, tables
 from sweeps.results.figures import as_html
 from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary, parameters, text
-from sweeps.results.tables import Table
+from sweeps.results.tables import Part, Table
 from sweeps.trial.folder import Note
 from sweeps.trial.job import State
 
 CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
+_MOST_IN_MARKDOWN = 7900  # characters: MLflow cuts after 8000, and a password may have become longer stars
 _ROWS_IN_HTML = 1000
 
 
 def markdown(summary: Summary) -> str:
-    """The outcome and the table of trials, best first; of many trials the first, to fit an MLflow note."""
-    rows, noted = ranked(summary)[:_ROWS_IN_MARKDOWN], notes.of_study(summary.rows)
-    trials = [cells[:-2] for cells in _trials(summary, rows, noted)]  # errors are long
-    parts = ["\n".join(_headline(summary, noted)), tables.as_markdown(trials), _others(summary, rows)]
-    parts += ["**What it cost**", tables.as_markdown(_costs(summary)), _tail(summary)]
-    measured = scaling.of_study(summary)
-    parts += [scaling_page.markdown(measured)] if measured else []
-    return "\n\n".join(part for part in parts if part)
+    """What an MLflow note holds: the outcome, trials, best first, costs, and how the study scales."""
+    return _short(summary, notes.of_study(summary.rows), scaling.of_study(summary))
 
 
-def write(summary: Summary, measured: Scaling | None = None, wanted: Sequence[int] = ()) -> Path:
+def write(summary: Summary, measured: Scaling | None = None) -> Path:
     """Write trials.csv and report.html into the study's folder, and return the path of the latter.
 
-    Where the study swept what `scaling` counts, the page ends with that, and with forecasts for the counts `wanted`.
+    The page ends with what was `measured` of a study that scales. `summary.note` is then what `markdown` makes.
     """
     summary.folder.mkdir(parents=True, exist_ok=True)
     write_whole(summary.folder / CSV, _csv(summary))
@@ -43,10 +37,20 @@ def write(summary: Summary, measured: Scaling | None = None, wanted: Sequence[in
     parts = [tables.paragraphs(_headline(summary, noted)), figures]
     parts += ["<h2>Trials</h2>", f"{tables.as_html(_trials(summary, rows, noted))}<p>{_others(summary, rows)}</p>"]
     parts += ["<h2>What it cost</h2>", f"{tables.as_html(_costs(summary))}<p>{_tail(summary)}</p>"]
-    parts += [scaling_page.section(measured, wanted, script=not figures)] if measured else []
+    parts += [scaling_page.section(measured, script=not figures)] if measured else []
     path = summary.folder / HTML
     write_whole(path, tables.page(summary.name, "\n".join(parts)))
+    summary.note = _short(summary, noted, measured)
     return path
+
+
+def _short(summary: Summary, noted: dict[str, Note], measured: Scaling | None) -> str:
+    rows = ranked(summary)[:_ROWS_IN_MARKDOWN]
+    trials = [cells[:-2] for cells in _trials(summary, rows, noted)]  # errors are long
+    parts: list[Part] = ["\n".join(_headline(summary, noted)), trials, _others(summary, rows)]
+    parts += ["**What it cost**", _costs(summary), _tail(summary)]
+    parts += ["**Scaling**", *scaling_page.parts(measured)] if measured else []
+    return tables.as_note([part for part in parts if part], _MOST_IN_MARKDOWN, f"The rest: {HTML}.")
 
 
 def ranked(summary: Summary) -> list[Row]:

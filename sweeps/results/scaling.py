@@ -7,63 +7,63 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from operator import attrgetter
+from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate, chain
+from typing import Any
 
 from sweeps.results.notes import text_of
-from sweeps.results.summary import Row, Summary, parameters, text
-from sweeps.trial.folder import POWER, SYSTEM_METRICS, MetricsLine, TrialFolder
-from sweeps.trial.job import State
+from sweeps.results.summary import Row, Summary, text
+from sweeps.trial.folder import CPU, GPU, POWER, USE, MetricsLine, TrialFolder
+from sweeps.trial.job import Point, State
 
 COUNTED = ("gpus", "nodes", "ranks")
-"""The parameters whose product is the count: `gpus` (0 is the CPU, which counts as one) and `ranks` are a node's."""
+"""`gpus` (0 is the CPU) and `ranks` are a node's. The count is nodes times gpus, or on CPUs nodes times ranks."""
 REPETITION = "seed"  # the parameter whose values are repetitions of one trial
 EPOCH_TIME, SPEED = "epoch_time", "images_per_second"  # of an epoch, in s and 1/s
 EPOCHS_TO_STABLE, TIME_TO_STABLE = "epochs_to_stable", "time_to_stable"  # of a trial; the latter in s
 ONE = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # what can be counted
 _MOST_SERIES = 10  # as many as a figure has colors
+_QUARTILES = 1.349  # standard deviations between those of a normal distribution
+
+Size = tuple[int, int, int]  # the count, nodes, GPUs of a node
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One trial, or one line of a table. Empty or None is what nobody told."""
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a trial told, or the medians of several. None is what nobody told."""
 
-    series: str  # the values of the other parameters; "" if there are none
     count: int
     nodes: int
     devices: int  # those that its hours are hours of
-    epoch_s: list[float]  # of each epoch, without the first of each attempt, which traces
-    images_s: list[float] = field(default_factory=list)
-    objective: float | None = None
-    course: list[tuple[float, float]] = field(default_factory=list)  # seconds of training so far, objective there
-    epochs_to_stable: float | None = None
-    time_to_stable_s: float | None = None
+    images_s: float | None = None
     use_percent: float | None = None  # of its GPUs, on average; without any of the CPU, of which 100 is a core
     watts: float | None = None  # of its GPUs together, on average
+    objective: float | None = None
+    epochs_to_stable: float | None = None
+    time_to_stable_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Count:
-    """What one count did: medians over its trials. None is what nobody told."""
+@dataclass(frozen=True, kw_only=True)
+class Sample(Told):
+    """One trial, or one line of a table."""
 
-    count: int
+    series: str = ""  # the values of the other parameters
+    epoch_s: list[float]  # of each epoch, without the first of each attempt, which traces
+    course: list[tuple[float, float]] = field(default_factory=list)  # seconds of training so far, objective there
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Told):
+    """What one count on so many nodes did."""
+
     trials: int
     epoch_s: float
     shortest_s: float
     longest_s: float
+    noise: float  # standard deviation of the epochs by their median, from the quartiles: a straggler is none
     speed_up: float  # against the smallest count
     efficiency: float  # speed_up for each time that the count is larger; 1 is ideal
-    images_s: float | None
-    use_percent: float | None
-    watts: float | None
-    objective: float | None
-    epochs_to_stable: float | None
-    time_to_stable_s: float | None
-    stable_hours: float | None  # of all devices, until the objective was stable
-    stable_kwh: float | None
     target_s: float | None  # of training, until the target was reached; inf if it was not
-    target_hours: float | None
 
 
 @dataclass(frozen=True)
@@ -83,88 +83,78 @@ class Scaling:
     unit: str  # what is counted, in the plural: GPUs, processes, nodes
     hours: str  # what the cost is counted in: GPU-hours, process-hours, node-hours
     objective: str
-    time: str  # what epoch_s holds: epoch time, or total time in a table that tells no more
-    series: list[Series]
-    remarks: list[str]  # what a reader must know: what is not in it, and why
+    time: str = "epoch time"  # what epoch_s holds: or total time, in a table that tells no more
+    series: Sequence[Series] = ()
+    wanted: Sequence[int] = ()  # the counts to forecast
+    remarks: Sequence[str] = ()  # what a reader must know: what is not in it, and why
 
-    @property
-    def largest(self) -> int:
-        return max((count.count for one in self.series for count in one.counts), default=0)
-
-    def counted(self, count: int) -> str:
-        """1 GPU, 2 GPUs."""
-        return f"{count} {ONE[self.unit] if count == 1 else self.unit}"
+    def counted(self, count: Count, unit: str | None = None) -> str:
+        """1 GPU, 4 GPUs on 2 nodes; with unit="" 4 on 2 nodes."""
+        unit = f" {ONE[self.unit] if count.count == 1 else self.unit}" if unit is None else unit
+        return f"{count.count}{unit}{f' on {count.nodes} nodes' if count.nodes > 1 and self.unit != 'nodes' else ''}"
 
 
-def of_study(summary: Summary, target: float | None = None) -> Scaling | None:
-    """None unless the study swept something that is counted. `target` is what its first objective is to reach."""
-    sizes = {row.number: size(row.params) for row in summary.rows}
-    if len({found.count for found in sizes.values() if found}) < 2:
+def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling | None:
+    """None unless the study tried two sizes of what is counted, and trials reported EPOCH_TIME. `target` is what its
+    first objective is to reach, `wanted` are counts to forecast.
+    """
+    fixed: Point = {name: value for name in COUNTED if (value := summary.fixed.get(name, "")).isdecimal()}
+    points = {row.number: fixed | {n.lstrip("+~"): value for n, value in row.params.items()} for row in summary.rows}
+    sizes = {number: found for number, point in points.items() if (found := size(point))}
+    if len({*sizes.values()}) < 2:
         return None
-    on_gpus = any(found.gpus for found in sizes.values() if found)
-    compared = [row for row in summary.rows if not _why_not(row, on_gpus)]
-    others = [name for name in parameters(compared) if bare(name) not in (*COUNTED, REPETITION)]
-    others = [name for name in others if len({str(row.params.get(name)) for row in compared}) > 1]
-    samples: list[Sample] = []
+    on_gpus = any(gpus for _, _, gpus in sizes.values())
+    unit = "GPUs" if on_gpus else "processes" if any(count > nodes for count, nodes, _ in sizes.values()) else "nodes"
+    samples: dict[int, Sample] = {}
     left_out: dict[str, list[Row]] = {}
     for row in summary.rows:
-        if not (why_not := _why_not(row, on_gpus)):
-            told = (f"{bare(n)}={text(row.params[n], digits=4)}" for n in others if n in row.params)
-            sample = _measure(row, " ".join(told), summary, on_gpus)
-            samples += [sample] if sample.epoch_s else []
-            why_not = "" if sample.epoch_s else "of no epoch but the first of an attempt, which traces, is a time known"
+        if not (why_not := _why_not(row, sizes.get(row.number), on_gpus)):
+            sample = _measure(row, sizes[row.number], summary.objective[0], on_gpus)
+            samples |= {row.number: sample} if sample.epoch_s else {}
+            why_not = "" if sample.epoch_s else f"no {EPOCH_TIME} but of the first epoch, which traces"
         if why_not:
             left_out.setdefault(why_not, []).append(row)
+    if not samples:
+        return None
+    counted = ("gpus", "nodes", REPETITION) if on_gpus else (*COUNTED, REPETITION)
+    names = _names([{n: v for n, v in points[number].items() if n not in counted} for number in samples])
+    named = [replace(sample, series=name) for name, sample in zip(names, samples.values(), strict=True)]
     remarks = [f"Trial {_alike(rows)} is not in it: {why}." for why, rows in left_out.items()]
-    swept = {bare(name) for name in parameters(summary.rows)}
-    unit = "GPUs" if on_gpus else "nodes" if swept.isdisjoint(("gpus", "ranks")) else "processes"
-    if on_gpus and any(sample.nodes > 1 for sample in samples):
-        remarks.append("GPU use, power and energy are those of each trial's first node.")
-    hours = "GPU-hours" if samples and all(row.attempts[-1].gpus for row in compared) else f"{ONE[unit]}-hours"
-    scaling = Scaling(summary.name, unit, hours, summary.objective[0], "epoch time", [], remarks)
-    return compare(scaling, samples, summary.directions[0] == "maximize", target)
+    on_gpus = any(row.attempts[-1].gpus for row in summary.rows if row.number in samples)
+    hours = f"{'GPU' if on_gpus else ONE[unit]}-hours"
+    scaling = Scaling(summary.name, unit, hours, summary.objective[0], wanted=wanted, remarks=remarks)
+    return compare(scaling, named, summary.directions[0] == "maximize", target)
 
 
-def compare(scaling: Scaling, samples: Sequence[Sample], maximize: bool = True, target: float | None = None) -> Scaling:
-    """`scaling` with series made from the samples."""
-    tried: dict[str, set[int]] = {}
-    for sample in samples:
-        tried.setdefault(sample.series, set()).add(sample.count)
-    remarks = []
-    if len(tried) > _MOST_SERIES or (len(tried) > 1 and max(map(len, tried.values())) == 1):
-        samples, remark = _best_of_each_count(scaling, samples, maximize)
-        remarks.append(remark)
-    groups: dict[str, dict[int, list[Sample]]] = {}
-    for sample in sorted(samples, key=attrgetter("count")):
-        groups.setdefault(sample.series, {}).setdefault(sample.count, []).append(sample)
-    series = [_series(name, groups[name], maximize, target) for name in sorted(groups)]
-    for one in series:
-        if len(one.counts) == 1:
-            alone = scaling.counted(one.counts[0].count)
-            remarks.append(f"{one.name + ': ' if one.name else ''}only {alone} measured, nothing to compare it with.")
-    return replace(scaling, series=series, remarks=[*remarks, *scaling.remarks])
-
-
-@dataclass(frozen=True)
-class Size:
-    """What a configuration runs on."""
-
-    count: int
-    nodes: int
-    gpus: int  # of a node; 0 is the CPU
+def compare(scaling: Scaling, samples: Iterable[Sample], maximize: bool = True, target: float | None = None) -> Scaling:
+    """`scaling` with series made from the samples (one or more), and counts to forecast: twice the largest, if none."""
+    groups: dict[str, dict[tuple[int, int], list[Sample]]] = {}
+    for sample in sorted(samples, key=lambda sample: (sample.count, sample.nodes)):
+        groups.setdefault(sample.series, {}).setdefault((sample.count, sample.nodes), []).append(sample)
+    by_size = sorted(groups, key=lambda name: (-len(groups[name]), name))
+    shown, others = sorted(by_size[:_MOST_SERIES]), by_size[_MOST_SERIES:]
+    series = [_series(name, [*groups[name].values()], maximize, target) for name in shown]
+    alone = [f"{scaling.counted(one.counts[0])} {one.name}".rstrip() for one in series if len(one.counts) == 1]
+    remarks = [f"Measured on one count alone, with nothing to compare: {'; '.join(alone)}."] if alone else []
+    remarks += [f"Of {len(groups)} series, these are not shown: {text_of(others)}."] if others else []
+    wanted = scaling.wanted or [2 * max(count.count for one in series for count in one.counts)]
+    return replace(scaling, series=series, wanted=wanted, remarks=[*remarks, *scaling.remarks])
 
 
 def size(point: Mapping[str, object]) -> Size | None:
-    """None if something in `point` that is counted is no whole number, or too small."""
-    asked = {bare(name): value for name, value in point.items()}
-    found = [(asked.get(name, least), least) for name, least in zip(COUNTED, (0, 1, 1), strict=True)]
-    sizes = [value for value, least in found if type(value) is int and value >= least]
-    return Size(max(sizes[0], 1) * sizes[1] * sizes[2], sizes[1], sizes[0]) if len(sizes) == len(found) else None
+    """What a configuration runs on. None if something that is counted is no whole number, or too small."""
+    told = [str(point.get(name, least)) for name, least in zip(COUNTED, (0, 1, 1), strict=True)]
+    gpus, nodes, ranks = (int(value) if value.isdecimal() else -1 for value in told)
+    return (nodes * (gpus or ranks), nodes, gpus) if gpus >= 0 and min(nodes, ranks) > 0 else None
 
 
-def bare(name: str) -> str:
-    """A parameter's name, without Hydra's sign for one that its config lacks."""
-    return name.lstrip("+~")
+def _names(points: Sequence[Point]) -> list[str]:
+    """What differs in the points: numbers with four digits, or with all if fewer would take two for one."""
+    differ = [n for n in dict.fromkeys(chain(*points)) if len({str(point.get(n)) for point in points}) > 1]
+    told = [[(n, point[n]) for n in differ if n in point] for point in points]
+    short = [" ".join(f"{n}={text(value, digits=4)}" for n, value in cells) for cells in told]
+    exact = [" ".join(f"{n}={value}" for n, value in cells) for cells in told]
+    return short if len({*short}) == len({*exact}) else exact
 
 
 def _alike(rows: Sequence[Row]) -> str:
@@ -172,135 +162,97 @@ def _alike(rows: Sequence[Row]) -> str:
     return f"{rows[0].number} ({rows[0].name}{f'; and {others} alike' if others else ''})"
 
 
-def _why_not(row: Row, on_gpus: bool) -> str:
+def _why_not(row: Row, found: Size | None, on_gpus: bool) -> str:
     """Why a trial cannot be compared; empty if it can."""
-    if row.state not in (State.COMPLETED, State.PRUNED):
-        return f"{row.state.replace('_', ' ')}, {row.error.partition(chr(10))[0]}".rstrip(",. ")
-    found = size(row.params)
+    infeasible = row.state is State.PRUNED and not any(end.began for end in row.attempts)
+    if infeasible or row.state not in (State.COMPLETED, State.PRUNED):
+        said = "infeasible" if infeasible else row.state.replace("_", " ")
+        return f"{said}, {row.error.partition(chr(10))[0]}".rstrip(",. ")
     if found is None:
         return "what it ran on is no whole number"
-    return "it ran on the CPU" if on_gpus and not found.gpus else ""
+    return "it ran on the CPU" if on_gpus and not found[2] else ""
 
 
-def _measure(row: Row, series: str, summary: Summary, on_gpus: bool) -> Sample:
-    folder, found = TrialFolder(row.folder), size(row.params)
-    assert found
+def _measure(row: Row, found: Size, objective: str, on_gpus: bool) -> Sample:
+    folder = TrialFolder(row.folder)
     lines: list[MetricsLine] = []
-    usage: list[MetricsLine] = []
     began: list[float] = []
     with suppress(OSError):  # of one trial alone
-        lines = folder.read_metrics().values
-        usage = folder.read_metrics(name=SYSTEM_METRICS).values
+        lines = [line for line in folder.read_metrics().values if 0 < line.metrics.get(EPOCH_TIME, 0.0) < math.inf]
+    with suppress(OSError):
         began = [time for attempt in folder.attempts() if (time := attempt.began()) is not None]
     firsts = {next((i for i, line in enumerate(lines) if line.time > time), -1) for time in began} | {0}
-    lasted = _durations(lines, began)
-    steady = [i for i in range(len(lines)) if i not in firsts and lasted[i] > 0]
-    used = _mean_usage([u for u in usage if lines and lines[0].time <= u.time <= lines[-1].time], on_gpus)
-    told = {name: value for name, value in row.metrics.items() if 0 < value < math.inf}
-    objective, name = (row.objective[0] if row.objective else None), summary.objective[0]
-    reports = zip(accumulate(lasted), lines, strict=True)
-    course = [(seconds, line.metrics[name]) for seconds, line in reports if name in line.metrics]
-    if row.state is State.PRUNED:  # fast or slow, but nobody let it get anywhere
-        objective, course = None, []
+    steady = [line.metrics for i, line in enumerate(lines) if i not in firsts]
+    trained = list(accumulate(line.metrics[EPOCH_TIME] for line in lines))
+    course = [(s, line.metrics.get(objective, math.nan)) for s, line in zip(trained, lines, strict=True)]
+    course += [(trained[-1], value) for value in row.objective[:1] if trained]
+    done = row.state is not State.PRUNED  # else it was fast or slow, but nobody let it get anywhere
+    told = {name: value for name, value in row.metrics.items() if done and 0 < value < math.inf}
+    use, watts = _mean_usage(folder, lines, on_gpus)
     return Sample(
-        series,
-        found.count,
-        found.nodes,
-        row.attempts[-1].gpus or found.count,
-        [lasted[i] for i in steady],
-        [speed for i in steady if 0 < (speed := lines[i].metrics.get(SPEED, 0.0)) < math.inf],
-        objective,
-        course or ([] if objective is None else [(sum(lasted), objective)]),
-        told.get(EPOCHS_TO_STABLE),
-        told.get(TIME_TO_STABLE),
-        *used,
+        count=found[0],
+        nodes=found[1],
+        devices=row.attempts[-1].gpus or found[0],
+        epoch_s=[metrics[EPOCH_TIME] for metrics in steady],
+        images_s=_of_known(speed for metrics in steady if 0 < (speed := metrics.get(SPEED, 0.0)) < math.inf),
+        course=[(seconds, value) for seconds, value in course if done and math.isfinite(value)],
+        objective=row.objective[0] if done and row.objective else None,
+        epochs_to_stable=told.get(EPOCHS_TO_STABLE),
+        time_to_stable_s=told.get(TIME_TO_STABLE),
+        use_percent=use,
+        watts=watts,
     )
 
 
-def _durations(lines: Sequence[MetricsLine], began: Sequence[float]) -> list[float]:
-    """How long each epoch took (s), as the trainer told; else from the report before it, or the attempt's begin."""
-    lasted = []
-    for before, line in zip([None, *lines], lines, strict=False):
-        since = [time for time in [*began, *([before.time] if before else [])] if time <= line.time]
-        told = line.metrics.get(EPOCH_TIME, 0.0)
-        lasted.append(told if 0 < told < math.inf else line.time - max(since, default=line.time))
-    return lasted
+def _mean_usage(folder: TrialFolder, lines: Sequence[MetricsLine], on_gpus: bool) -> tuple[float | None, float | None]:
+    """The use of a GPU, or of the CPU, in percent, and the power of the GPUs of all nodes in watts."""
+    use, watts, kind = [], [], GPU if on_gpus else CPU
+    for samples in folder.usage():
+        during = [s.metrics for s in samples if lines and lines[0].time <= s.time <= lines[-1].time]
+        use += [v for metrics in during for n, v in metrics.items() if n.startswith(kind) and n.endswith(USE)]
+        power = [[v for n, v in metrics.items() if n.endswith(POWER)] for metrics in during]
+        watts.append(_of_known((sum(each) if each else None for each in power), statistics.fmean))
+    return _of_known(use, statistics.fmean), _of_known(watts, math.fsum)
 
 
-def _mean_usage(lines: Sequence[MetricsLine], on_gpus: bool) -> tuple[float | None, float | None]:
-    """The use of a GPU, or of the CPU, in percent, and the power of all GPUs in watts."""
-    ends = ("gpu_", "_utilization_percentage") if on_gpus else ("cpu_", "utilization_percentage")
-    use = [
-        v
-        for line in lines
-        for n, v in line.metrics.items()
-        if n.startswith(f"system/{ends[0]}") and n.endswith(ends[1])
-    ]
-    watts = [found for line in lines if (found := [v for n, v in line.metrics.items() if n.endswith(POWER)])]
-    return _of_known(use, statistics.fmean), _of_known([sum(each) for each in watts], statistics.fmean)
-
-
-def _best_of_each_count(scaling: Scaling, samples: Sequence[Sample], maximize: bool) -> tuple[list[Sample], str]:
-    """Of each count the repetitions of its best combination, as one series."""
-    best: dict[int, Sample] = {}
-    for sample in sorted(samples, key=lambda s: (_rank(s.objective, maximize), statistics.median(s.epoch_s))):
-        best.setdefault(sample.count, sample)
-    kept = [replace(s, series="") for s in samples if s.series == best[s.count].series]
-    by = f"by {scaling.objective}" if any(s.objective is not None for s in samples) else "by time"
-    chosen = "; ".join(f"{scaling.counted(count)}: {best[count].series}" for count in sorted(best))
-    many = len({s.series for s in samples})
-    return kept, f"Of the {many} combinations of other values, those compared are each count's best {by}. {chosen}."
-
-
-def _rank(objective: float | None, maximize: bool) -> float:
-    return math.inf if objective is None else -objective if maximize else objective
-
-
-def _series(name: str, groups: Mapping[int, Sequence[Sample]], maximize: bool, target: float | None) -> Series:
+def _series(name: str, groups: Sequence[Sequence[Sample]], maximize: bool, target: float | None) -> Series:
     most, worst = (statistics.median_low, min) if maximize else (statistics.median_high, max)
-    reached = [_of_known([s.objective for s in group], most) for group in groups.values()]  # by more than half of them
+    reached = [_of_known([s.objective for s in group], most) for group in groups]  # by more than half of them
     known = [value for value in reached if value is not None]
     if target is None and known and len(known) == len(reached):
         target = worst(known)
     counts: list[Count] = []
-    for group in groups.values():
+    for group in groups:
         counts.append(_count(group, counts[0] if counts else None, target, maximize))
     return Series(name, counts, target)
 
 
 def _count(group: Sequence[Sample], smallest: Count | None, target: float | None, maximize: bool) -> Count:
-    epochs = [seconds for sample in group for seconds in sample.epoch_s]
-    epoch_s, count, devices = statistics.median(epochs), group[0].count, group[0].devices
+    epochs, count = [seconds for sample in group for seconds in sample.epoch_s], group[0].count
+    epoch_s, quarters = statistics.median(epochs), statistics.quantiles(epochs * 2, method="inclusive")  # two at least
     speed_up = smallest.epoch_s / epoch_s if smallest else 1.0
-    stable_s, watts = _of_known([s.time_to_stable_s for s in group]), _of_known([s.watts for s in group])
-    target_s = None if target is None else _of_known([_time_to(target, s, maximize) for s in group])
+    medians: dict[str, Any] = {one.name: _of_known(getattr(s, one.name) for s in group) for one in fields(Told)}
     return Count(
-        count=count,
+        **medians | {"count": count, "nodes": group[0].nodes},
         trials=len(group),
         epoch_s=epoch_s,
         shortest_s=min(epochs),
         longest_s=max(epochs),
+        noise=(quarters[2] - quarters[0]) / _QUARTILES / epoch_s,
         speed_up=speed_up,
         efficiency=speed_up * smallest.count / count if smallest else 1.0,
-        images_s=_of_known([speed for s in group for speed in s.images_s]),
-        use_percent=_of_known([s.use_percent for s in group]),
-        watts=watts,
-        objective=_of_known([s.objective for s in group]),
-        epochs_to_stable=_of_known([s.epochs_to_stable for s in group]),
-        time_to_stable_s=stable_s,
-        stable_hours=None if stable_s is None else stable_s * devices / 3600,
-        stable_kwh=None if stable_s is None or watts is None else stable_s * watts / 3.6e6,
-        target_s=target_s,
-        target_hours=None if target_s is None else target_s * devices / 3600,
+        target_s=None if target is None else _median_time(target, group, maximize),
     )
 
 
-def _time_to(target: float, sample: Sample, maximize: bool) -> float | None:
-    """Seconds of training until the objective reached it; inf if it did not."""
-    arrived = (seconds for seconds, value in sample.course if (value >= target if maximize else value <= target))
-    return next(arrived, math.inf) if sample.course else None
+def _median_time(target: float, group: Sequence[Sample], maximize: bool) -> float | None:
+    """Seconds of training until the objective reached it; inf if it did not. None if nobody told."""
+    sign = 1 if maximize else -1
+    courses = [sample.course for sample in group if sample.course]
+    times = [next((s for s, value in course if sign * value >= sign * target), math.inf) for course in courses]
+    return statistics.median(times) if times else None
 
 
 def _of_known(values: Iterable[float | None], of: Callable[[list[float]], float] = statistics.median) -> float | None:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and math.isfinite(value)]
     return of(known) if known else None

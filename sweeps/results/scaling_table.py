@@ -17,38 +17,41 @@ _OPTIONAL = (SPEED, _ACCURACY, _EPOCHS)
 _MOST = 1e9  # seconds are 30 years
 
 
-def read_table(path: Path, target: float | None = None) -> Scaling:
-    """Raises UserError, naming line and column, for what is no such table; OSError if it cannot be opened."""
-    samples = read_samples(path)
-    counts = {sample.count for sample in samples}
-    if len(counts) < 2:
-        raise UserError(
-            f"{path} tells of one count alone: {counts.pop()}.\nGive two or more, each on a line of its own"
-        )
-    header = _lines(path)[0][1]
+def read_table(path: Path, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling:
+    """Raises UserError, naming line and column, for what is no such table; OSError if it cannot be read."""
+    header, samples = read_samples(path)
+    if len({(sample.count, sample.nodes) for sample in samples}) < 2:
+        alone = f"{path} tells of one count alone: {samples[0].count}."
+        raise UserError(f"{alone}\nGive two or more, each on a line of its own")
     unit = "GPUs" if "gpus" in header else "processes" if "ranks" in header else "nodes"
     time = "epoch time" if EPOCH_TIME in header or _EPOCHS in header else "total time"
-    return compare(Scaling(path.stem, unit, f"{ONE[unit]}-hours", _ACCURACY, time, [], []), samples, True, target)
+    found = Scaling(path.stem, unit, f"{ONE[unit]}-hours", _ACCURACY, time, wanted=wanted)
+    return compare(found, samples, True, target)
 
 
-def read_samples(path: Path) -> list[Sample]:
-    """Raises as read_table does, but for a single count."""
-    (number, header), *lines = _lines(path)
-    has = f"{path} line {number} has the columns {', '.join(header)}"
+def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
+    """The columns that hold something, and a sample for each line. Raises as read_table does, but for one count."""
+    if not path.is_file():
+        raise UserError(f"there is no table {path}\nName a CSV file, as docs/scaling.md describes it")
+    (where, header), *lines = _lines(path)
     if twice := [name for name in header if header.count(name) > 1]:
-        raise UserError(f"{has}: {twice[0]!r} twice.\nName each column once")
+        raise UserError(f"{where} has the column {twice[0]!r} twice.\nName each column once")
     for wanted in (COUNTED, (EPOCH_TIME, _TOTAL_TIME)):
         if set(wanted).isdisjoint(header):
-            raise UserError(f"{has}.\nOne is missing: {', '.join(wanted[:-1])} or {wanted[-1]}")
+            missing = f"{', '.join(wanted[:-1])} or {wanted[-1]}"
+            raise UserError(f"{where} has the columns {', '.join(header)}.\nOne is missing: {missing}")
     if not lines:
         raise UserError(f"{path} has a header and no line of numbers below it.\nGive a line for each trial")
-    for number, cells in lines:
+    for where, cells in lines:
         if len(cells) != len(header):
-            raise UserError(f"{path} line {number} has {len(cells)} cells.\nGive as many as the header: {len(header)}")
-    rows = [(f"{path} line {number}", dict(zip(header, cells, strict=True))) for number, cells in lines]
+            raise UserError(f"{where} has {len(cells)} cells.\nGive as many as the header: {len(header)}")
+    rows = [(where, dict(zip(header, cells, strict=True))) for where, cells in lines]
+    header = [name for name in header if any(cells[name] for _, cells in rows)]
+    if blank := [where for where, cells in rows if _EPOCHS in header and not cells[_EPOCHS]]:
+        raise UserError(f"{blank[0]}, column {_EPOCHS}: it is empty\nGive it on every line, or on none")
     known = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL, REPETITION)
     others = [name for name in header if name not in known and len({cells[name] for _, cells in rows}) > 1]
-    return [_sample(cells, others, where) for where, cells in rows]
+    return header, [_sample(cells, others, where) for where, cells in rows]
 
 
 def _sample(cells: dict[str, str], others: Sequence[str], where: str) -> Sample:
@@ -59,10 +62,16 @@ def _sample(cells: dict[str, str], others: Sequence[str], where: str) -> Sample:
     epochs, accuracy, total_s = told.get(_EPOCHS), told.get(_ACCURACY), told.get(_TOTAL_TIME)
     epoch_s = told.get(EPOCH_TIME) or (total_s or 0.0) / (epochs or 1)
     total_s = total_s or (epochs and epochs * epoch_s)
-    series = " ".join(f"{name}={cells[name]}" for name in others if cells[name])
-    speeds = [told[SPEED]] if SPEED in told else []
-    course = [(total_s, accuracy)] if total_s and accuracy is not None else []
-    return Sample(series, found.count, found.nodes, found.count, [epoch_s], speeds, accuracy, course)
+    return Sample(
+        count=found[0],
+        nodes=found[1],
+        devices=found[0],
+        series=" ".join(f"{name}={cells[name]}" for name in others if cells[name]),
+        epoch_s=[epoch_s],
+        course=[(total_s, accuracy)] if total_s and accuracy is not None else [],
+        objective=accuracy,
+        images_s=told.get(SPEED),
+    )
 
 
 def _number(name: str, cell: str, where: str) -> float:
@@ -77,20 +86,14 @@ def _number(name: str, cell: str, where: str) -> float:
     raise UserError(f"{where}, column {name}: {cell!r}\nAllowed: {allowed.replace('e+0', 'e')}")
 
 
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """The header and the lines below it, as cells, with their numbers in the file."""
-    data = path.read_bytes()
+def _lines(path: Path) -> list[tuple[str, list[str]]]:
+    """The header and the lines below it, as cells, and where each is."""
     try:
-        content = data.decode("utf-8-sig")
-        numbered = [(number, line) for number, line in enumerate(content.splitlines(), 1) if line.strip(", \t")]
-        rows = [(number, next(csv.reader([line]))) for number, line in numbered if not line.startswith("#")]
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path} line {line} is not UTF-8: byte {data[error.start]:#x}\nSave it as CSV in UTF-8"
-        ) from None
-    except csv.Error as error:
-        raise UserError(f"{path} is no CSV file: {error}\nSave it as CSV in UTF-8") from None
+        numbered = enumerate(path.read_text("utf-8-sig").splitlines(), 1)
+        told = [(number, line) for number, line in numbered if line.strip(", \t") and not line.startswith("#")]
+        rows = [(f"{path} line {n}", [cell.strip() for cell in next(csv.reader([line]))]) for n, line in told]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} is no CSV in UTF-8: {error}\nSave it as CSV in UTF-8") from None
     if not rows:
         raise UserError(f"{path} is empty.\nGive a line of column names, and below it a line for each trial")
-    return [(number, [cell.strip() for cell in cells]) for number, cells in rows]
+    return rows

@@ -1,6 +1,6 @@
 """A study as a table: what reports, the terminal and the dashboard are made from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,6 +63,8 @@ class Summary:
     total: int | None = None  # how many trials the study will have; None if nobody knows
     importance: dict[str, float] = field(default_factory=dict)
     """The share of each parameter in the variance of the first objective, where there was a search."""
+    fixed: Mapping[str, str] = field(default_factory=dict)  # the values that all trials share, as text
+    note: str = ""  # the study in short, once its report was written
 
     def top(self, count: int | None = None) -> list[Row]:
         """The completed trials, best first by the first objective; of these the first `count`."""

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -120,25 +119,19 @@ def show_status(summary: Summary, driver: str, jobs: str) -> None:
     view.closing(summary)
 
 
-def show_scaling(scaling: Scaling, wanted: Sequence[int]) -> None:
-    """The scaling page without its figure, each series by itself."""
+def show_scaling(scaling: Scaling) -> None:
+    """The scaling page without its figure."""
     view = View()
-    for line in scaling_page.words(scaling):
-        view.say(line.replace("**", ""))
-    for one in scaling.series:
-        alone = replace(scaling, series=[one])
-        for table in scaling_page.tables(alone):
-            view.console.print(_of_cells([*zip(*table, strict=True)], one.name))  # a column for each count
-        if forecasts := scaling_page.forecasts(alone, wanted):
-            view.console.print(_of_cells(forecasts, f"{one.name} forecast, with the ends of a 90% interval".lstrip()))
-    for line in scaling.remarks + scaling_page.missing(scaling) + scaling_page.doubts(scaling, wanted):
-        view.say(line)
+    for part in scaling_page.parts(scaling):
+        if isinstance(part, str):
+            view.say(part.replace("**", ""))
+        else:
+            view.console.print(_of_cells(part))
 
 
-def _of_cells(rows: Sequence[Sequence[str]], title: str) -> Table:
+def _of_cells(rows: Sequence[Sequence[str]]) -> Table:
     header, *lines = rows
-    columns = (Column(Text(cell), overflow="fold") for cell in header)
-    shown = Table(*columns, title=Text(title) if title else None, title_justify="left")
+    shown = Table(*(Column(Text(cell), overflow="fold") for cell in header))
     for cells in lines:
         shown.add_row(*map(Text, cells))  # no markup: model.act=[relu]
     return shown

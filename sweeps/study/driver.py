@@ -112,7 +112,7 @@ class Driver:
         definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
-        self._summary.total = definition.total
+        self._summary.total, self._summary.fixed = definition.total, definition.config
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
         (self._folder / "stop").unlink(missing_ok=True)

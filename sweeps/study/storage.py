@@ -120,7 +120,7 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
         if row.state is State.QUEUED:
             look(row)
     objective, directions = tuple(definition.objective), tuple(definition.directions)
-    return Summary(folder.name, folder, objective, directions, rows, definition.total)
+    return Summary(folder.name, folder, objective, directions, rows, definition.total, fixed=definition.config)
 
 
 def row_of(trial: BaseTrial, study: Path) -> Row:

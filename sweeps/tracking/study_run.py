@@ -144,7 +144,7 @@ class StudyRun:
         costs = ledger.of_study(summary.rows)
         figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
-        tags = {"mlflow.note.content": report.markdown(summary)}
+        tags = {"mlflow.note.content": summary.note or report.markdown(summary)}
         if best := summary.best():
             figures |= {f"best_{key(n)}": value for n, value in zip(summary.objective, best.objective, strict=True)}
             tags["best_trial"] = f"{best.number}: {best.name}"

@@ -23,7 +23,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,7 +33,8 @@ from sweeps.files import Lines, Unreadable, append_lines, read_json, read_lines,
 from sweeps.trial.job import End, Point, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
-POWER = "power_usage_watts"  # how the names of system metrics end that give a GPU's power
+GPU, CPU = "system/gpu_", "system/cpu_"  # how the names of system metrics begin, of GPUs with the GPU's number
+POWER, USE = "power_usage_watts", "utilization_percentage"  # and how they end
 
 Note = str | list[str] | dict[str, float]
 """A sentence, names, or numbers that a trial's own metrics of the same names are to be seen beside."""
@@ -71,12 +72,18 @@ class TrialFolder:
         """The lines (`MetricsLine`) from byte `offset` on. Half a last line waits; damaged ones are counted."""
         return read_lines(self.path / name, offset, MetricsLine.parse)
 
+    def usage(self) -> Iterator[list[MetricsLine]]:
+        """The samples of the system, of each of its nodes whose file can be read."""
+        for file in self.path.glob("system_metrics*.jsonl"):
+            with suppress(OSError):
+                yield self.read_metrics(name=file.name).values
+
     def energy_kwh(self, since: float) -> float | None:
         """What the trial's GPUs used from `since` (seconds since 1970) on; None if none of them told its power."""
         joules: list[float] = []
-        for file in self.path.glob("system_metrics*.jsonl"):  # one for each of its nodes
+        for lines in self.usage():
             before = since
-            for line in self.read_metrics(name=file.name).values:
+            for line in lines:
                 if line.time >= since:
                     power = [watts for name, watts in line.metrics.items() if name.endswith(POWER)]
                     joules += [watts * (line.time - before) for watts in power]

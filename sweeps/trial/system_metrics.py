@@ -23,11 +23,11 @@ from typing import Any
 import psutil
 import pynvml
 
-from sweeps.trial.folder import POWER, SYSTEM_METRICS, MetricsLine, TrialFolder
+from sweeps.trial.folder import CPU, GPU, POWER, SYSTEM_METRICS, USE, MetricsLine, TrialFolder
 
 _SHORTEST_S = 0.5  # the CPU time of less is mostly rounding
 _READINGS: dict[str, Callable[[Any], float]] = {
-    "utilization_percentage": lambda gpu: float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    USE: lambda gpu: float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
     "memory_usage_megabytes": lambda gpu: round(pynvml.nvmlDeviceGetMemoryInfo(gpu).used / 1e6, 1),
     POWER: lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
 }
@@ -83,7 +83,7 @@ class _Usage:
         now = time.monotonic()
         busy = 100 * max(0.0, cpu_s - self._cpu_s) / (now - self.since)
         self.since, self._cpu_s = now, cpu_s
-        values["system/cpu_utilization_percentage"] = round(busy, 1)
+        values[f"{CPU}{USE}"] = round(busy, 1)
         values["system/memory_usage_megabytes"] = round(resident / 1e6, 1)
         return values
 
@@ -97,7 +97,7 @@ def _gpu_readings(visible: str) -> dict[str, Callable[[], float]]:
         print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)
         return {}
     tells = product(enumerate(gpus), _READINGS.items())
-    return {f"system/gpu_{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in tells}
+    return {f"{GPU}{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in tells}
 
 
 def _gpu(name: str) -> Any:

@@ -76,7 +76,8 @@ def main(cfg: DictConfig) -> Any:
 
         trial = current_trial()
         for epoch in range(cfg.epochs):
-            trial.report({"objective": cfg.x}, step=epoch)
+            told = {"epoch_time": cfg.epoch_time} if cfg.get("epoch_time") else {}
+            trial.report({"objective": cfg.x, **told}, step=epoch)
             time.sleep(cfg.get("sleep", 0.05))
             if trial.should_stop():
                 break

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.results.summary import Row, Summary
-from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
+from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import End, Point, State
 
 
@@ -16,12 +16,12 @@ def trial(
     objectives: Sequence[float] = (),
     state: State = State.COMPLETED,
     told: bool = True,
-    use: dict[str, float] | None = None,
+    use: dict[str, dict[str, float]] | None = None,
     gpus: int = 0,
     **metrics: float,
 ) -> Row:
     """A trial whose attempts have epochs of so many seconds, each attempt begun 100 s before its first; `told` is
-    whether the trainer reports them, and `use` what each epoch's sample of the system holds.
+    whether the trainer reports them, and `use` what each epoch's sample of the system holds, by file.
     """
     number, files = int(folder.name), TrialFolder(folder)
     folder.mkdir(parents=True)
@@ -35,8 +35,8 @@ def trial(
             values = {"acc": objectives[step]} if objectives else {}
             values |= {"epoch_time": seconds, "images_per_second": 1000 / (seconds or 1)} if told else {}
             files.append_metrics(MetricsLine(step, now, values))
-            if use:
-                files.append_metrics(MetricsLine(step, now, use), SYSTEM_METRICS)
+            for name, values in (use or {}).items():
+                files.append_metrics(MetricsLine(step, now, values), name)
             step += 1
         last = i == len(attempts) - 1
         best = [max(objectives)] if objectives and last and state is State.COMPLETED else []

@@ -1,12 +1,13 @@
 """Forecasts of what is known: exact laws, and the published tables of tests/data."""
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweeps.results.prediction import AMDAHL, EPOCHS, EXCHANGE, doubts, epoch_time, forecast, time_to_stable
+from sweeps.results.prediction import EPOCHS, TIMES, doubts, epoch_time, forecast, time_to_stable
 from sweeps.results.scaling import Sample, Scaling, compare
 from sweeps.results.scaling_table import read_samples
 
@@ -20,68 +21,92 @@ def page_of(**epochs: Any) -> Scaling:
         if name.startswith("n"):
             stable = epochs.get(f"stable{name[1:]}", (None, None))
             known = {"epochs_to_stable": stable[0], "time_to_stable_s": stable[1]}
-            samples.append(Sample("", int(name[1:]), 1, int(name[1:]), seconds, **known))
-    return compare(Scaling("demo", "GPUs", "GPU-hours", "acc", "epoch time", [], []), samples)
+            count, nodes = (int(number) for number in f"{name[1:]}_1".split("_")[:2])
+            samples.append(Sample(count=count, nodes=nodes, devices=count, epoch_s=seconds, **known))
+    return compare(Scaling("demo", "GPUs", "GPU-hours", "acc"), samples)
 
 
 @pytest.mark.parametrize(
-    ("measured", "wanted", "forms", "expected"),
+    ("law", "wanted", "forms"),
     [
-        ({1: 12.0, 2: 7.0}, 4, [AMDAHL], 10 / 4 + 2),  # 10/n + 2
-        ({1: 10.0, 2: 6.0}, 4, [EXCHANGE], 10 / 4 + 2 * 2 / 4),  # 10/n + 2 log2(n)/n
-        ({1: 10.0, 2: 5.0, 4: 2.5}, 16, [AMDAHL, EXCHANGE], 10 / 16),
-        ({1: 10.0, 2: 4.0}, 1, [AMDAHL], (1 / 10 + 1 / 8) / (1 / 100 + 1 / 64)),  # better than ideal: w/n is left
-        ({1: 5.0, 2: 10.0}, 8, [AMDAHL], (1 / 5 + 1 / 10) / (1 / 25 + 1 / 100)),  # slower with two: a constant is left
-        ({1: 12.0, 4: 18.0}, 2, [EPOCHS], 14),  # 10 + 2 n
+        (lambda n: 10 / n, 16, [TIMES]),
+        (lambda n: 10 / n + 2, 8, [TIMES]),  # Amdahl
+        (lambda n: 10 / n + math.log2(2 * n) / n, 16, [TIMES]),
+        (lambda n: 10 + 2 * n, 4, [TIMES]),  # what is slower with more: 12, 14, 18 s
+        (lambda n: 10 + 2 * n, 16, [EPOCHS]),
     ],
 )
-def test_exact_laws(measured: dict[int, float], wanted: int, forms: Any, expected: float) -> None:
-    assert forecast(measured, wanted, forms).value == pytest.approx(expected)
+def test_exact_laws(law: Any, wanted: int, forms: Any) -> None:
+    assert forecast([(n, law(n)) for n in (1, 2, 4)], wanted, forms).value == pytest.approx(law(wanted), rel=0.05)
 
 
 @pytest.mark.parametrize("law", [lambda n: 10 / n + 2, lambda n: 10 / n, lambda n: 10 / n * (1 + 0.2 * (n - 1) ** 0.3)])
 def test_more_counts_make_a_forecast_surer_and_the_truth_is_in_the_interval(law: Any) -> None:
-    few, more = ({n: law(n) for n in known} for known in ((1, 2, 4), (1, 2, 4, 8, 16)))
-    near, far = forecast(more, 32), forecast(few, 32)
+    near, far = (forecast([(n, law(n)) for n in known], 32) for known in ((1, 2, 4, 8, 16), (1, 2, 4)))
     assert near.low <= law(32) <= near.high
     assert far.low <= law(32) <= far.high
     assert near.high / near.low < far.high / far.low
 
 
-def test_two_counts_do_not_tell_the_forms_apart() -> None:
-    found = forecast({1: 12.0, 2: 7.0}, 4)
+def test_what_takes_longer_on_more_is_told_to_take_longer_still() -> None:
+    found = forecast([(1, 12.0), (2, 14.0), (4, 18.0)], 16)
+    assert 18 < found.low < 10 + 2 * 16 < found.high
+    assert forecast([(1, 5.0), (2, 10.0)], 8).value > 10
+
+
+def test_two_counts_do_not_tell_the_terms_apart() -> None:
+    found = forecast([(1, 12.0), (2, 7.0)], 4)
     amdahl, exchange = 10 / 4 + 2, 12 / 4 + 2 * 2 / 4
-    assert found.value == pytest.approx((amdahl * exchange**3) ** 0.25)
+    assert found.value == pytest.approx(exchange, rel=0.01)  # which tables have more often
     assert found.low < exchange < amdahl < found.high
 
 
 def test_noise_widens_the_interval() -> None:
-    measured = {1: 12.0, 2: 7.0}
+    measured = [(1, 12.0), (2, 7.0)]
     quiet, loud = forecast(measured, 4), forecast(measured, 4, noise=0.2)
     assert (loud.value, loud.low < quiet.low, loud.high > quiet.high) == (quiet.value, True, True)
+
+
+def test_what_no_law_explains_has_an_interval_that_ends() -> None:
+    found = forecast([(1, 1000.0), (2, 1000.0), (4, 1.0)], 8, noise=750)
+    assert (found.cut, found.high / found.value, found.value / found.low) == (True, *[pytest.approx(10)] * 2)
+    (series,) = page_of(n1=[1000.0, 1.0, 4000.0], n2=[1000.0], n4=[1.0]).series
+    assert "what was measured follows no law that is known: the interval would be wider still" in doubts(series, 8)
+    told = epoch_time(series, 8)
+    assert told and told.cut and math.isfinite(told.high)
+
+
+@pytest.mark.parametrize("counts", [(2, 4), (4, 8)])
+def test_one_is_told_from_larger_ones(counts: tuple[int, int]) -> None:
+    assert forecast([(n, 10.0) for n in counts], 1).value > 0
+
+
+def test_one_epoch_that_took_long_is_no_noise() -> None:
+    (one, _) = page_of(n1=[10.0] * 20 + [500.0], n2=[5.0]).series[0].counts
+    assert (one.longest_s, one.noise) == (500, 0)
 
 
 @pytest.mark.parametrize("file", ["tensorflow_2017.csv", "nvidia_bert_2021.csv"])
 def test_published_tables_leave_one_out(file: str) -> None:
     tables: dict[str, dict[int, float]] = {}
-    for sample in read_samples(DATA / file):
+    for sample in read_samples(DATA / file)[1]:
         tables.setdefault(sample.series, {})[sample.count] = sample.epoch_s[0]
     errors, inside = [], []
     for table in tables.values():
         for count, value in table.items():
-            found = forecast({n: s for n, s in table.items() if n != count}, count)
+            found = forecast([(n, s) for n, s in table.items() if n != count], count)
             errors.append(abs(found.value / value - 1))
             inside.append(found.low <= value <= found.high)
     assert len(errors) > 40
-    assert statistics.median(errors) < 0.05  # 10% is what was asked for
+    assert statistics.median(errors) <= 0.03  # 10% is what was asked for
     assert round(statistics.mean(inside), 1) >= 0.9
 
 
 def test_the_data_is_what_was_published() -> None:
     """Epoch times are computed from the published speeds: 1,281,167 images, a million sentences."""
     for file, examples in (("tensorflow_2017.csv", 1281167), ("nvidia_bert_2021.csv", 1e6)):
-        for sample in read_samples(DATA / file):
-            assert sample.epoch_s[0] == pytest.approx(examples / sample.images_s[0], rel=1e-5)
+        for sample in read_samples(DATA / file)[1]:
+            assert sample.images_s and sample.epoch_s[0] == pytest.approx(examples / sample.images_s, rel=1e-5)
 
 
 def test_the_time_to_stable_is_epochs_by_epoch_time_and_the_start() -> None:
@@ -90,7 +115,7 @@ def test_the_time_to_stable_is_epochs_by_epoch_time_and_the_start() -> None:
     (series,) = page_of(**known).series
     found = time_to_stable(series, 8)
     assert found
-    assert found.value == pytest.approx(18 * 1 + 5)
+    assert found.value == pytest.approx(18 * 1 + 5, rel=0.01)
     assert found.low < found.value < found.high
 
 
@@ -106,22 +131,23 @@ def test_no_time_to_stable_from_one_count(known: dict[str, Any]) -> None:
     [
         ({"n1": [8.0], "n2": [4.0], "n4": [2.0]}, 4, []),
         ({"n1": [8.0]}, 4, ["one count tells nothing of others: measure a second"]),
-        ({"n1": [8.0], "n2": [4.0]}, 2, ["two counts fit any form: measure a third"]),
+        ({"n1": [8.0], "n2": [4.0]}, 2, ["two counts fit any law: measure a third"]),
         (
-            {"n1": [8.0, 6.0, 10.0], "n2": [7.0], "n4": [6.0]},
+            {"n1": [8.0, 5.3, 10.7], "n2": [7.0], "n4": [6.0]},
             2,
-            ["epochs of one count differ by up to 50%, more than counts do (33%)"],
+            ["epochs of one count deviate by 38%, counts by 33% at most"],
         ),
         (
             {"n1": [8.0], "n2": [4.0], "n4": [2.0]},
             32,
             [
                 "32 is 8 times the largest count measured",
-                "more than 4 GPUs may take more nodes than any trial used, whose network is not in it",
+                "with 4 a node, the most tried, 32 take more nodes than were used",
             ],
         ),
+        ({"n1": [8.0], "n2": [4.0], "n4": [2.0], "n4_4": [3.0], "n8_2": [1.0]}, 16, []),  # 4 nodes, 4 GPUs on one
     ],
 )
 def test_when_not_to_believe_it(known: dict[str, Any], wanted: int, expected: list[str]) -> None:
-    scaling = page_of(**known)
-    assert doubts(scaling, scaling.series[0], wanted) == expected
+    (series,) = page_of(**known).series
+    assert doubts(series, wanted) == expected

@@ -8,17 +8,23 @@ import pytest
 
 from sweeps.results import report, scaling_page
 from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, of_study, size
-from sweeps.trial.job import Point, State
+from sweeps.results.summary import Row
+from sweeps.results.terminal import show_scaling
+from sweeps.study import definition
+from sweeps.study.storage import read_summary
+from sweeps.trial.folder import SYSTEM_METRICS as FIRST
+from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.job import End, Point, State
 from tests import command_lines as lines
 from tests.results.scaled import study, trial
 
 
-def page_of(*samples: Sample, target: float | None = None, maximize: bool = True) -> Scaling:
-    return compare(Scaling("demo", "GPUs", "GPU-hours", "acc", "epoch time", [], []), samples, maximize, target)
+def page_of(*samples: Sample, target: float | None = None, maximize: bool = True, **more: Any) -> Scaling:
+    return compare(Scaling("demo", "GPUs", "GPU-hours", "acc", **more), samples, maximize, target)
 
 
-def sample(count: int, epoch_s: float, series: str = "", **more: Any) -> Sample:
-    return Sample(series, count, 1, more.pop("devices", count), [epoch_s], **more)
+def sample(count: int, epoch_s: float, series: str = "", nodes: int = 1, **more: Any) -> Sample:
+    return Sample(series=series, count=count, nodes=nodes, devices=count, epoch_s=[epoch_s], **more)
 
 
 def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
@@ -29,12 +35,12 @@ def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
 @pytest.mark.parametrize(
     ("point", "expected"),
     [
-        ({"gpus": 4}, Size(4, 1, 4)),
-        ({"gpus": 0}, Size(1, 1, 0)),
-        ({"+gpus": 4, "nodes": 2}, Size(8, 2, 4)),
-        ({"gpus": 2, "nodes": 2, "ranks": 3}, Size(12, 2, 2)),
-        ({"ranks": 4}, Size(4, 1, 0)),
-        ({"lr": 0.1}, Size(1, 1, 0)),
+        ({"gpus": 4}, (4, 1, 4)),
+        ({"gpus": 0}, (1, 1, 0)),
+        ({"gpus": "4", "nodes": 2}, (8, 2, 4)),
+        ({"ranks": 4, "nodes": 2}, (8, 2, 0)),
+        ({"ranks": 2, "gpus": 2}, (2, 1, 2)),  # each rank takes one of the two
+        ({"lr": 0.1}, (1, 1, 0)),
         ({"gpus": "auto"}, None),
         ({"gpus": True}, None),
         ({"gpus": None}, None),
@@ -47,19 +53,18 @@ def test_what_a_trial_runs_on(point: Point, expected: Size | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "told", "expected"),
+    ("attempts", "expected"),
     [
-        ([[9, 4, 5, 7]], True, [4, 5, 7]),  # the first epoch traces
-        ([[9, 4, 5], [8, 6]], True, [4, 5, 6]),  # and so does that of a second attempt
-        ([[9], [8, 6]], True, [6]),
-        ([[9, 4, 5], [8, 6]], False, [4, 5, 6]),  # from when they were reported
-        ([[9, 4, 0]], True, [4]),  # nobody trains in no time
-        ([[9]], True, []),
-        ([[]], True, []),
+        ([[9, 4, 5, 7]], [4, 5, 7]),  # the first epoch traces
+        ([[9, 4, 5], [8, 6]], [4, 5, 6]),  # and so does that of a second attempt
+        ([[9], [8, 6]], [6]),
+        ([[9, 4, 0, math.inf]], [4]),  # nobody trains in no time; a damaged line may say anything
+        ([[9]], []),
+        ([[]], []),
     ],
 )
-def test_epochs_that_count(tmp_path: Path, attempts: list[list[float]], told: bool, expected: list[float]) -> None:
-    row = trial(tmp_path / "0", {"gpus": 1}, *attempts, told=told)
+def test_epochs_that_count(tmp_path: Path, attempts: list[list[float]], expected: list[float]) -> None:
+    row = trial(tmp_path / "0", {"gpus": 1}, *attempts)
     other = trial(tmp_path / "1", {"gpus": 2}, [1, 1])
     found = of_study(study(tmp_path, [row, other]))
     assert found
@@ -69,7 +74,7 @@ def test_epochs_that_count(tmp_path: Path, attempts: list[list[float]], told: bo
         assert first.epoch_s == sorted(expected)[len(expected) // 2]
     else:
         assert first.count == 2
-        assert "Trial 0 (gpus=1) is not in it: of no epoch but the first" in found.remarks[-1]
+        assert "Trial 0 (gpus=1) is not in it: no epoch_time but of the first epoch" in found.remarks[-1]
 
 
 def test_a_study_by_hand(tmp_path: Path) -> None:
@@ -77,14 +82,28 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
     two = {"system/gpu_1_utilization_percentage": 60.0, "system/gpu_1_power_usage_watts": 100.0}
     cpu = {"system/cpu_utilization_percentage": 150.0}
     rows = [
-        trial(tmp_path / "0", {"gpus": 1, "seed": 1}, [30, 20, 20], objectives=[0.5, 0.8, 0.9], use=use | cpu, gpus=1),
-        trial(tmp_path / "1", {"gpus": 1, "seed": 2}, [30, 20, 24], objectives=[0.5, 0.7, 0.8], use=use | cpu, gpus=1),
+        trial(
+            tmp_path / "0",
+            {"gpus": 1, "seed": 1},
+            [30, 20, 20],
+            objectives=[0.5, 0.8, 0.9],
+            use={FIRST: use | cpu},
+            gpus=1,
+        ),
+        trial(
+            tmp_path / "1",
+            {"gpus": 1, "seed": 2},
+            [30, 20, 24],
+            objectives=[0.5, 0.7, 0.8],
+            use={FIRST: use | cpu},
+            gpus=1,
+        ),
         trial(
             tmp_path / "2",
             {"gpus": 2, "seed": 1},
             [20, 12, 13],
             objectives=[0.5, 0.85, 0.9],
-            use=use | two | cpu,
+            use={FIRST: use | two | cpu},
             gpus=2,
             epochs_to_stable=2,
             time_to_stable=36.0,
@@ -95,15 +114,15 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
     assert found
     one, other = counts(found)
     assert (one.count, one.trials, one.epoch_s, one.shortest_s, one.longest_s) == (1, 2, 20, 20, 24)
-    assert (one.speed_up, one.efficiency, one.images_s) == (1, 1, 50)
-    assert (one.use_percent, one.watts, one.objective, one.stable_hours) == (80, 300, pytest.approx(0.85), None)
+    assert (one.speed_up, one.efficiency, one.images_s) == (1, 1, (1000 / 20 + (1000 / 20 + 1000 / 24) / 2) / 2)
+    assert (one.use_percent, one.watts, one.objective) == (80, 300, pytest.approx(0.85))
     assert (other.speed_up, other.efficiency) == (20 / 12.5, 20 / 12.5 / 2)
     assert (other.use_percent, other.watts) == (70, 400)
-    assert (other.epochs_to_stable, other.time_to_stable_s) == (2, 36)
-    assert (other.stable_hours, other.stable_kwh) == (36 * 2 / 3600, 36 * 400 / 3.6e6)
+    assert (other.epochs_to_stable, other.time_to_stable_s, other.devices) == (2, 36, 2)
     assert found.series[0].target == 0.8  # what more than half of the trials of each count reach
     assert one.target_s == (50 + 74) / 2
-    assert (other.target_s, other.target_hours) == (32, 32 * 2 / 3600)
+    assert other.target_s == 32
+    assert scaling_page.tables(found)[1][2] == ["2", "0.9", "2", "36", "0.02", "0.004", "32", "0.0178"]
     assert found.remarks == ["Trial 3 (gpus=2 seed=2) is not in it: out of memory, no memory."]
     assert (found.unit, found.hours) == ("GPUs", "GPU-hours")
 
@@ -121,10 +140,7 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
         ),
         ([{"ranks": 1}, {"ranks": 2}], ("processes", [1, 2], "")),
         ([{"+nodes": 1}, {"+nodes": 4}], ("nodes", [1, 4], "")),
-        (
-            [{"gpus": 2}, {"gpus": 2, "nodes": 2}],
-            ("GPUs", [2, 4], "GPU use, power and energy are those of each trial's first"),
-        ),
+        ([{"gpus": 2}, {"gpus": 2, "nodes": 2}], ("GPUs", [2, 4], "")),
         ([{"gpus": 1}, {"gpus": 2}, {"gpus": "auto"}], ("GPUs", [1, 2], "what it ran on is no whole number")),
     ],
 )
@@ -145,22 +161,91 @@ def test_a_line_for_each_combination_of_other_values(tmp_path: Path) -> None:
     assert [count.trials for count in counts(found)] == [2, 2]
 
 
-def test_of_many_combinations_the_best_of_each_count(tmp_path: Path) -> None:
-    points: list[Point] = [{"gpus": 1 + i % 2, "lr": i / 10} for i in range(12)]
-    rows = [trial(tmp_path / str(i), point, [2, 1], objectives=[0, i / 10]) for i, point in enumerate(points)]
+def test_ten_series_are_shown_and_the_others_named() -> None:
+    samples = [sample(n, 20 / n, f"x={i:02}") for i in range(12) for n in ((1, 2) if i > 2 else (1,))]
+    found = page_of(*samples)
+    assert [one.name for one in found.series] == ["x=00", *(f"x={i:02}" for i in range(3, 12))]
+    assert found.remarks == [
+        "Measured on one count alone, with nothing to compare: 1 GPU x=00.",
+        "Of 12 series, these are not shown: x=01, x=02.",
+    ]
+    assert scaling_page.figure(found)
+
+
+def test_values_that_look_alike_are_two_series(tmp_path: Path) -> None:
+    points: list[Point] = [{"gpus": g, "lr": lr} for g in (1, 2) for lr in (0.00012341, 0.00012344)]
+    found = of_study(study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]))
+    assert found
+    assert [(one.name, len(one.counts)) for one in found.series] == [("lr=0.00012341", 2), ("lr=0.00012344", 2)]
+
+
+@pytest.mark.parametrize(
+    ("points", "fixed", "expected"),
+    [
+        ([{"nodes": 1}, {"nodes": 2}], {"gpus": "4"}, ("GPUs", [(4, 1), (8, 2)])),
+        ([{"gpus": 1}, {"gpus": 2}], {"nodes": "2"}, ("GPUs", [(2, 2), (4, 2)])),
+        ([{"nodes": 1}, {"nodes": 2}], {"gpus": "0", "ranks": "2"}, ("processes", [(2, 1), (4, 2)])),
+        ([{"gpus": 1}, {"gpus": 2}], {"gpus": "0", "nodes": "null"}, ("GPUs", [(1, 1), (2, 1)])),
+    ],
+)
+def test_what_is_fixed_counts_too(tmp_path: Path, points: list[Point], fixed: dict[str, str], expected: Any) -> None:
+    rows = [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]
+    found = of_study(study(tmp_path, rows, fixed=fixed))
+    assert found
+    assert (found.unit, [(count.count, count.nodes) for count in counts(found)]) == expected
+
+
+def test_one_node_of_two_gpus_and_two_nodes_of_one_are_two_lines(tmp_path: Path) -> None:
+    points: list[Point] = [{"gpus": g, "nodes": n} for n in (1, 2) for g in (1, 2)]
+    rows = [trial(tmp_path / str(i), point, [9, 8 - i]) for i, point in enumerate(points)]
     found = of_study(study(tmp_path, rows))
     assert found
-    assert [count.objective for count in counts(found)] == [1.0, 1.1]
-    assert found.remarks == [
-        "Of the 12 combinations of other values, those compared are each count's best by acc. "
-        "1 GPU: lr=1; 2 GPUs: lr=1.1."
+    assert [line[0] for line in scaling_page.tables(found)[0]] == ["GPUs", "1", "2", "2 on 2 nodes", "4 on 2 nodes"]
+    assert [count.trials for count in counts(found)] == [1] * 4
+    measured = next(trace for trace in scaling_page.figure(found).data if trace.mode == "markers")
+    assert (list(measured.x), len({*measured.marker.symbol})) == ([1, 2, 2, 4], 2)
+    assert measured.text[2] == "2 GPUs on 2 nodes"
+    assert scaling_page.words(found)[0].startswith("4 GPUs on 2 nodes: 1.60 times as fast as 1,")
+
+
+def test_a_study_whose_trials_report_no_epoch_time_has_no_page(tmp_path: Path) -> None:
+    rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1], told=False, largest_batch=n) for n in (1, 2)]
+    assert of_study(study(tmp_path, rows)) is None
+    assert "Scaling" not in report.write(study(tmp_path, rows)).read_text()
+
+
+def test_power_is_that_of_all_nodes(tmp_path: Path) -> None:
+    use = {"system/gpu_0_utilization_percentage": 80.0, "system/gpu_0_power_usage_watts": 300.0}
+    other = {"system/gpu_0_utilization_percentage": 60.0, "system/gpu_0_power_usage_watts": 100.0}
+    damaged = {"system/gpu_0_power_usage_watts": math.inf}
+    rows = [
+        trial(tmp_path / "1", {"gpus": 1}, [2, 1], use={FIRST: use}),
+        trial(tmp_path / "2", {"gpus": 1, "nodes": 2}, [2, 1], use={FIRST: use, "system_metrics.1.jsonl": other}),
     ]
+    TrialFolder(tmp_path / "2").append_metrics(MetricsLine(3, 1103.0, damaged), FIRST)
+    one, two = counts(of_study(study(tmp_path, rows)))
+    assert (one.watts, two.watts, two.use_percent) == (300, 400, 70)
+    (tmp_path / "2" / FIRST).unlink()
+    (tmp_path / "2" / FIRST).mkdir()  # which takes neither the other node's nor the attempts' begins with it
+    one, two = counts(of_study(study(tmp_path, rows)))
+    assert (two.watts, two.epoch_s) == (100, 1)
 
 
-def test_without_an_objective_the_fastest_of_each_count() -> None:
-    found = page_of(*(sample(1 + i % 2, 20 - i, f"x={i}") for i in range(12)))
-    assert [count.epoch_s for count in counts(found)] == [10, 9]
-    assert "best by time" in found.remarks[0]
+def test_a_default_target_is_reached_where_it_comes_from(tmp_path: Path) -> None:
+    """A trial may return what it never reported, such as that of weights it averaged."""
+    rows = [trial(tmp_path / str(n), {"gpus": n}, [9, 4 / n], objectives=[0.1, 0.5]) for n in (1, 2)]
+    for row in rows:
+        row.attempts[-1].objective[0] = 0.6
+    assert [count.target_s for count in counts(of_study(study(tmp_path, rows)))] == [13, 11]
+
+
+def test_a_point_that_was_infeasible_is_left_out_in_its_words(tmp_path: Path) -> None:
+    rows = [trial(tmp_path / str(n), {"gpus": n, "m": "a"}, [2, 1]) for n in (1, 2)]
+    rows.append(Row(3, {"gpus": 4, "m": "b"}, State.PRUNED, tmp_path / "3", [End(State.PRUNED, "batch too large")]))
+    found = of_study(study(tmp_path, rows))
+    assert found
+    assert [one.name for one in found.series] == [""]
+    assert found.remarks == ["Trial 3 (gpus=4 m=b) is not in it: infeasible, batch too large."]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +284,7 @@ def test_the_cheapest_and_the_fastest_in_words(seconds: list[float], expected: s
 
 def test_one_count_alone_is_said() -> None:
     found = page_of(sample(4, 1, "m=a"), sample(4, 2, "m=b"), sample(8, 1, "m=b"))
-    assert found.remarks == ["m=a: only 4 GPUs measured, nothing to compare it with."]
+    assert found.remarks == ["Measured on one count alone, with nothing to compare: 4 GPUs m=a."]
     assert len(scaling_page.words(found)) == 1
     assert "one count tells nothing of others" in " ".join(scaling_page.doubts(found))
 
@@ -212,24 +297,21 @@ def test_what_nobody_told_has_no_column() -> None:
         ["1", "1", "2", "1.00", "100%", ""],
         ["2", "1", "1", "2.00", "100%", "250"],
     ]
-    assert scaling_page.missing(found)[0].startswith("Nobody told, and so not shown: images/s, GPU use (%), acc,")
 
 
 def test_the_figure() -> None:
-    slow = [sample(n, 10 / n + 1, "m=a", objective=0.9, course=[(60.0 / n, 0.9)]) for n in (1, 2, 4)]
-    figure = scaling_page.figure(page_of(*slow), [16])
+    slow = [sample(n, 10 / n + 1, "m=a") for n in (1, 2, 4)]
+    later = [sample(n, 40 / n, "m=b") for n in (2, 4)]
+    figure = scaling_page.figure(page_of(*slow, *later, wanted=[16]))
     traces = {trace.name: trace for trace in figure.data if trace.name}
     assert (list(traces["ideal"].x), list(traces["ideal"].y)) == ([1, 16], [1, 16])
-    measured = next(trace for trace in figure.data if trace.name == "m=a" and trace.xaxis == "x")
-    assert list(measured.x) == [1, 2, 4]
-    assert list(measured.y) == pytest.approx([1, 11 / 6, 11 / 3.5])
-    low, high, middle = [trace for trace in figure.data if trace.hoverinfo == "skip"]
+    assert list(traces["m=a"].x) == [1, 2, 4]
+    assert list(traces["m=a"].y) == pytest.approx([1, 11 / 6, 11 / 3.5])
+    assert list(traces["m=b"].y) == pytest.approx([2, 4])  # ideal, and so on that line
+    low, high, middle = [trace for trace in figure.data if trace.legendgroup == "m=a" and trace.hoverinfo == "skip"]
     assert middle.line.dash == "dash"
     assert (middle.x[0], middle.x[-1]) == (1, pytest.approx(16))
     assert all(a <= b <= c for a, b, c in zip(low.y, middle.y, high.y, strict=True))
-    cost = next(trace for trace in figure.data if trace.xaxis == "x2")
-    assert list(cost.y) == [60, 30, 15]
-    assert list(cost.text) == ["1", "2", "4"]
 
 
 def test_a_report_ends_with_it(tmp_path: Path) -> None:
@@ -242,16 +324,20 @@ def test_a_report_ends_with_it(tmp_path: Path) -> None:
     assert "Trial 5 (gpus=8 m=&lt;b&gt;) is not in it: failed, no memory." in page
     assert page.count("plotly.js v") == 1
     note = report.markdown(summary)
-    assert "**Scaling**\n\n- 4 GPUs: 4.00 times as fast as 1" in note
+    assert note == summary.note  # and so is read from the trials once
+    assert "**Scaling**\n\n4 GPUs: 4.00 times as fast as 1" in note
     assert "| 4 | 1 | 2 | 500 | 4.00 | 100% |" in note
 
 
-def test_a_study_all_of_whose_trials_failed_has_a_report(tmp_path: Path) -> None:
-    rows = [trial(tmp_path / str(n), {"gpus": n}, [], state=State.FAILED) for n in (1, 2)]
-    page = report.write(study(tmp_path, rows)).read_text()
-    assert "<h2>Scaling</h2>" in page
-    assert "Trial 1 (gpus=1; and 2 alike) is not in it: failed, no memory." in page
-    assert "**Scaling**" in report.markdown(study(tmp_path, rows))
+def test_a_note_of_many_series_ends_with_a_whole_table(tmp_path: Path) -> None:
+    points: list[Point] = [{"gpus": 2**g, "a.long.name": "x" * 99 + str(i)} for i in range(10) for g in range(4)]
+    rows = [trial(tmp_path / str(i), point, [9, 1], objectives=[0.1, 0.9]) for i, point in enumerate(points)]
+    summary = study(tmp_path, rows)
+    report.write(summary)
+    assert len(summary.note) < 8000
+    assert summary.note.count("8 GPUs: 1.00 times as fast as 1") == 10
+    assert summary.note.endswith("\n\nThe rest: report.html.")
+    assert {line[-1] for line in summary.note.splitlines() if line.startswith("|")} == {"|"}
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", None])
@@ -265,23 +351,35 @@ def test_metrics_that_cannot_be_read_take_no_report_with_them(tmp_path: Path, da
 
 
 def test_the_command_that_shows_it(tmp_path: Path) -> None:
-    done = lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=4"), tmp_path)
+    done = lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=4", "+epoch_time=1"), tmp_path)
     assert done.code == 0, done.said
     assert "<h2>Scaling</h2>" in (done.study() / "report.html").read_text()
     shown = lines.sweeps(tmp_path, "report", "s", "--scaling", "--predict", "4")
     assert shown.code == 0, shown.said
     assert "2 processes: " in shown.out
-    assert "forecast" in shown.out
-    assert "Beware: two counts fit any form: measure a third." in shown.out
+    assert "Forecast, with" in shown.out
+    assert "Beware: two counts fit any law: measure a third; " in shown.out
     assert shown.out.splitlines()[-1].endswith("trials.csv")
 
 
-def test_a_study_that_swept_nothing_that_is_counted_says_so(tmp_path: Path) -> None:
+def test_the_study_itself_knows_what_was_fixed(tmp_path: Path) -> None:
+    line = [*lines.GRID, "+x=1", "+nodes=1", "+ranks=1,2", "+epochs=3", "+epoch_time=1"]
+    done = lines.run(lines.theirs(*line), tmp_path)
+    assert done.code == 0, done.said
+    definition_ = definition.read(done.study())
+    assert definition_.config["nodes"] == "1"
+    assert read_summary(done.study(), definition_).fixed["nodes"] == "1"
+
+
+def test_a_study_without_scaling_says_what_it_lacks(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1,2"), tmp_path)
     for words in (["--scaling"], ["--target", "1"], ["--predict", "4"]):
         said = lines.sweeps(tmp_path, "report", "s", *words)
         assert (said.code, said.out) == (2, "")
-        assert said.err.startswith("study s did not sweep gpus, nodes or ranks: there is no scaling to show.")
+        assert said.err.startswith(
+            "study s has no scaling to show: for that, trials differ in gpus, nodes or ranks and"
+        )
+        assert len(said.err.splitlines()) == 2
 
 
 def test_trials_that_failed_alike_are_told_in_one_line(tmp_path: Path) -> None:
@@ -295,9 +393,20 @@ def test_trials_that_failed_alike_are_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_pruned_trial_tells_how_fast_it_was_and_no_more(tmp_path: Path) -> None:
+    told = {"epochs_to_stable": 1, "time_to_stable": 9}
     rows = [
         trial(tmp_path / "0", {"gpus": 1}, [9, 4, 4], objectives=[0.1, 0.5, 0.8]),
-        trial(tmp_path / "1", {"gpus": 2}, [9, 2], objectives=[0.1, 0.2], state=State.PRUNED),
+        trial(tmp_path / "1", {"gpus": 2}, [9, 2], objectives=[0.1, 0.2], state=State.PRUNED, **told),
     ]
     one, two = counts(of_study(study(tmp_path, rows), target=0.5))
     assert (one.target_s, two.target_s, two.objective, two.speed_up) == (13, None, None, 2)
+    assert (two.epochs_to_stable, two.time_to_stable_s) == (None, None)
+
+
+def test_page_and_terminal_forecast_the_same_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = page_of(*(sample(n, 8 / n, "m=a") for n in (1, 2, 4)), *(sample(n, 8 / n, "m=b") for n in (1, 2)))
+    assert found.wanted == [8]
+    assert [line[:2] for line in scaling_page.forecasts(found)[1:]] == [["m=a", "8"], ["m=b", "8"]]
+    show_scaling(found)
+    ahead = capsys.readouterr().out.partition("Forecast")[2]
+    assert [line.split()[1:4:2] for line in ahead.splitlines() if "m=" in line[:9]] == [["m=a", "8"], ["m=b", "8"]]

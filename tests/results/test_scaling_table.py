@@ -17,8 +17,10 @@ GOOD = "gpus,epoch_time\n1,10\n2,5\n"
         (GOOD, "GPUs", "epoch time", [1, 2], [10, 5]),
         ("# mine\n\ngpus , epoch_time\n2,5\n1,10\n1,11\n1,30\n", "GPUs", "epoch time", [1, 2], [11, 5]),
         ("nodes,gpus,epoch_time\n1,4,10\n2,4,5\n", "GPUs", "epoch time", [4, 8], [10, 5]),
+        ("nodes,gpus,epoch_time\n2,1,6\n1,2,5\n", "GPUs", "epoch time", [2, 2], [5, 6]),
         ("ranks,total_time\n1,10\n4,5\n", "processes", "total time", [1, 4], [10, 5]),
         ("nodes,total_time,epochs\n1,10,5\n2,8,5\n", "nodes", "epoch time", [1, 2], [2, 1.6]),
+        ("ranks,total_time,epochs\n1,10,\n4,5,\n", "processes", "total time", [1, 4], [10, 5]),
         ("\ufeffgpus,epoch_time,accuracy\r\n1,10,\r\n2,5,0.5\r\n", "GPUs", "epoch time", [1, 2], [10, 5]),
     ],
 )
@@ -38,14 +40,14 @@ def test_other_columns_tell_series_apart_and_seeds_do_not(tmp_path: Path) -> Non
     found = read_table(file)
     assert [(one.name, len(one.counts)) for one in found.series] == [("model=a", 2), ("model=b", 1)]
     assert found.series[0].counts[0].trials == 2
-    assert found.remarks == ["model=b: only 1 GPU measured, nothing to compare it with."]
+    assert found.remarks == ["Measured on one count alone, with nothing to compare: 1 GPU model=b."]
 
 
 def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("gpus,epoch_time,accuracy,epochs\n1,10,0.9,360\n2,6,0.8,300\n")
     one, two = read_table(file).series[0].counts
-    assert (one.target_s, one.target_hours, two.target_s, two.target_hours) == (3600, 1, 1800, 1)
+    assert (one.target_s, one.devices, two.target_s, two.devices) == (3600, 1, 1800, 2)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
             b"# x\ngpus,time\n1,1\n",
             "t.csv line 2 has the columns gpus, time.\nOne is missing: epoch_time or total_time",
         ),
-        (b"gpus,gpus,epoch_time\n1,1,1\n", "t.csv line 1 has the columns gpus, gpus, epoch_time: 'gpus' twice."),
+        (b"gpus,gpus,epoch_time\n1,1,1\n", "t.csv line 1 has the column 'gpus' twice.\nName"),
         (
             b"gpus,epoch_time\n1,10\n2,fast\n",
             "t.csv line 3, column epoch_time: 'fast'\nAllowed: a number above 0, at most 1e9",
@@ -90,7 +92,11 @@ def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
             "t.csv line 2, column accuracy: 'high'\nAllowed: a number, at most 1e9",
         ),
         (b"gpus,epoch_time\n1,10\n2,5,7\n", "t.csv line 3 has 3 cells.\nGive as many as the header: 2"),
-        (b"gpus,epoch_time\n1,10\n2,\xff\n", "t.csv line 3 is not UTF-8: byte 0xff\nSave it as CSV in UTF-8"),
+        (b"gpus,epoch_time\n1,10\n2,\xff\n", "t.csv is no CSV in UTF-8: 'utf-8' codec can't decode byte 0xff in"),
+        (
+            b"gpus,total_time,epochs\n1,10,5\n2,8,\n",
+            "t.csv line 3, column epochs: it is empty\nGive it on every line, or on none",
+        ),
         (
             b"gpus;epoch_time\n1;10\n",
             "t.csv line 1 has the columns gpus;epoch_time.\nOne is missing: gpus, nodes or ranks",
@@ -114,8 +120,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert "Cheapest to accuracy 0.9: 1 GPU (1.67 hours, 1.67 GPU-hours); 2 would save 45 minutes and" in done.out
     assert "cost 10% more; 4 would save 70 minutes and cost 20% more." in done.out
     assert "16 is 4 times" not in done.out
-    assert done.out.splitlines()[-1] == "scaling.html"
-    assert "<h2>Scaling</h2>" in (tmp_path / "scaling.html").read_text()
+    assert done.out.splitlines()[-1] == "t.html"
+    assert "<h2>Scaling</h2>" in (tmp_path / "t.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -124,8 +130,11 @@ def test_the_command(tmp_path: Path) -> None:
         (["t.csv", "--predict", "many"], "--predict many: give counts from 1 to 999999, as in --predict 16,32"),
         (["t.csv", "--predict", "0"], "--predict 0: give counts"),
         (["t.csv", "--predict", "9" * 400], "give counts"),
-        (["other.csv"], "No such file or directory: 'other.csv'"),
-        (["."], "Is a directory"),
+        (["other.csv"], "there is no table other.csv\nName a CSV file"),
+        (["."], "there is no table .\nName a CSV file"),
+        (["t.csv", "--output", "./t.csv"], "the page would overwrite the table t.csv\nName another file"),
+        (["t.csv", "--output", "no/t.html"], "--output no/t.html: there is no folder no\nName a file"),
+        (["t.csv", "--output", "."], "--output .: . is a folder\nName a file"),
         (["bad.csv"], "bad.csv line 2, column gpus: 'x'"),
     ],
 )

@@ -118,5 +118,5 @@ def test_each_trial_of_a_grid_gets_its_own_nodes_and_gpus_and_all_are_compared(t
     for number, (nodes, gpus) in enumerate(points):
         seen = {file.name: file.read_text() for file in (study / str(number)).glob("seen*")}
         assert seen == {f"seen{rank}": f"{nodes} {gpus} {nodes}" for rank in range(nodes)}
-    assert "4 GPUs: 4 times as fast as 1" in sweeps(tmp_path, "report", "s", "--scaling").out
+    assert "4 GPUs on 2 nodes: 4.00 times as fast as 1" in sweeps(tmp_path, "report", "s", "--scaling").out
     assert "Scaling" in (study / "report.html").read_text()
