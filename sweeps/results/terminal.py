@@ -18,6 +18,8 @@ from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
 
+_FEW = 6
+
 
 class View:
     """The driver's view of its study, on stdout, while `live` is entered."""
@@ -126,7 +128,8 @@ def show_scaling(scaling: Scaling) -> None:
         if isinstance(part, str):
             view.say(part.replace("**", ""))
         else:
-            view.console.print(_of_cells(part))
+            few = len(part) <= _FEW  # side by side, where names of columns need no breaking
+            view.console.print(_of_cells(list(zip(*part, strict=True)) if few else part))
 
 
 def _of_cells(rows: Sequence[Sequence[str]]) -> Table:
