@@ -184,16 +184,18 @@ class Loop:
         while not self._asked_all and not self._spent():
             row = self.search.ask()
             self._asked_all = row is None
-            if row and (attempt := self._prepare(row)):
+            if row and (attempt := self._prepare(row, self.search.infeasible(row))):
                 return attempt
         return None
 
-    def _prepare(self, row: Row) -> Attempt | None:
-        """The trial, ready to be submitted. One whose config is not valid has failed, one that cannot run here counts
-        as pruned, the worst that a sampler can hear of a point, and the study goes on.
+    def _prepare(self, row: Row, infeasible: str = "") -> Attempt | None:
+        """The trial, ready to be submitted. One whose config is not valid has failed, one that cannot run here, for
+        which `infeasible` may be a reason, counts as pruned, and the study goes on.
         """
         self.summary.rows.append(row)
         try:
+            if infeasible:
+                raise Infeasible(infeasible)
             job = self.make_job(row)
         except Infeasible as error:
             self.view.say(f"trial {row.number} is infeasible, and was not started: {error}")

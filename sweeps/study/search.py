@@ -3,32 +3,37 @@
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib.util import find_spec
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
 import optuna
 from hydra._internal.utils import _locate
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from omegaconf import DictConfig
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.pruners import NopPruner
+from optuna.distributions import FloatDistribution
+from optuna.pruners import NopPruner, _filter_study
 from optuna.trial import TrialState
 
 from sweeps.errors import UserError
 from sweeps.results.summary import Row
 from sweeps.settings import SweeperConf
 from sweeps.study import storage
-from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace, canonical, is_grid
+from sweeps.study.memory import Memory
+from sweeps.study.proposals import Proposals
+from sweeps.study.sampling import Told, build, distribution, sampler_of
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, canonical, is_grid, total
 from sweeps.trial.job import End, Objective, Point, State, Value
+
+
+_TIMES = 5
+_LEARNS = "learns"
+"""The attribute of a study whose search learns from failures, takes numbers in their order, and repeats no point."""
 
 
 class Search:
     """An Optuna study, asked one trial at a time.
 
-    A grid is enumerated here and only recorded in Optuna: asked from outside of `optimize`, its GridSampler repeats
+    A search that was begun by a version without these goes on as it began. A grid is enumerated here and only recorded in Optuna: asked from outside of `optimize`, its GridSampler repeats
     cells and raises on the last tell.
     """
 
@@ -44,16 +49,17 @@ class Search:
         self.is_grid = is_grid(settings)
         named = settings.objective is not None
         self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
-        self._distributions = {space.name(p): _distribution(p, self.is_grid) for p in space.parameters}
+        self._named = [(parameter, space.name(parameter)) for parameter in space.parameters]
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
-        self._pruner = _build("pruner", settings.pruner) or NopPruner()
+        self._memory = Memory(settings.memory_axes, config)
+        self._pruner = build("pruner", settings.pruner) or NopPruner()
         self._open = partial(
             storage.open_study,
             name,
             folder,
             settings.storage,
-            sampler=None if self.is_grid else _build("sampler", settings.sampler),
+            sampler=None if self.is_grid else sampler_of(settings, space, learns=True),
             pruner=self._pruner,
             directions=settings.directions,
         )
@@ -61,12 +67,21 @@ class Search:
     def open(self) -> None:
         """Take up the study, or make it. `mended` says what had to be mended in its journal; empty if nothing had."""
         self._study, self.mended = self._open()
+        self._learns = self._how()
+        self._distributions = {name: distribution(p, self.is_grid, self._learns) for p, name in self._named}
         if self._settings.storage is None:
             if self._settings.extend and self.is_grid:
                 storage.rewrite(self._study.study_name, self._folder, known=self._distributions)
                 self._study, _ = self._open()
             self._add_missing()
+        self._told = Told(self._study)
         earlier = self._study.get_trials(deepcopy=False)
+        points = [{p.key: trial.params[name] for p, name in self._named if name in trial.params} for trial in earlier]
+        for trial, point in zip(earlier, points, strict=True):
+            if storage.ended(trial) is State.OUT_OF_MEMORY:
+                self._memory.add(trial.number, point)
+        self._proposals = Proposals(self.space, points if self._learns and not self._custom else ())
+        self.total = total(self._settings, self.space) if self._learns or self.is_grid else self._settings.n_trials
         seen = {trial.user_attrs.get("point") for trial in earlier}
         new = (point for point in self.space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
         asked = len(seen - {None}) if self.is_grid else len(earlier)
@@ -76,6 +91,8 @@ class Search:
 
     def ask(self) -> Row | None:
         """A trial that was never asked for, or None when the study has all it should have."""
+        if self._learns and not self._custom and len(self._proposals) >= (self.total or 0):
+            return None
         point = next(self._new, None)
         if point is None:
             return None
@@ -96,10 +113,16 @@ class Search:
         trials = self._study.get_trials(deepcopy=False)
         return [storage.row_of(trial, self._folder) for trial in trials if trial.state.is_finished()]
 
+    def infeasible(self, row: Row) -> str:
+        """Why a point cannot run here, in words, as far as earlier trials tell; else empty."""
+        return self._memory.lacking(row.params)
+
     def reopen(self, numbers: Sequence[int]) -> None:
         """Let these trials, which have ended, run again."""
         storage.rewrite(self._study.study_name, self._folder, reopened=numbers)
         self._study, _ = self._open()
+        self._how()
+        self._told = Told(self._study)
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Record an intermediate value of the objective. True if the pruner wants this trial to end."""
@@ -121,10 +144,15 @@ class Search:
         """Record how a trial ended."""
         trial = self._trials.pop(row.number)
         trial.set_user_attr("end", {"attempts": [end.as_json() for end in row.attempts]})
+        if row.state is State.OUT_OF_MEMORY:
+            self._memory.add(row.number, row.params)
+        otherwise = TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL
         if row.state is State.COMPLETED and row.objective:
-            self._study.tell(trial, row.objective)
+            self._told.completed(trial, row.objective)
+        elif self._learns and _blames_its_point(row):
+            self._told.infeasible(trial, otherwise)
         else:
-            self._study.tell(trial, state=TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL)
+            self._study.tell(trial, state=otherwise)
 
     def importance(self) -> dict[str, float]:
         """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
@@ -133,7 +161,7 @@ class Search:
         try:
             fanova = optuna.importance.FanovaImportanceEvaluator(seed=0)
             find = optuna.importance.get_param_importances
-            return find(self._study, evaluator=fanova, target=lambda trial: float(trial.values[0]))
+            return find(self._study, evaluator=fanova, target=_result)
         except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
             return {}
 
@@ -157,6 +185,8 @@ class Search:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
         self._trials[trial.number] = trial
         row = storage.row_of(trial, self._folder)
+        if self._learns:
+            self._choose(trial)
         row.params = {}
         for parameter in self.space.parameters:
             if self.space.exists(parameter, row.params):
@@ -165,6 +195,56 @@ class Search:
             self._custom(self._config, trial)
             row.params |= {name: value for name, value in trial.params.items() if name not in self._distributions}
         return row
+
+    def _choose(self, trial: optuna.Trial) -> None:
+        """Settle the values of a trial: a point that was not tried, and no more than is known to fit in the memory."""
+        settled = trial.params  # of one whose driver was killed
+        held = [parameter.key for parameter, name in self._named if name in settled]
+        for _ in range(_TIMES):
+            point = self._draw(trial)
+            if self._custom or len(held) == len(point):
+                break
+            if point not in self._proposals and not self._memory.lacking(point):
+                break
+            trial._relative_params = None  # asks the sampler anew
+        else:
+            point = self._proposals.nearest(point, held)
+        self._proposals.add(point)
+        trial._fixed_params = {name: point[p.key] for p, name in self._named if p.key in point}
+
+    def _draw(self, trial: optuna.Trial) -> Point:
+        """What the sampler proposes, recorded nowhere yet."""
+        frozen = trial._get_latest_trial()
+        frozen.params = dict(frozen.params)
+        study = _filter_study(self._study, frozen)  # of Hyperband's, a bracket
+        point: Point = {}
+        for parameter, name in self._named:
+            if self.space.exists(parameter, point):
+                one = self._distributions[name]
+                if name in frozen.params:
+                    value = frozen.params[name]
+                elif one.single():
+                    value = parameter.values[0]
+                elif trial._is_relative_param(name, one):
+                    value = trial.relative_params[name]
+                else:
+                    value = self._study.sampler.sample_independent(study, frozen, name, one)
+                frozen.params[name] = value
+                if isinstance(parameter, Choice) and parameter.ordered:
+                    value = parameter.nearest(value)
+                point[parameter.key] = value
+        return point
+
+    def _how(self) -> bool:
+        """Whether the study learns: a new search does."""
+        if self.is_grid:
+            return False
+        if _LEARNS not in self._study.user_attrs:
+            if self._study.get_trials(deepcopy=False):
+                self._study.sampler = sampler_of(self._settings, self.space, learns=False)
+                return False
+            self._study.set_user_attr(_LEARNS, 1)
+        return True
 
     def _suggest(self, trial: optuna.Trial, parameter: Parameter) -> Value:
         """What the sampler chooses, or, for a trial that was enqueued, what it was enqueued with."""
@@ -176,32 +256,17 @@ class Search:
         return found  # type: ignore[no-any-return]
 
 
-def _distribution(parameter: Parameter, grid: bool) -> BaseDistribution:
-    """What a parameter is recorded with, and chosen from by a sampler.
+def _blames_its_point(row: Row) -> bool:
+    """Whether it was the trial's own values that kept it from a result, so that others like it had better not be tried.
 
-    Of a list Optuna compares all choices, for every trial it reads: the numbers of a grid are recorded as a range.
+    One that was refused before it began, as infeasible, counts as pruned.
     """
-    if isinstance(parameter, Interval):
-        if isinstance(parameter.low, int) and isinstance(parameter.high, int):
-            return IntDistribution(parameter.low, parameter.high, log=parameter.log)
-        return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-    values: Sequence[Any] = parameter.values
-    step = abs(values[1] - values[0]) if parameter.numbers and len(values) > 1 else None
-    kinds = {type(value) for value in values}
-    if kinds == {int} and (grid or step):
-        return IntDistribution(min(values), max(values), step=1 if grid or not step else step)
-    if kinds == {float} and (grid or step):
-        return FloatDistribution(min(values), max(values), step=None if grid else step)
-    return CategoricalDistribution(values)
+    last = row.attempts[-1]
+    if row.state is State.PRUNED:
+        return last.began is None
+    return row.state in {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY} and not last.misfit
 
 
-def _build(kind: str, conf: Any) -> Any:
-    if not conf:
-        return None
-    if conf["_target_"] == "optuna.samplers.GPSampler" and find_spec("torch") is None:
-        raise UserError("hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install -c constraints.txt torch")
-    try:
-        return instantiate(conf)
-    except InstantiationException as error:
-        last = str(error).strip().splitlines()[-1]
-        raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}") from error
+def _result(trial: optuna.trial.FrozenTrial) -> float:
+    """Its first objective; nan if it has none, whatever its sampler was told."""
+    return float(trial.values[0]) if storage.ended(trial) is State.COMPLETED else math.nan

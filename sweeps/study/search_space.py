@@ -6,10 +6,10 @@ are finite; interval(), with tag(log, ...) for a logarithmic scale, is what only
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice, pairwise
 from typing import Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override, QuotedString, RangeSweep, Transformer
@@ -40,6 +40,38 @@ class Choice:
     condition: Condition | None = None
     numbers: bool = False  # whether it came from range(), so that a sampler may use the order of its values
 
+    @cached_property
+    def distinct(self) -> tuple[Value, ...]:
+        """Its values, each once: 1 and 1.0 are one value, 1 and True are not."""
+        first: dict[str, Value] = {}
+        for value in self.values:
+            first.setdefault(canonical({self.key: value}), value)
+        return tuple(first.values())
+
+    @cached_property
+    def ordered(self) -> tuple[float, ...]:
+        """Its values from the smallest to the largest, if they are two numbers or more; else empty: categories."""
+        numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
+        return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
+
+    @cached_property
+    def log(self) -> bool:
+        """Whether the ratios of its numbers are more alike than their differences."""
+        steps = [(high - low, high / low) for low, high in pairwise(self.ordered) if low > 0]
+        if len(steps) < max(1, len(self.ordered) - 1):
+            return False
+        differences, ratios = zip(*((difference, math.log(ratio)) for difference, ratio in steps), strict=True)
+        return max(ratios) * min(differences) <= min(ratios) * max(differences)
+
+    def nearest(self, number: float) -> Value:
+        """The one of its numbers that lies nearest, by their ratios if `log`."""
+        scale = math.log if self.log else float
+        return min(self.ordered, key=lambda value: abs(scale(value) - scale(number)))
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        return frozenset(canonical({"": value}) for value in self.values)
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -54,6 +86,25 @@ class Interval:
     @property
     def values(self) -> tuple[Value, ...]:  # as a Choice has them
         return (self.low, self.high)
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def share(self, value: float) -> float:
+        """Where on the interval a value lies, from 0 to 1."""
+        scale = math.log if self.log else float
+        return (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
+
+    def at(self, share: float) -> float:
+        """The value that lies there."""
+        value = self.low * (self.high / self.low) ** share if self.log else self.low + (self.high - self.low) * share
+        return min(max(round(value) if self.whole else value, self.low), self.high)
+
+    @property
+    def distinct(self) -> Iterable[Value]:
+        """All its values, if they can be counted."""
+        return range(int(self.low), int(self.high) + 1) if self.whole else (self.low + i for i in count())
 
 
 Parameter = Choice | Interval
@@ -85,6 +136,8 @@ class SearchSpace:
             if isinstance(one, Choice):
                 for value, text in zip(one.values, one.texts, strict=True):
                     texts[one.key, type(value), value] = text
+                    if one.ordered and type(value) is int:  # beside fractions Optuna keeps it as one
+                        texts.setdefault((one.key, float, value), text)
         return texts
 
     def named(self, point: Point) -> dict[str, Value]:
@@ -110,14 +163,25 @@ class SearchSpace:
                 seen.add(key)
                 yield point
 
-    def _expand(self, point: Point, parameters: Sequence[Parameter]) -> Iterator[Point]:
+    def count(self, most: int) -> int:
+        """How many points there are for a search, `most` if there are more. An interval of fractions has no end."""
+        found: set[str] = set()
+        for point in islice(self._expand({}, self.parameters, all_values=True), 20 * most):  # conditions may overlap
+            found.add(canonical(point))
+            if len(found) == most:
+                break
+        return len(found)
+
+    def _expand(self, point: Point, parameters: Sequence[Parameter], all_values: bool = False) -> Iterator[Point]:
         if not parameters:
             yield point
             return
         first, *rest = parameters
-        values = first.values if self.exists(first, point) else ()
-        for extended in [{**point, first.key: value} for value in values] or [point]:
-            yield from self._expand(extended, rest)
+        if not self.exists(first, point):
+            yield from self._expand(point, rest, all_values)
+            return
+        for value in first.distinct if all_values else first.values:
+            yield from self._expand({**point, first.key: value}, rest, all_values)
 
     def corners(self, limit: int = 500) -> list[Point]:
         """What to check before a search: all choices and interval ends, in each combination if there are few."""
@@ -137,6 +201,14 @@ class SearchSpace:
 def is_grid(settings: SweeperConf) -> bool:
     """Whether every point of the space is a trial, and none is chosen by a sampler."""
     return settings.sampler is None or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
+
+
+def total(settings: SweeperConf, space: SearchSpace) -> int:
+    """How many trials that makes: no point is tried twice."""
+    if is_grid(settings):
+        return sum(1 for _ in islice(space.points(), settings.n_trials))
+    asked = settings.n_trials or 0
+    return asked if settings.custom_search_space else space.count(asked)
 
 
 def canonical(point: Mapping[str, Value]) -> str:

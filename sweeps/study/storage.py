@@ -134,6 +134,12 @@ def row_of(trial: BaseTrial, study: Path) -> Row:
     return row
 
 
+def ended(trial: BaseTrial) -> State | None:
+    """How a trial ended, by our own record: its sampler may have been told otherwise. None if it has not."""
+    attempts = trial.user_attrs.get("end", {"attempts": []})["attempts"]
+    return State(attempts[-1]["state"]) if attempts else None
+
+
 def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] = {}) -> None:
     """Write the journal anew, aside: the trials `reopened` run again, and those of a grid get the `known` choices."""
     journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
@@ -147,7 +153,11 @@ def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mappin
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
             trial.user_attrs["forgiven"] = len(row.attempts)
             trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
+            for key in [key for key in trial.system_attrs if key.startswith("constraints")]:
+                del trial.system_attrs[key]
     new = optuna.create_study(study_name=name, storage=JournalStorage(_Journal(aside)), directions=old.directions)
+    for key, value in old.user_attrs.items():
+        new.set_user_attr(key, value)
     new.add_trials(trials)
     aside.replace(journal)
 
