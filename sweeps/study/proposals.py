@@ -16,6 +16,8 @@ class Proposals:
     def __init__(self, space: SearchSpace, tried: Iterable[Point] = ()) -> None:
         self._space = space
         self._tried: set[str] = set()
+        self._ran: list[list[float]] = []
+        self._failed: list[list[float]] = []
         for point in tried:
             self.add(point)
 
@@ -29,6 +31,27 @@ class Proposals:
         """What lies outside of the space, or is half a point, is not counted."""
         if self._completed(point) == point:
             self._tried.add(canonical(point))
+
+    def hear(self, point: Point, ran: bool) -> None:
+        """Whether this point has run."""
+        (self._ran if ran else self._failed).append(self._place(point))
+
+    def seems_to_fail(self, point: Point) -> bool:
+        """Whether the nearest point that anything is known of has failed (Cover and Hart, 1967)."""
+        here = self._place(point)
+        nearest = min((math.dist(here, there) for there in self._failed), default=math.inf)
+        return bool(self._failed) and all(math.dist(here, there) > nearest for there in self._ran)
+
+    def _place(self, point: Point) -> list[float]:
+        """A point as coordinates: of an axis from 0 to 1, two choices of one parameter 1 apart."""
+        place: list[float] = []
+        for one in self._space.parameters:
+            exists = one.key in point and self._space.exists(one, point)
+            if isinstance(one, Choice) and not one.ordered:
+                place += [math.sqrt(0.5) * (exists and _same(value, point[one.key])) for value in one.distinct]
+            else:
+                place.append(_share(one, point[one.key]) if exists and _has(one, point[one.key]) else 0.5)
+        return place
 
     def nearest(self, point: Point, held: Collection[str] = ()) -> Point:
         """An untried point few steps from this one (Dijkstra, 1959), which is returned if all were tried.
@@ -54,7 +77,7 @@ class Proposals:
                     yield self._completed({**point, one.key: value}), step
 
     def _completed(self, point: Point) -> Point:
-        """The point with the values that it lacks, from the middle of their axes, and without those that don't exist."""
+        """The point with the values that it lacks, from the middle of their axes, and without those it has too many."""
         whole: Point = {}
         for one in self._space.parameters:
             if self._space.exists(one, whole):
@@ -64,8 +87,20 @@ class Proposals:
 
 def _has(parameter: Parameter, value: Value) -> bool:
     if isinstance(parameter, Choice):
-        return canonical({"": value}) in parameter.keys
+        return any(_same(value, one) for one in parameter.distinct)
     return isinstance(value, int | float) and parameter.low <= value <= parameter.high
+
+
+def _same(value: Value, other: Value) -> bool:
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _share(parameter: Parameter, value: Value) -> float:
+    """Where on its axis a number lies, from 0 to 1."""
+    assert isinstance(value, int | float)
+    if isinstance(parameter, Choice):
+        return parameter.ordered.index(value) / (len(parameter.ordered) - 1)
+    return parameter.share(value)
 
 
 def _middle(parameter: Parameter) -> Value:
@@ -86,7 +121,7 @@ def _around(parameter: Parameter, value: Value) -> Iterator[tuple[Value, float]]
             assert isinstance(value, int | float)
             yield parameter.at((parameter.share(value) + _GOLDEN) % 1), _GOLDEN  # never twice the same
     elif axis := parameter.ordered:
-        at, step = axis.index(value), 1 / (len(axis) - 1)  # type: ignore[arg-type]
+        at, step = axis.index(value), 1 / (len(axis) - 1)
         yield from ((axis[near], step) for near in (at - 1, at + 1) if 0 <= near < len(axis))
     else:
-        yield from ((other, 1.0) for other in parameter.distinct if canonical({"": other}) != canonical({"": value}))
+        yield from ((other, 1.0) for other in parameter.distinct if not _same(other, value))

@@ -1,4 +1,4 @@
-"""What Optuna's samplers are built from, choose from, and are told of trials that failed."""
+"""What Optuna's samplers are built from, and choose from."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,29 +9,26 @@ import optuna
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import CmaEsSampler, GPSampler, NSGAIIISampler, NSGAIISampler, TPESampler
-from optuna.study import StudyDirection
-from optuna.trial import TrialState
 
 from sweeps.errors import UserError
 from sweeps.settings import SweeperConf
-from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace
-
-_RUNS = "runs"  # the constraint: above 0 where it is violated
-_ASKED_FOR_ALL = (GPSampler, NSGAIISampler, NSGAIIISampler)
-"""They have the constraint of each trial, and trials that completed alone."""
+from sweeps.study.search_space import Interval, Parameter, SearchSpace
 
 
 def distribution(parameter: Parameter, grid: bool, learns: bool) -> BaseDistribution:
     """What a parameter is recorded with, and chosen from by a sampler.
 
     Of a list Optuna compares all choices, for every trial it reads: the numbers of a grid are recorded as a range.
-    In a search that `learns`, numbers are an axis; whatever the sampler chooses there, the nearest of them is meant.
+    In a search that `learns`, of numbers it is their place in the order: evenly spaced, and the ends no narrower. On
+    the tables of `benchmarks/search_learns.py` that leaves less regret than their values, or their logarithms.
     """
     if isinstance(parameter, Interval):
         if parameter.whole:
-            return IntDistribution(parameter.low, parameter.high, log=parameter.log)
+            return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
         return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+    if learns:
+        categories = CategoricalDistribution(parameter.distinct)
+        return IntDistribution(0, len(parameter.ordered) - 1) if parameter.ordered else categories
     values: Sequence[Any] = parameter.values
     step = abs(values[1] - values[0]) if parameter.numbers and len(values) > 1 else None
     kinds = {type(value) for value in values}
@@ -39,11 +36,7 @@ def distribution(parameter: Parameter, grid: bool, learns: bool) -> BaseDistribu
         return IntDistribution(min(values), max(values), step=1 if grid or not step else step)
     if kinds == {float} and (grid or step):
         return FloatDistribution(min(values), max(values), step=None if grid else step)
-    if learns and parameter.ordered:
-        low, high = parameter.ordered[0], parameter.ordered[-1]
-        kind = IntDistribution if kinds == {int} else FloatDistribution
-        return kind(low, high, log=parameter.log)  # type: ignore[arg-type]
-    return CategoricalDistribution(parameter.distinct if learns else values)
+    return CategoricalDistribution(values)
 
 
 def build(kind: str, conf: Any, **defaults: Any) -> Any:
@@ -70,43 +63,3 @@ def sampler_of(settings: SweeperConf, space: SearchSpace, learns: bool) -> Any:
     conditions = any(parameter.condition for parameter in space.parameters)
     grouped = learns and conditions and name == "optuna.samplers.TPESampler" and len(settings.directions) == 1
     return build("sampler", settings.sampler, **({"group": True} if grouped else {}))
-
-
-class Told:
-    """Tells a study how trials ended, and its sampler, as far as that can learn it, where trials fail.
-
-    TPE counts such a trial among the bad ones however few there are (c-TPE, Watanabe and Hutter, IJCAI 2023); the
-    Gaussian process learns the probability that a point runs (Gardner et al., ICML 2014), NSGA-II prefers parents that
-    do (Deb et al., 2002). CMA-ES, which knows no constraints, is told the worst value so far: it goes by ranks alone.
-    Random and quasi-random points learn nothing.
-    """
-
-    def __init__(self, study: optuna.Study) -> None:
-        self._study = study
-        self._worst: list[float] = []
-        if isinstance(study.sampler, (*_ASKED_FOR_ALL, CmaEsSampler)):
-            for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-                self._hear(trial.values)
-
-    def completed(self, trial: optuna.Trial, values: Sequence[float]) -> None:
-        if isinstance(self._study.sampler, _ASKED_FOR_ALL):
-            trial.set_constraint(_RUNS, -1.0)
-        self._study.tell(trial, values)
-        self._hear(values)
-
-    def infeasible(self, trial: optuna.Trial, otherwise: TrialState) -> None:
-        sampler = self._study.sampler
-        if isinstance(sampler, TPESampler):
-            trial.set_constraint(_RUNS, 1.0)
-            self._study.tell(trial, state=TrialState.PRUNED)
-        elif isinstance(sampler, (*_ASKED_FOR_ALL, CmaEsSampler)) and self._worst:
-            if not isinstance(sampler, CmaEsSampler):
-                trial.set_constraint(_RUNS, 1.0)
-            self._study.tell(trial, self._worst)
-        else:
-            self._study.tell(trial, state=otherwise)
-
-    def _hear(self, values: Sequence[float]) -> None:
-        worst = self._worst or values
-        pairs = zip(worst, values, self._study.directions, strict=True)
-        self._worst = [max(a, b) if way is StudyDirection.MINIMIZE else min(a, b) for a, b, way in pairs]

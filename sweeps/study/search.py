@@ -11,30 +11,25 @@ import optuna
 from hydra._internal.utils import _locate
 from omegaconf import DictConfig
 from optuna.distributions import FloatDistribution
-from optuna.pruners import NopPruner, _filter_study
+from optuna.pruners import NopPruner
 from optuna.trial import TrialState
 
 from sweeps.errors import UserError
 from sweeps.results.summary import Row
 from sweeps.settings import SweeperConf
 from sweeps.study import storage
+from sweeps.study.learner import Learner, axes, placed
 from sweeps.study.memory import Memory
-from sweeps.study.proposals import Proposals
-from sweeps.study.sampling import Told, build, distribution, sampler_of
+from sweeps.study.sampling import build, distribution, sampler_of
 from sweeps.study.search_space import Choice, Parameter, SearchSpace, canonical, is_grid, total
 from sweeps.trial.job import End, Objective, Point, State, Value
-
-
-_TIMES = 5
-_LEARNS = "learns"
-"""The attribute of a study whose search learns from failures, takes numbers in their order, and repeats no point."""
 
 
 class Search:
     """An Optuna study, asked one trial at a time.
 
-    A search that was begun by a version without these goes on as it began. A grid is enumerated here and only recorded in Optuna: asked from outside of `optimize`, its GridSampler repeats
-    cells and raises on the last tell.
+    A search learns, unless it was begun by a version that did not. A grid is enumerated here and only recorded
+    in Optuna: asked from outside of `optimize`, its GridSampler repeats cells and raises on the last tell.
     """
 
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
@@ -67,21 +62,15 @@ class Search:
     def open(self) -> None:
         """Take up the study, or make it. `mended` says what had to be mended in its journal; empty if nothing had."""
         self._study, self.mended = self._open()
-        self._learns = self._how()
-        self._distributions = {name: distribution(p, self.is_grid, self._learns) for p, name in self._named}
+        self._begin()
         if self._settings.storage is None:
             if self._settings.extend and self.is_grid:
                 storage.rewrite(self._study.study_name, self._folder, known=self._distributions)
                 self._study, _ = self._open()
             self._add_missing()
-        self._told = Told(self._study)
         earlier = self._study.get_trials(deepcopy=False)
-        points = [{p.key: trial.params[name] for p, name in self._named if name in trial.params} for trial in earlier]
-        for trial, point in zip(earlier, points, strict=True):
-            if storage.ended(trial) is State.OUT_OF_MEMORY:
-                self._memory.add(trial.number, point)
-        self._proposals = Proposals(self.space, points if self._learns and not self._custom else ())
-        self.total = total(self._settings, self.space) if self._learns or self.is_grid else self._settings.n_trials
+        self._take_up(earlier)
+        self.total = total(self._settings, self.space) if self._learner or self.is_grid else self._settings.n_trials
         seen = {trial.user_attrs.get("point") for trial in earlier}
         new = (point for point in self.space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
         asked = len(seen - {None}) if self.is_grid else len(earlier)
@@ -91,7 +80,7 @@ class Search:
 
     def ask(self) -> Row | None:
         """A trial that was never asked for, or None when the study has all it should have."""
-        if self._learns and not self._custom and len(self._proposals) >= (self.total or 0):
+        if self._learner and not self._custom and self._learner.tried() >= (self.total or 0):
             return None
         point = next(self._new, None)
         if point is None:
@@ -111,7 +100,7 @@ class Search:
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
         trials = self._study.get_trials(deepcopy=False)
-        return [storage.row_of(trial, self._folder) for trial in trials if trial.state.is_finished()]
+        return [self._row_of(trial) for trial in trials if trial.state.is_finished()]
 
     def infeasible(self, row: Row) -> str:
         """Why a point cannot run here, in words, as far as earlier trials tell; else empty."""
@@ -121,8 +110,8 @@ class Search:
         """Let these trials, which have ended, run again."""
         storage.rewrite(self._study.study_name, self._folder, reopened=numbers)
         self._study, _ = self._open()
-        self._how()
-        self._told = Told(self._study)
+        self._begin()
+        self._take_up(self._study.get_trials(deepcopy=False))
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Record an intermediate value of the objective. True if the pruner wants this trial to end."""
@@ -146,13 +135,12 @@ class Search:
         trial.set_user_attr("end", {"attempts": [end.as_json() for end in row.attempts]})
         if row.state is State.OUT_OF_MEMORY:
             self._memory.add(row.number, row.params)
-        otherwise = TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL
-        if row.state is State.COMPLETED and row.objective:
-            self._told.completed(trial, row.objective)
-        elif self._learns and _blames_its_point(row):
-            self._told.infeasible(trial, otherwise)
+        if self._learner:
+            self._learner.tell(trial, row)
+        elif row.state is State.COMPLETED and row.objective:
+            self._study.tell(trial, row.objective)
         else:
-            self._study.tell(trial, state=otherwise)
+            self._study.tell(trial, state=TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL)
 
     def importance(self) -> dict[str, float]:
         """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
@@ -165,13 +153,24 @@ class Search:
         except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
             return {}
 
+    def _take_up(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
+        """Learn from what ended under an earlier driver."""
+        for trial in trials:
+            params = storage.params_of(trial, self._axes)
+            point = {parameter.key: params[name] for parameter, name in self._named if name in params}
+            if self._learner:
+                self._learner.take_up(trial, point)
+            end = storage.ended(trial)
+            if end and end.state is State.OUT_OF_MEMORY:
+                self._memory.add(trial.number, point)
+
     def _add_missing(self) -> None:
         """After damage to the journal: the trials that it lacks, which their folders still tell of."""
         missing = storage.missing_trials(self._study, self._folder)
         if missing and not self.mended:
             self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
         for point in missing:
-            named = self.space.named(point or {})
+            named = placed(self.space.named(point or {}), self._axes or {})
             unknown = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
             trial = optuna.trial.create_trial(
                 state=TrialState.RUNNING if point else TrialState.FAIL,  # its number is taken all the same
@@ -184,9 +183,9 @@ class Search:
     def _propose(self, trial: optuna.Trial) -> Row:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
         self._trials[trial.number] = trial
-        row = storage.row_of(trial, self._folder)
-        if self._learns:
-            self._choose(trial)
+        row = self._row_of(trial)
+        if self._learner:
+            self._learner.choose(trial)
         row.params = {}
         for parameter in self.space.parameters:
             if self.space.exists(parameter, row.params):
@@ -196,77 +195,35 @@ class Search:
             row.params |= {name: value for name, value in trial.params.items() if name not in self._distributions}
         return row
 
-    def _choose(self, trial: optuna.Trial) -> None:
-        """Settle the values of a trial: a point that was not tried, and no more than is known to fit in the memory."""
-        settled = trial.params  # of one whose driver was killed
-        held = [parameter.key for parameter, name in self._named if name in settled]
-        for _ in range(_TIMES):
-            point = self._draw(trial)
-            if self._custom or len(held) == len(point):
-                break
-            if point not in self._proposals and not self._memory.lacking(point):
-                break
-            trial._relative_params = None  # asks the sampler anew
-        else:
-            point = self._proposals.nearest(point, held)
-        self._proposals.add(point)
-        trial._fixed_params = {name: point[p.key] for p, name in self._named if p.key in point}
+    def _row_of(self, trial: optuna.trial.BaseTrial) -> Row:
+        return storage.row_of(trial, self._folder, self._axes)
 
-    def _draw(self, trial: optuna.Trial) -> Point:
-        """What the sampler proposes, recorded nowhere yet."""
-        frozen = trial._get_latest_trial()
-        frozen.params = dict(frozen.params)
-        study = _filter_study(self._study, frozen)  # of Hyperband's, a bracket
-        point: Point = {}
-        for parameter, name in self._named:
-            if self.space.exists(parameter, point):
-                one = self._distributions[name]
-                if name in frozen.params:
-                    value = frozen.params[name]
-                elif one.single():
-                    value = parameter.values[0]
-                elif trial._is_relative_param(name, one):
-                    value = trial.relative_params[name]
-                else:
-                    value = self._study.sampler.sample_independent(study, frozen, name, one)
-                frozen.params[name] = value
-                if isinstance(parameter, Choice) and parameter.ordered:
-                    value = parameter.nearest(value)
-                point[parameter.key] = value
-        return point
-
-    def _how(self) -> bool:
-        """Whether the study learns: a new search does."""
-        if self.is_grid:
-            return False
-        if _LEARNS not in self._study.user_attrs:
-            if self._study.get_trials(deepcopy=False):
+    def _begin(self) -> None:
+        """Find out how this search goes on: one that was begun without a learner does without."""
+        self._axes = storage.axes_of(self._study)
+        if self._axes is None and not self.is_grid:
+            if not self._study.get_trials(deepcopy=False):
+                self._axes = axes(self.space)
+                self._study.set_user_attr(storage.AXES, self._axes)
+            else:
                 self._study.sampler = sampler_of(self._settings, self.space, learns=False)
-                return False
-            self._study.set_user_attr(_LEARNS, 1)
-        return True
+        learns, open_ended = self._axes is not None, bool(self._custom)
+        self._learner = Learner(self._study, self.space, self._memory, open_ended) if learns else None
+        self._distributions = {name: distribution(p, self.is_grid, learns) for p, name in self._named}
 
     def _suggest(self, trial: optuna.Trial, parameter: Parameter) -> Value:
         """What the sampler chooses, or, for a trial that was enqueued, what it was enqueued with."""
         name = self.space.name(parameter)
         found: Any = trial._suggest(name, self._distributions[name])
+        if self._axes and name in self._axes:
+            found = self._axes[name][found]
         if isinstance(parameter, Choice) and isinstance(self._distributions[name], FloatDistribution):
             values: Sequence[Any] = parameter.values
             found = min(values, key=lambda value: abs(value - found))
         return found  # type: ignore[no-any-return]
 
 
-def _blames_its_point(row: Row) -> bool:
-    """Whether it was the trial's own values that kept it from a result, so that others like it had better not be tried.
-
-    One that was refused before it began, as infeasible, counts as pruned.
-    """
-    last = row.attempts[-1]
-    if row.state is State.PRUNED:
-        return last.began is None
-    return row.state in {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY} and not last.misfit
-
-
 def _result(trial: optuna.trial.FrozenTrial) -> float:
     """Its first objective; nan if it has none, whatever its sampler was told."""
-    return float(trial.values[0]) if storage.ended(trial) is State.COMPLETED else math.nan
+    end = storage.ended(trial)
+    return float(trial.values[0]) if end and end.state is State.COMPLETED else math.nan

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, islice, pairwise
+from itertools import count, islice
 from typing import Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override, QuotedString, RangeSweep, Transformer
@@ -43,6 +43,8 @@ class Choice:
     @cached_property
     def distinct(self) -> tuple[Value, ...]:
         """Its values, each once: 1 and 1.0 are one value, 1 and True are not."""
+        if self.numbers:
+            return self.values
         first: dict[str, Value] = {}
         for value in self.values:
             first.setdefault(canonical({self.key: value}), value)
@@ -53,24 +55,6 @@ class Choice:
         """Its values from the smallest to the largest, if they are two numbers or more; else empty: categories."""
         numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
-
-    @cached_property
-    def log(self) -> bool:
-        """Whether the ratios of its numbers are more alike than their differences."""
-        steps = [(high - low, high / low) for low, high in pairwise(self.ordered) if low > 0]
-        if len(steps) < max(1, len(self.ordered) - 1):
-            return False
-        differences, ratios = zip(*((difference, math.log(ratio)) for difference, ratio in steps), strict=True)
-        return max(ratios) * min(differences) <= min(ratios) * max(differences)
-
-    def nearest(self, number: float) -> Value:
-        """The one of its numbers that lies nearest, by their ratios if `log`."""
-        scale = math.log if self.log else float
-        return min(self.ordered, key=lambda value: abs(scale(value) - scale(number)))
-
-    @cached_property
-    def keys(self) -> frozenset[str]:
-        return frozenset(canonical({"": value}) for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -136,8 +120,6 @@ class SearchSpace:
             if isinstance(one, Choice):
                 for value, text in zip(one.values, one.texts, strict=True):
                     texts[one.key, type(value), value] = text
-                    if one.ordered and type(value) is int:  # beside fractions Optuna keeps it as one
-                        texts.setdefault((one.key, float, value), text)
         return texts
 
     def named(self, point: Point) -> dict[str, Value]:

@@ -1,7 +1,6 @@
 """What a search learns from, proposes and never repeats: real studies, and trials that end as a table says."""
 
 import json
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -12,7 +11,7 @@ import optuna
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.trial import TrialState
 
@@ -24,7 +23,7 @@ from sweeps.study.memory import Memory
 from sweeps.study.proposals import Proposals
 from sweeps.study.sampling import distribution
 from sweeps.study.search import Search
-from sweeps.study.search_space import Choice, SearchSpace, canonical, parse, parse_condition
+from sweeps.study.search_space import SearchSpace, canonical, parse, parse_condition
 from sweeps.trial.job import End, Point, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
@@ -114,7 +113,7 @@ def test_what_a_sampler_is_told_and_a_person_sees(
     assert last.constraints.get("runs") == constraint
     if told is TrialState.COMPLETE and isinstance(outcome, State):
         assert last.values == [3.0]  # the worst that was seen
-    row = storage.row_of(last, tmp_path)
+    row = storage.row_of(last, tmp_path, search._axes)
     assert row.state == (outcome if isinstance(outcome, State) else State.COMPLETED)
     assert [one.state for one in search.finished()] == ["completed", "completed", row.state]
 
@@ -137,9 +136,7 @@ def test_what_the_task_lacks_blames_no_point(make: MakeSearch) -> None:
 
 @pytest.mark.parametrize("directions", [("minimize",), ("minimize", "maximize")])
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_sampler_goes_on_through_failures(
-    make: MakeSearch, sampler: str, directions: tuple[str, ...]
-) -> None:
+def test_every_sampler_goes_on_through_failures(make: MakeSearch, sampler: str, directions: tuple[str, ...]) -> None:
     if len(directions) > 1 and sampler == "CmaEs":
         pytest.skip("it has one objective")
     lines = ["x=interval(0.0,1.0)", "n=int(interval(1,40))", "b=16,32,64,100", "o=adam,sgd"]
@@ -185,7 +182,7 @@ def test_a_trial_that_is_retried_may_succeed(make: MakeSearch, tmp_path: Path) -
     end(search, row, 1.0)
     assert [trial.constraints for trial in trials(search)] == [{"runs": 1.0}, {}, {"runs": 1.0}]
     assert [trial.state.name for trial in trials(search)] == ["PRUNED", "COMPLETE", "PRUNED"]
-    assert search._learns
+    assert search._learner
 
 
 # Memory
@@ -227,7 +224,7 @@ def test_running_out_of_memory_is_monotone(axes: list[str], ran_out: Point, othe
 
 @pytest.mark.parametrize("axis", ["b*gpus", "b/gpus/2", "", "b gpus + 1"])
 def test_what_is_no_axis(axis: str) -> None:
-    with pytest.raises(UserError, match="hydra.sweeper.memory_axes="):
+    with pytest.raises(UserError, match=r"hydra\.sweeper\.memory_axes="):
         Memory([axis], DictConfig({}))
 
 
@@ -236,10 +233,7 @@ def test_a_grid_goes_on_without_what_cannot_fit(make_study: MakeStudy, clock: Cl
     out = ends(End(State.OUT_OF_MEMORY, "MemoryError"))
     launcher = FakeLauncher(by_trial(trains(), t1=out, t5=out), clock, slots=1)
     done = study.drive(launcher)
-    assert done.states() == [*("completed", "out_of_memory", "pruned", "pruned"), "completed", "out_of_memory"] + [
-        "pruned",
-        "pruned",
-    ]
+    assert done.states() == ["completed", "out_of_memory", "pruned", "pruned"] * 2
     assert [number for number, _ in launcher.submitted] == [0, 1, 4, 5]
     assert "trial 2 is infeasible, and was not started: by x it needs at least as much memory as trial 1" in done.out
     assert study.drive(FakeLauncher(trains(), clock)).states() == done.states()
@@ -268,15 +262,11 @@ def test_a_search_knows_of_it_after_its_driver_died(make: MakeSearch) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("x=16,32,64,128", IntDistribution(16, 128, log=True)),
-        ("x=1,2,3,4", IntDistribution(1, 4)),
-        ("x=32,16", IntDistribution(16, 32, log=True)),
-        ("x=1e-4,1e-3,1e-2", FloatDistribution(1e-4, 1e-2, log=True)),
-        ("x=0.0,0.3,0.6", FloatDistribution(0.0, 0.6)),
-        ("x=-1,0,1", IntDistribution(-1, 1)),
-        ("x=1,2,3.5", FloatDistribution(1.0, 3.5, log=True)),
-        ("x=0,10.5", FloatDistribution(0.0, 10.5)),
-        ("x=range(0,10,2)", IntDistribution(0, 8, step=2)),
+        ("x=16,32,64,1000", IntDistribution(0, 3)),
+        ("x=32,16,32", IntDistribution(0, 1)),
+        ("x=-1e-4,0,1e-2", IntDistribution(0, 2)),
+        ("x=1,1.0,2.5", IntDistribution(0, 1)),
+        ("x=range(0,10,2)", IntDistribution(0, 4)),
         ("x=int(interval(1,5))", IntDistribution(1, 5)),
         ("x=a,b", CategoricalDistribution(("a", "b"))),
         ("x=1,a", CategoricalDistribution((1, "a"))),
@@ -294,32 +284,17 @@ def test_numbers_are_an_axis_and_words_are_choices(line: str, expected: BaseDist
         assert [type(value) for value in found.choices] == [type(value) for value in expected.choices]
 
 
-@pytest.mark.parametrize(
-    ("line", "number", "nearest"),
-    [
-        ("x=16,32,64,100", 40, 32),
-        ("x=16,32,64,128", 46, 64),  # by ratios
-        ("x=0,1,2,3,5,9", 3.9, 3),
-        ("x=1e-4,1e-3,1e-2", 2e-3, 1e-3),
-        ("x=0.5,1,3", 0.9, 1),
-    ],
-)
-def test_the_nearest_number_is_meant(line: str, number: float, nearest: float) -> None:
-    parameter = space(line).parameters[0]
-    assert isinstance(parameter, Choice)
-    found = parameter.nearest(number)
-    assert (found, type(found)) == (nearest, type(nearest))
-
-
 def test_what_is_recorded_is_what_was_typed(make: MakeSearch, tmp_path: Path) -> None:
     lines = ["lr=1e-4,3e-4,1e-2", "b=16,32,100", "m=1,2.5"]
     search = make(*lines)
     found = run(search, lambda point: float(point["lr"] or 0))
     overrides = {"lr=0.0001", "lr=0.0003", "lr=0.01", "b=16", "b=32", "b=100", "m=1", "m=2.5"}
     for trial, point in zip(trials(search), found, strict=True):
-        assert storage.row_of(trial, tmp_path).params == point
+        assert storage.row_of(trial, tmp_path, search._axes).params == point
         assert set(search.space.overrides(point)) < overrides
-        assert search.space.overrides(storage.row_of(trial, tmp_path).params) == search.space.overrides(point)
+        assert search.space.overrides(storage.row_of(trial, tmp_path, search._axes).params) == search.space.overrides(
+            point
+        )
 
 
 def test_conditions_are_modelled_by_themselves(make: MakeSearch) -> None:
@@ -373,9 +348,7 @@ def custom(cfg: DictConfig, trial: optuna.Trial) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_a_driver_that_was_killed_while_it_chose_repeats_nothing(
-    make: MakeSearch, tmp_path: Path, cut: int
-) -> None:
+def test_a_driver_that_was_killed_while_it_chose_repeats_nothing(make: MakeSearch, tmp_path: Path, cut: int) -> None:
     lines = ["x=1,2", "y=1,2,3"]
     run(make(*lines), lambda point: 1.0, most=4)
     journal = tmp_path / "study.journal"
@@ -387,7 +360,7 @@ def test_a_driver_that_was_killed_while_it_chose_repeats_nothing(
     for row in search.unfinished():
         end(search, row, 1.0)
     run(search, lambda point: 1.0)
-    points = [canonical(dict(trial.params)) for trial in trials(search)]
+    points = [canonical(search._row_of(trial).params) for trial in trials(search)]
     assert len(set(points)) == len(points) == 6
 
 
@@ -446,9 +419,7 @@ def begun_before(tmp_path: Path) -> Callable[..., None]:
     return write
 
 
-def test_a_study_that_was_begun_before_goes_on_as_it_began(
-    make: MakeSearch, begun_before: Callable[..., None]
-) -> None:
+def test_a_study_that_was_begun_before_goes_on_as_it_began(make: MakeSearch, begun_before: Callable[..., None]) -> None:
     begun_before("x=1,2", "y=0.1,0.1")
     search = make("x=1,2", "y=0.1,0.1", n_trials=12)
     assert (search.total, len(search.finished())) == (12, 4)
@@ -458,14 +429,14 @@ def test_a_study_that_was_begun_before_goes_on_as_it_began(
     assert [trial.state.name for trial in after[4:]] == ["FAIL"] * 2 + ["COMPLETE"] * 6
     assert {repr(trial.distributions) for trial in after} == {repr(after[0].distributions)}
     assert all(not trial.constraints for trial in after)
-    assert "learns" not in search._study.user_attrs
+    assert "axes" not in search._study.user_attrs
 
 
 def test_a_new_one_keeps_its_ways_when_its_journal_is_written_anew(make: MakeSearch, tmp_path: Path) -> None:
     run(make("x=1,2,3"), lambda point: State.FAILED, most=1)
     storage.rewrite("s", tmp_path, [0])
     search = make("x=1,2,3")
-    assert [row.params for row in search.unfinished()] == [{"x": trials(search)[0].params["x"]}]
+    assert [row.params for row in search.unfinished()] == [search._row_of(trials(search)[0]).params]
     assert run(search, lambda point: 1.0) != []
     assert len(trials(search)) == 3
 
@@ -484,13 +455,3 @@ def test_a_damaged_journal_is_mended(make: MakeSearch, tmp_path: Path) -> None:
     search = make("x=1,2.5,4", "o=a,b")
     assert [row.params for row in search.unfinished()] == [row.params for row in rows]
     assert len(run(search, lambda point: 1.0)) == 3
-
-
-def test_no_number_is_lost_on_its_way() -> None:
-    for line in ("x=1e-3,3e-3,1e-2,3e-2,1e-1", "x=0.1,0.2,0.3,0.7", "x=3,7,20,100"):
-        (parameter,) = space(line).parameters
-        assert isinstance(parameter, Choice)
-        kind = distribution(parameter, grid=False, learns=True)
-        for value in parameter.ordered:
-            back = kind.to_external_repr(kind.to_internal_repr(value))
-            assert (parameter.nearest(back), math.isclose(back, value)) == (value, True)
