@@ -49,10 +49,8 @@ class Task(NamedTuple):
 
 
 def corner(far: bool = False, fails: bool = True) -> Task:
-    """Fails where x + y is large: in 46% of the space, with the best close beside; or, far from it, in 10%."""
-    edge, best = (2 - math.sqrt(0.2), 0.3) if far else (2 - math.sqrt(2 * 0.54), 0.5)
-    if not far:
-        edge = 2 - math.sqrt(2 * 0.46)
+    """Fails where x + y is large: in 46% of the space, with the best close beside; or in 10%, farther from it."""
+    edge, best = (2 - math.sqrt(2 * 0.1), 0.6) if far else (2 - math.sqrt(2 * 0.46), 0.5)
 
     def run(point: Point) -> tuple[float | None, float]:
         x, y, z = (point[key] for key in "xyz")

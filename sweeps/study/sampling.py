@@ -56,10 +56,12 @@ def build(kind: str, conf: Any, **defaults: Any) -> Any:
 
 def sampler_of(settings: SweeperConf, space: SearchSpace, learns: bool) -> Any:
     """The sampler. TPE models the parameters that exist together jointly (Falkner et al., BOHB, ICML 2018), under each
-    condition by themselves, and takes what runs for bad (Ginsbourger et al., the constant liar, 2010): of these Optuna
-    leaves the conditions to us.
+    condition by themselves. It does not take what runs for bad (the constant liar, Ginsbourger et al., 2010): as slow
+    trials run longest, it then shuns what is slow, and no point is tried twice anyway (`benchmarks/search_learns.py`).
     """
-    name = (settings.sampler or {}).get("_target_")
-    conditions = any(parameter.condition for parameter in space.parameters)
-    grouped = learns and conditions and name == "optuna.samplers.TPESampler" and len(settings.directions) == 1
-    return build("sampler", settings.sampler, **({"group": True} if grouped else {}))
+    defaults: dict[str, Any] = {}
+    if learns and (settings.sampler or {}).get("_target_") == "optuna.samplers.TPESampler":
+        defaults["constant_liar"] = False
+        if len(settings.directions) == 1 and any(parameter.condition for parameter in space.parameters):
+            defaults["group"] = True
+    return build("sampler", settings.sampler, **defaults)

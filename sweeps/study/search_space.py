@@ -56,6 +56,10 @@ class Choice:
         numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
 
+    def share(self, value: Any) -> float:
+        """Where on its axis a number lies, from 0 to 1."""
+        return self.ordered.index(value) / (len(self.ordered) - 1)
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -75,20 +79,18 @@ class Interval:
     def whole(self) -> bool:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    def share(self, value: float) -> float:
+    def share(self, value: Any) -> float:
         """Where on the interval a value lies, from 0 to 1."""
         scale = math.log if self.log else float
-        return (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
-
-    def at(self, share: float) -> float:
-        """The value that lies there."""
-        value = self.low * (self.high / self.low) ** share if self.log else self.low + (self.high - self.low) * share
-        return min(max(round(value) if self.whole else value, self.low), self.high)
+        share: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
+        return share
 
     @property
     def distinct(self) -> Iterable[Value]:
-        """All its values, if they can be counted."""
-        return range(int(self.low), int(self.high) + 1) if self.whole else (self.low + i for i in count())
+        """All its values; of fractions ever more, spread by the golden ratio."""
+        if self.whole:
+            return range(int(self.low), int(self.high) + 1)
+        return (self.low + (self.high - self.low) * ((i + 1) * 0.6180339887 % 1) for i in count())
 
 
 Parameter = Choice | Interval
@@ -145,14 +147,9 @@ class SearchSpace:
                 seen.add(key)
                 yield point
 
-    def count(self, most: int) -> int:
-        """How many points there are for a search, `most` if there are more. An interval of fractions has no end."""
-        found: set[str] = set()
-        for point in islice(self._expand({}, self.parameters, all_values=True), 20 * most):  # conditions may overlap
-            found.add(canonical(point))
-            if len(found) == most:
-                break
-        return len(found)
+    def all_points(self) -> Iterator[Point]:
+        """Every point of a search, some perhaps twice, where conditions overlap. Intervals of fractions have no end."""
+        return self._expand({}, self.parameters, all_values=True)
 
     def _expand(self, point: Point, parameters: Sequence[Parameter], all_values: bool = False) -> Iterator[Point]:
         if not parameters:
@@ -190,7 +187,14 @@ def total(settings: SweeperConf, space: SearchSpace) -> int:
     if is_grid(settings):
         return sum(1 for _ in islice(space.points(), settings.n_trials))
     asked = settings.n_trials or 0
-    return asked if settings.custom_search_space else space.count(asked)
+    if settings.custom_search_space:
+        return asked
+    found: set[str] = set()
+    for point in islice(space.all_points(), 20 * asked):
+        found.add(canonical(point))
+        if len(found) == asked:
+            break
+    return len(found)
 
 
 def canonical(point: Mapping[str, Value]) -> str:
