@@ -14,6 +14,7 @@ from sweeps.trial.job import Value
 
 _MOST_CURVES = 50
 _MOST_TICKS = 12
+_MOST_LEVEL_NAMES = 6
 
 
 def as_html(summary: Summary) -> str:
@@ -28,7 +29,7 @@ def as_html(summary: Summary) -> str:
 
 def drawing(figure: go.Figure, script: bool) -> str:
     """A figure as a part of an HTML page, with plotly's script or for a page that has it."""
-    figure.update_layout(template="plotly_white", margin={"t": 50, "b": 50})
+    figure.update_layout(template="plotly_white", margin={"t": figure.layout.margin.t or 50, "b": 50})
     return str(figure.to_html(full_html=False, include_plotlyjs=script, config={"displaylogo": False}))
 
 
@@ -58,7 +59,9 @@ def parallel_coordinates(summary: Summary) -> go.Figure | None:
     axes = [_axis(name, [row.params.get(name) for row in rows]) for name in names]
     axes += [{"label": name, "values": [row.objective[i] for row in rows]} for i, name in enumerate(summary.objective)]
     line = {"color": [row.objective[0] for row in rows], "showscale": True, **_scale(summary)}
-    return go.Figure(go.Parcoords(dimensions=axes, line=line, labelangle=0), {"margin": {"l": 90, "r": 60}})
+    many = len(axes) > _MOST_LEVEL_NAMES
+    drawn = go.Parcoords(dimensions=axes, line=line, labelangle=-20 if many else 0)
+    return go.Figure(drawn, {"margin": {"l": 120, "r": 60, "t": 120 if many else 50}})
 
 
 def heat_map(summary: Summary) -> go.Figure | None:

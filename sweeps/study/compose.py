@@ -52,7 +52,6 @@ class Composer:
                 config.hydra.overrides.task = list(overrides)
                 job.override_dirname = get_overrides_dirname(of_task, **job.config.override_dirname)
                 job.id, job.num = f"{job.name}_{number}", number
-            OmegaConf.resolve(config.hydra.launcher)  # once, not at each look
             return config
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error

@@ -250,6 +250,7 @@ class Driver:
 
     def _make_job(self, row: Row) -> Job:
         config, infeasible = self._composer.compose(self._search.space.overrides(row.params), row.number), None
+        OmegaConf.resolve(config.hydra.launcher)  # once, not at each look
         try:
             check(config)
         except Infeasible as error:

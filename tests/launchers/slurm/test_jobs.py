@@ -243,10 +243,11 @@ def test_rank_1_says_why_its_trial_failed(driver: Driver, make_job: MakeJob) -> 
     place.begin(1.0)
     (place.path / "slurm" / "set_up").touch()
     place.log.write_text("srun: error: lab2: task 1: Exited with exit code 1")
-    (place.path / "rank2.json").write_text("noise")
-    (place.path / "rank1.json").write_text(json.dumps(End(State.FAILED, "RuntimeError: no data").as_json()))
+    (place.path / "ranks").mkdir()
+    (place.path / "ranks" / "2.json").write_text("noise")
+    (place.path / "ranks" / "1.json").write_text(json.dumps(End(State.FAILED, "RuntimeError: no data").as_json()))
     end = driver.tick("FAILED")[1]
-    assert (end.state, end.error) == (State.FAILED, "rank 1: RuntimeError: no data")
+    assert (end.state, end.error) == (State.FAILED, "rank 1: RuntimeError: no data (SLURM job 1)")
 
 
 def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: MakeJob) -> None:
