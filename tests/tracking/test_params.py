@@ -46,6 +46,7 @@ def test_those_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None
         "batch_schedule": "constant",
     }
     values = {"lr": "0.1", "batch_size": "32", "epochs": "5", "seed": "7", "mixed_precision": "False"}
+    values |= {"nodes": "1", "ranks": "1", "lr_scaling": "none", "warmup_epochs": "0.0", "all_reduce_dtype": "float32"}
     assert params == {**groups, "tracking": "mlflow", **values, **swept}
 
 
