@@ -33,9 +33,9 @@ def batch_size(cfg: Any) -> int:
 
 
 def lr_factor(cfg: Any) -> float:
-    """What lr is multiplied with: (batch / lr_batch_size)^1, by the linear rule of Goyal et al., Accurate, Large
-    Minibatch SGD, 2017, or its square root, which suits optimizers that normalize gradients: Krizhevsky, One weird
-    trick for parallelizing convolutional neural networks, 2014.
+    """What lr is multiplied with: batch / lr_batch_size, by the linear rule of Goyal et al., Accurate, Large Minibatch
+    SGD, 2017, or its square root, which keeps the variance of a step: Krizhevsky, One weird trick for parallelizing
+    convolutional neural networks, 2014.
     """
     power = LR_SCALING[cfg.lr_scaling]
     return float((batch_size(cfg) / cfg.lr_batch_size) ** power) if power else 1.0

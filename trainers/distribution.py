@@ -49,7 +49,7 @@ def strategy(devices: list[str], world: World) -> tf.distribute.Strategy:
         task = {"type": "worker", "index": world.rank}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": world.addresses}, "task": task})
         tf.get_logger().setLevel("ERROR")  # it tells of every exchange that it plans
-        # No timeout_seconds: each collective would leave two threads behind that sleep for so long.
+        # Without timeout_seconds: see trainers.ranks.Patience.
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=_PACK_BYTES)
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     if len(devices) < 2:

@@ -33,7 +33,8 @@ def naming_lost_ranks(size: int) -> Iterator[None]:
 class Patience:
     """Ends this process, and so the attempt, when `steps` stands still for too long while it is entered.
 
-    TensorFlow waits without end for a rank that lives and takes no step: https://github.com/tensorflow/tensorflow/issues/43371
+    TensorFlow waits without end for a rank that lives and takes no step. Its own timeout_seconds is no way out: each
+    collective leaves two threads behind that sleep for so long.
     """
 
     def __init__(self, trial: Trial) -> None:
