@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,8 @@ def test_ranks_above_the_chief_write_nothing(make_job: Any) -> None:
     there = job.attempt_folder.path / "ranks"
     there.mkdir()
     (there / "1.address").write_text("127.0.0.1:20000")
-    assert run_trial(job, began=1.0, world=World(size=2)).state is State.COMPLETED
+    chief = replace(job, config=deepcopy(job.config))  # Hydra makes a job's configuration read-only
+    assert run_trial(chief, began=1.0, world=World(size=2)).state is State.COMPLETED
     before = {path: path.stat().st_mtime_ns for path in job.folder.path.rglob("*") if path.is_file()}
     (there / "1.address").unlink()
     end = run_trial(job, began=1.0, world=World(rank=1, size=2, local_rank=1, timeout_s=0.2))
