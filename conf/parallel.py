@@ -19,12 +19,16 @@ def replicas(cfg: Any) -> int:
 
 def named(cfg: Any) -> str:
     """What of a configuration makes the replicas, as it is typed: `nodes=2 gpus=4`."""
-    return " ".join(f"{name}={getattr(cfg, name)}" for name in ("nodes", "ranks", "gpus") if getattr(cfg, name) > 1)
+    return " ".join(f"{name}={getattr(cfg, name)}" for name in _several(cfg))
 
 
 def alone(cfg: Any) -> str:
     """What is typed instead to train on one device: `nodes=1 gpus=1`."""
-    return " ".join(f"{name}=1" for name in ("nodes", "ranks", "gpus") if getattr(cfg, name) > 1)
+    return " ".join(f"{name}=1" for name in _several(cfg))
+
+
+def _several(cfg: Any) -> list[str]:
+    return [name for name in ("nodes", "ranks", "gpus") if getattr(cfg, name) > 1]
 
 
 def batch_size(cfg: Any) -> int:
@@ -39,6 +43,11 @@ def lr_factor(cfg: Any) -> float:
     """
     power = LR_SCALING[cfg.lr_scaling]
     return float((batch_size(cfg) / cfg.lr_batch_size) ** power) if power else 1.0
+
+
+def effective_lr(cfg: Any) -> float:
+    """The learning rate with which training begins, before any lr_schedule."""
+    return float(cfg.lr * lr_factor(cfg))
 
 
 def check(cfg: Any) -> None:

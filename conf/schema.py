@@ -6,6 +6,7 @@ headers are read.
 """
 
 import math
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +46,24 @@ DATASET: dict[str, Any] = {
     "cache_gb": CACHE_GB,
 }
 LOSS = {"task": None, "objective": "val_loss", "direction": "minimize"}
+_NOT_PASSED_ON: dict[str, tuple[str, ...]] = {
+    "dataset": (*DATASET,),
+    "loss": (*LOSS,),
+    "model": ("jit", "sync_batch_norm", "fine_tune", "head_epochs", "fine_tune_lr"),
+    "batch_schedule": ("lr_follows",),
+}
+_GIVEN = {
+    "model": ("input_shape", "outputs"),
+    "lr_schedule": ("at", "total"),
+    "batch_schedule": ("batch_size", "epoch"),
+}
+"""What the `_target_` of a section is called with beside the settings there."""
+
+
+def passed_on(section: str, settings: Iterable[object]) -> list[str]:
+    """Those of a section's keys that its `_target_` is called with."""
+    own = _NOT_PASSED_ON.get(section, ())
+    return [str(key) for key in settings if key not in own and not str(key).startswith("_")]
 
 
 @dataclass
@@ -108,13 +127,20 @@ class Config:
         training.check_activation(self.model)
         rows, found = _check_training_set(self)
         for section in SECTIONS:
-            targets.check(f"{section}._target_", getattr(self, section).get("_target_"))
+            _check_target(section, getattr(self, section))
         training.check_schedules(self, rows)
         if found.shape is not None:
             networks.check_example(self.model, found.shape, found.name)
         networks.check(self.model, training.epochs_of(self, rows))
         training.check_jit(self.model, self)
         largest_batch.check(self, rows)
+
+
+def _check_target(section: str, settings: dict[str, Any]) -> None:
+    targets.check(f"{section}._target_", settings.get("_target_"))
+    if section != "trainer":  # it is called with the whole configuration
+        passed = tuple(passed_on(section, settings))
+        targets.check_settings(section, settings["_target_"], passed, _GIVEN.get(section, ()))
 
 
 def _check_numbers(cfg: Config) -> None:

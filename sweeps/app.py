@@ -25,7 +25,7 @@ from sweeps.launchers.local import LocalTrials
 from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
-from sweeps.study.compose import check, explain
+from sweeps.study.compose import check, explain, processes
 from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
@@ -65,7 +65,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         check(cfg)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
             LocalTrials([], Path()).request(whole)
-        if hydra.launcher.get("nodes", 1) * hydra.launcher.get("tasks_per_node", 1) > 1:
+        if processes(cfg) > 1:
             raise UserError("a trial of several processes is started by a launcher: add -m to the command")
         return _run_alone(cfg, task, hydra)
     except UserError as error:

@@ -13,22 +13,18 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from hydra.utils import instantiate
 from keras import layers
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from conf.checks.networks import check_example, named
 from trainers.data.sources import keras_home, one_download
-
-# Keys of a model's config section that say how it is trained, and are not passed to its `_target_`.
-TRAINING = ("jit", "sync_batch_norm", "fine_tune", "head_epochs", "fine_tune_lr")
+from trainers.sections import make
 
 
 def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> keras.Model:
     """The model of a config section, not yet compiled. Raises ValueError if it takes no such example."""
     check_example(section, input_shape)
-    kept = OmegaConf.masked_copy(section, [str(key) for key in section if key not in TRAINING])
-    model: keras.Model = instantiate(kept, input_shape=input_shape, outputs=outputs, _convert_="all")
+    model: keras.Model = make("model", section, input_shape=input_shape, outputs=outputs)
     return model
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from conf.parallel import lr_factor
+from conf.parallel import effective_lr, lr_factor
 from conf.plan import Plan
 from trainers.networks import base_of
 
@@ -29,11 +29,11 @@ class Phase:
 
 def phases(cfg: Any, plan: Plan) -> list[Phase]:
     """One phase, or two if the head learns alone for `model.head_epochs`."""
-    lr, factor = cfg.lr * lr_factor(cfg), lr_factor(cfg)
+    lr = effective_lr(cfg)
     fine_tune, head = cfg.model.get("fine_tune", True), int(cfg.model.get("head_epochs") or 0)
     if not head or head >= plan.epochs:
         return [Phase(1, 0, plan.epochs, lr, fine_tune if not head else False)]
-    then = Phase(2, head, plan.epochs, factor * (cfg.model.get("fine_tune_lr") or cfg.lr), fine_tune)
+    then = Phase(2, head, plan.epochs, lr_factor(cfg) * (cfg.model.get("fine_tune_lr") or cfg.lr), fine_tune)
     return [Phase(1, 0, head, lr, False), then]
 
 

@@ -6,11 +6,10 @@ import time
 import keras
 import numpy as np
 import tensorflow as tf
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from conf.checks.training import check_optimizer
-from conf.parallel import lr_factor, named, replicas
+from conf.parallel import effective_lr, named, replicas
 from conf.plan import Plan, is_constant, plan, shares
 from sweeps.trial import Diverged, Trial
 from trainers import checkpoint, data, distribution, networks
@@ -19,6 +18,7 @@ from trainers.compiled import Evaluate, Train, compile_passes
 from trainers.line import is_line, least_squares, line_of
 from trainers.phases import Phase, freeze, phases
 from trainers.ranks import Patience, naming_lost_ranks
+from trainers.sections import make
 from trainers.stability import arrivals
 
 
@@ -192,14 +192,14 @@ def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned
         rate["learning_rate"] = Table(shares(cfg, planned, phase.first, phase.end) * phase.lr)
     elif phase.lr != cfg.lr:
         rate["learning_rate"] = phase.lr
-    optimizer = instantiate(cfg.optimizer, **rate, _convert_="all")
+    optimizer = make("optimizer", cfg.optimizer, **rate)
     # One of somebody's own brings settings that the configuration does not show.
     check_optimizer({**vars(optimizer), "_target_": type(optimizer).__name__}, cfg)
     accuracies = []
     if dataset.y.dtype == np.int32:
         of = keras.metrics.CategoricalAccuracy if dataset.one_hot else keras.metrics.SparseCategoricalAccuracy
         accuracies = [of(name="accuracy")]
-    loss = instantiate(data.described_target(cfg.loss), _convert_="all")
+    loss = make("loss", cfg.loss)
     # XLA's compilation costs a small model more than it ever wins back: only where it is asked for.
     model.compile(optimizer, loss, metrics=accuracies, jit_compile=bool(cfg.model.get("jit")))
     model.optimizer.build(model.trainable_variables)
@@ -218,14 +218,14 @@ def build(cfg: DictConfig, dataset: data.Data) -> keras.Model:
 def _described(cfg: DictConfig, planned: Plan) -> str:
     """What is going to be done, in a line."""
     shared = f", shared by {named(cfg)}" if replicas(cfg) > 1 else ""
-    lr = f"; lr {cfg.lr:g} becomes {cfg.lr * lr_factor(cfg):g} ({cfg.lr_scaling})" if lr_factor(cfg) != 1 else ""
+    lr = f"; lr {cfg.lr:g} becomes {effective_lr(cfg):g} ({cfg.lr_scaling})" if effective_lr(cfg) != cfg.lr else ""
     return f"{planned}{shared}{lr}"
 
 
 def _learning_rates(cfg: DictConfig) -> dict[str, float]:
     if cfg.lr_scaling == "none":
         return {}
-    return {"base_learning_rate": cfg.lr, "effective_learning_rate": cfg.lr * lr_factor(cfg)}
+    return {"base_learning_rate": cfg.lr, "effective_learning_rate": effective_lr(cfg)}
 
 
 def _check_finite(metrics: dict[str, float], epoch: int) -> None:

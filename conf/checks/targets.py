@@ -1,4 +1,4 @@
-"""Whether a `_target_` can be imported, found out without importing anything."""
+"""Whether a `_target_` can be imported, and takes what it is given, found out without importing anything."""
 
 import ast
 import difflib
@@ -21,6 +21,31 @@ def check(key: str, target: object) -> None:
     if not isinstance(target, str) or not all(part.isidentifier() for part in target.split(".")):
         shown = "missing" if target is None else f"{target!r}"
         raise ValueError(f"{key} is {shown}; it must be the dotted name of a callable, such as my_module.f")
+    _source_of(key, target)
+
+
+@lru_cache
+def check_settings(section: str, target: str, settings: tuple[str, ...], given: tuple[str, ...] = ()) -> None:
+    """Check that the function `target` has parameters of these names, beside those that it is `given` by us.
+
+    Raises ValueError with the first that it has not. What is no plain function of its module, or takes any keyword,
+    gets the benefit of the doubt.
+    """
+    tree, name = _source_of(section, target), target.rpartition(".")[2]
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name] if tree else []
+    if not found or found[0].args.kwarg:
+        return
+    arguments = found[0].args
+    takes = [one.arg for one in arguments.args + arguments.kwonlyargs if one.arg not in given]
+    for setting in settings:
+        if setting not in takes:
+            near = _near(setting, takes)
+            known = f"its settings: {', '.join(f'{section}.{one}' for one in takes)}" if takes else "it has none"
+            raise ValueError(f"{section}.{setting} is no setting of {target}{near}\nLeave it out; {known}")
+
+
+def _source_of(key: str, target: str) -> ast.Module | None:
+    """The source of the module that holds it, if it has one. Raises ValueError if it is not there to be imported."""
     parts = target.split(".")
     if len(parts) == 1:
         raise ValueError(f"{key}={target}: name the module too, as in my_module.{target}")
@@ -35,8 +60,7 @@ def check(key: str, target: object) -> None:
         folders = spec.submodule_search_locations
         inner = _find(f"{module}.{name}", folders) if folders is not None else None
         if inner is None:
-            _check_name(f"{key}={target}", module, spec, name)
-            return
+            return _check_name(f"{key}={target}", module, spec, name)
         spec = inner
     raise ValueError(f"{key}={target}: is a module; name a function or class in it, such as {target}.f")
 
@@ -55,11 +79,11 @@ def _find(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
     return None
 
 
-def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> None:
+def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> ast.Module | None:
     names: set[str] = set()
     if spec.origin is not None:
         if not spec.origin.endswith(".py"):
-            return
+            return None
         source = Path(spec.origin).read_text(encoding="utf-8")
         try:
             tree = ast.parse(source)
@@ -67,7 +91,7 @@ def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> None:
             raise ValueError(f"{what}: {spec.origin}, line {error.lineno}: {error.msg}") from error
         names = set(_bound(tree.body))
         if name in names or names & {"*", "__getattr__"} or "globals()" in source:
-            return
+            return tree
     near = _near(name, names | set(_modules(spec.submodule_search_locations or [])))
     raise ValueError(f"{what}: there is no {name!r} in {module}{near}")
 

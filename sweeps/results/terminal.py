@@ -12,7 +12,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.files import last_lines
-from sweeps.results import scaling_page
 from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
@@ -123,6 +122,8 @@ def show_status(summary: Summary, driver: str, jobs: str) -> None:
 
 def show_scaling(scaling: Scaling) -> None:
     """The scaling page without its figure."""
+    from sweeps.results import scaling_page  # plotly, which a driver's start should not wait for
+
     view = View()
     for part in scaling_page.parts(scaling):
         if isinstance(part, str):

@@ -92,10 +92,8 @@ def check(config: DictConfig) -> None:
 
 def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
     """Raise UserError if a trial was given other processes than its trainer says that it wants."""
-    trainer = config.get("trainer")
     for name, setting in (("nodes", "nodes"), ("ranks", "tasks_per_node")):
-        wanted = trainer.get(name) if OmegaConf.is_dict(trainer) else None
-        given = launcher.get(setting)
+        wanted, given = _wanted(config, name), launcher.get(setting)
         if wanted not in (None, 1) and given is None:
             raise UserError(
                 f"{name}={wanted} needs a launcher that starts several processes: hydra/launcher=local, or slurm"
@@ -103,6 +101,16 @@ def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
         if wanted is not None and given not in (None, wanted):
             said = f"hydra.launcher.{setting}={given}, but the trial trains with {name}={wanted}"
             raise UserError(f"{said}\nSay {name}={given}, and leave hydra.launcher.{setting} out")
+
+
+def processes(config: DictConfig) -> int:
+    """In how many processes its trainer trains."""
+    return (_wanted(config, "nodes") or 1) * (_wanted(config, "ranks") or 1)
+
+
+def _wanted(config: DictConfig, name: str) -> int | None:
+    trainer = config.get("trainer")
+    return trainer.get(name) if OmegaConf.is_dict(trainer) else None
 
 
 def explain(error: Exception, config: DictConfig) -> str:
@@ -119,6 +127,9 @@ def explain(error: Exception, config: DictConfig) -> str:
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
     if wrong := _wrong_choice(lines):
         return wrong
+    if lines[0].startswith("Interpolation key '"):
+        key = lines[0].split("'")[1]
+        return f"'{key}', which another setting refers to, is not in the configuration.{_nearest(key, config)}"
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
     where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
     said = [line for line in lines if line and not line.startswith(notes)]

@@ -5,12 +5,11 @@ import math
 import keras
 import numpy as np
 import pytest
-from hydra.utils import instantiate
 from sklearn.metrics import cohen_kappa_score
 
 from tests.trainers.recorder import CONF, Recorder, compose
 from trainers import losses
-from trainers.data import described_target
+from trainers.sections import make
 from trainers.trainer import train
 
 LOGITS = np.array([[2.0, 0.0, -1.0], [0.5, 0.5, 3.0], [-1.0, 4.0, 0.0], [0.0, 0.0, 0.0]], np.float32)
@@ -98,6 +97,6 @@ def test_every_loss_of_a_classification_learns_digits(name: str, tmp_path) -> No
 @pytest.mark.parametrize("path", sorted((CONF / "loss").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_loss_is_saved_with_its_settings(path) -> None:  # type: ignore[no-untyped-def]
     task = "dataset=digits" if path.stem in CLASSIFICATIONS else "dataset=line"
-    loss = instantiate(described_target(compose(task, f"loss={path.stem}").loss))
+    loss = make("loss", compose(task, f"loss={path.stem}").loss)
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()

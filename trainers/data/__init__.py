@@ -6,23 +6,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from conf.checks import labels
 from conf.checks.augment import Augment, parse
 from conf.checks.examples import GB, image_size, subset_size
-from conf.schema import DATASET, LOSS, training_size
+from conf.schema import DATASET, training_size
 from sweeps.trial import Trial
 from trainers.data.images import ImageFolder, decoded, resized
 from trainers.data.on_disk import OnDisk
 from trainers.data.pool import Pool, from_arrays
+from trainers.sections import make
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(x_train, y_train), (x_test, y_test)"""
-
-# Keys of a dataset's or loss's config section that describe it and are not passed to its `_target_`.
-DESCRIPTIVE = {*DATASET, *LOSS}
 
 
 class Subset(NamedTuple):
@@ -118,7 +115,7 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
 
 def _pool(section: DictConfig, task: str) -> Pool:
     """All examples of a dataset, before any choice among them."""
-    source = instantiate(described_target(section), _convert_="all")
+    source = make("dataset", section)
     size, place = section.size, (section.cache, section.cache_gb)
     if isinstance(source, ImageFolder):
         return decoded(source, image_size(size), *place)
@@ -132,12 +129,6 @@ def _pool(section: DictConfig, task: str) -> Pool:
     if size is None:
         return from_arrays(x, y, x_test, y_test, outputs)
     return resized((x, y), (x_test, y_test), image_size(size), *place, outputs)
-
-
-def described_target(section: DictConfig) -> DictConfig:
-    """The section without its descriptive keys: what its `_target_` is called with."""
-    keys = [str(key) for key in section if key not in DESCRIPTIVE]
-    return OmegaConf.masked_copy(section, keys)
 
 
 def epoch_order(rows: np.ndarray, seed: int, epoch: int, with_replacement: bool = False) -> np.ndarray:

@@ -93,3 +93,33 @@ def test_what_cannot(target: object, message: str, package: Path) -> None:
     assert message in str(error.value)
     assert len(str(error.value).splitlines()) <= 2
     assert "my_package" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "target, settings, message",
+    [
+        ("f", ("width", "depth"), ""),
+        ("f", ("wdith",), "model.wdith is no setting of its.f; did you mean width or depth?"),
+        ("f", ("x",), "model.x is no setting of its.f\nLeave it out; its settings: model.width, model.depth"),
+        ("nothing", ("width",), "model.width is no setting of its.nothing\nLeave it out; it has none"),
+        ("takes_all", ("wdith",), ""),
+        ("Class", ("wdith",), ""),  # what its bases take, no source tells
+        ("renamed", ("wdith",), ""),
+    ],
+)
+def test_settings_that_a_function_does_not_take(
+    target: str, settings: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "its.py").write_text(
+        "from os.path import join as renamed\n"
+        "def f(x, width, *, depth=1): ...\ndef nothing(x): ...\ndef takes_all(x, **more): ...\nclass Class: ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    targets.check_settings.cache_clear()
+    said = ""
+    try:
+        targets.check_settings("model", f"its.{target}", settings, given=("x",))
+    except ValueError as error:
+        said = str(error)
+    assert message in said
+    assert bool(message) == bool(said)
