@@ -10,5 +10,6 @@ from conf.schema import passed_on
 
 def make(name: str, section: DictConfig, **given: Any) -> Any:
     """Call the `_target_` of the section of that name with what is `given` and the settings that it is to have."""
-    keys = [str(key) for key in section if str(key).startswith("_")] + passed_on(name, section)
-    return instantiate(OmegaConf.masked_copy(section, keys), **given, _convert_="all")
+    settings: Any = OmegaConf.to_container(section, resolve=True)  # a copy of a part would not know what ${lr} is
+    own = [key for key in settings if str(key).startswith("_")]
+    return instantiate({key: settings[key] for key in [*own, *passed_on(name, settings)]}, **given, _convert_="all")
