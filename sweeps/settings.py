@@ -73,6 +73,9 @@ class SweeperConf:
     """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
     max_gpu_hours: float | None = at_least(0, None)
     """A budget: when it is spent, no further trial starts."""
+    memory_axes: list[str] = field(default_factory=list)
+    """What needs at least as much on each of these as a trial that ran out of memory, all else being equal, is not
+    tried: keys, or a key by another one, as in '[batch_size/gpus,model.filters]'."""
     extend: bool = False
     """Lets a study of the same name go on with more values or more trials than it was started with."""
     preview: bool = False

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.command_lines import SWEEP, run
+from tests.command_lines import SWEEP, rows, run, sweeps
 
 CODE = """
 def space(cfg, trial):
@@ -28,3 +28,30 @@ def test_a_bad_point_fails_alone(tmp_path: Path) -> None:
     assert len(results) == 8 - len(bad)
     assert all(result["state"] == "completed" for result in results)
     assert "Traceback" not in done.out + done.err
+
+
+SMALL = """
+def train(cfg, trial):
+    if cfg.batch_size == 16:
+        raise MemoryError
+    return {"val_accuracy": cfg.lr}
+"""
+
+
+def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SMALL)
+    search = ["hydra/sweeper=optuna", "hydra.sweeper.sampler.seed=3", "hydra.sweeper.n_jobs=1"]
+    mine = ["trainer=own", "trainer._target_=mine.train", "tracking=none", "hydra.sweeper.study_name=s"]
+    done = run([SWEEP, "-m", *search, *mine, "lr=0.1,0.1", "batch_size=16,17"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 1, done.err
+    assert "lr=0.1,0.1 is 1 value: each is tried once" in done.out
+    assert "the search space has 2 points: each is tried once, not hydra.sweeper.n_trials=20" in done.out
+    assert "study s: 2 trials in multirun/s" in done.out
+    states = {row.params["batch_size"]: row.state for row in rows(done.study())}
+    assert states[16] == "out_of_memory"
+    assert states[17] in ("completed", "pruned")  # by which of them came first
+    if states[17] == "pruned":
+        assert "trial 1 is infeasible, and was not started: by batch_size/gpus it needs at least as much" in done.out
+    said = sweeps(tmp_path, "status", "s").out
+    assert "study s: 2 of 2 trials have ended" in said
+    assert "1 out_of_memory" in said

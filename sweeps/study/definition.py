@@ -5,7 +5,6 @@ import re
 import shlex
 import sys
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, set_aside, write_whole
 from sweeps.settings import SweeperConf
-from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, text_of
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, text_of, total
 
 _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
+_MAY_CHANGE = ("tracking", "trainer.memory_axes")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
     search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
-    total = sum(1 for _ in islice(space.points(), settings.n_trials)) if is_grid(settings) else settings.n_trials
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -76,8 +75,8 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
         search=search,
-        config={key: text for key, text in _flat(task) if not key.startswith("tracking")},  # that may change
-        total=total or 0,
+        config={key: text for key, text in _flat(task) if not key.startswith(_MAY_CHANGE)},
+        total=total(settings, space),
         storage=as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
     )
