@@ -42,7 +42,8 @@ def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Pat
     (tmp_path / "mine.py").write_text(SMALL)
     search = ["hydra/sweeper=optuna", "hydra.sweeper.sampler.seed=3", "hydra.sweeper.n_jobs=1"]
     mine = ["trainer=own", "trainer._target_=mine.train", "tracking=none", "hydra.sweeper.study_name=s"]
-    done = run([SWEEP, "-m", *search, *mine, "lr=0.1,0.1", "batch_size=16,17"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    mine += ["hydra.sweeper.n_trials=20", "lr=0.1,0.1", "batch_size=16,17"]
+    done = run([SWEEP, "-m", *search, *mine], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 1, done.err
     assert "lr=0.1,0.1 is 1 value: each is tried once" in done.out
     assert "the search space has 2 points: each is tried once, not hydra.sweeper.n_trials=20" in done.out

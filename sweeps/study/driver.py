@@ -54,13 +54,14 @@ class Driver:
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
-        self._check_directions([*self._config.hydra.overrides.hydra, *arguments])
+        typed = [*self._config.hydra.overrides.hydra, *arguments]
+        self._check_directions(typed)
         space = self._read_space(arguments)
-        self._say_what_is_less(space)
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
         requests, left_out = self._check_trials()
+        self._say_what_is_less(space, typed)
         if self._settings.preview:
             view = View()
             view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
@@ -223,14 +224,14 @@ class Driver:
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
         return space
 
-    def _say_what_is_less(self, space: SearchSpace) -> None:
-        """Values that were typed twice, and a search that ends with its space: each point is tried once."""
+    def _say_what_is_less(self, space: SearchSpace, typed: Sequence[str]) -> None:
+        """Values that were typed twice, and fewer trials than were asked for: each point is tried once."""
         for one in space.parameters:
             if isinstance(one, Choice) and len(one.distinct) < len(one.values):
                 count = len(one.distinct)
                 print(f"{one.key}={','.join(one.texts)} is {count} value{'s' * (count > 1)}: each is tried once")
-        wanted = self._settings.n_trials or 0
-        if not is_grid(self._settings) and (points := total(self._settings, space)) < wanted:
+        wanted = self._settings.n_trials if any(".n_trials=" in word for word in typed) else None
+        if wanted and not is_grid(self._settings) and (points := total(self._settings, space)) < wanted:
             print(f"the search space has {points} points: each is tried once, not hydra.sweeper.n_trials={wanted}")
 
     def _check_trials(self) -> tuple[list[Request], list[Infeasible]]:

@@ -73,7 +73,7 @@ class Learner:
         else:
             point = untried or self._proposals.nearest(point, held)
         self._proposals.add(point)
-        trial._fixed_params = placed({name: point[p.key] for p, name in self._named if p.key in point}, self._axes)
+        trial._fixed_params = placed(self._space.named(point), self._axes)
 
     def _draw(self, trial: optuna.Trial) -> Point:
         """What the sampler proposes, recorded nowhere yet."""

@@ -319,6 +319,7 @@ def test_conditions_are_modelled_by_themselves(make: MakeSearch) -> None:
         (["x=1,2,3", "y=1,2,4"], None, 9),
         (["x=1,2,3,4", "y=a,b,true,2,c"], None, 20),
         (["o=a,b"], {"o=a": ["y=1,2,3"]}, 4),
+        (["o=a,b"], {"o=a": ["y=1,2"], "o=b": ["y=7,8,9"]}, 5),
         (["o=a,b,c"], {"o=a": ["y=interval(0.0,1.0)"]}, 20),
         (["x=interval(0.0,1.0)"], None, 20),
     ],
