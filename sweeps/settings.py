@@ -76,6 +76,10 @@ class SweeperConf:
     memory_axes: list[str] = field(default_factory=list)
     """What needs at least as much on each of these as a trial that ran out of memory, all else being equal, is not
     tried: keys, or a key by another one, as in '[batch_size/gpus,model.filters]'."""
+    start: list[dict[str, Any]] = field(default_factory=list)
+    """Points that a search tries first: '[{lr: 0.001, batch_size: 64}]'. What one leaves out, the sampler chooses."""
+    learn_from: list[str] = field(default_factory=list)
+    """Earlier studies, beside this one's folder, whose trials its sampler knows of."""
     extend: bool = False
     """Lets a study of the same name go on with more values or more trials than it was started with."""
     preview: bool = False

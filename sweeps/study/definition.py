@@ -63,9 +63,9 @@ class Definition:
 
 
 def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
-    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
     search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
+    search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -75,11 +75,17 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
         search=search,
-        config={key: text for key, text in _flat(task) if not key.startswith(_MAY_CHANGE)},
+        config=shared(config),
         total=total(settings, space),
         storage=as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
     )
+
+
+def shared(config: DictConfig) -> dict[str, str]:
+    """The values that all trials share, but for those that may change, as text by their dotted names."""
+    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
+    return {key: text for key, text in _flat(task) if not key.startswith(_MAY_CHANGE)}
 
 
 def as_typed(config: DictConfig, key: str) -> str | None:

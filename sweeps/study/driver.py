@@ -61,7 +61,7 @@ class Driver:
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
         requests, left_out = self._check_trials()
-        self._say_what_is_less(space, typed)
+        self._say_first(space, typed)
         if self._settings.preview:
             view = View()
             view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
@@ -224,12 +224,16 @@ class Driver:
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
         return space
 
-    def _say_what_is_less(self, space: SearchSpace, typed: Sequence[str]) -> None:
-        """Values that were typed twice, and fewer trials than were asked for: each point is tried once."""
+    def _say_first(self, space: SearchSpace, typed: Sequence[str]) -> None:
+        """Values that were typed twice, and fewer trials than were asked for: each point is tried once. And which
+        earlier studies the search learns from.
+        """
+        for line in self._search.earlier.said:
+            print(line)
         for one in space.parameters:
             if isinstance(one, Choice) and len(one.distinct) < len(one.values):
                 count = len(one.distinct)
-                print(f"{one.key}={','.join(one.texts)} is {count} value{'s' * (count > 1)}: each is tried once")
+                print(f"{one.key}={one.typed} is {count} value{'s' * (count > 1)}: each is tried once")
         wanted = self._settings.n_trials if any(".n_trials=" in word for word in typed) else None
         if wanted and not is_grid(self._settings) and (points := total(self._settings, space)) < wanted:
             print(f"the search space has {points} points: each is tried once, not hydra.sweeper.n_trials={wanted}")
@@ -242,8 +246,11 @@ class Driver:
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
         space, is_new = self._search.space, not (self._folder / "study.json").exists()
         every_point = self._search.is_grid and (self._settings.preview or is_new)
-        for point in space.points() if every_point else space.corners():
-            config = self._composer.compose(space.overrides(point), 0)
+        for point in space.points() if every_point else [*space.corners(), *self._search.start]:
+            try:
+                config = self._composer.compose(space.overrides(point), 0)
+            except UserError as error:
+                raise self._composer.in_space(error, space) from error
             try:
                 check(config)
                 found.append(self._trials.request(config))

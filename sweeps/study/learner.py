@@ -1,6 +1,6 @@
 """A search that learns: from trials that failed, from the order of numbers, and from what was tried."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -15,6 +15,7 @@ from sweeps.study.memory import Memory
 from sweeps.study.proposals import Proposals
 from sweeps.study.sampling import distribution
 from sweeps.study.search_space import Choice, SearchSpace
+from sweeps.study.start import Known
 from sweeps.study.storage import Axes
 from sweeps.trial.job import End, Point, State
 
@@ -34,7 +35,9 @@ class Learner:
     quasi-random points learn nothing.
     """
 
-    def __init__(self, study: optuna.Study, space: SearchSpace, memory: Memory, open_ended: bool) -> None:
+    def __init__(
+        self, study: optuna.Study, space: SearchSpace, memory: Memory, open_ended: bool, earlier: Sequence[Known] = ()
+    ) -> None:
         """A space that is `open_ended`, in the user's own code, has points that are not known here."""
         self._study, self._space, self._memory, self._open_ended = study, space, memory, open_ended
         self._named = [(parameter, space.name(parameter)) for parameter in space.parameters]
@@ -43,10 +46,29 @@ class Learner:
         self._proposals = Proposals(space)
         self._worst: list[float] = []
         self._guesses = isinstance(study.sampler, (TPESampler, *_CONSTRAINED, CmaEsSampler)) and not open_ended
+        self._informed = _Informed(study, [self._as_trial(one) for one in earlier]) if earlier else None
+
+    def _as_trial(self, known: Known) -> optuna.trial.FrozenTrial:
+        """An earlier study's trial, as its sampler would have been told of it."""
+        if known.objective:
+            self._hear(known.objective)
+        if self._guesses:
+            self._proposals.hear(known.point, ran=not known.failed)
+        named = placed(self._space.named(known.point), self._axes)
+        return optuna.trial.create_trial(
+            state=TrialState.COMPLETE if known.objective else TrialState.PRUNED,
+            values=known.objective or None,
+            params=named,
+            distributions={name: self._distributions[name] for name in named},
+            constraints={_RUNS: 1.0} if known.failed else None,
+        )
 
     def tried(self) -> int:
         """How many points of the space were."""
         return len(self._proposals)
+
+    def has_tried(self, point: Point) -> bool:
+        return point in self._proposals
 
     def take_up(self, trial: optuna.trial.FrozenTrial, point: Point) -> None:
         """A trial that was asked for under an earlier driver."""
@@ -58,28 +80,30 @@ class Learner:
 
     def choose(self, trial: optuna.Trial) -> None:
         """Settle the values of a trial: a point that was not tried, and of which nothing says that it will fail."""
-        settled = trial.params  # by a driver that was killed meanwhile
+        settled = {**trial._fixed_params, **trial.params}  # what it starts at, or a driver chose that was killed
         held = [parameter.key for parameter, name in self._named if name in settled]
         untried = None
         for _ in range(_TIMES):
-            point = self._draw(trial)
+            point = self._draw(trial, settled)
             if self._open_ended or len(held) == len(point):
                 break
             if point not in self._proposals:
                 untried = point
                 if not self._memory.lacking(point) and not (self._guesses and self._proposals.seems_to_fail(point)):
                     break
-            trial._relative_params = None  # asks the sampler anew
         else:
             point = untried or self._proposals.nearest(point, held)
         self._proposals.add(point)
         trial._fixed_params = placed(self._space.named(point), self._axes)
 
-    def _draw(self, trial: optuna.Trial) -> Point:
+    def _draw(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
         """What the sampler proposes, recorded nowhere yet."""
-        frozen = trial._get_latest_trial()
-        frozen.params = dict(frozen.params)
-        study = _filter_study(self._study, frozen)  # of Hyperband's, a bracket
+        sampler, frozen = self._study.sampler, trial._get_latest_trial()
+        frozen.params = dict(settled)
+        study = self._informed or _filter_study(self._study, frozen)  # of Hyperband's, a bracket
+        together: Mapping[str, Any] = {}
+        if any(name not in settled for _, name in self._named):
+            together = sampler.sample_relative(study, frozen, sampler.infer_relative_search_space(study, frozen))
         point: Point = {}
         for parameter, name in self._named:
             if not self._space.exists(parameter, point):
@@ -89,10 +113,10 @@ class Learner:
                 value: Any = frozen.params[name]
             elif one.single():
                 value = parameter.values[0]
-            elif trial._is_relative_param(name, one):
-                value = trial.relative_params[name]
+            elif name in together:
+                value = together[name]
             else:
-                value = self._study.sampler.sample_independent(study, frozen, name, one)
+                value = sampler.sample_independent(study, frozen, name, one)
             frozen.params[name] = value
             point[parameter.key] = self._axes[name][value] if name in self._axes else value
         return point
@@ -125,6 +149,23 @@ class Learner:
     def _hear(self, values: Sequence[float]) -> None:
         pairs = zip(self._worst or values, values, self._study.directions, strict=True)
         self._worst = [max(a, b) if way is StudyDirection.MINIMIZE else min(a, b) for a, b, way in pairs]
+
+
+class _Informed(optuna.Study):
+    """A study as its sampler sees it: after the trials of earlier ones, which are nowhere recorded in it."""
+
+    def __init__(self, study: optuna.Study, earlier: Sequence[optuna.trial.FrozenTrial]) -> None:
+        super().__init__(study.study_name, study._storage, study.sampler, study.pruner)
+        self._earlier = earlier
+        self._thread_local = study._thread_local  # its cache of trials, emptied whenever one is asked for
+        for number, trial in enumerate(earlier, start=-len(earlier)):
+            trial.number = number
+
+    def _get_trials(
+        self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False
+    ) -> list[optuna.trial.FrozenTrial]:
+        own = super()._get_trials(deepcopy, states, use_cache)
+        return [*(one for one in self._earlier if states is None or one.state in states), *own]
 
 
 _BLAMED = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}

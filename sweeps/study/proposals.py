@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 from itertools import islice
 
-from sweeps.study.search_space import Choice, Parameter, SearchSpace, canonical
+from sweeps.study.search_space import Choice, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
 _MOST = 10_000  # points that are compared
@@ -28,7 +28,7 @@ class Proposals:
     def add(self, point: Point) -> None:
         """What lies outside of the space, or is half a point, is not counted."""
         there = [one for one in self._space.parameters if self._space.exists(one, point)]
-        if all(one.key in point and _has(one, point[one.key]) for one in there):
+        if all(one.key in point and one.find(point[one.key]) for one in there):
             self._tried.add(canonical(point))
 
     def hear(self, point: Point, ran: bool) -> None:
@@ -52,18 +52,12 @@ class Proposals:
         """A point as coordinates: of an axis from 0 to 1, two choices of one parameter 1 apart."""
         place: list[float] = []
         for one in self._space.parameters:
-            exists = one.key in point and self._space.exists(one, point) and _has(one, point[one.key])
+            exists = bool(one.key in point and self._space.exists(one, point) and one.find(point[one.key]))
             if isinstance(one, Choice) and not one.ordered:
                 place += [math.sqrt(0.5) * (exists and _same(value, point[one.key])) for value in one.distinct]
             else:
                 place.append(one.share(point[one.key]) if exists else 0.5)
         return place
-
-
-def _has(parameter: Parameter, value: Value) -> bool:
-    if isinstance(parameter, Choice):
-        return any(_same(value, one) for one in parameter.distinct)
-    return isinstance(value, int | float) and parameter.low <= value <= parameter.high
 
 
 def _same(value: Value, other: Value) -> bool:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 from sweeps.errors import UserError
 from sweeps.results.summary import Row
 from sweeps.settings import SweeperConf
-from sweeps.study import storage
+from sweeps.study import start, storage
 from sweeps.study.learner import Learner, axes, placed
 from sweeps.study.memory import Memory
 from sweeps.study.sampling import build, distribution, sampler_of
@@ -33,7 +33,9 @@ class Search:
     """
 
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
-        """Raises UserError: the sampler or the pruner cannot be built, or the search space in code not imported."""
+        """Raises UserError: the sampler or the pruner cannot be built, the search space in code not imported, or the
+        search not started as it was told to.
+        """
         self._folder, self._settings, self._config = folder, settings, config
         try:
             self._custom = settings.custom_search_space and _locate(settings.custom_search_space)
@@ -48,6 +50,8 @@ class Search:
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         self._memory = Memory(settings.memory_axes, config)
+        self.start = start.points(settings, space)
+        self.earlier = start.earlier(settings, space, config, folder)
         self._pruner = build("pruner", settings.pruner) or NopPruner()
         self._open = partial(
             storage.open_study,
@@ -62,6 +66,7 @@ class Search:
     def open(self) -> None:
         """Take up the study, or make it. `mended` says what had to be mended in its journal; empty if nothing had."""
         self._study, self.mended = self._open()
+        self.earlier.keep()
         self._begin()
         if self._settings.storage is None:
             if self._settings.extend and self.is_grid:
@@ -72,11 +77,13 @@ class Search:
         self._take_up(earlier)
         self.total = total(self._settings, self.space) if self._learner or self.is_grid else self._settings.n_trials
         seen = {trial.user_attrs.get("point") for trial in earlier}
-        new = (point for point in self.space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
+        known = self.space.points() if self.is_grid else self.start
+        untried = (point for point in known if canonical(point) not in seen and not self._has_tried(point))
+        new = untried if self.is_grid else chain(untried, repeat(Point()))
         asked = len(seen - {None}) if self.is_grid else len(earlier)
         most = None if self._settings.n_trials is None else max(0, self._settings.n_trials - asked)
         self._new: Iterator[Point] = islice(new, most)
-        """The points that are left of a grid; an empty one for each trial that is left of a search."""
+        """The points that are left of a grid; for each trial that is left of a search one to start at, or none."""
 
     def ask(self) -> Row | None:
         """A trial that was never asked for, or None when the study has all it should have."""
@@ -85,8 +92,9 @@ class Search:
         point = next(self._new, None)
         if point is None:
             return None
-        if self.is_grid:
-            self._study.enqueue_trial(self.space.named(point), user_attrs={"point": canonical(point)})
+        if point:
+            named = placed(self.space.named(point), self._axes or {})
+            self._study.enqueue_trial(named, user_attrs={"point": canonical(point)})
         return self._propose(self._study.ask())
 
     def unfinished(self) -> list[Row]:
@@ -153,6 +161,9 @@ class Search:
         except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
             return {}
 
+    def _has_tried(self, point: Point) -> bool:
+        return self._learner is not None and self._learner.has_tried(point)
+
     def _take_up(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
         """Learn from what ended under an earlier driver."""
         for trial in trials:
@@ -208,7 +219,8 @@ class Search:
             else:
                 self._study.sampler = sampler_of(self._settings, self.space, learns=False)
         learns, open_ended = self._axes is not None, bool(self._custom)
-        self._learner = Learner(self._study, self.space, self._memory, open_ended) if learns else None
+        known = self.earlier.trials
+        self._learner = Learner(self._study, self.space, self._memory, open_ended, known) if learns else None
         self._distributions = {name: distribution(p, self.is_grid, learns) for p, name in self._named}
 
     def _suggest(self, trial: optuna.Trial, parameter: Parameter) -> Value:

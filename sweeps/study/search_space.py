@@ -40,6 +40,11 @@ class Choice:
     condition: Condition | None = None
     numbers: bool = False  # whether it came from range(), so that a sampler may use the order of its values
 
+    @property
+    def typed(self) -> str:
+        """As it stands in an override."""
+        return ",".join(self.texts)
+
     @cached_property
     def distinct(self) -> tuple[Value, ...]:
         """Its values, each once: 1 and 1.0 are one value, 1 and True are not."""
@@ -49,6 +54,11 @@ class Choice:
         for value in self.values:
             first.setdefault(canonical({self.key: value}), value)
         return tuple(first.values())
+
+    def find(self, value: Any) -> list[Value]:
+        """The value of its own that equals this one, in a list; empty if it has none."""
+        plain = value if value is None or isinstance(value, bool | int | float | str) else text_of(value)
+        return [one for one in self.distinct if one == plain and isinstance(one, bool) == isinstance(plain, bool)][:1]
 
     @cached_property
     def ordered(self) -> tuple[float, ...]:
@@ -76,8 +86,22 @@ class Interval:
         return (self.low, self.high)
 
     @property
+    def typed(self) -> str:
+        ends = f"interval({self.low:.15g},{self.high:.15g})"
+        ends = f"int({ends})" if self.whole else ends
+        return f"tag(log,{ends})" if self.log else ends
+
+    @property
     def whole(self) -> bool:
         return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def find(self, value: Any) -> list[Value]:
+        """A value as its own, in a list; empty if it lies outside."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            return []
+        if self.whole:
+            return [int(value)] if value == int(value) else []
+        return [float(value)]
 
     def share(self, value: Any) -> float:
         """Where on the interval a value lies, from 0 to 1."""

@@ -1,8 +1,10 @@
 """What a search learns from, proposes and never repeats: real studies, and trials that end as a table says."""
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from sweeps.errors import UserError
 from sweeps.results.summary import Row
 from sweeps.settings import SweeperConf
 from sweeps.study import storage
+from sweeps.study.definition import define
 from sweeps.study.memory import Memory
 from sweeps.study.proposals import Proposals
 from sweeps.study.sampling import distribution
@@ -409,6 +412,177 @@ def test_where_the_nearest_has_failed_the_next_seems_to() -> None:
     proposals.hear({"x": 0.2, "o": "a"}, ran=True)
     seems = [proposals.seems_to_fail({"x": x, "o": o}) for x, o in ((0.5, "a"), (0.3, "a"), (0.5, "b"), (0.3, "b"))]
     assert seems == [True, False, True, False]
+
+
+# Where it starts
+
+
+def test_it_starts_where_it_is_told_to(make: MakeSearch) -> None:
+    start = [{"lr": 0.01, "b": 32.0, "o": "sgd"}, {"b": 16}, {"o": "adam", "beta": 0.9}]
+    under = {"o=adam": ["beta=interval(0.8,0.99)"]}
+    lines = ["+lr=interval(0.0,1.0)", "b=16,32,64", "o=adam,sgd"]
+    search = make(*lines, conditional=under, start=start, n_trials=6)
+    found = run(search, lambda point: 1.0)
+    assert found[0] == {"+lr": 0.01, "b": 32, "o": "sgd"}
+    assert type(found[0]["b"]) is int
+    assert found[1]["b"] == 16
+    assert (found[2]["o"], found[2]["beta"]) == ("adam", 0.9)
+    assert len(found) == 6
+    assert run(make(*lines, conditional=under, start=start, n_trials=6), lambda point: 1.0) == []
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_start_of_any_sampler_is_once_and_first(make: MakeSearch, sampler: str) -> None:
+    start = [{"x": 3, "y": 2}, {"x": 1, "y": 1}]
+    lines = ["x=1,2,3,4", "y=1,2"]
+    found = run(make(*lines, sampler=sampler, start=start), lambda point: 1.0, most=1)
+    search = make(*lines, sampler=sampler, start=[*start, {"x": 4, "y": 2}])  # one more, meanwhile
+    found += run(search, lambda point: 1.0)
+    assert found[:3] == [{"x": 3, "y": 2}, {"x": 1, "y": 1}, {"x": 4, "y": 2}]
+    assert len({canonical(point) for point in found}) == len(found) == 8
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 5, 6])
+def test_a_driver_that_was_killed_at_the_start_starts_there_all_the_same(
+    make: MakeSearch, tmp_path: Path, cut: int
+) -> None:
+    lines, start = ["x=1,2,3,4", "y=1,2"], [{"x": 3}, {"x": 2, "y": 2}, {"y": 1}]
+    make(*lines, start=start)
+    journal = tmp_path / "study.journal"
+    before = len(journal.read_bytes().splitlines())
+    assert make(*lines, start=start).ask()
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[: before + cut]))
+    search = make(*lines, start=start)
+    found = []
+    for row in search.unfinished():
+        found.append(row.params)
+        end(search, row, 1.0)
+    found += run(search, lambda point: 1.0)
+    assert found[0]["x"] == 3
+    assert found[1] == {"x": 2, "y": 2}
+    assert found[2]["y"] == 1
+    assert len({canonical(point) for point in found}) == len(found) == len(trials(search)) == 8
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ([{"lx": 0.1}], "lx is not in the search space, which has x, n, b, o, z"),
+        ([{"x": 2}], "x=2 is not in the search space\nIt has x=interval(0,1)"),
+        ([{"x": "0.5"}], "x=0.5 is not"),
+        ([{"n": 2.5}], "n=2.5 is not in the search space\nIt has n=int(interval(1,9))"),
+        ([{"n": True}], "n=True is not"),
+        ([{"b": 17}], "b=17 is not in the search space\nIt has b=16,32"),
+        ([{"o": "adm"}], "o=adm is not in the search space\nIt has o=adam,sgd"),
+        ([{"o": "sgd", "z": 1}], "z exists only under o=adam, which it does not say"),
+        ([{"z": 1}], "z exists only under o=adam"),
+        ([{"b": 16}, {"b": 16.0}], "a point twice, {b:16}"),
+        ([{}], "a point has values"),
+        ([{"n": n} for n in range(1, 5)], "has 4 points, more than hydra.sweeper.n_trials"),
+    ],
+)
+def test_where_it_cannot_start(make: MakeSearch, start: list[dict[str, Any]], said: str) -> None:
+    lines = ["x=interval(0.0,1.0)", "n=int(interval(1,9))", "b=16,32", "o=adam,sgd"]
+    with pytest.raises(UserError) as error:
+        make(*lines, conditional={"o=adam": ["z=1,2"]}, start=start, n_trials=3)
+    assert said in str(error.value)
+    assert len(str(error.value).splitlines()) <= 2
+
+
+def test_a_grid_starts_nowhere_else(make: MakeSearch) -> None:
+    with pytest.raises(UserError, match="a grid tries every point"):
+        make("x=1,2", sampler="Grid", start=[{"x": 1}])
+
+
+@pytest.fixture
+def make_earlier(tmp_path: Path) -> Callable[..., Path]:
+    """(lines, outcome, what it fixed) -> the folder of a study that has ended, beside the one that `make` makes."""
+
+    def make_earlier(*lines: str, outcome: Outcome, name: str = "before", **fixed: Any) -> Path:
+        folder = tmp_path.parent / f"{tmp_path.name}_{name}"
+        folder.mkdir()
+        target = {"_target_": "optuna.samplers.RandomSampler", "seed": 0}
+        settings, config = SweeperConf(sampler=target, n_trials=30), DictConfig({**fixed, "hydra": {"sweeper": {}}})
+        search = Search(name, folder, settings, space(*lines), config)
+        search.open()
+        run(search, outcome)
+        said = define(name, settings, search.space, config)
+        (folder / "study.json").write_text(json.dumps(asdict(said)))
+        return folder
+
+    return make_earlier
+
+
+def bowl(point: Point) -> float | State:
+    x, y = (float(point[key] or 0) for key in ("x", "y"))
+    return State.FAILED if x > 0.8 else (x - 0.3) ** 2 + (y - 0.7) ** 2
+
+
+LINES = ["x=interval(0.0,1.0)", "y=interval(0.0,1.0)"]
+
+
+@pytest.mark.parametrize("sampler", ["TPE", GP])
+def test_it_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callable[..., Path], sampler: str) -> None:
+    """Whose trials are nowhere among its own."""
+    folder = make_earlier(*LINES, outcome=bowl)
+    search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
+    assert search.earlier.said == [f"learns from 30 trials of study {folder.name}"]
+    found = run(search, bowl, most=4)
+    shutil.rmtree(folder)  # it has its own copy
+    search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
+    assert [row.number for row in search.finished()] == [0, 1, 2, 3]
+    assert search.earlier.said == []
+    found += run(search, bowl)
+    assert len(found) == 8
+    assert [trial.number for trial in trials(search)] == list(range(8))
+    near = [not isinstance(value := bowl(point), State) and value < 0.1 for point in found]
+    assert sum(near) >= 6  # of random points a third are
+
+
+def test_what_an_earlier_study_fixed_is_a_value_of_a_wider_space(
+    make: MakeSearch, make_earlier: Callable[..., Path]
+) -> None:
+    folder = make_earlier("x=1,2,3", outcome=lambda point: float(point["x"] or 0), b=32, epochs=5)
+    search = make("x=2,3,4", "b=16,32", learn_from=[folder.name])
+    assert [one.point for one in search.earlier.trials] == [{"x": 2, "b": 32}, {"x": 3, "b": 32}] or [
+        one.point for one in search.earlier.trials
+    ] == [{"x": 3, "b": 32}, {"x": 2, "b": 32}]
+    (said,) = search.earlier.said
+    assert said.endswith("(1 more lie outside of this search space), which had epochs=5, not (nothing)")
+    assert len(run(search, lambda point: 1.0)) == 6
+
+
+def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Callable[..., Path], tmp_path: Path) -> None:
+    folder = make_earlier(*LINES, outcome=bowl)
+    make(*LINES, learn_from=[folder.name])
+    (tmp_path / "learned.json").write_text('[{"point":')
+    assert len(make(*LINES, learn_from=[folder.name]).earlier.trials) == 30
+    assert make(*LINES, learn_from=[folder.name]).earlier.said == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines", "said"),
+    [
+        ({"learn_from": ["nothing"]}, LINES, "learn_from=nothing: there is no such earlier study"),
+        ({"sampler": "Random"}, LINES, "only hydra/sweeper/sampler=tpe and gp"),
+        (
+            {"direction": "maximize"},
+            LINES,
+            "it searched for objective (minimize), and this one for objective (maximize)",
+        ),
+        ({}, ["x=interval(7.0,8.0)", "y=interval(0.0,1.0)"], "none of its 30 trials lies in this search space"),
+        ({}, [*LINES, "z=1,2"], "none of its 30 trials lies"),
+        ({}, ["y=interval(0.0,1.0)"], "none of its 30 trials lies"),
+    ],
+)
+def test_what_it_cannot_learn_from(
+    make: MakeSearch, make_earlier: Callable[..., Path], settings: dict[str, Any], lines: list[str], said: str
+) -> None:
+    folder = make_earlier(*LINES, outcome=bowl)
+    with pytest.raises(UserError) as error:
+        make(*lines, **{"learn_from": [folder.name], **settings})
+    assert said in str(error.value)
+    assert len(str(error.value).splitlines()) <= 2
 
 
 # Studies that were begun before
