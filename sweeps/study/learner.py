@@ -46,21 +46,22 @@ class Learner:
         self._proposals = Proposals(space)
         self._worst: list[float] = []
         self._guesses = isinstance(study.sampler, (TPESampler, *_CONSTRAINED, CmaEsSampler)) and not open_ended
+        for one in earlier:
+            self._hear(one.objective)
+            if self._guesses:
+                self._proposals.hear(one.point, ran=not one.failed)
         self._informed = _Informed(study, [self._as_trial(one) for one in earlier]) if earlier else None
 
     def _as_trial(self, known: Known) -> optuna.trial.FrozenTrial:
-        """An earlier study's trial, as its sampler would have been told of it."""
-        if known.objective:
-            self._hear(known.objective)
-        if self._guesses:
-            self._proposals.hear(known.point, ran=not known.failed)
+        """An earlier study's trial, as the sampler would have been told of it."""
+        state, values, runs = self._words(known.state, known.objective, known.failed)
         named = placed(self._space.named(known.point), self._axes)
         return optuna.trial.create_trial(
-            state=TrialState.COMPLETE if known.objective else TrialState.PRUNED,
-            values=known.objective or None,
+            state=state,
+            values=values,
             params=named,
             distributions={name: self._distributions[name] for name in named},
-            constraints={_RUNS: 1.0} if known.failed else None,
+            constraints=None if runs is None else {_RUNS: runs},
         )
 
     def tried(self) -> int:
@@ -123,22 +124,26 @@ class Learner:
 
     def tell(self, trial: optuna.Trial, row: Row) -> None:
         """Record how a trial ended, in the words that its sampler learns from."""
-        sampler, end = self._study.sampler, row.attempts[-1]
+        end = row.attempts[-1]
         self._learn(row.params, end)
-        if row.state is State.COMPLETED and row.objective:
-            if isinstance(sampler, _CONSTRAINED):
-                trial.set_constraint(_RUNS, -1.0)
-            self._study.tell(trial, row.objective)
+        state, values, runs = self._words(row.state, row.objective, _blames_its_point(end))
+        if runs is not None:
+            trial.set_constraint(_RUNS, runs)
+        self._study.tell(trial, values, state=state)
+        if row.state is State.COMPLETED:
             self._hear(row.objective)
-        elif _blames_its_point(end) and isinstance(sampler, TPESampler):
-            trial.set_constraint(_RUNS, 1.0)
-            self._study.tell(trial, state=TrialState.PRUNED)
-        elif _blames_its_point(end) and isinstance(sampler, (*_CONSTRAINED, CmaEsSampler)) and self._worst:
-            if isinstance(sampler, _CONSTRAINED):
-                trial.set_constraint(_RUNS, 1.0)
-            self._study.tell(trial, self._worst)
-        else:
-            self._study.tell(trial, state=TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL)
+
+    def _words(self, state: str, values: Sequence[float], blamed: bool) -> tuple[TrialState, Any, float | None]:
+        """For a trial that ended so, and is to blame for it: its state, its values and its constraint."""
+        sampler = self._study.sampler
+        constrained = isinstance(sampler, _CONSTRAINED)
+        if state == State.COMPLETED and values:
+            return TrialState.COMPLETE, values, -1.0 if constrained else None
+        if blamed and isinstance(sampler, TPESampler):
+            return TrialState.PRUNED, None, 1.0
+        if blamed and (constrained or isinstance(sampler, CmaEsSampler)) and self._worst:
+            return TrialState.COMPLETE, self._worst, 1.0 if constrained else None
+        return TrialState.PRUNED if state == State.PRUNED else TrialState.FAIL, None, None
 
     def _learn(self, point: Point, end: End) -> None:
         if not self._guesses:
@@ -147,8 +152,9 @@ class Learner:
             self._proposals.hear(point, ran=not _blames_its_point(end))
 
     def _hear(self, values: Sequence[float]) -> None:
-        pairs = zip(self._worst or values, values, self._study.directions, strict=True)
-        self._worst = [max(a, b) if way is StudyDirection.MINIMIZE else min(a, b) for a, b, way in pairs]
+        if values:
+            pairs = zip(self._worst or values, values, self._study.directions, strict=True)
+            self._worst = [max(a, b) if way is StudyDirection.MINIMIZE else min(a, b) for a, b, way in pairs]
 
 
 class _Informed(optuna.Study):

@@ -149,9 +149,9 @@ def _of_study(folder: Path, settings: SweeperConf, space: SearchSpace, config: D
         for key in before | now
         if key and before.get(key) != now.get(key) and key not in swept and not key.startswith(below)
     ]
-    line = f"{len(found)} trials of study {folder.name}"
+    line = f"{len(found)} trial{'s' * (len(found) > 1)} of study {folder.name}"
     if left := len(rows) - len(found):
-        line += f" ({left} more lie outside of this search space)"
+        line += f" ({left} more outside of this search space)"
     if differs:
         line += f", which had {'; '.join(differs[:5])}{' ...' * (len(differs) > 5)}"
     return found, line

@@ -548,7 +548,7 @@ def test_what_an_earlier_study_fixed_is_a_value_of_a_wider_space(
         one.point for one in search.earlier.trials
     ] == [{"x": 3, "b": 32}, {"x": 2, "b": 32}]
     (said,) = search.earlier.said
-    assert said.endswith("(1 more lie outside of this search space), which had epochs=5, not (nothing)")
+    assert said.endswith("(1 more outside of this search space), which had epochs=5, not (nothing)")
     assert len(run(search, lambda point: 1.0)) == 6
 
 
