@@ -185,7 +185,7 @@ def _value(text: str | None) -> Any:
 def _choices(config: DictConfig | Path) -> dict[str, str]:
     """What was chosen of each config group; nothing if the file cannot be read."""
     with suppress(OSError, ValueError, YAMLError, OmegaConfBaseException):
-        config = OmegaConf.load(config) if isinstance(config, Path) else config  # type: ignore[assignment]
-        choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
+        node: Any = OmegaConf.load(config) if isinstance(config, Path) else config
+        choices = OmegaConf.select(node, "hydra.runtime.choices", default={})
         return {str(key): str(value) for key, value in choices.items() if not str(key).startswith("hydra/")}
     return {}
