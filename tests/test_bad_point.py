@@ -50,7 +50,9 @@ def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Pat
     assert "study s: 2 trials in multirun/s" in done.out
     assert [row.params["batch_size"] for row in rows(done.study())] == [16, 17]
     assert [row.state for row in rows(done.study())] == ["out_of_memory", "pruned"]
-    assert "trial 1 is infeasible, and was not started: by batch_size/gpus it needs at least as much" in done.out
+    assert (
+        "is infeasible, and was not started: by batch_size/gpus it needs at least as much memory as trial 0" in done.out
+    )
     said = sweeps(tmp_path, "status", "s").out
     assert "study s: 2 of 2 trials have ended" in said
     assert "1 out_of_memory" in said
