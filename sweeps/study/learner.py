@@ -1,5 +1,6 @@
 """A search that learns: from trials that failed, from the order of numbers, and from what was tried."""
 
+import math
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from sweeps.study.storage import Axes
 from sweeps.trial.job import End, Point, State
 
 _TIMES = 5
+_EVERY = 3
 _RUNS = "runs"  # the constraint: above 0 where it is violated
 _CONSTRAINED = (GPSampler, NSGAIISampler, NSGAIIISampler)
 """They want the constraint of each trial, and look at none but those that completed."""
@@ -46,8 +48,11 @@ class Learner:
         self._proposals = Proposals(space)
         self._worst: list[float] = []
         self._guesses = isinstance(study.sampler, (TPESampler, *_CONSTRAINED, CmaEsSampler)) and not open_ended
+        self._climbs = isinstance(study.sampler, TPESampler) and len(study.directions) == 1 and not open_ended
+        self._best, self._least = Point(), math.inf
+        self._startup = getattr(study.sampler, "_n_startup_trials", 0)
         for one in earlier:
-            self._hear(one.objective)
+            self._hear(one.objective, one.point)
             if self._guesses:
                 self._proposals.hear(one.point, ran=not one.failed)
         self._informed = _Informed(study, [self._as_trial(one) for one in earlier]) if earlier else None
@@ -75,17 +80,19 @@ class Learner:
         """A trial that was asked for under an earlier driver."""
         self._proposals.add(point)
         if trial.state is TrialState.COMPLETE:
-            self._hear(trial.values)
+            self._hear(trial.values, point if point in self._proposals else {})
         if end := storage.ended(trial):
             self._learn(point, end)
 
     def choose(self, trial: optuna.Trial) -> None:
         """Settle the values of a trial: a point that was not tried, and of which nothing says that it will fail."""
         settled = {**trial._fixed_params, **trial.params}  # what it starts at, or a driver chose that was killed
+        if isinstance(self._study.sampler, TPESampler) and trial.number >= self._startup:
+            self._study.sampler._n_startup_trials = 1  # it counts those that were asked for, not those that have ended
         held = [parameter.key for parameter, name in self._named if name in settled]
         untried = None
         for _ in range(_TIMES):
-            point = self._draw(trial, settled)
+            point = self._beside_best(trial, settled) or self._draw(trial, settled)
             if self._open_ended or len(held) == len(point):
                 break
             if point not in self._proposals:
@@ -96,6 +103,15 @@ class Learner:
             point = untried or self._proposals.nearest(point, held)
         self._proposals.add(point)
         trial._fixed_params = placed(self._space.named(point), self._axes)
+
+    def _beside_best(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
+        """For one trial in three a neighbour of the best point, else empty: TPE is slow to look there. That is the
+        step of SMAC's local search (Hutter et al., LION 2011).
+        """
+        sampler: Any = self._study.sampler
+        if not self._climbs or settled or not self._best or trial.number < self._startup or trial.number % _EVERY:
+            return {}
+        return self._proposals.beside(self._best, iter(sampler._rng.rng.random_sample, None))
 
     def _draw(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
         """What the sampler proposes, recorded nowhere yet."""
@@ -131,7 +147,7 @@ class Learner:
             trial.set_constraint(_RUNS, runs)
         self._study.tell(trial, values, state=state)
         if row.state is State.COMPLETED:
-            self._hear(row.objective)
+            self._hear(row.objective, row.params)
 
     def _words(self, state: str, values: Sequence[float], blamed: bool) -> tuple[TrialState, Any, float | None]:
         """For a trial that ended so, and is to blame for it: its state, its values and its constraint."""
@@ -151,10 +167,14 @@ class Learner:
         if end.state in {State.COMPLETED, State.PRUNED, *_BLAMED} and not end.misfit:
             self._proposals.hear(point, ran=not _blames_its_point(end))
 
-    def _hear(self, values: Sequence[float]) -> None:
+    def _hear(self, values: Sequence[float], point: Point) -> None:
         if values:
-            pairs = zip(self._worst or values, values, self._study.directions, strict=True)
-            self._worst = [max(a, b) if way is StudyDirection.MINIMIZE else min(a, b) for a, b, way in pairs]
+            ways = [1.0 if way is StudyDirection.MINIMIZE else -1.0 for way in self._study.directions]
+            losses = [way * value for way, value in zip(ways, values, strict=True)]
+            if point and (not self._best or losses[0] < self._least):
+                self._best, self._least = point, losses[0]
+            worst = [max(a, way * b) for a, way, b in zip(losses, ways, self._worst or values, strict=True)]
+            self._worst = [way * loss for way, loss in zip(ways, worst, strict=True)]
 
 
 class _Informed(optuna.Study):

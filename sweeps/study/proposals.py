@@ -1,13 +1,14 @@
 """What a search has tried, and what it proposes in place of a point that it tried already. Knows no Optuna."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import islice
 
-from sweeps.study.search_space import Choice, SearchSpace, canonical
+from sweeps.study.search_space import Choice, Interval, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
 _MOST = 10_000  # points that are compared
+_NEAR = 0.1  # of an interval
 
 
 class Proposals:
@@ -47,6 +48,24 @@ class Proposals:
         some = islice(self._space.all_points(), len(self) + _MOST)
         left = (one for one in some if one not in self and all(one.get(key) == point[key] for key in held))
         return min(left, key=lambda one: math.dist(here, self._place(one)), default=point)
+
+    def beside(self, point: Point, draws: Iterator[float]) -> Point:
+        """A neighbour of this point, by `draws` from 0 to 1: one parameter has the next value on its axis, one nearby
+        on its interval, or another choice. The point itself if all its parameters decide which others exist.
+        """
+        parameters = self._space.parameters
+        deciding = {one.condition.key for one in parameters if one.condition}
+        there = [one for one in parameters if self._space.exists(one, point) and one.key not in deciding]
+        if not there:
+            return point
+        one = there[int(next(draws) * len(there))]
+        if isinstance(one, Interval):
+            width = max(_NEAR, 1.0 / (one.high - one.low) if one.whole and not one.log else 0.0)
+            return {**point, one.key: one.at(one.share(point[one.key]) + width * (2.0 * next(draws) - 1.0))}
+        if one.ordered:
+            at = one.ordered.index(point[one.key]) + (1 if next(draws) < 0.5 else -1)
+            return {**point, one.key: one.ordered[min(max(at, 0), len(one.ordered) - 1)]}
+        return {**point, one.key: one.distinct[int(next(draws) * len(one.distinct))]}
 
     def _place(self, point: Point) -> list[float]:
         """A point as coordinates: of an axis from 0 to 1, two choices of one parameter 1 apart."""

@@ -109,6 +109,13 @@ class Interval:
         share: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
         return share
 
+    def at(self, share: float) -> Value:
+        """The value that lies there, from 0 to 1."""
+        ends = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        value = ends[0] + min(max(share, 0.0), 1.0) * (ends[1] - ends[0])
+        value = min(max(math.exp(value) if self.log else value, self.low), self.high)
+        return round(value) if self.whole else value
+
     @property
     def distinct(self) -> Iterable[Value]:
         """All its values; of fractions ever more, spread by the golden ratio."""

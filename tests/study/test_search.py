@@ -393,6 +393,44 @@ def test_the_nearest_point(lines: list[str], tried: list[Any], point: Any, neare
     assert proposals.nearest({"x": point}) == nearest
 
 
+@pytest.mark.parametrize(
+    ("line", "value", "draw", "expected"),
+    [
+        ("x=1,10,11,100", 10, 0.2, 11),
+        ("x=1,10,11,100", 10, 0.8, 1),
+        ("x=1,10,11,100", 100, 0.2, 100),  # there is none: it is asked again
+        ("x=a,b,c", "a", 0.5, "b"),
+        ("x=interval(0.0,10.0)", 5.0, 0.75, 5.5),
+        ("x=interval(0.0,10.0)", 0.0, 0.25, 0.0),
+        ("x=int(interval(1,5))", 3, 1.0, 4),
+        ("x=tag(log,interval(1.0,1e4))", 100.0, 1.0, 10**2.4),
+    ],
+)
+def test_a_neighbour(line: str, value: Any, draw: float, expected: Any) -> None:
+    found = Proposals(space(line)).beside({"x": value}, iter([0.0, draw]))["x"]
+    assert found == pytest.approx(expected) if isinstance(expected, float) else found == expected
+    assert type(found) is type(value)
+
+
+def test_a_neighbour_has_the_same_parameters() -> None:
+    """What decides on others stays."""
+    proposals = Proposals(space("o=a,b", "x=1,2,3", conditional={"o=b": ["y=interval(0.0,1.0)"]}))
+    point: Point = {"o": "b", "x": 2, "y": 0.5}
+    draws = iter([0.1, 0.1, 0.9, 0.1])
+    assert proposals.beside(point, draws) == {"o": "b", "x": 3, "y": 0.5}
+    assert proposals.beside(point, draws)["y"] == pytest.approx(0.42)
+    assert Proposals(space("o=a,b", conditional={"o=b": ["x=1,2"]})).beside({"o": "a"}, draws) == {"o": "a"}
+
+
+def test_the_first_trials_count_when_they_are_asked_for(make: MakeSearch) -> None:
+    """With many at a time there are no more of them."""
+    search = make("x=interval(0.0,1.0)", sampler="TPE", n_trials=30)
+    rows = [row for _ in range(9) if (row := search.ask())]
+    end(search, rows[0], 1.0)
+    sampler = search._study.sampler
+    assert [sampler._n_startup_trials for _ in range(2) if search.ask()] == [10, 1]
+
+
 def test_the_nearest_point_where_a_choice_brings_its_own() -> None:
     proposals = Proposals(space("o=a,b", conditional={"o=b": ["y=interval(0.0,1.0)", "z=1,2,3"]}))
     found: list[Point] = [{"o": "a"}]
