@@ -1,6 +1,7 @@
 """Around a Hydra app's main function: answers to mistakes, and single runs that are checked and tracked like trials."""
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -34,6 +35,8 @@ from sweeps.trial.process import end_of_error, end_of_return
 from sweeps.trial.system_metrics import sampling
 
 Task = Callable[[DictConfig, Trial], Any]
+_HEEDED = ("objective", "direction", "tracking", "tracking_uri", "experiment")
+"""What a single run heeds of the sweeper's settings."""
 
 
 @contextmanager
@@ -63,6 +66,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
     try:
         refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in (cfg, hydra)))
         check(cfg)
+        _refuse_sweep(hydra.overrides.hydra)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
             LocalTrials([], Path()).request(whole)
         if processes(cfg) > 1:
@@ -77,6 +81,15 @@ def run(cfg: DictConfig, task: Task) -> Any:
     except MissingObjective as error:
         print(error, file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _refuse_sweep(typed: Sequence[str]) -> None:
+    """Raise UserError if something was typed that only a sweep heeds."""
+    for word in typed:
+        setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
+        if word.startswith("hydra/sweeper") or (setting != word.partition("=")[0] and setting not in _HEEDED):
+            line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])
+            raise UserError(f"{word} is for a sweep, and this is a single run: -m is missing.\nType: {line}")
 
 
 def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:

@@ -73,6 +73,13 @@ class SweeperConf:
     """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
     max_gpu_hours: float | None = at_least(0, None)
     """A budget: when it is spent, no further trial starts."""
+    memory_axes: list[str] = field(default_factory=list)
+    """What needs at least as much on each of these as a trial that ran out of memory, all else being equal, is not
+    tried: keys, or a key by another one, as in '[batch_size/gpus,model.filters]'."""
+    start: list[dict[str, Any]] = field(default_factory=list)
+    """Points that a search tries first: '[{lr: 0.001, batch_size: 64}]'. What one leaves out, the sampler chooses."""
+    learn_from: list[str] = field(default_factory=list)
+    """Earlier studies, beside this one's folder, whose trials its sampler knows of."""
     extend: bool = False
     """Lets a study of the same name go on with more values or more trials than it was started with."""
     preview: bool = False

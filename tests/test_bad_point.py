@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.command_lines import SWEEP, run
+from tests.command_lines import SWEEP, rows, run, sweeps
 
 CODE = """
 def space(cfg, trial):
@@ -28,3 +28,40 @@ def test_a_bad_point_fails_alone(tmp_path: Path) -> None:
     assert len(results) == 8 - len(bad)
     assert all(result["state"] == "completed" for result in results)
     assert "Traceback" not in done.out + done.err
+
+
+SMALL = """
+def train(cfg, trial):
+    if cfg.batch_size == 16:
+        raise MemoryError
+    return {"val_accuracy": cfg.lr}
+"""
+
+
+def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SMALL)
+    search = ["-m", "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=1", "trainer=own", "trainer._target_=mine.train"]
+    first = ["hydra.sweeper.study_name=s", "hydra.sweeper.n_trials=20", "lr=0.1,0.1", "batch_size=16,17"]
+    known = ["hydra.sweeper.start=[{batch_size: 16}]"]
+    done = run([SWEEP, *search, *first, *known, "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 1, done.err
+    assert "lr=0.1,0.1 is 1 value: each is tried once" in done.out
+    assert "the search space has 2 points: each is tried once, not hydra.sweeper.n_trials=20" in done.out
+    assert "study s: 2 trials in multirun/s" in done.out
+    assert [row.params["batch_size"] for row in rows(done.study())] == [16, 17]
+    assert [row.state for row in rows(done.study())] == ["out_of_memory", "pruned"]
+    assert (
+        "is infeasible, and was not started: by batch_size/gpus it needs at least as much memory as trial 0" in done.out
+    )
+    said = sweeps(tmp_path, "status", "s").out
+    assert "study s: 2 of 2 trials have ended" in said
+    assert "1 out_of_memory" in said
+    second = ["hydra.sweeper.study_name=t", "hydra.sweeper.n_trials=2", "lr=0.1,0.2", "batch_size=16,18", "seed=7"]
+    known = [
+        "hydra.sweeper.start=[{batch_size: 18, lr: 0.1}, {batch_size: 18, lr: 0.2}]",
+        "hydra.sweeper.learn_from=[s]",
+    ]
+    done = run([SWEEP, *search, *second, *known, "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.err
+    assert "learns from 1 trial of study s, which had seed=0, not 7" in done.out
+    assert [row.number for row in rows(tmp_path / "multirun" / "t")] == [0, 1]

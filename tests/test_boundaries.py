@@ -39,7 +39,7 @@ def importers(module: str) -> set[str]:
     [
         ("tensorflow", ("trainers/",)),
         ("keras", ("trainers/",)),
-        ("optuna", ("sweeps/study/search.py", "sweeps/study/storage.py")),
+        ("optuna", tuple(f"sweeps/study/{name}.py" for name in ("search", "learner", "sampling", "storage"))),
         ("submitit", ("sweeps/launchers/slurm/",)),
         ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # where a model is kept as MLflow has it
         ("fcntl", ("sweeps/files.py", "trainers/")),

@@ -3,7 +3,9 @@
 import difflib
 import pickle
 import re
+import shlex
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
@@ -15,7 +17,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import Infeasible, UserError
-from sweeps.settings import MEANT
+from sweeps.settings import MEANT, SweeperConf
+from sweeps.study.search_space import Choice, Interval, SearchSpace, text_of
 
 _GRAMMAR = "Write key=value, key=a,b or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
 _NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)/(.*)'\s+Available options in .*:\n([^:]*)\nConfig search path")
@@ -62,6 +65,36 @@ class Composer:
             return self._parser.parse_overrides(list(lines))
         except HydraException as error:
             raise UserError(explain(error, self._master)) from error
+
+    def in_space(self, error: UserError, space: SearchSpace) -> UserError:
+        """What is wrong with a point of this space, as what to change about the space."""
+        said, fixed = str(error), dict(line.split("=", 1) for line in space.fixed)
+        typed = {**fixed, **{one.key: one.typed for one in space.parameters}}
+        for one in space.parameters:
+            if isinstance(one, Interval) and said.startswith(f"{one.key}=") and "to Integer" in said:
+                whole = replace(one, low=int(one.low), high=int(one.high)).typed
+                what = f"{one.key}={one.typed} has fractions, and {one.key} is a whole number"
+                return UserError(f"{what}\nType: {shlex.quote(f'{one.key}={whole}')}")
+        lacks = re.match("'(.+?)' is not in the configuration", said)
+        key = lacks[1] if lacks else ""
+        values = {**fixed, **{one.key: text_of(one.values[0]) for one in space.parameters}}
+        for group in space.parameters:
+            if isinstance(group, Choice) and key in typed and key.startswith(f"{group.key}."):
+                having = [one for one in group.texts if self._composes(f"{group.key}={one}", f"{key}={values[key]}")]
+                lacking = ",".join(one for one in group.texts if one not in having)
+                if having and lacking:
+                    under = f"{group.key}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
+                    declared = f'hydra.sweeper.conditional_params={{{under}: {{{key}: "{typed[key]}"}}}}'
+                    what = f"{group.key}={lacking} has no '{key}'"
+                    return UserError(f"{what}. In place of {key}={typed[key]} type:\n{shlex.quote(declared)}")
+        return error
+
+    def _composes(self, *overrides: str) -> bool:
+        try:
+            self.compose(overrides, 0)
+        except UserError:
+            return False
+        return True
 
     def _is_value(self, override: Override) -> bool:
         """Whether it changes a value, as Hydra tells it: the choice of a group changes the defaults list."""
@@ -116,13 +149,14 @@ def _wanted(config: DictConfig, name: str) -> int | None:
 def explain(error: Exception, config: DictConfig) -> str:
     """What Hydra or OmegaConf found wrong, in at most two lines, with the nearest key or choice that exists."""
     if isinstance(error, OverrideParseException):
-        return f"'{error.override}' cannot be read: {error.message.splitlines()[0]}\n{_GRAMMAR}"
+        meant = _of_sweeper(error.override) or f" {error.message.splitlines()[0]}\n{_GRAMMAR}"
+        return f"'{error.override}' cannot be read:{meant}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         key = lines[0].split("'")[1]
         closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
         to_add = "" if closed else f"\nTo add a new key: {lines[1].split(' use ')[-1]}"
-        return f"'{key}' is not in the configuration.{_nearest(key, config)}{to_add}"
+        return f"'{key}' is not in the configuration.{_of_sweeper(key) or _nearest(key, config) + to_add}"
     if lines[0].startswith("Error merging override"):
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
     if wrong := _wrong_choice(lines):
@@ -136,6 +170,11 @@ def explain(error: Exception, config: DictConfig) -> str:
     if any("not in 'LocalLauncherConf'" in line for line in said):
         said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
     return ("".join(where[:1]) + "\n".join(said))[:600]
+
+
+def _of_sweeper(word: str) -> str:
+    known = word in {one.name for one in fields(SweeperConf)}
+    return f" It is a setting of the sweeper.\nType: -m hydra.sweeper.{word}=..." if known else ""
 
 
 def _wrong_choice(lines: list[str]) -> str | None:

@@ -5,7 +5,6 @@ import re
 import shlex
 import sys
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, set_aside, write_whole
 from sweeps.settings import SweeperConf
-from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, text_of
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, text_of, total
 
 _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
+_MAY_CHANGE = ("tracking", "trainer.memory_axes")
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,9 @@ class Definition:
 
 
 def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
-    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
     search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
-    total = sum(1 for _ in islice(space.points(), settings.n_trials)) if is_grid(settings) else settings.n_trials
+    search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -76,11 +75,17 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         parameters={space.name(p): _values(p) for p in space.parameters},
         n_trials=str(settings.n_trials),
         search=search,
-        config={key: text for key, text in _flat(task) if not key.startswith("tracking")},  # that may change
-        total=total or 0,
+        config=shared(config),
+        total=total(settings, space),
         storage=as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
     )
+
+
+def shared(config: DictConfig) -> dict[str, str]:
+    """The values that all trials share, but for those that may change, as text by their dotted names."""
+    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
+    return {key: text for key, text in _flat(task) if not key.startswith(_MAY_CHANGE)}
 
 
 def as_typed(config: DictConfig, key: str) -> str | None:

@@ -27,7 +27,7 @@ from sweeps.study.compose import Composer, check
 from sweeps.study.definition import agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
-from sweeps.study.search_space import SearchSpace, is_grid, parse, parse_condition, text_of
+from sweeps.study.search_space import Choice, SearchSpace, is_grid, parse, parse_condition, text_of, total
 from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Request
@@ -54,12 +54,14 @@ class Driver:
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
-        self._check_directions([*self._config.hydra.overrides.hydra, *arguments])
+        typed = [*self._config.hydra.overrides.hydra, *arguments]
+        self._check_directions(typed)
         space = self._read_space(arguments)
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
         requests, left_out = self._check_trials()
+        self._say_first(space, typed)
         if self._settings.preview:
             view = View()
             view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
@@ -130,6 +132,7 @@ class Driver:
 
         search, summary = self._search, self._summary
         search.open()
+        summary.total = search.total
         view = View()
         with view.live:
             tracker = None
@@ -221,6 +224,20 @@ class Driver:
             raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
         return space
 
+    def _say_first(self, space: SearchSpace, typed: Sequence[str]) -> None:
+        """Values that were typed twice, and fewer trials than were asked for: each point is tried once. And which
+        earlier studies the search learns from.
+        """
+        for line in self._search.earlier.said:
+            print(line)
+        for one in space.parameters:
+            if isinstance(one, Choice) and len(one.distinct) < len(one.values):
+                count = len(one.distinct)
+                print(f"{one.key}={one.typed} is {count} value{'s' * (count > 1)}: each is tried once")
+        wanted = self._settings.n_trials if any(".n_trials=" in word for word in typed) else None
+        if wanted and not is_grid(self._settings) and (points := total(self._settings, space)) < wanted:
+            print(f"the search space has {points} points: each is tried once, not hydra.sweeper.n_trials={wanted}")
+
     def _check_trials(self) -> tuple[list[Request], list[Infeasible]]:
         """Compose and check every trial of a grid, or the corners of a search. Returns what each asks for, and why
         those that are left out cannot run here. Raises UserError if a new study has no others.
@@ -229,8 +246,11 @@ class Driver:
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
         space, is_new = self._search.space, not (self._folder / "study.json").exists()
         every_point = self._search.is_grid and (self._settings.preview or is_new)
-        for point in space.points() if every_point else space.corners():
-            config = self._composer.compose(space.overrides(point), 0)
+        for point in space.points() if every_point else [*space.corners(), *self._search.start]:
+            try:
+                config = self._composer.compose(space.overrides(point), 0)
+            except UserError as error:
+                raise self._composer.in_space(error, space) from error
             try:
                 check(config)
                 found.append(self._trials.request(config))
@@ -246,7 +266,7 @@ class Driver:
             return requests, left_out
         # Nobody knows yet what a search will choose: count its dearest trial.
         dearest = sorted(requests, key=lambda one: (one.gpus, one.timeout_min or 0))[-1:]
-        return dearest * (self._settings.n_trials or 0), left_out
+        return dearest * total(self._settings, space), left_out
 
     def _make_job(self, row: Row) -> Job:
         config, infeasible = self._composer.compose(self._search.space.overrides(row.params), row.number), None

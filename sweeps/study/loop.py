@@ -191,15 +191,17 @@ class Loop:
             return None
         row = self.search.ask()
         self._asked_all = row is None
-        return self._prepare(row) if row else None
+        return self._prepare(row, self.search.infeasible(row)) if row else None
 
-    def _prepare(self, row: Row) -> Attempt | None:
-        """The trial, ready to be submitted. One whose config is not valid has failed, one that cannot run here counts
-        as pruned, and the study goes on.
+    def _prepare(self, row: Row, infeasible: str = "") -> Attempt | None:
+        """The trial, ready to be submitted. One whose config is not valid has failed, one that cannot run here, for
+        which `infeasible` may be a reason, counts as pruned, and the study goes on.
         """
         self.summary.rows.append(row)
-        job, infeasible = None, ""
+        job = None
         try:
+            if infeasible:
+                raise Infeasible(infeasible)
             job = self.make_job(row)
         except Infeasible as error:
             infeasible = str(error)

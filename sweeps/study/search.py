@@ -3,37 +3,39 @@
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib.util import find_spec
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
 import optuna
 from hydra._internal.utils import _locate
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from omegaconf import DictConfig
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import FloatDistribution
 from optuna.pruners import NopPruner
 from optuna.trial import TrialState
 
 from sweeps.errors import UserError
 from sweeps.results.summary import Row
 from sweeps.settings import SweeperConf
-from sweeps.study import storage
-from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace, canonical, is_grid
+from sweeps.study import start, storage
+from sweeps.study.learner import Learner, axes, placed
+from sweeps.study.memory import Memory
+from sweeps.study.sampling import build, distribution, sampler_of
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, canonical, is_grid, total
 from sweeps.trial.job import End, Objective, Point, State, Value
 
 
 class Search:
     """An Optuna study, asked one trial at a time.
 
-    A grid is enumerated here and only recorded in Optuna: asked from outside of `optimize`, its GridSampler repeats
-    cells and raises on the last tell.
+    A search learns, unless it was begun by a version that did not. A grid is enumerated here and only recorded
+    in Optuna: asked from outside of `optimize`, its GridSampler repeats cells and raises on the last tell.
     """
 
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
-        """Raises UserError: the sampler or the pruner cannot be built, or the search space in code not imported."""
+        """Raises UserError: the sampler or the pruner cannot be built, the search space in code not imported, or the
+        search not started as it was told to.
+        """
         self._folder, self._settings, self._config = folder, settings, config
         try:
             self._custom = settings.custom_search_space and _locate(settings.custom_search_space)
@@ -44,16 +46,19 @@ class Search:
         self.is_grid = is_grid(settings)
         named = settings.objective is not None
         self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
-        self._distributions = {space.name(p): _distribution(p, self.is_grid) for p in space.parameters}
+        self._named = [(parameter, space.name(parameter)) for parameter in space.parameters]
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
-        self._pruner = _build("pruner", settings.pruner) or NopPruner()
+        self._memory = Memory(settings.memory_axes, config)
+        self.start = start.points(settings, space)
+        self.earlier = start.earlier(settings, space, config, folder)
+        self._pruner = build("pruner", settings.pruner) or NopPruner()
         self._open = partial(
             storage.open_study,
             name,
             folder,
             settings.storage,
-            sampler=None if self.is_grid else _build("sampler", settings.sampler),
+            sampler=None if self.is_grid else sampler_of(settings, space, learns=True),
             pruner=self._pruner,
             directions=settings.directions,
         )
@@ -61,26 +66,35 @@ class Search:
     def open(self) -> None:
         """Take up the study, or make it. `mended` says what had to be mended in its journal; empty if nothing had."""
         self._study, self.mended = self._open()
+        self.earlier.keep()
+        self._begin()
         if self._settings.storage is None:
             if self._settings.extend and self.is_grid:
                 storage.rewrite(self._study.study_name, self._folder, known=self._distributions)
                 self._study, _ = self._open()
             self._add_missing()
         earlier = self._study.get_trials(deepcopy=False)
+        self._take_up(earlier)
+        self.total = total(self._settings, self.space) if self._learner or self.is_grid else self._settings.n_trials
         seen = {trial.user_attrs.get("point") for trial in earlier}
-        new = (point for point in self.space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
+        known = self.space.points() if self.is_grid else self.start
+        untried = (point for point in known if canonical(point) not in seen and not self._has_tried(point))
+        new = untried if self.is_grid else chain(untried, repeat(Point()))
         asked = len(seen - {None}) if self.is_grid else len(earlier)
         most = None if self._settings.n_trials is None else max(0, self._settings.n_trials - asked)
         self._new: Iterator[Point] = islice(new, most)
-        """The points that are left of a grid; an empty one for each trial that is left of a search."""
+        """The points that are left of a grid; for each trial that is left of a search one to start at, or none."""
 
     def ask(self) -> Row | None:
         """A trial that was never asked for, or None when the study has all it should have."""
+        if self._learner and not self._custom and self._learner.tried() >= (self.total or 0):
+            return None
         point = next(self._new, None)
         if point is None:
             return None
-        if self.is_grid:
-            self._study.enqueue_trial(self.space.named(point), user_attrs={"point": canonical(point)})
+        if point:
+            named = placed(self.space.named(point), self._axes or {})
+            self._study.enqueue_trial(named, user_attrs={"point": canonical(point)})
         return self._propose(self._study.ask())
 
     def unfinished(self) -> list[Row]:
@@ -94,12 +108,18 @@ class Search:
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
         trials = self._study.get_trials(deepcopy=False)
-        return [storage.row_of(trial, self._folder) for trial in trials if trial.state.is_finished()]
+        return [self._row_of(trial) for trial in trials if trial.state.is_finished()]
+
+    def infeasible(self, row: Row) -> str:
+        """Why a point cannot run here, in words, as far as earlier trials tell; else empty."""
+        return self._memory.lacking(row.params)
 
     def reopen(self, numbers: Sequence[int]) -> None:
         """Let these trials, which have ended, run again."""
         storage.rewrite(self._study.study_name, self._folder, reopened=numbers)
         self._study, _ = self._open()
+        self._begin()
+        self._take_up(self._study.get_trials(deepcopy=False))
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Record an intermediate value of the objective. True if the pruner wants this trial to end."""
@@ -121,7 +141,11 @@ class Search:
         """Record how a trial ended."""
         trial = self._trials.pop(row.number)
         trial.set_user_attr("end", {"attempts": [end.as_json() for end in row.attempts]})
-        if row.state is State.COMPLETED and row.objective:
+        if row.state is State.OUT_OF_MEMORY:
+            self._memory.add(row.number, row.params)
+        if self._learner:
+            self._learner.tell(trial, row)
+        elif row.state is State.COMPLETED and row.objective:
             self._study.tell(trial, row.objective)
         else:
             self._study.tell(trial, state=TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL)
@@ -133,9 +157,23 @@ class Search:
         try:
             fanova = optuna.importance.FanovaImportanceEvaluator(seed=0)
             find = optuna.importance.get_param_importances
-            return find(self._study, evaluator=fanova, target=lambda trial: float(trial.values[0]))
+            return find(self._study, evaluator=fanova, target=_result)
         except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
             return {}
+
+    def _has_tried(self, point: Point) -> bool:
+        return self._learner is not None and self._learner.has_tried(point)
+
+    def _take_up(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
+        """Learn from what ended under an earlier driver."""
+        for trial in trials:
+            params = storage.params_of(trial, self._axes)
+            point = {parameter.key: params[name] for parameter, name in self._named if name in params}
+            if self._learner:
+                self._learner.take_up(trial, point)
+            end = storage.ended(trial)
+            if end and end.state is State.OUT_OF_MEMORY:
+                self._memory.add(trial.number, point)
 
     def _add_missing(self) -> None:
         """After damage to the journal: the trials that it lacks, which their folders still tell of."""
@@ -143,7 +181,7 @@ class Search:
         if missing and not self.mended:
             self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
         for point in missing:
-            named = self.space.named(point or {})
+            named = placed(self.space.named(point or {}), self._axes or {})
             unknown = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
             trial = optuna.trial.create_trial(
                 state=TrialState.RUNNING if point else TrialState.FAIL,  # its number is taken all the same
@@ -156,7 +194,9 @@ class Search:
     def _propose(self, trial: optuna.Trial) -> Row:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
         self._trials[trial.number] = trial
-        row = storage.row_of(trial, self._folder)
+        row = self._row_of(trial)
+        if self._learner:
+            self._learner.choose(trial)
         row.params = {}
         for parameter in self.space.parameters:
             if self.space.exists(parameter, row.params):
@@ -166,42 +206,36 @@ class Search:
             row.params |= {name: value for name, value in trial.params.items() if name not in self._distributions}
         return row
 
+    def _row_of(self, trial: optuna.trial.BaseTrial) -> Row:
+        return storage.row_of(trial, self._folder, self._axes)
+
+    def _begin(self) -> None:
+        """Find out how this search goes on: one that was begun without a learner does without."""
+        self._axes = storage.axes_of(self._study)
+        if self._axes is None and not self.is_grid:
+            if not self._study.get_trials(deepcopy=False):
+                self._axes = axes(self.space)
+                self._study.set_user_attr(storage.AXES, self._axes)
+            else:
+                self._study.sampler = sampler_of(self._settings, self.space, learns=False)
+        learns, open_ended = self._axes is not None, bool(self._custom)
+        known = self.earlier.trials
+        self._learner = Learner(self._study, self.space, self._memory, open_ended, known) if learns else None
+        self._distributions = {name: distribution(p, self.is_grid, learns) for p, name in self._named}
+
     def _suggest(self, trial: optuna.Trial, parameter: Parameter) -> Value:
         """What the sampler chooses, or, for a trial that was enqueued, what it was enqueued with."""
         name = self.space.name(parameter)
         found: Any = trial._suggest(name, self._distributions[name])
+        if self._axes and name in self._axes:
+            found = self._axes[name][found]
         if isinstance(parameter, Choice) and isinstance(self._distributions[name], FloatDistribution):
             values: Sequence[Any] = parameter.values
             found = min(values, key=lambda value: abs(value - found))
         return found  # type: ignore[no-any-return]
 
 
-def _distribution(parameter: Parameter, grid: bool) -> BaseDistribution:
-    """What a parameter is recorded with, and chosen from by a sampler.
-
-    Of a list Optuna compares all choices, for every trial it reads: the numbers of a grid are recorded as a range.
-    """
-    if isinstance(parameter, Interval):
-        if isinstance(parameter.low, int) and isinstance(parameter.high, int):
-            return IntDistribution(parameter.low, parameter.high, log=parameter.log)
-        return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-    values: Sequence[Any] = parameter.values
-    step = abs(values[1] - values[0]) if parameter.numbers and len(values) > 1 else None
-    kinds = {type(value) for value in values}
-    if kinds == {int} and (grid or step):
-        return IntDistribution(min(values), max(values), step=1 if grid or not step else step)
-    if kinds == {float} and (grid or step):
-        return FloatDistribution(min(values), max(values), step=None if grid else step)
-    return CategoricalDistribution(values)
-
-
-def _build(kind: str, conf: Any) -> Any:
-    if not conf:
-        return None
-    if conf["_target_"] == "optuna.samplers.GPSampler" and find_spec("torch") is None:
-        raise UserError("hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install -c constraints.txt torch")
-    try:
-        return instantiate(conf)
-    except InstantiationException as error:
-        last = str(error).strip().splitlines()[-1]
-        raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}") from error
+def _result(trial: optuna.trial.FrozenTrial) -> float:
+    """Its first objective; nan if it has none, whatever its sampler was told."""
+    end = storage.ended(trial)
+    return float(trial.values[0]) if end and end.state is State.COMPLETED else math.nan

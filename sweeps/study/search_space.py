@@ -6,10 +6,10 @@ are finite; interval(), with tag(log, ...) for a logarithmic scale, is what only
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override, QuotedString, RangeSweep, Transformer
@@ -40,6 +40,36 @@ class Choice:
     condition: Condition | None = None
     numbers: bool = False  # whether it came from range(), so that a sampler may use the order of its values
 
+    @property
+    def typed(self) -> str:
+        """As it stands in an override."""
+        return ",".join(self.texts)
+
+    @cached_property
+    def distinct(self) -> tuple[Value, ...]:
+        """Its values, each once: 1 and 1.0 are one value, 1 and True are not."""
+        if self.numbers:
+            return self.values
+        first: dict[str, Value] = {}
+        for value in self.values:
+            first.setdefault(canonical({self.key: value}), value)
+        return tuple(first.values())
+
+    def find(self, value: Any) -> list[Value]:
+        """The value of its own that equals this one, in a list; empty if it has none."""
+        plain = value if value is None or isinstance(value, bool | int | float | str) else text_of(value)
+        return [one for one in self.distinct if one == plain and isinstance(one, bool) == isinstance(plain, bool)][:1]
+
+    @cached_property
+    def ordered(self) -> tuple[float, ...]:
+        """Its values from the smallest to the largest, if they are two numbers or more; else empty: categories."""
+        numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
+        return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
+
+    def share(self, value: Any) -> float:
+        """Where on its axis a number lies, from 0 to 1."""
+        return self.ordered.index(value) / (len(self.ordered) - 1)
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -54,6 +84,44 @@ class Interval:
     @property
     def values(self) -> tuple[Value, ...]:  # as a Choice has them
         return (self.low, self.high)
+
+    @property
+    def typed(self) -> str:
+        ends = f"interval({self.low:.15g},{self.high:.15g})"
+        ends = f"int({ends})" if self.whole else ends
+        return f"tag(log,{ends})" if self.log else ends
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def find(self, value: Any) -> list[Value]:
+        """A value as its own, in a list; empty if it lies outside."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            return []
+        if self.whole:
+            return [int(value)] if value == int(value) else []
+        return [float(value)]
+
+    def share(self, value: Any) -> float:
+        """Where on the interval a value lies, from 0 to 1."""
+        scale = math.log if self.log else float
+        share: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
+        return share
+
+    def at(self, share: float) -> Value:
+        """The value that lies there, from 0 to 1."""
+        ends = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        value = ends[0] + min(max(share, 0.0), 1.0) * (ends[1] - ends[0])
+        value = min(max(math.exp(value) if self.log else value, self.low), self.high)
+        return round(value) if self.whole else value
+
+    @property
+    def distinct(self) -> Iterable[Value]:
+        """All its values; of fractions ever more, spread by the golden ratio."""
+        if self.whole:
+            return range(int(self.low), int(self.high) + 1)
+        return (self.low + (self.high - self.low) * ((i + 1) * 0.6180339887 % 1) for i in count())
 
 
 Parameter = Choice | Interval
@@ -110,14 +178,20 @@ class SearchSpace:
                 seen.add(key)
                 yield point
 
-    def _expand(self, point: Point, parameters: Sequence[Parameter]) -> Iterator[Point]:
+    def all_points(self) -> Iterator[Point]:
+        """Every point of a search, some perhaps twice, where conditions overlap. Intervals of fractions have no end."""
+        return self._expand({}, self.parameters, all_values=True)
+
+    def _expand(self, point: Point, parameters: Sequence[Parameter], all_values: bool = False) -> Iterator[Point]:
         if not parameters:
             yield point
             return
         first, *rest = parameters
-        values = first.values if self.exists(first, point) else ()
-        for extended in [{**point, first.key: value} for value in values] or [point]:
-            yield from self._expand(extended, rest)
+        if not self.exists(first, point):
+            yield from self._expand(point, rest, all_values)
+            return
+        for value in first.distinct if all_values else first.values:
+            yield from self._expand({**point, first.key: value}, rest, all_values)
 
     def corners(self, limit: int = 500) -> list[Point]:
         """What to check before a search: all choices and interval ends, in each combination if there are few."""
@@ -137,6 +211,21 @@ class SearchSpace:
 def is_grid(settings: SweeperConf) -> bool:
     """Whether every point of the space is a trial, and none is chosen by a sampler."""
     return settings.sampler is None or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
+
+
+def total(settings: SweeperConf, space: SearchSpace) -> int:
+    """How many trials that makes: no point is tried twice."""
+    if is_grid(settings):
+        return sum(1 for _ in islice(space.points(), settings.n_trials))
+    asked = settings.n_trials or 0
+    if settings.custom_search_space:
+        return asked
+    found: set[str] = set()
+    for point in islice(space.all_points(), 20 * asked):
+        found.add(canonical(point))
+        if len(found) == asked:
+            break
+    return len(found)
 
 
 def canonical(point: Mapping[str, Value]) -> str:

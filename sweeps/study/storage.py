@@ -25,6 +25,9 @@ from sweeps.trial.job import End, Point, State
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _JOURNAL = "study.journal"
+AXES = "axes"
+"""The attribute of a study whose search learns: from failures, from the order of numbers, and what was tried."""
+Axes = Mapping[str, Sequence[float]]
 
 
 class _Journal(BaseJournalBackend):
@@ -109,8 +112,9 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
     url = definition.storage and resolved(definition.storage)
     try:
         storage = url or JournalStorage(_Journal(folder / _JOURNAL))
-        trials = optuna.load_study(study_name=definition.name, storage=storage).get_trials(deepcopy=False)
-        rows = [row_of(trial, folder) for trial in trials if trial.state is not TrialState.WAITING]
+        study = optuna.load_study(study_name=definition.name, storage=storage)
+        trials, axes = study.get_trials(deepcopy=False), axes_of(study)
+        rows = [row_of(trial, folder, axes) for trial in trials if trial.state is not TrialState.WAITING]
     except Exception as error:  # whatever Optuna, or a database, says of a damaged record
         said = error if url or isinstance(error, Unreadable) else Unreadable(folder / _JOURNAL, repr(error))
         raise UserError(
@@ -123,15 +127,34 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
     return Summary(folder.name, folder, objective, directions, rows, definition.total, fixed=definition.config)
 
 
-def row_of(trial: BaseTrial, study: Path) -> Row:
+def axes_of(study: optuna.Study) -> Axes | None:
+    """The parameters of which Optuna has the place of a value among these; None if the study was begun without."""
+    found: Axes | None = study.user_attrs.get(AXES)
+    return found
+
+
+def row_of(trial: BaseTrial, study: Path, axes: Axes | None) -> Row:
     """A trial as Optuna has it; `study` is the folder."""
-    params = {name.partition(" under ")[0]: value for name, value in trial.params.items()}  # as a user knows them
+    params = {
+        name.partition(" under ")[0]: value for name, value in params_of(trial, axes).items()
+    }  # as users know them
     attrs = trial.user_attrs
     row = Row(trial.number, params, State.QUEUED, study / str(attrs.get("folder", trial.number)))
     row.forgiven = attrs.get("forgiven", 0)
     for attempt in attrs.get("end", {"attempts": []})["attempts"]:
         row.take(End.from_json(attempt))
     return row
+
+
+def params_of(trial: BaseTrial, axes: Axes | None) -> Point:
+    """The values of a trial, by the names that Optuna has them under."""
+    return {name: axes[name][value] if axes and name in axes else value for name, value in trial.params.items()}
+
+
+def ended(trial: BaseTrial) -> End | None:
+    """How a trial ended, by our own record: its sampler may have been told otherwise. None if it has not."""
+    attempts = trial.user_attrs.get("end", {"attempts": []})["attempts"]
+    return End.from_json(attempts[-1]) if attempts else None
 
 
 def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] = {}) -> None:
@@ -143,11 +166,15 @@ def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mappin
     for trial in trials:
         trial.distributions |= {key: known[key] for key in trial.params if key in known}  # for Optuna the same in all
         if trial.number in reopened:
-            row = look(row_of(trial, folder))
+            row = look(row_of(trial, folder, None))
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
             trial.user_attrs["forgiven"] = len(row.attempts)
             trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
+            for key in [key for key in trial.system_attrs if key.startswith("constraints")]:
+                del trial.system_attrs[key]
     new = optuna.create_study(study_name=name, storage=JournalStorage(_Journal(aside)), directions=old.directions)
+    for key, value in old.user_attrs.items():
+        new.set_user_attr(key, value)
     new.add_trials(trials)
     aside.replace(journal)
 

@@ -1,5 +1,6 @@
 """Trials are composed as Hydra composes them, only faster; mistakes are answered in two lines."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.errors import UserError
 from sweeps.study.compose import Composer, check, explain
+from sweeps.study.search_space import parse
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -147,3 +149,33 @@ def test_a_config_is_checked_by_its_own_dataclasses(overrides: list[str], valid:
         with pytest.raises(UserError):
             check(config)
     assert "hydra" in config
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["batch_size=interval(8,64)"], "whole number\nType: 'batch_size=int(interval(8,64))'"),
+        (["batch_size=tag(log,interval(8,64))"], "Type: 'batch_size=tag(log,int(interval(8,64)))'"),
+        (
+            ["optimizer=adam,sgd", "optimizer.beta_2=0.9,0.99"],
+            "optimizer=sgd has no 'optimizer.beta_2'. In place of optimizer.beta_2=0.9,0.99 type:\n"
+            r"""'hydra.sweeper.conditional_params={optimizer\=adam: {optimizer.beta_2: "0.9,0.99"}}'""",
+        ),
+        (
+            ["optimizer=adam,sgd,nadam", "optimizer.beta_2=interval(0.9,0.99)"],
+            r"""{optimizer\=adam\,nadam: {optimizer.beta_2: "interval(0.9,0.99)"}}""",
+        ),
+        (["optimizer=sgd,momentum", "optimizer.beta_2=0.9"], "'optimizer.beta_2' is not in the configuration."),
+        (["lr=-1,1"], "lr=-1.0"),
+    ],
+)
+def test_what_is_wrong_with_a_point_is_said_of_the_space(composer: Composer, lines: list[str], said: str) -> None:
+    space = parse(composer.parse(lines), {}, {})
+    with pytest.raises(UserError) as error:
+        for point in space.corners():
+            check(composer.compose(space.overrides(point), 0))
+    answer = str(composer.in_space(error.value, space))
+    assert said in answer
+    assert len(answer.splitlines()) <= 2
+    if "conditional_params" in answer:  # what it says to type can be typed
+        composer.parse(shlex.split(answer.splitlines()[1]))

@@ -226,7 +226,7 @@ def states(summary: Summary) -> list[str]:
     [
         ((), "grid", "2 trials, all of them composed and checked; none was started\n2 more points are infeasible"),
         (("hydra.sweeper.n_trials=3",), "grid", "2 trials, all of them composed and checked; none was started\n1 more"),
-        (SEARCH, "optuna", "6 trials, all of them composed and checked; none was started\n2 corners of the search"),
+        (SEARCH, "optuna", "4 trials, all of them composed and checked; none was started\n2 corners of the search"),
     ],
 )
 def test_a_preview_counts_what_cannot_run_here(
