@@ -10,7 +10,6 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from sweeps.results.summary import Row
-from sweeps.study import storage
 from sweeps.study.memory import Memory
 from sweeps.study.proposals import Proposals
 from sweeps.study.sampling import distribution
@@ -48,12 +47,12 @@ class Learner:
         """How many points of the space were."""
         return len(self._proposals)
 
-    def take_up(self, trial: optuna.trial.FrozenTrial, point: Point) -> None:
-        """A trial that was asked for under an earlier driver."""
+    def take_up(self, trial: optuna.trial.FrozenTrial, point: Point, end: End | None) -> None:
+        """A trial that was asked for under an earlier driver, and how it ended; None if it has not."""
         self._proposals.add(point)
         if trial.state is TrialState.COMPLETE:
             self._hear(trial.values)
-        if end := storage.ended(trial):
+        if end:
             self._learn(point, end)
 
     def choose(self, trial: optuna.Trial) -> None:
