@@ -69,7 +69,7 @@ class SweeperConf:
     """Seeds that each configuration runs under: a search is told the mean."""
     final_race: int = at_least(0, 0)
     """So many of the best configurations run under fresh seeds after all others. A test drops those that are worse."""
-    final_race_seeds: int = at_least(2, 10)
+    final_race_seeds: int = at_least(2, 5)
     """Fresh seeds that each of them runs under, at most."""
     seed_key: str = "seed"
     """The key of the app's configuration that holds the seed, a whole number; its value is the first one."""

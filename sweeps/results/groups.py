@@ -76,8 +76,10 @@ def candidates(groups: Sequence[Group], count: int, maximize: bool) -> list[Grou
 
 def of_study(summary: Summary) -> list[Group]:
     """The study's configurations, best first, those of the race before all others; none if no two trials differ in
-    their seed alone.
+    their seed alone, or there are several objectives.
     """
+    if len(summary.objective) > 1:
+        return []
     keys = [name for name in parameters(summary.rows) if name.lstrip("+") == summary.seed_key.lstrip("+")]
     if not keys or len({row.params.get(keys[0]) for row in summary.rows}) < 2:
         return []

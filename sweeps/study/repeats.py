@@ -84,7 +84,7 @@ def seeds_of(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> t
     if found is ... and not settings.seed_key.startswith("+"):
         raise UserError(
             f"{asked} runs trials under several seeds, and this app's configuration has no '{key}'\n"
-            "Name the key that holds it, as hydra.sweeper.seed_key=training.seed; with a plus, +seed, it is added"
+            "Name the key that holds it, as hydra.sweeper.seed_key=training.seed; ++seed is added where there is none"
         )
     text = "0" if found in (..., None, "null") else str(found)
     if not text.isdecimal():
