@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 from hydra._internal.utils import _locate
 from omegaconf import DictConfig
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.pruners import NopPruner
 from optuna.trial import TrialState
 
@@ -51,11 +51,16 @@ class Search:
         named = settings.objective is not None
         self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
         self._named = [(parameter, space.name(parameter)) for parameter in space.parameters]
+        self.waits = settings.final_race > 0
+        """Whether an end may be followed by more trials, though there is none to be asked for now."""
+        self._changed = True  # whether what is known of the race is old
         self.news = ""  # what to say when the next trial begins
+        self._total: int | None = None  # as it was noted
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         self._memory = Memory(settings.memory_axes, config)
-        if settings.pruner and len(settings.directions) > 1 and "Nop" not in settings.pruner["_target_"]:
+        prunes = bool(settings.pruner) and settings.pruner["_target_"] != "optuna.pruners.NopPruner"
+        if prunes and len(settings.directions) > 1 and not (folder / "study.json").exists():  # it was passed over once
             one = f"hydra.sweeper.objective={settings.objectives[0]} hydra.sweeper.direction={settings.directions[0]}"
             raise UserError(
                 f"a pruner ends trials by one objective, and there are {len(settings.directions)}, by which often "
@@ -245,7 +250,8 @@ class Search:
     def _take_up(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
         """Learn from what ended under an earlier driver."""
         rows = {trial.number: self._row_of(trial) for trial in trials if self._repeated or _is_again(trial)}
-        self._of = {number: row.of for number, row in rows.items() if row.of is not None}
+        self._of: dict[int, int] = {number: row.of for number, row in rows.items() if row.of is not None}
+        """The trials that others repeat, by the numbers of these."""
         self._raced = sum(row.race for row in rows.values())
         for row in rows.values():
             if self._repeated and not row.race:
@@ -332,12 +338,7 @@ class Search:
         self._repeats = Repeats(self.seeds)
         self._held: dict[int, tuple[optuna.Trial, Row]] = {}
         """The first trials that have ended before their configurations did, which the sampler is told of."""
-        self._of: dict[int, int] = {}
-        """The trials that others repeat, by the numbers of these."""
-        self.waits = self._settings.final_race > 0
-        """Whether an end may be followed by more trials, though there is none to be asked for now."""
-        self._changed = True  # whether what is known of the race is old
-        self._total: int | None = None
+        self.waits, self._changed = self._settings.final_race > 0, True
         self._axes = storage.axes_of(self._study)
         if self._axes is None and not self.is_grid:
             if not self._study.get_trials(deepcopy=False):
@@ -346,8 +347,11 @@ class Search:
             else:
                 self._study.sampler = sampler_of(self._settings, self.space, learns=False)
         learns, open_ended = self._axes is not None, bool(self._custom)
-        self._learner = Learner(self._study, self.space, self._memory, open_ended) if learns else None
-        self._distributions = {name: distribution(p, self.is_grid, learns) for p, name in self._named}
+        learner = Learner(self._study, self.space, self._memory, open_ended) if learns else None
+        self._learner: Learner | None = learner
+        self._distributions: dict[str, BaseDistribution] = {
+            name: distribution(p, self.is_grid, learns) for p, name in self._named
+        }
 
     def _suggest(self, trial: optuna.Trial, parameter: Parameter) -> Value:
         """What the sampler chooses, or, for a trial that was enqueued, what it was enqueued with."""
