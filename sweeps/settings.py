@@ -64,7 +64,15 @@ class SweeperConf:
     storage: str | None = None
     """Optuna storage, such as sqlite:///studies.db. Null keeps a journal in the study's folder."""
     n_trials: int | None = at_least(1, None)
-    """Trials in all. A grid has as many as it has points."""
+    """Trials in all; with `repeats`, configurations. A grid has as many as it has points."""
+    repeats: int = at_least(1, 1)
+    """Seeds that each configuration runs under: a search is told the mean."""
+    final_race: int = at_least(0, 0)
+    """So many of the best configurations run under fresh seeds after all others. A test drops those that are worse."""
+    final_race_seeds: int = at_least(2, 5)
+    """Fresh seeds that each of them runs under, at most."""
+    seed_key: str = "seed"
+    """The key of the app's configuration that holds the seed, a whole number; its value is the first one."""
     n_jobs: int | None = at_least(1, None)
     """Trials at a time, at most. Null fills every slot that the launcher has."""
     max_failure_rate: float | None = at_least(0, None)
@@ -106,11 +114,19 @@ class SweeperConf:
         if len(self.objectives) != len(self.directions):
             ask = "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
             raise ValueError(f"{len(self.objectives)} objectives, but {len(self.directions)} directions: {ask}")
+        if self.final_race and len(self.directions) > 1:
+            said = f"hydra.sweeper.final_race={self.final_race} looks for one winner, by one objective"
+            raise ValueError(f"{said}: of {len(self.directions)} the answer is a front; leave it out")
 
     @property
     def directions(self) -> tuple[str, ...]:
         """One for each objective."""
         return tuple(self.direction) if isinstance(self.direction, list) else (self.direction,)
+
+    @property
+    def most(self) -> int | None:
+        """Trials of a grid at most, where n_trials counts configurations."""
+        return self.n_trials and self.n_trials * self.repeats
 
     @property
     def objectives(self) -> tuple[str, ...]:

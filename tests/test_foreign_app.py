@@ -200,6 +200,52 @@ def test_several_objectives(tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0, out
     assert all(len(row.objective) == 2 for row in trials(tmp_path))
+    assert "trials on the front" in out
+    page = (tmp_path / "multirun" / "s" / "report.html").read_text()
+    assert "<h2>The front</h2>" in page
+    assert "<h2>Hypervolume</h2>" in page
+
+
+SEEDS = ["hydra.sweeper.repeats=2", "hydra.sweeper.final_race=2", "hydra.sweeper.final_race_seeds=3"]
+
+
+def test_repeats_and_a_final_race(tmp_path: Path) -> None:
+    asked = [*SEARCH, "+x=1,2,3,4", "hydra.sweeper.n_trials=3", *SEEDS, "hydra.sweeper.seed_key=++y"]
+    code, out = run(tmp_path, *asked)
+    assert code == 0, out
+    assert "each configuration runs 2 times, with ++y=0,1; hydra.sweeper.n_trials counts configurations" in out
+    assert "study s: 6 trials in" in out
+    found = trials(tmp_path)
+    searched = sorted({int(str(row.params["+x"])) for row in found if not row.race})
+    best, second = searched[:2]
+    assert len(found) == 6 + 6
+    assert {(row.params["+x"], row.params["++y"]) for row in found if row.race} == {
+        (x, seed) for x in (best, second) for seed in (2, 3, 4)
+    }
+    assert all(row.objective == [row.params["+x"] ** 2 + row.params["++y"]] for row in found)  # type: ignore[operator]
+    # The same app with the same seed: all differences are alike.
+    winner = f"The final race's winner: x={best}: mean objective {best**2 + 3}, 95% interval"
+    assert winner in out
+    assert "<h2>Configurations</h2>" in (tmp_path / "multirun" / "s" / "report.html").read_text()
+    status = lines.sweeps(tmp_path, "status", "s")
+    assert "12 of 12 trials have ended (12 completed)" in status.out
+    assert winner in status.out
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (SEEDS, "this app's configuration has no 'seed'"),
+        ([*SEEDS, "hydra.sweeper.seed_key=++x"], "x is swept: leave one of the two out"),
+        (["hydra/sweeper/pruner=median", "hydra.sweeper.direction=[minimize,minimize]"], "a pruner ends trials by one"),
+        ([*SEEDS, "hydra.sweeper.direction=[minimize,minimize]"], "of 2 the answer is a front"),
+    ],
+)
+def test_what_makes_no_sense_together_is_refused_at_once(tmp_path: Path, arguments: list[str], said: str) -> None:
+    code, out = run(tmp_path, *SEARCH, "+x=1,2,3,4", *arguments)
+    assert code == 2, out
+    assert said in out
+    assert not (tmp_path / "multirun").exists()
 
 
 def test_a_search_space_in_code(tmp_path: Path) -> None:

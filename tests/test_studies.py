@@ -17,6 +17,7 @@ STUDIES = {
     "fruit": 4,
     "caltech256": 6,
     "resnet_scaling": 12,
+    "accuracy_and_time": 36,
 }
 IMAGES = ("fruit", "caltech256", "resnet_scaling")
 MNIST = ROOT.parent / "shared" / "data" / "mnist.npz"

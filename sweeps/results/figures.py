@@ -8,6 +8,7 @@ from typing import Any
 from plotly import graph_objects as go
 from plotly.colors import sample_colorscale
 
+from sweeps.results.front import hypervolumes, reference
 from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Value
@@ -67,7 +68,8 @@ def parallel_coordinates(summary: Summary) -> go.Figure | None:
 def heat_map(summary: Summary) -> go.Figure | None:
     """The first objective over two numbers, if exactly two were swept; over what else was, its best."""
     rows = summary.top()[::-1]  # the best last: of trials at one place, it is the one to be seen
-    swept = {name: _as_numbers([row.params.get(name) for row in rows]) for name in _varied(rows)}
+    varied = [name for name in _varied(rows) if name.lstrip("+") != summary.seed_key]
+    swept = {name: _as_numbers([row.params.get(name) for row in rows]) for name in varied}
     numbers = [(name, values) for name, values in swept.items() if values]
     if len(numbers) != 2:
         return None
@@ -106,7 +108,35 @@ def importance(summary: Summary) -> go.Figure | None:
     return go.Figure(bars).update_layout(title=title, height=160 + 30 * len(shares), xaxis_tickformat=".0%")
 
 
+def front(summary: Summary) -> go.Figure | None:
+    """Of several objectives the first two: the trials that no other dominates, the others dimmed."""
+    best = summary.front()
+    if not best:
+        return None
+    rows, figure = summary.top(), go.Figure()
+    for on_it, name, color in ((False, "dominated", "#ccc"), (True, "on the front", "#440154")):
+        some = [row for row in rows if (row.number in best) == on_it]
+        x, y = [row.objective[0] for row in some], [row.objective[1] for row in some]
+        hover = [f"{row.number}: {row.name}" for row in some]
+        figure.add_scatter(x=x, y=y, text=hover, name=name, mode="markers", marker={"color": color, "size": 9})
+    titles = [f"{n} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True)]
+    return figure.update_layout(xaxis_title=titles[0], yaxis_title=titles[1])
+
+
+def hypervolume(summary: Summary) -> go.Figure | None:
+    """Of several objectives, the volume that the trials dominate, as they came."""
+    if not summary.front():
+        return None
+    numbers, volumes = zip(*hypervolumes(summary), strict=True)
+    figure = go.Figure(go.Scatter(x=numbers, y=volumes, mode="lines", line_shape="hv"))
+    worst = zip(summary.objective, reference(summary), strict=True)
+    title = f"from {', '.join(f'{name} {value:.6g}' for name, value in worst)}, the worst of all trials"
+    return figure.update_layout(title=title, xaxis_title="trial", yaxis_title="hypervolume")
+
+
 _FIGURES: dict[str, Callable[[Summary], go.Figure | None]] = {
+    "The front": front,
+    "Hypervolume": hypervolume,
     "Learning curves": curves,
     "Parameters and objective": parallel_coordinates,
     "Two parameters": heat_map,

@@ -6,7 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from sweeps.files import write_whole
-from sweeps.results import ledger, notes, scaling, scaling_page, tables
+from sweeps.results import groups, ledger, notes, scaling, scaling_page, tables
 from sweeps.results.figures import as_html
 from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary, parameters, text
@@ -35,6 +35,9 @@ def write(summary: Summary, measured: Scaling | None = None) -> Path:
     rows, noted = ranked(summary)[:_ROWS_IN_HTML], notes.of_study(summary.rows)
     figures, measured = as_html(summary), measured or scaling.of_study(summary)
     parts = [tables.paragraphs(_headline(summary, noted)), figures]
+    grouped = groups.parts(summary, most=_ROWS_IN_HTML)
+    parts += ["<h2>Configurations</h2>"] if grouped else []
+    parts += [tables.paragraphs([part]) if isinstance(part, str) else tables.as_html(part) for part in grouped]
     parts += ["<h2>Trials</h2>", f"{tables.as_html(_trials(summary, rows, noted))}<p>{_others(summary, rows)}</p>"]
     parts += ["<h2>What it cost</h2>", f"{tables.as_html(_costs(summary))}<p>{_tail(summary)}</p>"]
     parts += [scaling_page.section(measured, script=not figures)] if measured else []
@@ -47,7 +50,9 @@ def write(summary: Summary, measured: Scaling | None = None) -> Path:
 def _short(summary: Summary, noted: dict[str, Note], measured: Scaling | None) -> str:
     rows = ranked(summary)[:_ROWS_IN_MARKDOWN]
     trials = [cells[:-2] for cells in _trials(summary, rows, noted)]  # errors are long
-    parts: list[Part] = ["\n".join(_headline(summary, noted)), trials, _others(summary, rows)]
+    parts: list[Part] = ["\n".join(_headline(summary, noted))]
+    parts += [part for part in groups.parts(summary, most=_ROWS_IN_MARKDOWN) if part != groups.headline(summary)]
+    parts += [trials, _others(summary, rows)]
     parts += ["**What it cost**", _costs(summary), _tail(summary)]
     parts += ["**Scaling**", *scaling_page.parts(measured)] if measured else []
     return tables.as_note([part for part in parts if part], _MOST_IN_MARKDOWN, f"The rest: {HTML}.")
@@ -94,7 +99,13 @@ def _costs(summary: Summary) -> Table:
 def _headline(summary: Summary, noted: dict[str, Note]) -> list[str]:
     states = [f"{count} {state.replace('_', ' ')}" for state in State if (count := summary.count(state))]
     lines = [f"**{len(summary.rows)} trials**: {', '.join(states) or 'none was started'}."]
-    if best := summary.best():
+    if front := summary.front():
+        shown = ", ".join(str(row.number) for row in summary.top(len(front)))
+        goals = ", ".join(f"{n} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True))
+        lines.append(f"**The answer: trials {shown}**, which no other dominates in {goals}.")
+    elif of_seeds := groups.headline(summary):
+        lines.append(of_seeds)
+    elif best := summary.best():
         values = zip(summary.objective, best.objective, summary.directions, strict=True)
         shown = ", ".join(f"{name} {value:.6g} ({direction}d)" for name, value, direction in values)
         lines.append(f"**Best: trial {best.number}**, {best.name}: {shown}.")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, Point, State
@@ -20,6 +21,9 @@ class Row:
     metrics: dict[str, float] = field(default_factory=dict)  # what it reported last, or returned
     tracking_s: float = 0.0  # what the driver spent on showing the trial in MLflow, in seconds
     forgiven: int = 0  # the attempts that no longer count: a person had the trial retried after them
+    repeat: Mapping[str, Any] = field(default_factory=dict)
+    """Of a trial that has a seed of its own: `seed`, by its key; `of`, the trial that it repeats, if another one; and
+    `race`, whether it is one of the final race."""
 
     def take(self, end: End) -> None:
         """Hold how the newest attempt ended, and the trial with it."""
@@ -38,6 +42,15 @@ class Row:
     def objective(self) -> list[float]:
         """One value for each objective of the study; empty unless the trial returned them."""
         return self.attempts[-1].objective if self.attempts and self.state.is_over else []
+
+    @property
+    def of(self) -> int | None:
+        """The trial whose configuration it repeats under another seed."""
+        return self.repeat.get("of")
+
+    @property
+    def race(self) -> bool:
+        return bool(self.repeat.get("race"))
 
     @property
     def infeasible(self) -> bool:
@@ -65,12 +78,32 @@ class Summary:
     """The share of each parameter in the variance of the first objective, where there was a search."""
     fixed: Mapping[str, str] = field(default_factory=dict)  # the values that all trials share, as text
     note: str = ""  # the study in short, once its report was written
+    seed_key: str = "seed"  # trials that differ in this alone are one configuration
 
     def top(self, count: int | None = None) -> list[Row]:
-        """The completed trials, best first by the first objective; of these the first `count`."""
-        sign = -1 if self.directions[0] == "maximize" else 1
+        """The completed trials, best first by the first objective, of several objectives the front before all others;
+        of these the first `count`.
+        """
+        sign, front = -1 if self.directions[0] == "maximize" else 1, self.front()
         done = [row for row in self.rows if row.state is State.COMPLETED and row.objective]
-        return sorted(done, key=lambda row: (sign * row.objective[0], row.number))[:count]
+        return sorted(done, key=lambda row: (row.number not in front, sign * row.objective[0], row.number))[:count]
+
+    def front(self) -> set[int]:
+        """Of several objectives, the numbers of the completed trials that no other dominates: is as good in all of
+        them, and better in one. They are the study's answer. Empty where there is one objective.
+        """
+        if len(self.directions) < 2:
+            return set()
+        signs = [-1 if direction == "maximize" else 1 for direction in self.directions]
+        done = [row for row in self.rows if row.state is State.COMPLETED and row.objective]
+        found: list[tuple[list[float], int]] = []
+        for values, number in sorted(
+            ([s * v for s, v in zip(signs, r.objective, strict=True)], r.number) for r in done
+        ):
+            # None that comes later in this order dominates an earlier one.
+            if not any(all(a <= b for a, b in zip(one, values, strict=True)) and one != values for one, _ in found):
+                found.append((values, number))
+        return {number for _, number in found}
 
     def best(self) -> Row | None:
         return next(iter(self.top(1)), None)
@@ -88,12 +121,13 @@ class Summary:
 
     def table(self, rows: Sequence[Row]) -> list[list[str]]:
         """Some of its trials as rows of cells: number, parameters and objectives. The first row is the header."""
-        params = parameters(rows)
-        cells = [["trial", *params, *self.objective]]
+        params, several, front = parameters(rows), len(self.objective) > 1, self.front()
+        cells = [["trial", *params, *self.objective, *["on the front"] * several]]
         for row in rows:
             values = [row.params.get(name, "") for name in params]
             results: Sequence[object] = row.objective or [""] * len(self.objective)
-            cells.append([text(value) for value in (row.number, *values, *results)])
+            mark = ["yes" if row.number in front else ""] * several
+            cells.append([text(value) for value in (row.number, *values, *results, *mark)])
         return cells
 
 

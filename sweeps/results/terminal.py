@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.files import last_lines
+from sweeps.results import groups
 from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary
 from sweeps.trial.folder import TrialFolder
@@ -43,8 +44,17 @@ class View:
 
     def closing(self, summary: Summary, how_to_look: str = "") -> None:
         """The best trials, what went wrong, and where everything is."""
-        if summary.best():
-            self.console.print(table(summary), width=None if self.console.is_terminal else 160)
+        width = None if self.console.is_terminal else 160
+        if of_seeds := groups.parts(summary, most=10):
+            for part in of_seeds:
+                if isinstance(part, str):
+                    self.say(part.replace("**", ""))
+                else:
+                    self.console.print(_of_cells(part), width=width)
+        elif summary.best():
+            self.console.print(table(summary), width=width)
+        if front := summary.front():
+            self.say(f"the answer: {len(front)} trials on the front, than which none is better in all objectives")
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in summary.bad():
             alike.setdefault((row.state, row.error), []).append(row)

@@ -13,11 +13,12 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, set_aside, write_whole
 from sweeps.settings import SweeperConf
-from sweeps.study.search_space import Choice, Parameter, SearchSpace, text_of, total
+from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, text_of, total
 
 _FILE = "study.json"
 _NAME = "hydra.sweeper.study_name"
 _MAY_CHANGE = ("tracking", "trainer.memory_axes")
+_MAY_GROW = {"n_trials", "final_race", "final_race_seeds"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Definition:
     storage: str | None = None
     tracking_uri: str | None = None
     """Both as they were typed: what they take from the environment, `${oc.env:NAME}`, is in no file."""
+    seed_key: str = "seed"
 
     def differences(self, other: "Definition", extending: bool) -> list[str]:
         """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
@@ -55,7 +57,7 @@ class Definition:
     def _is_extended_by(self, other: "Definition", key: str) -> bool:
         """Whether what `other` says of this key adds trials, and changes none."""
         if key not in self.parameters or key not in other.parameters:
-            return key == "hydra.sweeper.n_trials"
+            return key.removeprefix("hydra.sweeper.") in _MAY_GROW
         old, new = self.parameters[key], other.parameters[key]
         # Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten.
         takes_more_choices = "GridSampler" in self.search["sampler"] and self.storage is None
@@ -66,6 +68,9 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
     search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
     search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
+    search |= {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
+    raced = ("final_race", "final_race_seeds") if settings.final_race else ()
+    search |= {name: str(getattr(settings, name)) for name in raced}
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -76,9 +81,10 @@ def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictCon
         n_trials=str(settings.n_trials),
         search=search,
         config=shared(config),
-        total=total(settings, space),
+        total=total(settings, space) * (1 if is_grid(settings) else settings.repeats),
         storage=as_typed(config, "hydra.sweeper.storage"),
         tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
+        seed_key=settings.seed_key,
     )
 
 

@@ -58,6 +58,7 @@ class Driver:
         self._check_directions(typed)
         space = self._read_space(arguments)
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
+        self._say_what_is_more()
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
         requests, left_out = self._check_trials()
@@ -115,6 +116,7 @@ class Driver:
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
         self._summary.total, self._summary.fixed = definition.total, definition.config
+        self._summary.seed_key = definition.seed_key
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
         (self._folder / "stop").unlink(missing_ok=True)
@@ -238,6 +240,20 @@ class Driver:
         if wanted and not is_grid(self._settings) and (points := total(self._settings, space)) < wanted:
             print(f"the search space has {points} points: each is tried once, not hydra.sweeper.n_trials={wanted}")
 
+    def _say_what_is_more(self) -> None:
+        """That a configuration makes several trials, and that a race follows."""
+        settings, search = self._settings, self._search
+        if settings.repeats > 1:
+            each = f"each configuration runs {settings.repeats} times, with {settings.seed_key}="
+            counted = "; hydra.sweeper.n_trials counts configurations" if settings.n_trials else ""
+            print(f"{each}{','.join(map(str, search.seeds))}{counted}")
+        if settings.final_race:
+            first, *_, last = search.fresh_seeds
+            print(
+                f"after all others the best {settings.final_race} configurations run with "
+                f"{settings.seed_key}={first} to {last}, until a test tells them apart"
+            )
+
     def _check_trials(self) -> tuple[list[Request], list[Infeasible]]:
         """Compose and check every trial of a grid, or the corners of a search. Returns what each asks for, and why
         those that are left out cannot run here. Raises UserError if a new study has no others.
@@ -246,9 +262,10 @@ class Driver:
         # A study that exists was checked when it began: its values are looked at once more, not all their combinations.
         space, is_new = self._search.space, not (self._folder / "study.json").exists()
         every_point = self._search.is_grid and (self._settings.preview or is_new)
+        seed = {self._settings.seed_key: self._search.seeds[0]} if self._search.seeds else {}
         for point in space.points() if every_point else [*space.corners(), *self._search.start]:
             try:
-                config = self._composer.compose(space.overrides(point), 0)
+                config = self._composer.compose(space.overrides({**seed, **point}), 0)
             except UserError as error:
                 raise self._composer.in_space(error, space) from error
             try:
@@ -257,7 +274,7 @@ class Driver:
             except Infeasible as error:
                 found.append(error)
         if self._search.is_grid:
-            found = found[: self._settings.n_trials]
+            found = found[: self._settings.most]
         requests = [one for one in found if isinstance(one, Request)]
         left_out = [one for one in found if isinstance(one, Infeasible)]
         if is_new and left_out and not requests:
@@ -266,7 +283,7 @@ class Driver:
             return requests, left_out
         # Nobody knows yet what a search will choose: count its dearest trial.
         dearest = sorted(requests, key=lambda one: (one.gpus, one.timeout_min or 0))[-1:]
-        return dearest * total(self._settings, space), left_out
+        return dearest * (total(self._settings, space) * self._settings.repeats), left_out
 
     def _make_job(self, row: Row) -> Job:
         config, infeasible = self._composer.compose(self._search.space.overrides(row.params), row.number), None

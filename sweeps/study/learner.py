@@ -11,7 +11,6 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from sweeps.results.summary import Row
-from sweeps.study import storage
 from sweeps.study.memory import Memory
 from sweeps.study.proposals import Proposals
 from sweeps.study.sampling import distribution
@@ -76,12 +75,12 @@ class Learner:
     def has_tried(self, point: Point) -> bool:
         return point in self._proposals
 
-    def take_up(self, trial: optuna.trial.FrozenTrial, point: Point) -> None:
-        """A trial that was asked for under an earlier driver."""
+    def take_up(self, trial: optuna.trial.FrozenTrial, point: Point, end: End | None) -> None:
+        """A trial that was asked for under an earlier driver, and how it ended; None if it has not."""
         self._proposals.add(point)
         if trial.state is TrialState.COMPLETE:
             self._hear(trial.values, point if point in self._proposals else {})
-        if end := storage.ended(trial):
+        if end:
             self._learn(point, end)
 
     def choose(self, trial: optuna.Trial) -> None:

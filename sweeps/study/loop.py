@@ -49,6 +49,7 @@ class Loop:
     _again: deque[Attempt] = field(default_factory=deque)
     _next: Attempt | None = None
     _asked_all: bool = False
+    _waits: bool = False  # whether there is no trial to start until one has ended
     _at_once: bool = False  # whether the last that was asked for cannot be started, and room may stand empty
     _free_since: deque[float] = field(default_factory=deque)  # when the slots that stand empty became so
     _rounds: Rounds = field(default_factory=Rounds)
@@ -158,8 +159,9 @@ class Loop:
             if not room and (self._next or not self.search.is_grid or (self.settings.n_jobs and self.running)):
                 return True
             self._next = self._next or (self._again.popleft() if self._again else self._ask())
-            self._at_once = self._next is None and not self._asked_all and not self.stopped
-            if self._at_once:
+            waits = self._next is None and self._waits
+            self._at_once = self._next is None and not self._asked_all and not waits and not self.stopped
+            if self._at_once or waits:
                 return True
             if self._next is None or self._spent():
                 return False
@@ -187,10 +189,16 @@ class Loop:
 
     def _ask(self) -> Attempt | None:
         """The next trial, if there is one and it can be started."""
+        self._waits = False
         if self._asked_all or self._spent():
             return None
         row = self.search.ask()
-        self._asked_all = row is None
+        self._waits = row is None and bool(self.running) and self.search.waits
+        self._asked_all = row is None and not self._waits
+        self.summary.total = self.search.total
+        if self.search.news:
+            self.view.say(self.search.news)
+            self.search.news = ""
         return self._prepare(row, self.search.infeasible(row)) if row else None
 
     def _prepare(self, row: Row, infeasible: str = "") -> Attempt | None:
@@ -210,7 +218,7 @@ class Loop:
             return None
         self.search.place(row)
         try:
-            TrialFolder(row.folder).write_point(row.number, row.params)
+            TrialFolder(row.folder).write_point(row.number, row.params, row.repeat)
         except OSError as error:
             self._record(row, End(State.REFUSED, f"its folder cannot be made: {error}"))
             return None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import optuna
 from hydra._internal.utils import _locate
 from omegaconf import DictConfig
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.pruners import NopPruner
 from optuna.trial import TrialState
 
@@ -20,6 +21,8 @@ from sweeps.settings import SweeperConf
 from sweeps.study import start, storage
 from sweeps.study.learner import Learner, axes, placed
 from sweeps.study.memory import Memory
+from sweeps.study.race import next_of
+from sweeps.study.repeats import Repeats, seeds_of, swept
 from sweeps.study.sampling import build, distribution, sampler_of
 from sweeps.study.search_space import Choice, Parameter, SearchSpace, canonical, is_grid, total
 from sweeps.trial.job import End, Objective, Point, State, Value
@@ -42,16 +45,31 @@ class Search:
         except ImportError as error:
             why = f"{settings.custom_search_space} cannot be imported: {str(error).splitlines()[-1]}"
             raise UserError(f"hydra.sweeper.custom_search_space={why}") from error
-        self.space = space
         self.is_grid = is_grid(settings)
+        self.seeds, self.fresh_seeds = seeds_of(settings, space, config)
+        in_grid = self.is_grid and settings.repeats > 1
+        self.space = space = swept(space, settings.seed_key, self.seeds) if in_grid else space
+        self._repeated = settings.repeats > 1 and not self.is_grid
         named = settings.objective is not None
         self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
         self._named = [(parameter, space.name(parameter)) for parameter in space.parameters]
+        self.waits = settings.final_race > 0
+        """Whether an end may be followed by more trials, though there is none to be asked for now."""
+        self._changed = True  # whether what is known of the race is old
+        self.news = ""  # what to say when the next trial begins
+        self._total: int | None = None  # as it was noted
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         self._memory = Memory(settings.memory_axes, config)
         self.start = start.points(settings, space)
         self.earlier = start.earlier(settings, space, config, folder)
+        prunes = bool(settings.pruner) and settings.pruner["_target_"] != "optuna.pruners.NopPruner"
+        if prunes and len(settings.directions) > 1 and not (folder / "study.json").exists():  # it was passed over once
+            one = f"hydra.sweeper.objective={settings.objectives[0]} hydra.sweeper.direction={settings.directions[0]}"
+            raise UserError(
+                f"a pruner ends trials by one objective, and there are {len(settings.directions)}, by which often "
+                f"neither of two trials is worse\nLeave it out (hydra/sweeper/pruner=none), or search on one: {one}"
+            )
         self._pruner = build("pruner", settings.pruner) or NopPruner()
         self._open = partial(
             storage.open_study,
@@ -75,19 +93,70 @@ class Search:
             self._add_missing()
         earlier = self._study.get_trials(deepcopy=False)
         self._take_up(earlier)
-        self.total = total(self._settings, self.space) if self._learner or self.is_grid else self._settings.n_trials
+        counted = self._learner or self.is_grid
+        self._points = total(self._settings, self.space) if counted else self._settings.n_trials
+        self._note_total()
         seen = {trial.user_attrs.get("point") for trial in earlier}
         known = self.space.points() if self.is_grid else self.start
         untried = (point for point in known if canonical(point) not in seen and not self._has_tried(point))
         new = untried if self.is_grid else chain(untried, repeat(Point()))
-        asked = len(seen - {None}) if self.is_grid else len(earlier)
-        most = None if self._settings.n_trials is None else max(0, self._settings.n_trials - asked)
+        configurations = sum(not _is_again(trial) for trial in earlier)
+        asked = len(seen - {None}) if self.is_grid else configurations
+        wanted = self._settings.most if self.is_grid else self._settings.n_trials
+        most = None if wanted is None else max(0, wanted - asked)
         self._new: Iterator[Point] = islice(new, most)
         """The points that are left of a grid; for each trial that is left of a search one to start at, or none."""
 
+    @property
+    def total(self) -> int | None:
+        """How many trials there will be: with the repeats, and with those of the final race that have begun."""
+        if self._points is None:
+            return None
+        return self._points * (self._settings.repeats if self._repeated else 1) - self._repeats.left_out() + self._raced
+
     def ask(self) -> Row | None:
-        """A trial that was never asked for, or None when the study has all it should have."""
-        if self._learner and not self._custom and self._learner.tried() >= (self.total or 0):
+        """A trial that was never asked for. None when the study has all it should have, or `waits`."""
+        row = self._ask_repeat() or self._ask_new() or self._ask_raced()
+        self._note_total()
+        return row
+
+    def _ask_repeat(self) -> Row | None:
+        """A configuration that was begun, under its next seed."""
+        found = self._repeats.next()
+        return self._again(*found, race=False) if found else None
+
+    def _ask_raced(self) -> Row | None:
+        """One of the best configurations, under a fresh seed."""
+        if not self.waits or not self._changed:
+            return None
+        rows = [self._row_of(trial) for trial in self._study.get_trials(deepcopy=False)]
+        settings, maximize = self._settings, self._settings.directions[0] == "maximize"
+        found = next_of(rows, settings.final_race, settings.seed_key, self.fresh_seeds, maximize)
+        self.waits, self._changed = found.waits, bool(found.begin)
+        if not found.begin:
+            return None
+        if not self._raced:
+            count, (first, *_) = len(found.names), self.fresh_seeds
+            self.news = f"the final race: {count} configurations under fresh seeds from {first} on, at most "
+            self.news += f"{len(self.fresh_seeds)}: {'; '.join(found.names)}"
+        self._raced += 1
+        return self._again(*found.begin[0], race=True)
+
+    def _again(self, first: int, seed: int, race: bool) -> Row:
+        """A trial at the point of an earlier one, under another seed, which samplers pass over."""
+        like, key = self._study.get_trials(deepcopy=False)[first], self._settings.seed_key
+        params = {name: value for name, value in like.params.items() if name != key}
+        trial = optuna.trial.create_trial(
+            state=TrialState.RUNNING,
+            params=params,
+            distributions={name: like.distributions[name] for name in params},
+            user_attrs={storage.REPEAT: {"of": first, "race": race, "seed": {key: seed}}},
+        )
+        trial_id = self._study._storage.create_new_trial(self._study._study_id, template_trial=trial)
+        return self._propose(optuna.Trial(self._study, trial_id))
+
+    def _ask_new(self) -> Row | None:
+        if self._learner and not self._custom and self._learner.tried() >= (self._points or 0):
             return None
         point = next(self._new, None)
         if point is None:
@@ -100,6 +169,7 @@ class Search:
     def unfinished(self) -> list[Row]:
         """The trials that an earlier driver asked for, or enqueued and was killed, and did not see end."""
         trials = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
+        trials = [trial for trial in trials if trial.number not in self._held]
         self._reported = {one.number: max(one.intermediate_values, default=-1) for one in trials}
         begun = [optuna.Trial(self._study, one._trial_id) for one in trials if one.state is TrialState.RUNNING]
         enqueued = [self._study.ask() for _ in range(len(trials) - len(begun))]
@@ -108,11 +178,11 @@ class Search:
     def finished(self) -> list[Row]:
         """The trials that ended under an earlier driver."""
         trials = self._study.get_trials(deepcopy=False)
-        return [self._row_of(trial) for trial in trials if trial.state.is_finished()]
+        return [self._row_of(trial) for trial in trials if trial.state.is_finished() or trial.number in self._held]
 
     def infeasible(self, row: Row) -> str:
         """Why a point cannot run here, in words, as far as earlier trials tell; else empty."""
-        return self._memory.lacking(row.params)
+        return self._memory.lacking(_without_seed(row))
 
     def reopen(self, numbers: Sequence[int]) -> None:
         """Let these trials, which have ended, run again."""
@@ -122,7 +192,11 @@ class Search:
         self._take_up(self._study.get_trials(deepcopy=False))
 
     def report(self, number: int, value: float, step: int) -> bool:
-        """Record an intermediate value of the objective. True if the pruner wants this trial to end."""
+        """Record an intermediate value of the objective. True if the pruner wants this trial to end, which looks at the
+        first one of a configuration alone; the others end with it.
+        """
+        if number in self._of:
+            return self._of[number] in self._repeats.given_up
         prunes = len(self._settings.directions) == 1 and not isinstance(self._pruner, NopPruner)
         if not prunes or not math.isfinite(value) or step <= self._reported.get(number, -1):
             return False
@@ -141,8 +215,28 @@ class Search:
         """Record how a trial ended."""
         trial = self._trials.pop(row.number)
         trial.set_user_attr("end", {"attempts": [end.as_json() for end in row.attempts]})
+        self._changed = True
         if row.state is State.OUT_OF_MEMORY:
-            self._memory.add(row.number, row.params)
+            self._memory.add(row.number, _without_seed(row))
+        if row.of is not None:
+            self._study.tell(trial, state=TrialState.FAIL)
+        elif self._repeated:
+            self._held[row.number] = trial, row
+        else:
+            self._tell(trial, row)
+        if self._repeated and not row.race:
+            first = row.number if row.of is None else row.of
+            self._repeats.end(first, self._seed(row), row.attempts[-1])
+            self._tell_configuration(first)
+        self._note_total()
+
+    def _tell_configuration(self, first: int) -> None:
+        """Record how a configuration ended whose first trial has, once all of its repeats decide that."""
+        if first in self._held and (end := self._repeats.verdict(first)):
+            trial, row = self._held.pop(first)
+            self._tell(trial, replace(row, state=end.state, attempts=[end], params=_without_seed(row)))
+
+    def _tell(self, trial: optuna.Trial, row: Row) -> None:
         if self._learner:
             self._learner.tell(trial, row)
         elif row.state is State.COMPLETED and row.objective:
@@ -166,28 +260,61 @@ class Search:
 
     def _take_up(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
         """Learn from what ended under an earlier driver."""
+        rows = {trial.number: self._row_of(trial) for trial in trials if self._repeated or _is_again(trial)}
+        self._of: dict[int, int] = {number: row.of for number, row in rows.items() if row.of is not None}
+        """The trials that others repeat, by the numbers of these."""
+        self._raced = sum(row.race for row in rows.values())
+        for row in rows.values():
+            if self._repeated and not row.race:
+                self._begin_repeat(row)
         for trial in trials:
             params = storage.params_of(trial, self._axes)
             point = {parameter.key: params[name] for parameter, name in self._named if name in params}
-            if self._learner:
-                self._learner.take_up(trial, point)
             end = storage.ended(trial)
+            if self._learner and not _is_again(trial):
+                self._learner.take_up(trial, point, self._repeats.verdict(trial.number) if self._repeated else end)
+            if self._repeated and end and not _is_again(trial) and not trial.state.is_finished():
+                self._held[trial.number] = optuna.Trial(self._study, trial._trial_id), rows[trial.number]
             if end and end.state is State.OUT_OF_MEMORY:
                 self._memory.add(trial.number, point)
+        for first in [*self._held]:
+            self._tell_configuration(first)
+
+    def _begin_repeat(self, row: Row) -> None:
+        """A trial of a search whose configurations have several."""
+        first = row.number if row.of is None else row.of
+        if first <= row.number:  # else its folder tells nonsense
+            self._repeats.begin(first, self._seed(row))
+        if row.state.is_over:
+            self._repeats.end(first, self._seed(row), row.attempts[-1])
+
+    def _seed(self, row: Row) -> int:
+        seed: int = row.repeat.get("seed", {}).get(self._settings.seed_key, self.seeds[0])
+        return seed
+
+    def _note_total(self) -> None:
+        """For whoever looks at the study: how many trials it has, if not as many as it began with."""
+        known = self._study.user_attrs.get(storage.TOTAL) if self._total is None else self._total
+        whole = self._points and self._points * (self._settings.repeats if self._repeated else 1)
+        if self.total != (whole if known is None else known):
+            self._study.set_user_attr(storage.TOTAL, self.total)
+        self._total = self.total
 
     def _add_missing(self) -> None:
         """After damage to the journal: the trials that it lacks, which their folders still tell of."""
         missing = storage.missing_trials(self._study, self._folder)
         if missing and not self.mended:
             self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
-        for point in missing:
-            named = placed(self.space.named(point or {}), self._axes or {})
+        for point, again in missing:
+            asked = {key: value for key, value in (point or {}).items() if key not in again.get("seed", {})}
+            named = placed(self.space.named(asked), self._axes or {})
             unknown = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
+            known = {storage.REPEAT: again} if again else {"point": canonical(point or {})}
             trial = optuna.trial.create_trial(
                 state=TrialState.RUNNING if point else TrialState.FAIL,  # its number is taken all the same
                 params=named,
                 distributions={name: self._distributions[name] for name in named},
-                user_attrs={"point": canonical(point)} if point else {"end": {"attempts": [unknown.as_json()]}},
+                user_attrs=known if point else {"end": {"attempts": [unknown.as_json()]}},
             )
             self._study.add_trial(trial)
 
@@ -195,15 +322,23 @@ class Search:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
         self._trials[trial.number] = trial
         row = self._row_of(trial)
+        if self._repeated and not row.repeat:
+            trial.set_user_attr(storage.REPEAT, {"seed": {self._settings.seed_key: self.seeds[0]}})
+            row = self._row_of(trial)
+        if row.of is not None:
+            self._of[row.number] = row.of
+        if self._repeated and not row.race:
+            self._begin_repeat(row)
         if self._learner:
             self._learner.choose(trial)
-        row.params = {}
+        row.params, seed = {}, row.repeat.get("seed", {})
         for parameter in self.space.parameters:
-            if self.space.exists(parameter, row.params):
+            if parameter.key not in seed and self.space.exists(parameter, row.params):
                 row.params[parameter.key] = self._suggest(trial, parameter)
         if self._custom:
             self._custom(self._config, trial)
             row.params |= {name: value for name, value in trial.params.items() if name not in self._distributions}
+        row.params |= seed
         return row
 
     def _row_of(self, trial: optuna.trial.BaseTrial) -> Row:
@@ -211,6 +346,10 @@ class Search:
 
     def _begin(self) -> None:
         """Find out how this search goes on: one that was begun without a learner does without."""
+        self._repeats = Repeats(self.seeds)
+        self._held: dict[int, tuple[optuna.Trial, Row]] = {}
+        """The first trials that have ended before their configurations did, which the sampler is told of."""
+        self.waits, self._changed = self._settings.final_race > 0, True
         self._axes = storage.axes_of(self._study)
         if self._axes is None and not self.is_grid:
             if not self._study.get_trials(deepcopy=False):
@@ -220,8 +359,11 @@ class Search:
                 self._study.sampler = sampler_of(self._settings, self.space, learns=False)
         learns, open_ended = self._axes is not None, bool(self._custom)
         known = self.earlier.trials
-        self._learner = Learner(self._study, self.space, self._memory, open_ended, known) if learns else None
-        self._distributions = {name: distribution(p, self.is_grid, learns) for p, name in self._named}
+        learner = Learner(self._study, self.space, self._memory, open_ended, known) if learns else None
+        self._learner: Learner | None = learner
+        self._distributions: dict[str, BaseDistribution] = {
+            name: distribution(p, self.is_grid, learns) for p, name in self._named
+        }
 
     def _suggest(self, trial: optuna.Trial, parameter: Parameter) -> Value:
         """What the sampler chooses, or, for a trial that was enqueued, what it was enqueued with."""
@@ -233,6 +375,15 @@ class Search:
             values: Sequence[Any] = parameter.values
             found = min(values, key=lambda value: abs(value - found))
         return found  # type: ignore[no-any-return]
+
+
+def _is_again(trial: optuna.trial.FrozenTrial) -> bool:
+    """Whether it repeats another trial under another seed."""
+    return trial.user_attrs.get(storage.REPEAT, {}).get("of") is not None
+
+
+def _without_seed(row: Row) -> Point:
+    return {key: value for key, value in row.params.items() if key not in row.repeat.get("seed", {})}
 
 
 def _result(trial: optuna.trial.FrozenTrial) -> float:

@@ -25,6 +25,10 @@ from sweeps.trial.job import End, Point, State
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _JOURNAL = "study.journal"
+REPEAT = "repeat"
+"""The attribute of a trial that runs under a seed of its own, as `Row.repeat`."""
+TOTAL = "total"
+"""The attribute of a study that has another number of trials than it began with."""
 AXES = "axes"
 """The attribute of a study whose search learns: from failures, from the order of numbers, and what was tried."""
 Axes = Mapping[str, Sequence[float]]
@@ -88,10 +92,12 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
         return create(storage=JournalStorage(_Journal(journal))), mended
 
 
-def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
-    """The points, None if not known, of the trials that have folders but no place in the journal, which was damaged."""
+def missing_trials(study: optuna.Study, folder: Path) -> list[tuple[Point | None, Mapping[str, Any]]]:
+    """The points, None if not known, of the trials that have folders but no place in the journal, which was damaged;
+    and what they repeat.
+    """
     known = len(study.get_trials(deepcopy=False))
-    points: dict[int, Point | None] = {}
+    points: dict[int, tuple[Point | None, Mapping[str, Any]]] = {}
     for where, folders, files in os.walk(folder):
         if "study.json" in files and Path(where) != folder:  # another study
             folders.clear()
@@ -99,12 +105,22 @@ def missing_trials(study: optuna.Study, folder: Path) -> list[Point | None]:
             folders.clear()
             try:
                 note = read_json(Path(where) / "trial.json") or {}
-                points[int(note["number"])] = dict(note["point"])
-            except (Unreadable, KeyError, TypeError, ValueError):
+                points[int(note["number"])] = dict(note["point"]), _repeat(note.get("repeat"))
+            except (Unreadable, KeyError, TypeError, ValueError, AttributeError):
                 if Path(where).name.isdecimal():
-                    points[int(Path(where).name)] = None  # its folder is left alone, and its point is tried anew
+                    points[int(Path(where).name)] = None, {}  # its folder is left alone, and its point is tried anew
     likely = [number for number in points if number < known + len(points) + 1000]  # others are noise
-    return [points.get(number) for number in range(known, max(likely, default=-1) + 1)]  # as they are numbered next
+    return [
+        points.get(number, (None, {})) for number in range(known, max(likely, default=-1) + 1)
+    ]  # as they are numbered next
+
+
+def _repeat(found: Any) -> Mapping[str, Any]:
+    """What a trial repeats, as its trial.json has it."""
+    if not found:
+        return {}
+    of = None if found.get("of") is None else int(found["of"])
+    return {"of": of, "race": bool(found.get("race")), "seed": dict(found["seed"])}
 
 
 def read_summary(folder: Path, definition: Definition) -> Summary:
@@ -124,7 +140,9 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
         if row.state is State.QUEUED:
             look(row)
     objective, directions = tuple(definition.objective), tuple(definition.directions)
-    return Summary(folder.name, folder, objective, directions, rows, definition.total, fixed=definition.config)
+    total = study.user_attrs.get(TOTAL, definition.total)
+    fixed, key = definition.config, definition.seed_key
+    return Summary(folder.name, folder, objective, directions, rows, total, fixed=fixed, seed_key=key)
 
 
 def axes_of(study: optuna.Study) -> Axes | None:
@@ -139,7 +157,9 @@ def row_of(trial: BaseTrial, study: Path, axes: Axes | None) -> Row:
         name.partition(" under ")[0]: value for name, value in params_of(trial, axes).items()
     }  # as users know them
     attrs = trial.user_attrs
-    row = Row(trial.number, params, State.QUEUED, study / str(attrs.get("folder", trial.number)))
+    repeat = attrs.get(REPEAT, {})
+    where = study / str(attrs.get("folder", trial.number))
+    row = Row(trial.number, {**params, **repeat.get("seed", {})}, State.QUEUED, where, repeat=repeat)
     row.forgiven = attrs.get("forgiven", 0)
     for attempt in attrs.get("end", {"attempts": []})["attempts"]:
         row.take(End.from_json(attempt))
@@ -158,17 +178,23 @@ def ended(trial: BaseTrial) -> End | None:
 
 
 def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mapping[str, BaseDistribution] = {}) -> None:
-    """Write the journal anew, aside: the trials `reopened` run again, and those of a grid get the `known` choices."""
+    """Write the journal anew, aside: the trials `reopened` run again, and those of a grid get the `known` choices.
+
+    With a repeat its configuration is open again, which is told by the trial that it repeats.
+    """
     journal, aside = folder / _JOURNAL, folder / f".{_JOURNAL}.new"
     aside.unlink(missing_ok=True)
     old = optuna.load_study(study_name=name, storage=JournalStorage(_Journal(journal)))
     trials = old.get_trials()
+    repeats = [trial.user_attrs.get(REPEAT, {}) for trial in trials if trial.number in reopened]
+    repeated = {one.get("of") for one in repeats if not one.get("race")}
     for trial in trials:
         trial.distributions |= {key: known[key] for key in trial.params if key in known}  # for Optuna the same in all
         if trial.number in reopened:
             row = look(row_of(trial, folder, None))
             trial.user_attrs.pop("end", None)  # not there if its driver died before it could write it
             trial.user_attrs["forgiven"] = len(row.attempts)
+        if trial.number in {*reopened, *repeated}:
             trial.state, trial.values, trial.datetime_complete = TrialState.RUNNING, None, None
             for key in [key for key in trial.system_attrs if key.startswith("constraints")]:
                 del trial.system_attrs[key]

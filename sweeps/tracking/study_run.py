@@ -14,11 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, write_once
-from sweeps.results import ledger, report
+from sweeps.results import groups, ledger, report
+from sweeps.results.front import hypervolumes
 from sweeps.results.summary import Row, Summary
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import without_password
@@ -145,7 +147,13 @@ class StudyRun:
         figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
         tags = {"mlflow.note.content": summary.note or report.markdown(summary)}
-        if best := summary.best():
+        if front := summary.front():
+            tags["front"] = ", ".join(str(row.number) for row in summary.top(len(front)))
+            figures["hypervolume"] = hypervolumes(summary)[-1][1]
+        elif of_seeds := groups.best(summary):
+            figures[f"best_mean_{key(summary.objective[0])}"] = fmean(of_seeds.values)
+            tags["best_configuration"] = of_seeds.name
+        elif best := summary.best():
             figures |= {f"best_{key(n)}": value for n, value in zip(summary.objective, best.objective, strict=True)}
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.

@@ -110,10 +110,11 @@ class TrialFolder:
         """The model that was kept, if one was: a folder that MLflow can log."""
         return self.path / "model" if (self.path / "model" / "MLmodel").exists() else None
 
-    def write_point(self, number: int, point: Point) -> None:
-        """Note which trial this is, should the study's journal be damaged."""
+    def write_point(self, number: int, point: Point, repeat: Mapping[str, Any] | None = None) -> None:
+        """Note which trial this is, should the study's journal be damaged; `repeat` is as a study's row has it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path / "trial.json", json.dumps({"number": number, "point": point}), sync=False)
+        content = {"number": number, "point": point, **({"repeat": dict(repeat)} if repeat else {})}
+        write_whole(self.path / "trial.json", json.dumps(content), sync=False)
 
     def write_tracking(self, content: Mapping[str, Any]) -> None:
         write_whole(self.path / "tracking.json", json.dumps(content), sync=False)

@@ -27,6 +27,11 @@ def make(*lines: str, name: str = "s", config: dict[str, object] | None = None, 
     return define(name, sweeper, space, whole)
 
 
+def test_with_repeats_there_are_more_trials() -> None:
+    assert make("x=range(1,10)", **SEARCH, repeats=3).total == 15
+    assert make("x=1,2", "seed=0,1", repeats=2).total == 4  # of a grid the seeds are an axis
+
+
 def test_it_is_written_and_read_as_it_was(tmp_path: Path) -> None:
     made = make("x=1,2", "opt=adam,sgd", "y=tag(log,interval(0.1,1))", **SEARCH)
     assert agree(tmp_path, made, extend=False) == ""
@@ -51,6 +56,8 @@ def test_it_is_written_and_read_as_it_was(tmp_path: Path) -> None:
         ([], {"direction": "maximize"}, "direction=maximize was minimize"),
         ([], {"objective": "loss"}, "objective=loss was None"),
         ([], {"sampler": SEARCH["sampler"]}, 'sampler={"_target_": "optuna.samplers.TPESampler"} was null'),
+        ([], {**SEARCH, "repeats": 3}, "hydra.sweeper.repeats=3 was (nothing)"),
+        ([], {"final_race": 2}, "hydra.sweeper.final_race=2 was (nothing)"),
         ([], {"name": "t"}, "hydra.sweeper.study_name=t was s"),
     ],
 )
@@ -95,6 +102,8 @@ def test_what_may_change_while_a_study_goes_on(tmp_path: Path, changes: dict[str
         (["x=interval(0,1)"], ["x=interval(0,2)"], SEARCH, True),
         (["x=1,2"], ["x=1,2,3"], {**GRID, "storage": "sqlite:///s.db"}, False),
         (["x=1,2"], ["x=1,2"], {**GRID, "config": {"lr": 0.2}}, False),
+        (["x=1,2"], ["x=1,2"], {**SEARCH, "final_race": 2}, True),
+        (["x=1,2"], ["x=1,2"], {**SEARCH, "repeats": 2}, False),  # what ended was judged by one seed
     ],
 )
 def test_what_extending_a_study_may_add(

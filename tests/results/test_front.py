@@ -1,0 +1,118 @@
+"""Several objectives: what no trial dominates, and how much the trials do."""
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from optuna._hypervolume import compute_hypervolume
+
+from sweeps.results import figures, report
+from sweeps.results.front import hypervolume, hypervolumes, reference
+from sweeps.results.summary import Row, Summary
+from sweeps.trial.job import End, State
+
+MIN, MAX = "minimize", "maximize"
+
+
+def study(folder: Path, directions: tuple[str, ...], *results: tuple[float, ...] | State) -> Summary:
+    rows = []
+    for number, said in enumerate(results):
+        row = Row(number, {"x": number}, State.QUEUED, folder / str(number))
+        row.take(End(said) if isinstance(said, State) else End(State.COMPLETED, objective=[*said]))
+        rows.append(row)
+    names = ("accuracy", "seconds", "size")[: len(directions)]
+    return Summary("demo", folder, names, directions, rows)
+
+
+@pytest.mark.parametrize(
+    ("directions", "results", "front"),
+    [
+        ((MIN,), [(1,), (2,)], set()),  # of one objective there is a best
+        ((MAX, MIN), [], set()),
+        ((MAX, MIN), [(0.9, 10), (0.8, 5), (0.7, 7), (0.95, 20)], {0, 1, 3}),
+        ((MIN, MIN), [(0.9, 10), (0.8, 5), (0.7, 7), (0.95, 20)], {1, 2}),
+        ((MAX, MAX), [(1, 1), (1, 1), (0, 0)], {0, 1}),  # neither of two equal ones is better
+        ((MIN, MIN), [(1, 2), (1, 1), (2, 1)], {1}),
+        ((MIN, MIN), [State.FAILED, (1, 1), State.PRUNED], {1}),
+        ((MIN, MIN, MIN), [(1, 2, 3), (3, 2, 1), (2, 2, 2), (3, 3, 3)], {0, 1, 2}),
+    ],
+)
+def test_the_front(
+    tmp_path: Path, directions: tuple[str, ...], results: list[tuple[float, ...] | State], front: set[int]
+) -> None:
+    assert study(tmp_path, directions, *results).front() == front
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_front_is_what_nothing_dominates(tmp_path: Path, size: int) -> None:
+    draw = random.Random(size)
+    points = [tuple(float(draw.randrange(8)) for _ in range(size)) for _ in range(60)]
+
+    def dominated(point: tuple[float, ...]) -> bool:
+        return any(one != point and all(a <= b for a, b in zip(one, point, strict=True)) for one in points)
+
+    expected = {i for i, point in enumerate(points) if not dominated(point)}
+    assert study(tmp_path, (MIN,) * size, *points).front() == expected
+
+
+@pytest.mark.parametrize(
+    ("points", "worst", "volume"),
+    [
+        ([], [1, 1], 0),
+        ([(0, 0)], [2, 3], 6),
+        ([(2, 0)], [2, 3], 0),  # on the edge
+        ([(3, 3)], [2, 2], 0),
+        ([(0, 1), (1, 0)], [2, 2], 3),
+        ([(0, 1), (1, 0), (1, 1)], [2, 2], 3),
+        ([(0, 0, 1), (1, 1, 0)], [2, 2, 2], 5),
+    ],
+)
+def test_a_hypervolume_by_hand(points: list[tuple[float, ...]], worst: list[float], volume: float) -> None:
+    for ordered in itertools.permutations(points):
+        assert hypervolume(ordered, worst) == volume
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_hypervolume_is_optunas(size: int) -> None:
+    import numpy as np
+
+    draw = random.Random(size)
+    points = [tuple(draw.random() for _ in range(size)) for _ in range(12)]
+    inside = [point for point in points if max(point) < 0.9]
+    expected = compute_hypervolume(np.array(inside), np.full(size, 0.9))
+    assert 0 < len(inside) < len(points)
+    assert hypervolume(points, [0.9] * size) == pytest.approx(expected)
+
+
+def test_it_grows_with_the_trials_from_the_worst_of_all(tmp_path: Path) -> None:
+    summary = study(tmp_path, (MAX, MIN), (0.5, 10), State.FAILED, (0.75, 6), (0.5, 8), (1.0, 8))
+    assert reference(summary) == [0.5, 10]
+    assert hypervolumes(summary) == [(0, 0), (2, 1), (3, 1), (4, 1.5)]
+
+
+def test_the_front_is_the_answer_everywhere(tmp_path: Path) -> None:
+    summary = study(tmp_path, (MAX, MIN), (0.9, 10), (0.8, 5), (0.7, 7), (0.95, 20))
+    assert [row.number for row in summary.top()] == [3, 0, 1, 2]
+    assert [line[-1] for line in summary.table(summary.top())] == ["on the front", "yes", "yes", "yes", ""]
+    said = "The answer: trials 3, 0, 1, which no other dominates in accuracy (maximized), seconds (minimized)."
+    page = report.write(summary).read_text()
+    assert said in page
+    assert "<h2>The front</h2>" in page
+    assert said in summary.note.replace("**", "")
+    figure = figures.front(summary)
+    assert figure
+    assert {trace.name: list(trace.x) for trace in figure.data} == {
+        "dominated": [0.7],
+        "on the front": [0.95, 0.9, 0.8],
+    }
+    volume = figures.hypervolume(summary)
+    assert volume
+    assert "accuracy 0.7, seconds 20" in volume.layout.title.text
+
+
+def test_one_objective_has_no_front(tmp_path: Path) -> None:
+    summary = study(tmp_path, (MAX,), (0.9,), (0.8,))
+    assert figures.front(summary) is None
+    assert figures.hypervolume(summary) is None
+    assert summary.table(summary.top())[0] == ["trial", "x", "accuracy"]

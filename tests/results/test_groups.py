@@ -1,0 +1,142 @@
+"""Configurations under several seeds, as the terminal, the page and the note show them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sweeps.results import groups, report
+from sweeps.results.comparison import interval
+from sweeps.results.summary import Row, Summary
+from sweeps.results.terminal import View
+from sweeps.trial.job import End, Point, State
+
+
+def study(folder: Path, *trials: tuple[Point, float | State], race: int | None = None, **changes: Any) -> Summary:
+    """Trials that returned this, or ended so; from number `race` on they are of the final race."""
+    rows = []
+    for number, (point, said) in enumerate(trials):
+        end = End(said) if isinstance(said, State) else End(State.COMPLETED, objective=[said])
+        raced = race is not None and number >= race
+        row = Row(number, point, State.QUEUED, folder / str(number), repeat={"race": True, "of": 0} if raced else {})
+        row.take(end)
+        rows.append(row)
+    return Summary("demo", folder, ("acc",), ("maximize",), rows, **changes)
+
+
+def grid(**by_optimizer: list[float]) -> list[tuple[Point, float | State]]:
+    return [
+        ({"optimizer": name, "seed": seed}, value)
+        for name, values in by_optimizer.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+ADAM, SGD, LION = [0.90, 0.92, 0.91], [0.80, 0.83, 0.81], [0.905, 0.915, 0.91]
+
+
+def tables(summary: Summary) -> list[list[list[str]]]:
+    return [part for part in groups.parts(summary) if not isinstance(part, str)]
+
+
+def test_seeds_of_one_configuration_are_one_line(tmp_path: Path) -> None:
+    summary = study(tmp_path, *grid(sgd=SGD, adam=ADAM))
+    low, high = interval(ADAM)
+    assert tables(summary)[0][:2] == [
+        ["optimizer", "mean acc", "95% interval", "deviation", "seeds", "no result"],
+        ["adam", "0.91", f"{low:.6g} to {high:.6g}", "0.01", "3", ""],
+    ]
+    assert [line[0] for line in tables(summary)[0]] == ["optimizer", "adam", "sgd"]
+
+
+def test_optimizers_are_compared_pairwise(tmp_path: Path) -> None:
+    header, *lines = tables(study(tmp_path, *grid(adam=ADAM, sgd=SGD, lion=LION)))[1]
+    assert header[:2] == ["optimizer", "and"]
+    found = {(one, other): (float(mean), verdict) for one, other, mean, _, _, _, verdict in lines}
+    assert found == {
+        ("adam", "sgd"): (pytest.approx(0.0967, abs=1e-4), "adam is better"),
+        ("adam", "lion"): (pytest.approx(0.0, abs=1e-4), "not told apart"),
+        ("sgd", "lion"): (pytest.approx(-0.0967, abs=1e-4), "lion is better"),
+    }
+    assert {line[4] for line in lines} == {"3"}
+
+
+def test_pairs_are_over_all_that_is_equal(tmp_path: Path) -> None:
+    trials = [({**point, "lr": lr}, value) for lr in (0.1, 0.2) for point, value in grid(adam=ADAM, sgd=SGD)]
+    trials[0] = (trials[0][0], State.DIVERGED)  # its partner has none
+    ((_, line),) = [tables(study(tmp_path, *trials))[1]]
+    assert [*line[:2], line[4]] == ["adam", "sgd", "5"]
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [],
+        [({"seed": 0}, 0.5)],
+        [({"lr": 0.1, "seed": 0}, 0.5), ({"lr": 0.2, "seed": 0}, 0.5)],
+        [({"lr": 0.1, "seed": 0}, 0.5), ({"lr": 0.2, "seed": 1}, 0.5)],
+        [({"lr": 0.1}, 0.5), ({"lr": 0.2}, 0.5)],
+    ],
+)
+def test_nothing_is_grouped_where_no_two_differ_in_their_seed_alone(tmp_path: Path, trials: list[Any]) -> None:
+    summary = study(tmp_path, *trials)
+    assert groups.parts(summary) == []
+    assert groups.headline(summary) == ""
+
+
+def test_a_key_of_another_name_and_one_with_a_plus(tmp_path: Path) -> None:
+    trials: list[Any] = [({"+run.seed": seed}, 0.5 + seed / 10) for seed in (0, 1)]
+    assert groups.parts(study(tmp_path, *trials)) == []
+    (one,) = groups.of_study(study(tmp_path, *trials, seed_key="run.seed"))
+    assert (one.name, one.values) == ("all else the same", [0.6, 0.5][::-1])
+
+
+def test_a_configuration_that_failed_once_is_not_the_best(tmp_path: Path) -> None:
+    trials = [*grid(adam=ADAM, sgd=SGD), ({"optimizer": "adam", "seed": 3}, State.DIVERGED)]
+    summary = study(tmp_path, *trials)
+    assert "optimizer=sgd" in groups.headline(summary)
+    assert [line[-1] for line in tables(summary)[0][1:]] == ["", "1"]
+
+
+def race(folder: Path, third: list[float | State]) -> Summary:
+    found: list[float] = [0.95, 0.94, 0.93]
+    searched: list[Any] = [({"lr": lr}, value) for lr, value in zip((0.1, 0.2, 0.3), found, strict=True)]
+    raced: list[Any] = [
+        ({"lr": lr, "seed": seed}, value)
+        for lr, values in ((0.1, [0.91, 0.90, 0.92]), (0.2, [0.92, 0.905, 0.915]), (0.3, third))
+        for seed, value in enumerate(values, 1)
+    ]
+    return study(folder, *searched, *raced, race=3)
+
+
+def test_a_race_names_its_winner_by_fresh_seeds_alone(tmp_path: Path) -> None:
+    summary = race(tmp_path, [0.80, 0.79, 0.81])
+    low, high = interval([0.92, 0.905, 0.915])
+    said = f"lr=0.2: mean acc 0.913333, 95% interval {low:.6g} to {high:.6g}, 3 seeds"
+    assert groups.headline(summary) == (f"**The final race's winner**: {said}. It cannot be told from 1 other: lr=0.1.")
+    assert [line[-1] for line in tables(summary)[0]] == [
+        "final race", "winner", "not told apart", "worse after 3 seeds (p=0.003)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("third", "said"), [([State.FAILED], "it failed under a fresh seed"), ([0.9, 0.9], "goes on"), ([0.92], "goes on")]
+)
+def test_a_race_that_is_not_over_or_lost_a_candidate(tmp_path: Path, third: list[Any], said: str) -> None:
+    summary = race(tmp_path, third)
+    assert tables(summary)[0][-1][-1] == said
+    assert ("goes on" in groups.headline(summary)) == (said == "goes on")
+
+
+def test_all_places_show_the_same(tmp_path: Path) -> None:
+    summary = study(tmp_path, *grid(adam=ADAM, sgd=SGD))
+    view = View()
+    view.console = Console(record=True, width=160)
+    view.closing(summary)
+    shown = view.console.export_text()
+    page = report.write(summary).read_text()
+    for place in (shown, page, summary.note):
+        assert "mean acc" in place
+        assert "adam is better" in place
+    assert "**Best mean**: optimizer=adam: mean acc 0.91," in summary.note
