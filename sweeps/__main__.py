@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.errors import UserError
-from sweeps.files import Held, Lock, Unreadable, holder, write_whole
+from sweeps.files import Held, Lock, Unreadable, holder, last_lines, write_whole
 from sweeps.launchers.slurm.queue import JobInfo, SlurmError, living_jobs, take_back
 from sweeps.results.summary import Summary
 from sweeps.study import definition
@@ -61,7 +61,9 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
     summary, definition_ = _read(name, root)
     driver = holder(summary.folder / "driver.lock")
     show_status(summary, str(driver or "none"), _jobs_in_words(summary))
-    if not driver and summary.over() < (summary.total or 0):
+    if not driver and (why := "".join(last_lines(summary.folder / definition.DONE, 1))):
+        _console.print(f"done: {why}", soft_wrap=True, markup=False)
+    elif not driver and summary.over() < (summary.total or 0):
         _console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True, markup=False)
 
 

@@ -16,6 +16,8 @@ from sweeps.settings import SweeperConf
 from sweeps.study.search_space import Choice, Parameter, SearchSpace, text_of, total
 
 _FILE = "study.json"
+DONE = "done"
+"""The file that says why a study is done before all its trials were tried: it reached its target, for one."""
 _NAME = "hydra.sweeper.study_name"
 _MAY_CHANGE = ("tracking", "trainer.memory_axes")
 

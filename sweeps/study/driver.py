@@ -16,7 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from sweeps.errors import Infeasible, UserError
-from sweeps.files import Held, Lock
+from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.results.summary import Row, Summary
@@ -24,7 +24,7 @@ from sweeps.results.terminal import View, cost, requests_table
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study.compose import Composer, check
-from sweeps.study.definition import agree, as_typed, define, resume_line, sweeps_line
+from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import Choice, SearchSpace, is_grid, parse, parse_condition, text_of, total
@@ -116,7 +116,8 @@ class Driver:
         self._summary.total, self._summary.fixed = definition.total, definition.config
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
-        (self._folder / "stop").unlink(missing_ok=True)
+        for note in ("stop", DONE):
+            (self._folder / note).unlink(missing_ok=True)
 
     def failed(self, summary: Summary) -> bool:
         """Whether more of the study's trials went wrong than max_failure_rate allows (none may by default), or none
@@ -164,7 +165,15 @@ class Driver:
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
         open_ones = (summary.total or len(summary.rows)) - summary.over()
-        if loop.stopped or open_ones:
+        enough = loop.enough if not loop.interrupted else None
+        if enough and enough.done:
+            write_whole(self._folder / DONE, enough.why)
+            view.say(f"study {self._name} is done: {enough.why}.")
+            view.say(f"For more, change hydra.sweeper.{enough.setting} in: {self._resume_line}")
+        elif enough and enough.setting:
+            view.say(f"study {self._name} is not finished: {enough.why}.")
+            view.say(f"To go on, raise hydra.sweeper.{enough.setting} in: {self._resume_line}")
+        elif loop.stopped or open_ones:
             why = loop.stopped or f"{open_ones} trials are open"
             view.say(f"study {self._name} is not finished: {why}.")
             if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):

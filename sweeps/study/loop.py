@@ -16,6 +16,7 @@ from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf
 from sweeps.signals import on_signals
 from sweeps.study.attempt import GOES_ON, Attempt, given_up, may_be_reopened, may_go_on
+from sweeps.study.budget import Budget, Enough
 from sweeps.study.search import Search
 from sweeps.trial.folder import METRICS, TrialFolder
 from sweeps.trial.job import End, Job, State
@@ -42,6 +43,7 @@ class Loop:
     clock: Callable[[], float] = time.time
 
     stopped: str = ""  # why no further trial was started; empty if all were
+    enough: Enough | None = None  # the same, where it was enough
     interrupted: bool = False
     detach: bool = False  # whether to leave once there is room for no further trial
     running: dict[int, Attempt] = field(default_factory=dict)
@@ -161,7 +163,7 @@ class Loop:
             self._at_once = self._next is None and not self._asked_all and not self.stopped
             if self._at_once:
                 return True
-            if self._next is None or self._spent():
+            if self._next is None or self._spent(self._next):
                 return False
             if not room:
                 return True
@@ -222,19 +224,19 @@ class Loop:
             job = replace(job, environment={**job.environment, **run})
         return Attempt(job, row, asked=self.clock())
 
-    def _spent(self) -> bool:
-        """Whether the study may not start further trials: too many failed, or its budget is used up."""
-        rate, hours = self.settings.max_failure_rate, self.settings.max_gpu_hours
-        if rate is not None and (bad := len(self.summary.bad())) > rate * (self.summary.total or 0):
-            self._stop(f"{bad} trials failed, more than max_failure_rate={rate} allows")
-        elif hours is not None and self._gpu_hours() >= hours:
-            self._stop(f"the budget of max_gpu_hours={hours} is spent")
+    def _spent(self, attempt: Attempt | None = None) -> bool:
+        """Whether no further trial may start: the study has enough, or the one that is next exceeds a budget."""
+        if not self.stopped:
+            budget, running = Budget(self.settings, self.summary, self.clock), self.running.values()
+            enough = budget.spent(running) or budget.reached()
+            waiting = [*([attempt] if attempt else []), *(one for one in running if one.began is None)]
+            exceeding = (budget.exceeded_by(one, running) for one in waiting)
+            self.enough = enough or next(filter(None, exceeding), None)
+            if self.enough:
+                if self.running:
+                    self.view.say(f"no further trial starts: {self.enough.why}; those that run go on to their ends")
+                self._stop(self.enough.why)
         return bool(self.stopped)
-
-    def _gpu_hours(self) -> float:
-        ended = sum(end.gpu_hours for row in self.summary.rows for end in row.attempts)
-        running = [(one.job.request.gpus, self.clock() - one.began) for one in self.running.values() if one.began]
-        return ended + sum(gpus * seconds for gpus, seconds in running) / 3600
 
     def _hear(self, attempt: Attempt) -> None:
         """Read what the trial reported since the last time, and let the pruner decide on it."""
