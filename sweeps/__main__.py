@@ -17,7 +17,7 @@ from rich.text import Text
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock, Unreadable, holder, last_lines, write_whole
 from sweeps.launchers.slurm.queue import JobInfo, SlurmError, living_jobs, take_back
-from sweeps.results.summary import Summary
+from sweeps.results.summary import Summary, result_of
 from sweeps.study import definition
 from sweeps.study.definition import Definition
 from sweeps.trial.folder import TrialFolder
@@ -93,6 +93,30 @@ def report(
         show_scaling(measured)
     for file in (writer.HTML, writer.CSV):
         _console.print(str(summary.folder / file), soft_wrap=True)
+
+
+@app.command()
+def best(
+    name: Name,
+    root: Root = _MULTIRUN,
+    trial: Annotated[int | None, typer.Option(help="another one than the best, by its number")] = None,
+) -> None:
+    """Print the command line that trains the best trial again, and write its configuration as a file."""
+    from sweeps.results.solutions import undominated
+    from sweeps.study import best as of_best
+
+    summary, definition_ = _read(name, root)
+    front = undominated(summary) if len(summary.directions) > 1 and trial is None else []
+    if len(front) > 1:
+        _console.print(f"no other trial dominates one of these {len(front)}; choose with --trial")
+    for row in front if len(front) > 1 else [of_best.chosen(summary, trial)]:
+        _console.print(f"# trial {row.number}: {row.name}   {result_of(row, summary)}", soft_wrap=True, markup=False)
+        words = of_best.command(definition_, row)
+        _console.print(of_best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
+    if len(front) <= 1:
+        words = of_best.write_experiment(definition_, row, summary.folder)
+        _console.print(f"# the same from {summary.folder / of_best.EXPERIMENT}", soft_wrap=True, markup=False)
+        _console.print(of_best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
 
 
 @app.command("scaling")

@@ -112,6 +112,11 @@ def look(row: Row) -> Row:
     return row
 
 
+def result_of(row: Row, summary: Summary) -> str:
+    """A trial's objectives with their names."""
+    return " ".join(f"{name}={value:.6g}" for name, value in zip(summary.objective, row.objective, strict=False))
+
+
 def parameters(rows: Iterable[Row]) -> list[str]:
     """Every parameter that was swept in some of these trials."""
     return list(dict.fromkeys(name for row in rows for name in row.params))

@@ -128,7 +128,7 @@ class Driver:
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self) -> Loop:
-        from sweeps.results import report  # here, where the launcher is still busy importing TensorFlow
+        from sweeps.results import report, solutions  # here, where the launcher is still busy importing TensorFlow
 
         search, summary = self._search, self._summary
         search.open()
@@ -153,6 +153,7 @@ class Driver:
             if tracker:
                 tracker.drain(summary)
             report.write(summary)
+            solutions.write(summary)
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
