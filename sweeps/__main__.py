@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.errors import UserError
-from sweeps.files import Held, Lock, Unreadable, holder, last_lines, write_whole
+from sweeps.files import Held, Lock, holder, last_lines, write_whole
 from sweeps.launchers.slurm.queue import JobInfo, SlurmError, living_jobs, take_back
 from sweeps.results.summary import Summary, result_of
 from sweeps.study import definition
@@ -160,7 +160,7 @@ def resume(
     trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
 ) -> None:
     """Go on with a study, with the command that started it."""
-    _, definition_ = _define(name, root)
+    _, definition_ = definition.find(name, root)
     if retry or trials:
         _reopen(*_read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
@@ -258,21 +258,8 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
     from sweeps.study.storage import read_summary
 
-    folder, definition_ = _define(name, root)
+    folder, definition_ = definition.find(name, root)
     return read_summary(folder, definition_), definition_
-
-
-def _define(name: str, root: Path) -> tuple[Path, Definition]:
-    """The study's folder, and what it was started with."""
-    folder = (root / name).absolute()
-    try:
-        return folder, definition.read(folder)
-    except FileNotFoundError:
-        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
-        there_is = known or "none; start one with sweep.py -m"
-        raise UserError(f"there is no study {name} in {root}. There is: {there_is}") from None
-    except Unreadable as error:
-        raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
 
 
 def main() -> None:

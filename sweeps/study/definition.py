@@ -129,6 +129,19 @@ def read(folder: Path) -> Definition:
         raise Unreadable(folder / _FILE, error) from error
 
 
+def find(name: str, root: Path) -> tuple[Path, Definition]:
+    """The folder of the study of this name in `root`, and what it was started with. Raises UserError."""
+    folder = (root / name).absolute()
+    try:
+        return folder, read(folder)
+    except FileNotFoundError:
+        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
+        there_is = known or "none; start one with sweep.py -m"
+        raise UserError(f"there is no study {name} in {root}. There is: {there_is}") from None
+    except Unreadable as error:
+        raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
+
+
 def resume_line(definition: Definition) -> str:
     """What to type to go on with the study."""
     words = [*definition.command, f"{_NAME}={definition.name}"]
