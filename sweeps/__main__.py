@@ -18,7 +18,7 @@ from sweeps.errors import UserError
 from sweeps.files import Held, Lock, holder, last_lines, write_whole
 from sweeps.launchers.slurm.queue import JobInfo, SlurmError, living_jobs, take_back
 from sweeps.results.summary import Summary, result_of
-from sweeps.study import definition
+from sweeps.study import by_hand, definition
 from sweeps.study.definition import Definition
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -31,6 +31,7 @@ Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
 Target = Annotated[float | None, typer.Option(help="scaling: the objective wanted; by default what all counts reach")]
 Predict = Annotated[str, typer.Option(help="scaling: forecast these counts, as 16,32; by default twice the largest")]
 _MULTIRUN = Path("multirun")
+_ANSWER_S = 15.0
 _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
 
 
@@ -158,9 +159,14 @@ def resume(
     root: Root = _MULTIRUN,
     retry: Annotated[str, typer.Option(help=f"also the trials that ended so: {', '.join(_RETRIED)}")] = "",
     trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
+    add: Annotated[
+        str, typer.Option(help='try this point too, also while the study runs: "lr=0.003 batch_size=48"')
+    ] = "",
 ) -> None:
     """Go on with a study, with the command that started it."""
     _, definition_ = definition.find(name, root)
+    if add and _add(*_read(name, root), add):
+        return
     if retry or trials:
         _reopen(*_read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
@@ -168,6 +174,17 @@ def resume(
     os.chdir(definition_.working_folder)
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
+
+
+def _add(summary: Summary, definition_: Definition, text: str) -> bool:
+    """Add a trial by hand. True if a driver runs, which takes it."""
+    file = by_hand.add(definition_, summary, text)
+    driver = holder(summary.folder / "driver.lock")
+    if driver is None:
+        return False
+    waits = f"{driver} has not looked at it; it is tried by the next one at the latest"
+    _console.print(by_hand.answer(file, _ANSWER_S) or waits, soft_wrap=True, markup=False)
+    return True
 
 
 def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) -> None:
@@ -197,10 +214,19 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
 
 
 @app.command()
-def stop(name: Name, root: Root = _MULTIRUN) -> None:
+def stop(
+    name: Name,
+    root: Root = _MULTIRUN,
+    trial: Annotated[int | None, typer.Option(help="end this trial alone, for good: it counts as pruned")] = None,
+) -> None:
     """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
     folder = (root / name).absolute()
-    if driver := holder(folder / "driver.lock"):
+    if trial is not None:
+        summary, _ = _read(name, root)
+        if not holder(folder / "driver.lock") and not _jobs(summary):
+            raise UserError(f"study {name} is not running, and so is none of its trials")
+        _console.print(by_hand.end(summary, trial), soft_wrap=True)
+    elif driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
         _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
         while holder(folder / "driver.lock"):

@@ -19,6 +19,7 @@ class Row:
     attempts: list[End] = field(default_factory=list)  # those that are over
     metrics: dict[str, float] = field(default_factory=dict)  # what it reported last, or returned
     tracking_s: float = 0.0  # what the driver spent on showing the trial in MLflow, in seconds
+    by_hand: bool = False  # whether a person added it, beside what the study tries by itself
     forgiven: int = 0  # the attempts that no longer count: a person had the trial retried after them
 
     def take(self, end: End) -> None:

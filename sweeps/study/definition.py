@@ -4,7 +4,8 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,14 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
     if extend or old is new:
         write_whole(file, json.dumps(asdict(new), indent=1))
     return mended
+
+
+def note_total(folder: Path, total: int | None) -> None:
+    """Note how many trials the study will have, should that have changed: some were added by hand."""
+    with suppress(Unreadable, FileNotFoundError):  # somebody damaged it: the next driver mends it
+        known = read(folder)
+        if total is not None and total != known.total:
+            write_whole(folder / _FILE, json.dumps(asdict(replace(known, total=total)), indent=1))
 
 
 def read(folder: Path) -> Definition:

@@ -5,8 +5,9 @@ import inspect
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,15 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
+from sweeps.study import by_hand
 from sweeps.study.compose import Composer, check
-from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
+from sweeps.study.definition import DONE, agree, as_typed, define, note_total, resume_line, sweeps_line
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import Choice, SearchSpace, is_grid, parse, parse_condition, text_of, total
 from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Request
+from sweeps.trial.job import Job, Point, Request
 from sweeps.trial.process import WANTED
 
 _HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # Hydra's default: whoever set another one means it
@@ -70,6 +72,12 @@ class Driver:
             view.console.print(requests_table(requests))
             view.say(cost(requests))
             return self._summary
+        for file in by_hand.waiting(self._folder):
+            try:
+                self._check_point(by_hand.read(file, space))
+            except UserError:
+                file.unlink(missing_ok=True)
+                raise
         self._app = pack_app(self._task_function, self._context)
         try:
             self._claim()
@@ -133,6 +141,7 @@ class Driver:
         search, summary = self._search, self._summary
         search.open()
         summary.total = search.total
+        note_total(self._folder, search.total)
         view = View()
         with view.live:
             tracker = None
@@ -145,6 +154,7 @@ class Driver:
                 gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
+            loop.added = partial(self._added, view)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
             if loop.detach:
@@ -157,6 +167,12 @@ class Driver:
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
+        self._say_what_is_left(loop, view)
+        return loop
+
+    def _say_what_is_left(self, loop: Loop, view: View) -> None:
+        """What did not run, and how to go on."""
+        summary = self._summary
         if count := sum(row.infeasible for row in summary.rows):
             what = f"{count} of {len(summary.rows)} trials are infeasible, and were not started"
             view.say(f"no trial could run: {what}" if count == len(summary.rows) else what)
@@ -180,7 +196,6 @@ class Driver:
             if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
                 view.say("Another objective makes another study, with another hydra.sweeper.study_name. If it stays:")
             view.say(f"Go on with: {self._resume_line}")
-        return loop
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
@@ -269,6 +284,27 @@ class Driver:
         # Nobody knows yet what a search will choose: count its dearest trial.
         dearest = sorted(requests, key=lambda one: (one.gpus, one.timeout_min or 0))[-1:]
         return dearest * total(self._settings, space), left_out
+
+    def _check_point(self, point: Point) -> None:
+        """Raises UserError if a trial of these values cannot start here."""
+        config = self._composer.compose(self._search.space.overrides(point), 0)
+        check(config)
+        self._trials.request(config)
+
+    def _added(self, view: View) -> Iterator[tuple[Point, str]]:
+        """What a person added; what cannot be is refused. A file stays until its trial is recorded."""
+        for file in by_hand.waiting(self._folder):
+            try:
+                if not self._search.was_added(file.name):
+                    point = by_hand.read(file, self._search.space)
+                    by_hand.refuse_twice(point, self._summary.rows)
+                    self._check_point(point)
+                    yield point, file.name
+                    note_total(self._folder, self._search.total)
+                file.unlink(missing_ok=True)
+            except UserError as error:
+                by_hand.refuse(file, error)
+                view.say(f"not added: {error}")
 
     def _make_job(self, row: Row) -> Job:
         config, infeasible = self._composer.compose(self._search.space.overrides(row.params), row.number), None

@@ -72,6 +72,10 @@ class Learner:
             trial._relative_params = None  # asks the sampler anew
         else:
             point = untried or self._proposals.nearest(point, held)
+        self.take(trial, point)
+
+    def take(self, trial: optuna.Trial, point: Point) -> None:
+        """Let a trial have these values."""
         self._proposals.add(point)
         trial._fixed_params = placed({name: point[p.key] for p, name in self._named if p.key in point}, self._axes)
 

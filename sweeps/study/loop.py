@@ -4,7 +4,7 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from sweeps.study.attempt import GOES_ON, Attempt, given_up, may_be_reopened, ma
 from sweeps.study.budget import Budget, Enough
 from sweeps.study.search import Search
 from sweeps.trial.folder import METRICS, TrialFolder
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import End, Job, Point, State
 
 if TYPE_CHECKING:
     from sweeps.tracking.tracker import Tracker
@@ -41,6 +41,8 @@ class Loop:
     tracker: "Tracker | None"
     told_to_stop: Callable[[], str]  # why the study should stop, in words; empty while it should not
     clock: Callable[[], float] = time.time
+    added: Callable[[], Iterable[tuple[Point, str]]] = tuple
+    """What a person adds meanwhile and is valid: points, and the names they are added under."""
 
     stopped: str = ""  # why no further trial was started; empty if all were
     enough: Enough | None = None  # the same, where it was enough
@@ -48,6 +50,7 @@ class Loop:
     detach: bool = False  # whether to leave once there is room for no further trial
     running: dict[int, Attempt] = field(default_factory=dict)
     """The attempts that were submitted and are not over, by the numbers of their trials."""
+    _by_hand: deque[Attempt] = field(default_factory=deque)
     _again: deque[Attempt] = field(default_factory=deque)
     _next: Attempt | None = None
     _asked_all: bool = False
@@ -67,7 +70,7 @@ class Loop:
                     self.running[number].said = end
                 for attempt, said in [(one, one.said) for one in self.running.values() if one.said]:
                     self._end(attempt, said)
-                if any(one.began is None for one in self.running.values()):
+                if any(one.began is None and not one.row.by_hand for one in self.running.values()):
                     self._spent()
                 if self._rounds.due(len(self.running)):
                     for attempt in [one for one in self.running.values() if not one.said]:
@@ -154,13 +157,16 @@ class Loop:
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
         self._at_once = False
+        if not self.stopped:
+            self._take_added()
         while not self.stopped:
             room = self._has_room()
             # A grid's next trial is made ready while all slots are busy; any other is chosen when there is room for it.
             if not room and (self._next or not self.search.is_grid or (self.settings.n_jobs and self.running)):
                 return True
-            self._next = self._next or (self._again.popleft() if self._again else self._ask())
-            self._at_once = self._next is None and not self._asked_all and not self.stopped
+            waiting = self._by_hand or self._again
+            self._next = self._next or (waiting.popleft() if waiting else self._ask())
+            self._at_once = self._next is None and not self._asked_all and not (self.stopped or self._waits_by_hand())
             if self._at_once:
                 return True
             if self._next is None or self._spent(self._next):
@@ -181,6 +187,18 @@ class Loop:
             self._next = None
             self.running[attempt.row.number] = attempt
         return False
+
+    def _take_added(self) -> None:
+        """What a person added is recorded at once, and comes next."""
+        for point, name in self.added():
+            row = self.search.add(point, name)
+            self.summary.total = self.search.total
+            if attempt := self._prepare(row):
+                self._by_hand.append(attempt)
+
+    def _waits_by_hand(self) -> bool:
+        """Whether a trial that a person added was submitted and has not begun."""
+        return any(one.row.by_hand and one.began is None for one in self.running.values())
 
     def _has_room(self) -> bool:
         if self.settings.n_jobs is not None and len(self.running) >= self.settings.n_jobs:
@@ -228,7 +246,10 @@ class Loop:
         """Whether no further trial may start: the study has enough, or the one that is next exceeds a budget."""
         if not self.stopped:
             budget, running = Budget(self.settings, self.summary, self.clock), self.running.values()
-            enough = budget.spent(running) or budget.reached()
+            wanted = attempt is not None and attempt.row.by_hand  # also of a study that has enough
+            enough = budget.spent(running) or (None if wanted else budget.reached())
+            if enough and enough.done and self._waits_by_hand():
+                return True  # it would be taken back with the others
             waiting = [*([attempt] if attempt else []), *(one for one in running if one.began is None)]
             exceeding = (budget.exceeded_by(one, running) for one in waiting)
             self.enough = enough or next(filter(None, exceeding), None)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
@@ -70,17 +71,49 @@ class Search:
             self._add_missing()
         earlier = self._study.get_trials(deepcopy=False)
         self._take_up(earlier)
-        self.total = total(self._settings, self.space) if self._learner or self.is_grid else self._settings.n_trials
-        seen = {trial.user_attrs.get("point") for trial in earlier}
+        by_hand = [trial.user_attrs for trial in earlier if storage.BY_HAND in trial.user_attrs]
+        self._outside = sum(storage.OUTSIDE in attrs for attrs in by_hand)
+        self._inside = len(by_hand) - self._outside
+        self._count()
+        seen = self._seen = {trial.user_attrs.get("point") for trial in earlier}
         new = (point for point in self.space.points() if canonical(point) not in seen) if self.is_grid else repeat({})
-        asked = len(seen - {None}) if self.is_grid else len(earlier)
+        asked = (len(seen - {None}) if self.is_grid else len(earlier)) - len(by_hand)
         most = None if self._settings.n_trials is None else max(0, self._settings.n_trials - asked)
         self._new: Iterator[Point] = islice(new, most)
         """The points that are left of a grid; an empty one for each trial that is left of a search."""
 
+    @property
+    def total(self) -> int | None:
+        """How many trials the study will have, those that were added by hand included; None if nobody knows."""
+        return None if self._points is None else self._points + self._outside
+
+    def _count(self) -> None:
+        """How many of them are points of the space."""
+        asked = self._settings.n_trials
+        wanted = None if asked is None else asked + self._inside
+        known = self.is_grid or self._learner
+        self._points = total(replace(self._settings, n_trials=wanted), self.space) if known else wanted
+
+    def add(self, point: Point, name: str) -> Row:
+        """A trial that a person wants, added under this name. Its point may lie outside of the space."""
+        attrs: dict[str, Any] = {storage.BY_HAND: point, storage.ADDED: name}
+        attrs |= {} if self.space.holds(point) else {storage.OUTSIDE: True}
+        self._outside += storage.OUTSIDE in attrs
+        self._inside += storage.OUTSIDE not in attrs
+        self._count()
+        if self.is_grid:
+            attrs["point"] = canonical(point)
+            self._seen.add(attrs["point"])
+        self._study.enqueue_trial({}, user_attrs=attrs)
+        return self._propose(self._study.ask())
+
+    def was_added(self, name: str) -> bool:
+        """Whether a trial was added under this name."""
+        return any(one.user_attrs.get(storage.ADDED) == name for one in self._study.get_trials(deepcopy=False))
+
     def ask(self) -> Row | None:
         """A trial that was never asked for, or None when the study has all it should have."""
-        if self._learner and not self._custom and self._learner.tried() >= (self.total or 0):
+        if self._learner and not self._custom and self._learner.tried() >= (self._points or 0):
             return None
         point = next(self._new, None)
         if point is None:
@@ -135,7 +168,9 @@ class Search:
         trial.set_user_attr("end", {"attempts": [end.as_json() for end in row.attempts]})
         if row.state is State.OUT_OF_MEMORY:
             self._memory.add(row.number, row.params)
-        if self._learner:
+        if storage.OUTSIDE in trial.user_attrs:
+            self._study.tell(trial, state=TrialState.FAIL)
+        elif self._learner:
             self._learner.tell(trial, row)
         elif row.state is State.COMPLETED and row.objective:
             self._study.tell(trial, row.objective)
@@ -156,6 +191,8 @@ class Search:
     def _take_up(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
         """Learn from what ended under an earlier driver."""
         for trial in trials:
+            if storage.OUTSIDE in trial.user_attrs:
+                continue
             params = storage.params_of(trial, self._axes)
             point = {parameter.key: params[name] for parameter, name in self._named if name in params}
             if self._learner:
@@ -170,6 +207,10 @@ class Search:
         if missing and not self.mended:
             self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
         for point in missing:
+            if point and self._is_outside(point):
+                attrs = {storage.BY_HAND: point, storage.OUTSIDE: True, "point": canonical(point)}
+                self._study.add_trial(optuna.trial.create_trial(state=TrialState.RUNNING, user_attrs=attrs))
+                continue
             named = placed(self.space.named(point or {}), self._axes or {})
             unknown = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
             trial = optuna.trial.create_trial(
@@ -180,11 +221,22 @@ class Search:
             )
             self._study.add_trial(trial)
 
+    def _is_outside(self, point: Point) -> bool:
+        """Whether it has all the values that it should, and one of them is none of the space."""
+        there = [one for one in self.space.parameters if self.space.exists(one, point)]
+        return all(one.key in point for one in there) and not self.space.holds(point)
+
     def _propose(self, trial: optuna.Trial) -> Row:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
         self._trials[trial.number] = trial
         row = self._row_of(trial)
-        if self._learner:
+        if storage.OUTSIDE in trial.user_attrs:
+            return row
+        if row.by_hand:
+            trial._fixed_params = placed(self.space.named(row.params), self._axes or {})
+        if row.by_hand and self._learner:
+            self._learner.take(trial, row.params)
+        elif self._learner:
             self._learner.choose(trial)
         row.params = {}
         for parameter in self.space.parameters:

@@ -56,6 +56,9 @@ class Choice:
         numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
 
+    def has(self, value: Value) -> bool:
+        return any(canonical({self.key: value}) == canonical({self.key: one}) for one in self.values)
+
     def share(self, value: Any) -> float:
         """Where on its axis a number lies, from 0 to 1."""
         return self.ordered.index(value) / (len(self.ordered) - 1)
@@ -78,6 +81,10 @@ class Interval:
     @property
     def whole(self) -> bool:
         return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def has(self, value: Value) -> bool:
+        number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        return number and self.low <= float(value or 0) <= self.high
 
     def share(self, value: Any) -> float:
         """Where on the interval a value lies, from 0 to 1."""
@@ -132,6 +139,11 @@ class SearchSpace:
         """The parameter's key, with its condition where the same key stands under several."""
         alone = sum(other.key == parameter.key for other in self.parameters) == 1
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
+
+    def holds(self, point: Point) -> bool:
+        """Whether it is one of this space, with a value for each parameter."""
+        there = [one for one in self.parameters if self.exists(one, point)]
+        return all(one.key in point and one.has(point[one.key]) for one in there)
 
     def points(self) -> Iterator[Point]:
         """Every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
@@ -218,6 +230,14 @@ def parse(
         parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in last]
     known = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
     return SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), known)
+
+
+def point_of(overrides: Sequence[Override]) -> Point:
+    """One point, as a person types it. Raises UserError if something in it has several values, or none."""
+    for one in overrides:
+        if one.is_sweep_override() or one.is_delete():
+            raise UserError(f"{one.input_line} is no value: give one, as in {one.get_key_element()}=1")
+    return {one.get_key_element(): _parameter(one, None).values[0] for one in overrides}
 
 
 def parse_condition(text: str) -> Condition:

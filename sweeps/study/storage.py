@@ -27,6 +27,9 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 _JOURNAL = "study.journal"
 AXES = "axes"
 """The attribute of a study whose search learns: from failures, from the order of numbers, and what was tried."""
+BY_HAND, ADDED, OUTSIDE = "by_hand", "added", "outside"
+"""The attributes of a trial that a person added: its point, the name it was added under, and, if its point is none of
+the search space, that it is told to no sampler."""
 Axes = Mapping[str, Sequence[float]]
 
 
@@ -141,6 +144,8 @@ def row_of(trial: BaseTrial, study: Path, axes: Axes | None) -> Row:
     attrs = trial.user_attrs
     row = Row(trial.number, params, State.QUEUED, study / str(attrs.get("folder", trial.number)))
     row.forgiven = attrs.get("forgiven", 0)
+    if BY_HAND in attrs:
+        row.by_hand, row.params = True, dict(attrs[BY_HAND])
     for attempt in attrs.get("end", {"attempts": []})["attempts"]:
         row.take(End.from_json(attempt))
     return row
