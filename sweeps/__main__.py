@@ -3,6 +3,7 @@
 import gc
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -28,6 +29,7 @@ _console = Console(highlight=False)
 
 Name = Annotated[str, typer.Argument(help="the study's name, as `list` shows it")]
 Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
+Yes = Annotated[bool, typer.Option("--yes", help="do it without asking")]
 Target = Annotated[float | None, typer.Option(help="scaling: the objective wanted; by default what all counts reach")]
 Predict = Annotated[str, typer.Option(help="scaling: forecast these counts, as 16,32; by default twice the largest")]
 _MULTIRUN = Path("multirun")
@@ -262,6 +264,69 @@ def _stop_jobs(summary: Summary) -> None:
     take_back(summary.folder, jobs)
     running = sum(job.state != "PENDING" for job in jobs)
     _console.print(f"cancelled {len(jobs) - running} jobs that waited; {running} end after their trials' epoch")
+
+
+@app.command()
+def refit(
+    name: Name,
+    root: Root = _MULTIRUN,
+    trial: Annotated[int | None, typer.Option(help="another one than the best, by its number")] = None,
+    all_data: Annotated[bool, typer.Option("--all-data", help="also on what the study was judged by")] = False,
+) -> None:
+    """Train the best trial once more, keep its model, and register it in MLflow."""
+    from sweeps.study import best, refit
+    from sweeps.tracking.registry import register
+
+    summary, definition_ = _read(name, root)
+    row = refit.chosen(summary, trial)
+    words, folder = refit.command(definition_, summary, row, all_data)
+    _console.print(best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
+    if code := subprocess.run(words, check=False, cwd=definition_.working_folder).returncode:
+        raise SystemExit(code)
+    again, _ = _read(folder.name, folder.parent)
+    trained = again.rows[0]
+    kept = refit.kept_model(summary, trained)
+    shown = "  ".join(f"{key}={value:.6g}" for key, value in trained.metrics.items())
+    _console.print(f"trial {row.number}, trained once more: {shown}\nits model: {kept}", soft_wrap=True, markup=False)
+    tags = refit.tags(summary, row, trained, best.overrides_of(definition_, row))
+    version = register(_store(summary, definition_), name, trained.folder, tags)
+    _console.print(f"registered in MLflow: {version}" if version else "not registered: the study is in no MLflow")
+
+
+@app.command()
+def archive(name: Name, root: Root = _MULTIRUN, yes: Yes = False) -> None:
+    """Pack a study's folder into archive/NAME.tar.gz beside it; MLflow keeps its runs."""
+    from sweeps.study import removal
+
+    folder, _ = definition.find(name, root)
+    with removal.taken(folder):
+        yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
+        packed = removal.pack(folder)
+    _console.print(f"{packed}\nunpack it with: tar -xzf {packed} -C {folder.parent}", soft_wrap=True)
+
+
+@app.command()
+def delete(name: Name, root: Root = _MULTIRUN, yes: Yes = False) -> None:
+    """Delete a study: its folder, and its runs in MLflow with their models. Registered models stay."""
+    from sweeps.study import removal, storage
+    from sweeps.tracking.registry import delete_runs
+
+    folder, definition_ = definition.find(name, root)
+    with removal.taken(folder):
+        yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
+        count = delete_runs(_store(Summary(name, folder, (), (), []), definition_), folder)
+        storage.forget(definition_)
+        removal.delete(folder)
+    _console.print(f"deleted {folder}, and {count} runs in MLflow", soft_wrap=True)
+
+
+def _store(summary: Summary, definition_: Definition) -> str:
+    """The address of the study's MLflow."""
+    from sweeps.study.storage import resolved
+    from sweeps.tracking.tracker import Tracker
+
+    os.chdir(definition_.working_folder)
+    return Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary).uri
 
 
 @app.command()

@@ -85,6 +85,10 @@ class SweeperConf:
     memory_axes: list[str] = field(default_factory=list)
     """What needs at least as much on each of these as a trial that ran out of memory, all else being equal, is not
     tried: keys, or a key by another one, as in '[batch_size/gpus,model.filters]'."""
+    refit: list[str] | None = None
+    """The overrides under which `python -m sweeps refit` trains the best trial once more, so that its model is kept."""
+    refit_all_data: list[str] | None = None
+    """Those that have it train on what it was judged by too: `refit --all-data`."""
     extend: bool = False
     """Lets a study of the same name go on with more values or more trials than it was started with."""
     preview: bool = False

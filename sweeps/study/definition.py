@@ -20,7 +20,7 @@ _FILE = "study.json"
 DONE = "done"
 """The file that says why a study is done before all its trials were tried: it reached its target, for one."""
 _NAME = "hydra.sweeper.study_name"
-_MAY_CHANGE = ("tracking", "trainer.memory_axes")
+_MAY_CHANGE = ("tracking", "trainer.memory_axes", "trainer.refit")
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.results import report
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Summary
 from sweeps.study.best import chosen
 from sweeps.study.definition import Definition, find, sweeps_line
+from sweeps.study.refit import folders
 from sweeps.study.storage import read_summary
 from sweeps.trial.folder import TrialFolder
 
@@ -88,24 +89,16 @@ class Study:
     def model(self, trial: int | None = None) -> Any:
         """The model that the best trial kept, or the one of this number, as mlflow.pyfunc loads it.
 
-        That is the one of its refit, if there is one. Raises UserError if none was kept.
+        That is the one of its refit, if there is one, before all on all data. Raises UserError if none was kept.
         """
         from sweeps.tracking.kept_model import load_kept_model
 
         row = chosen(self.summary, trial)
-        kept = next(filter(None, map(_model, [*self._refits(row), row.folder])), None)
+        places = [*(folder / "0" for folder in reversed(folders(self.folder, row))), row.folder]
+        kept = next((found for place in places if (found := TrialFolder(place).model)), None)
         if kept is None:
             raise UserError(
                 f"trial {row.number} of study {self.name} kept no model\n"
                 f"Train it once more and keep it: {sweeps_line('refit', self.folder)} --trial {row.number}"
             )
         return load_kept_model(kept)
-
-    def _refits(self, row: Row) -> list[Path]:
-        """The trials in which it was trained once more, the newest first."""
-        found = self.folder.parent.glob(f"{self.name}_refit_{row.number}*/0")
-        return sorted(found, key=lambda path: -path.stat().st_mtime)
-
-
-def _model(folder: Path) -> Path | None:
-    return TrialFolder(folder).model

@@ -184,6 +184,18 @@ def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mappin
     aside.replace(journal)
 
 
+def forget(definition: Definition) -> None:
+    """Delete the study from a storage of the user's."""
+    if definition.storage is not None:
+        try:
+            optuna.delete_study(study_name=definition.name, storage=resolved(definition.storage))
+        except KeyError:  # it is not there
+            return
+        except Exception as error:  # whatever a database says
+            said = without_password(str(error).splitlines()[0])
+            raise UserError(f"study {definition.name} cannot be deleted from its storage: {said}") from error
+
+
 def resolved(url: str) -> str:
     """An URL as it was typed, with what it takes from the environment: `${oc.env:NAME}`."""
     try:
