@@ -3,6 +3,7 @@
 import gc
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -15,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.errors import UserError
-from sweeps.files import Held, Lock, Unreadable, holder, write_whole
+from sweeps.files import Held, Lock, holder, last_lines, write_whole
 from sweeps.launchers.slurm.queue import JobInfo, SlurmError, living_jobs, take_back
-from sweeps.results.summary import Summary
-from sweeps.study import definition
+from sweeps.results.summary import Summary, result_of
+from sweeps.study import by_hand, definition
 from sweeps.study.definition import Definition
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -28,9 +29,11 @@ _console = Console(highlight=False)
 
 Name = Annotated[str, typer.Argument(help="the study's name, as `list` shows it")]
 Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
+Yes = Annotated[bool, typer.Option("--yes", help="do it without asking")]
 Target = Annotated[float | None, typer.Option(help="scaling: the objective wanted; by default what all counts reach")]
 Predict = Annotated[str, typer.Option(help="scaling: forecast these counts, as 16,32; by default twice the largest")]
 _MULTIRUN = Path("multirun")
+_ANSWER_S = 15.0
 _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
 
 
@@ -61,7 +64,9 @@ def status(name: Name, root: Root = _MULTIRUN) -> None:
     summary, definition_ = _read(name, root)
     driver = holder(summary.folder / "driver.lock")
     show_status(summary, str(driver or "none"), _jobs_in_words(summary))
-    if not driver and summary.over() < (summary.total or 0):
+    if not driver and (why := "".join(last_lines(summary.folder / definition.DONE, 1))):
+        _console.print(f"done: {why}", soft_wrap=True, markup=False)
+    elif not driver and summary.over() < (summary.total or 0):
         _console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True, markup=False)
 
 
@@ -91,6 +96,30 @@ def report(
         show_scaling(measured)
     for file in (writer.HTML, writer.CSV):
         _console.print(str(summary.folder / file), soft_wrap=True)
+
+
+@app.command()
+def best(
+    name: Name,
+    root: Root = _MULTIRUN,
+    trial: Annotated[int | None, typer.Option(help="another one than the best, by its number")] = None,
+) -> None:
+    """Print the command line that trains the best trial again, and write its configuration as a file."""
+    from sweeps.results.solutions import undominated
+    from sweeps.study import best as of_best
+
+    summary, definition_ = _read(name, root)
+    front = undominated(summary) if len(summary.directions) > 1 and trial is None else []
+    if len(front) > 1:
+        _console.print(f"no other trial dominates one of these {len(front)}; choose with --trial")
+    for row in front if len(front) > 1 else [of_best.chosen(summary, trial)]:
+        _console.print(f"# trial {row.number}: {row.name}   {result_of(row, summary)}", soft_wrap=True, markup=False)
+        words = of_best.command(definition_, row)
+        _console.print(of_best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
+    if len(front) <= 1:
+        words = of_best.write_experiment(definition_, row, summary.folder)
+        _console.print(f"# the same from {summary.folder / of_best.EXPERIMENT}", soft_wrap=True, markup=False)
+        _console.print(of_best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
 
 
 @app.command("scaling")
@@ -132,9 +161,14 @@ def resume(
     root: Root = _MULTIRUN,
     retry: Annotated[str, typer.Option(help=f"also the trials that ended so: {', '.join(_RETRIED)}")] = "",
     trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
+    add: Annotated[
+        str, typer.Option(help='try this point too, also while the study runs: "lr=0.003 batch_size=48"')
+    ] = "",
 ) -> None:
     """Go on with a study, with the command that started it."""
-    _, definition_ = _define(name, root)
+    _, definition_ = definition.find(name, root)
+    if add and _add(*_read(name, root), add):
+        return
     if retry or trials:
         _reopen(*_read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
@@ -142,6 +176,17 @@ def resume(
     os.chdir(definition_.working_folder)
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
+
+
+def _add(summary: Summary, definition_: Definition, text: str) -> bool:
+    """Add a trial by hand. True if a driver runs, which takes it."""
+    file = by_hand.add(definition_, summary, text)
+    driver = holder(summary.folder / "driver.lock")
+    if driver is None:
+        return False
+    waits = f"{driver} has not looked at it; it is tried by the next one at the latest"
+    _console.print(by_hand.answer(file, _ANSWER_S) or waits, soft_wrap=True, markup=False)
+    return True
 
 
 def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) -> None:
@@ -171,10 +216,19 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
 
 
 @app.command()
-def stop(name: Name, root: Root = _MULTIRUN) -> None:
+def stop(
+    name: Name,
+    root: Root = _MULTIRUN,
+    trial: Annotated[int | None, typer.Option(help="end this trial alone, for good: it counts as pruned")] = None,
+) -> None:
     """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
     folder = (root / name).absolute()
-    if driver := holder(folder / "driver.lock"):
+    if trial is not None:
+        summary, _ = _read(name, root)
+        if not holder(folder / "driver.lock") and not _jobs(summary):
+            raise UserError(f"study {name} is not running, and so is none of its trials")
+        _console.print(by_hand.end(summary, trial), soft_wrap=True)
+    elif driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
         _console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
         while holder(folder / "driver.lock"):
@@ -213,6 +267,69 @@ def _stop_jobs(summary: Summary) -> None:
 
 
 @app.command()
+def refit(
+    name: Name,
+    root: Root = _MULTIRUN,
+    trial: Annotated[int | None, typer.Option(help="another one than the best, by its number")] = None,
+    all_data: Annotated[bool, typer.Option("--all-data", help="also on what the study was judged by")] = False,
+) -> None:
+    """Train the best trial once more, keep its model, and register it in MLflow."""
+    from sweeps.study import best, refit
+    from sweeps.tracking.registry import register
+
+    summary, definition_ = _read(name, root)
+    row = refit.chosen(summary, trial)
+    words, folder = refit.command(definition_, summary, row, all_data)
+    _console.print(best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
+    if code := subprocess.run(words, check=False, cwd=definition_.working_folder).returncode:
+        raise SystemExit(code)
+    again, _ = _read(folder.name, folder.parent)
+    trained = again.rows[0]
+    kept = refit.kept_model(summary, trained)
+    shown = "  ".join(f"{key}={value:.6g}" for key, value in trained.metrics.items())
+    _console.print(f"trial {row.number}, trained once more: {shown}\nits model: {kept}", soft_wrap=True, markup=False)
+    tags = refit.tags(summary, row, trained, best.overrides_of(definition_, row))
+    version = register(_store(summary, definition_), name, trained.folder, tags)
+    _console.print(f"registered in MLflow: {version}" if version else "not registered: the study is in no MLflow")
+
+
+@app.command()
+def archive(name: Name, root: Root = _MULTIRUN, yes: Yes = False) -> None:
+    """Pack a study's folder into archive/NAME.tar.gz beside it; MLflow keeps its runs."""
+    from sweeps.study import removal
+
+    folder, _ = definition.find(name, root)
+    with removal.taken(folder):
+        yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
+        packed = removal.pack(folder)
+    _console.print(f"{packed}\nunpack it with: tar -xzf {packed} -C {folder.parent}", soft_wrap=True)
+
+
+@app.command()
+def delete(name: Name, root: Root = _MULTIRUN, yes: Yes = False) -> None:
+    """Delete a study: its folder, and its runs in MLflow with their models. Registered models stay."""
+    from sweeps.study import removal, storage
+    from sweeps.tracking.registry import delete_runs
+
+    folder, definition_ = definition.find(name, root)
+    with removal.taken(folder):
+        yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
+        count = delete_runs(_store(Summary(name, folder, (), (), []), definition_), folder)
+        storage.forget(definition_)
+        removal.delete(folder)
+    _console.print(f"deleted {folder}, and {count} runs in MLflow", soft_wrap=True)
+
+
+def _store(summary: Summary, definition_: Definition) -> str:
+    """The address of the study's MLflow."""
+    from sweeps.study.storage import resolved
+    from sweeps.tracking.tracker import Tracker
+
+    os.chdir(definition_.working_folder)
+    return Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary).uri
+
+
+@app.command()
 def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
     """Open MLflow's pages on a study, at 127.0.0.1."""
     from sweeps.study.storage import resolved
@@ -232,21 +349,8 @@ def ui(name: Name, root: Root = _MULTIRUN, port: int = 5000) -> None:
 def _read(name: str, root: Path) -> tuple[Summary, Definition]:
     from sweeps.study.storage import read_summary
 
-    folder, definition_ = _define(name, root)
+    folder, definition_ = definition.find(name, root)
     return read_summary(folder, definition_), definition_
-
-
-def _define(name: str, root: Path) -> tuple[Path, Definition]:
-    """The study's folder, and what it was started with."""
-    folder = (root / name).absolute()
-    try:
-        return folder, definition.read(folder)
-    except FileNotFoundError:
-        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
-        there_is = known or "none; start one with sweep.py -m"
-        raise UserError(f"there is no study {name} in {root}. There is: {there_is}") from None
-    except Unreadable as error:
-        raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
 
 
 def main() -> None:

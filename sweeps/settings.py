@@ -79,8 +79,17 @@ class SweeperConf:
     """The share of trials (0 to 1) that may fail; beyond it none starts. Null runs all, and exits with 1 if any did."""
     max_attempts: int = at_least(1, 3)
     """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
+    target: float | None = None
+    """Enough: once a trial returned this objective or a better one, no further trial starts, and the study is done."""
+    patience: int | None = at_least(1, None)
+    """Enough: once so many trials ended without an improvement of the best, the same."""
+    max_hours: float | None = at_least(0, None)
+    """A budget: hours in which some trial of the study waited or ran, over all its drivers. No trial starts once it is
+    spent, nor one whose predicted end lies beyond it."""
     max_gpu_hours: float | None = at_least(0, None)
-    """A budget: when it is spent, no further trial starts."""
+    """A budget in the same way: GPUs times hours."""
+    budget_overrun: bool = False
+    """Starts trials as long as the budgets are not spent, whatever is predicted of their ends."""
     memory_axes: list[str] = field(default_factory=list)
     """What needs at least as much on each of these as a trial that ran out of memory, all else being equal, is not
     tried: keys, or a key by another one, as in '[batch_size/gpus,model.filters]'."""
@@ -88,6 +97,10 @@ class SweeperConf:
     """Points that a search tries first: '[{lr: 0.001, batch_size: 64}]'. What one leaves out, the sampler chooses."""
     learn_from: list[str] = field(default_factory=list)
     """Earlier studies, beside this one's folder, whose trials its sampler knows of."""
+    refit: list[str] | None = None
+    """The overrides under which `python -m sweeps refit` trains the best trial once more, so that its model is kept."""
+    refit_all_data: list[str] | None = None
+    """Those that have it train on what it was judged by too: `refit --all-data`."""
     extend: bool = False
     """Lets a study of the same name go on with more values or more trials than it was started with."""
     preview: bool = False
@@ -117,6 +130,9 @@ class SweeperConf:
         if self.final_race and len(self.directions) > 1:
             said = f"hydra.sweeper.final_race={self.final_race} looks for one winner, by one objective"
             raise ValueError(f"{said}: of {len(self.directions)} the answer is a front; leave it out")
+        for name in ("target", "patience"):
+            if getattr(self, name) is not None and len(self.directions) > 1:
+                raise ValueError(f"hydra.sweeper.{name} is for one objective, and this study has several: leave it out")
 
     @property
     def directions(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.command_lines import ROOT, SWEEP, run
 
+_ABOVE = ("__init__", "__main__", "app")
 ROOMS = ("sweep.py", "conf", "sweeps", "trainers")
 
 
@@ -45,7 +46,11 @@ def importers(module: str) -> set[str]:
         ("fcntl", ("sweeps/files.py", "trainers/")),
         ("trainers", ("trainers/",)),
         ("conf", ("conf/", "trainers/", "sweep.py")),
-        ("sweeps.study", ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/__main__.py", "sweeps/app.py")),
+        (
+            "sweeps.study",
+            ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/__main__.py", "sweeps/app.py", "sweeps/__init__.py"),
+        ),
+        ("pandas", ("sweeps/study/loaded.py",)),
     ],
 )
 def test_who_imports_it(module: str, allowed: tuple[str, ...]) -> None:

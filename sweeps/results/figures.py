@@ -21,11 +21,15 @@ _MOST_LEVEL_NAMES = 6
 def as_html(summary: Summary) -> str:
     """All figures that this study gives rise to, with the script that draws them, which needs no network."""
     parts: list[str] = []
-    for title, draw in _FIGURES.items():
-        figure = draw(summary)
-        if figure is not None:
-            parts.append(f"<h2>{title}</h2>\n{drawing(figure, script=not parts)}")
+    for title, figure in drawn(summary).items():
+        parts.append(f"<h2>{title}</h2>\n{drawing(figure, script=not parts)}")
     return "\n".join(parts)
+
+
+def drawn(summary: Summary) -> dict[str, go.Figure]:
+    """The figures that this study gives rise to, by their titles."""
+    figures = {title: draw(summary) for title, draw in _FIGURES.items()}
+    return {title: figure for title, figure in figures.items() if figure is not None}
 
 
 def drawing(figure: go.Figure, script: bool) -> str:

@@ -4,6 +4,7 @@ import csv
 import io
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from sweeps.files import write_whole
 from sweeps.results import groups, ledger, notes, scaling, scaling_page, tables
@@ -117,18 +118,25 @@ def _tail(summary: Summary) -> str:
     return f"Slots that stood empty while the last trials ran: {ledger.tail_s(summary.rows):.1f} s."
 
 
-def _csv(summary: Summary) -> str:
+def cells(summary: Summary) -> list[list[Any]]:
+    """All that is known of each trial, by number. The first row is the header; what a trial lacks is None."""
     params = parameters(summary.rows)
     metrics = dict.fromkeys(name for row in summary.rows for name in row.metrics if name not in summary.objective)
     spent = [name.replace("/", "_") for name in ledger.COSTS]
-    written = io.StringIO()
-    table = csv.writer(written, lineterminator="\n")
-    table.writerow(["trial", "state", *params, *summary.objective, *metrics, *spent, "attempts", "error", "folder"])
+    table: list[list[Any]] = [
+        ["trial", "state", *params, *summary.objective, *metrics, *spent, "attempts", "error", "folder"]
+    ]
     for row in sorted(summary.rows, key=attrgetter("number")):
         cost = ledger.of_trial(row)
-        cells = [row.number, row.state, *(row.params.get(name, "") for name in params)]
-        cells += row.objective or [""] * len(summary.objective)
-        cells += [row.metrics.get(name, "") for name in metrics]
-        cells += [cost.get(name, "") for name in ledger.COSTS]
-        table.writerow([*cells, len(row.attempts), row.error, row.folder])
+        found = [row.number, str(row.state), *(row.params.get(name) for name in params)]
+        found += row.objective or [None] * len(summary.objective)
+        found += [row.metrics.get(name) for name in metrics]
+        found += [cost.get(name) for name in ledger.COSTS]
+        table.append([*found, len(row.attempts), row.error, str(row.folder)])
+    return table
+
+
+def _csv(summary: Summary) -> str:
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(cells(summary))
     return written.getvalue()

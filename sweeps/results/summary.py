@@ -20,6 +20,7 @@ class Row:
     attempts: list[End] = field(default_factory=list)  # those that are over
     metrics: dict[str, float] = field(default_factory=dict)  # what it reported last, or returned
     tracking_s: float = 0.0  # what the driver spent on showing the trial in MLflow, in seconds
+    by_hand: bool = False  # whether a person added it, beside what the study tries by itself
     forgiven: int = 0  # the attempts that no longer count: a person had the trial retried after them
     repeat: Mapping[str, Any] = field(default_factory=dict)
     """Of a trial that has a seed of its own: `seed`, by its key; `of`, the trial that it repeats, if another one; and
@@ -144,6 +145,11 @@ def look(row: Row) -> Row:
         if row.state in (State.LOST, State.TIMED_OUT) or len(row.attempts) <= row.forgiven:
             row.state = State.QUEUED  # it goes on, or is retried
     return row
+
+
+def result_of(row: Row, summary: Summary) -> str:
+    """A trial's objectives with their names."""
+    return " ".join(f"{name}={value:.6g}" for name, value in zip(summary.objective, row.objective, strict=False))
 
 
 def parameters(rows: Iterable[Row]) -> list[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 from sweeps.files import last_lines
 from sweeps.results import groups
 from sweeps.results.scaling import Scaling
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, result_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
 
@@ -83,8 +83,7 @@ class View:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)
             self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")
         elif not self.console.is_terminal:
-            values = " ".join(f"{n}={v:.6g}" for n, v in zip(summary.objective, row.objective, strict=False))
-            self.say(f"trial {row.number} {row.state}   {row.name}   {values}")
+            self.say(f"trial {row.number} {row.state}   {row.name}   {result_of(row, summary)}")
 
     def tick(self, summary: Summary, notes: list[str]) -> None:
         """Show how the study stands; `notes` are said once each where there is no live view."""

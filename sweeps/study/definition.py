@@ -16,8 +16,10 @@ from sweeps.settings import SweeperConf
 from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, text_of, total
 
 _FILE = "study.json"
+DONE = "done"
+"""The file that says why a study is done before all its trials were tried: it reached its target, for one."""
 _NAME = "hydra.sweeper.study_name"
-_MAY_CHANGE = ("tracking", "trainer.memory_axes")
+_MAY_CHANGE = ("tracking", "trainer.memory_axes", "trainer.refit")
 _MAY_GROW = {"n_trials", "final_race", "final_race_seeds"}
 
 
@@ -137,6 +139,19 @@ def read(folder: Path) -> Definition:
         return Definition(**content)
     except TypeError as error:
         raise Unreadable(folder / _FILE, error) from error
+
+
+def find(name: str, root: Path) -> tuple[Path, Definition]:
+    """The folder of the study of this name in `root`, and what it was started with. Raises UserError."""
+    folder = (root / name).absolute()
+    try:
+        return folder, read(folder)
+    except FileNotFoundError:
+        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
+        there_is = known or "none; start one with sweep.py -m"
+        raise UserError(f"there is no study {name} in {root}. There is: {there_is}") from None
+    except Unreadable as error:
+        raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
 
 
 def resume_line(definition: Definition) -> str:

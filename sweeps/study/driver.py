@@ -5,8 +5,9 @@ import inspect
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,22 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from sweeps.errors import Infeasible, UserError
-from sweeps.files import Held, Lock
+from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
+from sweeps.study import by_hand
 from sweeps.study.compose import Composer, check
-from sweeps.study.definition import agree, as_typed, define, resume_line, sweeps_line
+from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import Choice, SearchSpace, is_grid, parse, parse_condition, text_of, total
 from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Job, Request
+from sweeps.trial.job import Job, Point, Request
 from sweeps.trial.process import WANTED
 
 _HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # Hydra's default: whoever set another one means it
@@ -72,6 +74,12 @@ class Driver:
             view.console.print(requests_table(requests))
             view.say(cost(requests))
             return self._summary
+        for file in by_hand.waiting(self._folder):
+            try:
+                self._check_point(by_hand.read(file, space))
+            except UserError:
+                file.unlink(missing_ok=True)
+                raise
         self._app = pack_app(self._task_function, self._context)
         try:
             self._claim()
@@ -119,7 +127,8 @@ class Driver:
         self._summary.seed_key = definition.seed_key
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
-        (self._folder / "stop").unlink(missing_ok=True)
+        for note in ("stop", DONE):
+            (self._folder / note).unlink(missing_ok=True)
 
     def failed(self, summary: Summary) -> bool:
         """Whether more of the study's trials went wrong than max_failure_rate allows (none may by default), or none
@@ -130,7 +139,7 @@ class Driver:
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self) -> Loop:
-        from sweeps.results import report  # here, where the launcher is still busy importing TensorFlow
+        from sweeps.results import report, solutions  # here, where the launcher is still busy importing TensorFlow
 
         search, summary = self._search, self._summary
         search.open()
@@ -147,6 +156,7 @@ class Driver:
                 gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
+            loop.added = partial(self._added, view)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
             if loop.detach:
@@ -155,9 +165,16 @@ class Driver:
             if tracker:
                 tracker.drain(summary)
             report.write(summary)
+            solutions.write(summary)
             if tracker:
                 tracker.complete(summary)
         view.closing(summary, tracker.how_to_look() if tracker else "")
+        self._say_what_is_left(loop, view)
+        return loop
+
+    def _say_what_is_left(self, loop: Loop, view: View) -> None:
+        """What did not run, and how to go on."""
+        summary = self._summary
         if count := sum(row.infeasible for row in summary.rows):
             what = f"{count} of {len(summary.rows)} trials are infeasible, and were not started"
             view.say(f"no trial could run: {what}" if count == len(summary.rows) else what)
@@ -167,13 +184,20 @@ class Driver:
             look = sweeps_line("status", self._folder)
             view.say(f"{running} trials go on without this command. Look at them: {look}")
         open_ones = (summary.total or len(summary.rows)) - summary.over()
-        if loop.stopped or open_ones:
+        enough = loop.enough if not loop.interrupted else None
+        if enough and enough.done:
+            write_whole(self._folder / DONE, enough.why)
+            view.say(f"study {self._name} is done: {enough.why}.")
+            view.say(f"For more, change hydra.sweeper.{enough.setting} in: {self._resume_line}")
+        elif enough and enough.setting:
+            view.say(f"study {self._name} is not finished: {enough.why}.")
+            view.say(f"To go on, raise hydra.sweeper.{enough.setting} in: {self._resume_line}")
+        elif loop.stopped or open_ones:
             why = loop.stopped or f"{open_ones} trials are open"
             view.say(f"study {self._name} is not finished: {why}.")
             if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
                 view.say("Another objective makes another study, with another hydra.sweeper.study_name. If it stays:")
             view.say(f"Go on with: {self._resume_line}")
-        return loop
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
@@ -284,6 +308,26 @@ class Driver:
         # Nobody knows yet what a search will choose: count its dearest trial.
         dearest = sorted(requests, key=lambda one: (one.gpus, one.timeout_min or 0))[-1:]
         return dearest * (total(self._settings, space) * self._settings.repeats), left_out
+
+    def _check_point(self, point: Point) -> None:
+        """Raises UserError if a trial of these values cannot start here."""
+        config = self._composer.compose(self._search.space.overrides(point), 0)
+        check(config)
+        self._trials.request(config)
+
+    def _added(self, view: View) -> Iterator[tuple[Point, str]]:
+        """What a person added; what cannot be is refused. A file stays until its trial is recorded."""
+        for file in by_hand.waiting(self._folder):
+            try:
+                if not self._search.was_added(file.name):
+                    point = by_hand.read(file, self._search.space)
+                    by_hand.refuse_twice(point, self._summary.rows)
+                    self._check_point(point)
+                    yield point, file.name
+                file.unlink(missing_ok=True)
+            except UserError as error:
+                by_hand.refuse(file, error)
+                view.say(f"not added: {error}")
 
     def _make_job(self, row: Row) -> Job:
         config, infeasible = self._composer.compose(self._search.space.overrides(row.params), row.number), None

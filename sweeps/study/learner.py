@@ -100,6 +100,10 @@ class Learner:
                     break
         else:
             point = untried or self._proposals.nearest(point, held)
+        self.take(trial, point)
+
+    def take(self, trial: optuna.Trial, point: Point) -> None:
+        """Let a trial have these values."""
         self._proposals.add(point)
         trial._fixed_params = placed(self._space.named(point), self._axes)
 

@@ -4,7 +4,7 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf
 from sweeps.signals import on_signals
 from sweeps.study.attempt import GOES_ON, Attempt, given_up, may_be_reopened, may_go_on
+from sweeps.study.budget import Budget, Enough
 from sweeps.study.search import Search
 from sweeps.trial.folder import METRICS, TrialFolder
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import End, Job, Point, State
 
 if TYPE_CHECKING:
     from sweeps.tracking.tracker import Tracker
@@ -40,12 +41,16 @@ class Loop:
     tracker: "Tracker | None"
     told_to_stop: Callable[[], str]  # why the study should stop, in words; empty while it should not
     clock: Callable[[], float] = time.time
+    added: Callable[[], Iterable[tuple[Point, str]]] = tuple
+    """What a person adds meanwhile and is valid: points, and the names they are added under."""
 
     stopped: str = ""  # why no further trial was started; empty if all were
+    enough: Enough | None = None  # the same, where it was enough
     interrupted: bool = False
     detach: bool = False  # whether to leave once there is room for no further trial
     running: dict[int, Attempt] = field(default_factory=dict)
     """The attempts that were submitted and are not over, by the numbers of their trials."""
+    _by_hand: deque[Attempt] = field(default_factory=deque)
     _again: deque[Attempt] = field(default_factory=deque)
     _next: Attempt | None = None
     _asked_all: bool = False
@@ -66,7 +71,7 @@ class Loop:
                     self.running[number].said = end
                 for attempt, said in [(one, one.said) for one in self.running.values() if one.said]:
                     self._end(attempt, said)
-                if any(one.began is None for one in self.running.values()):
+                if any(one.began is None and not one.row.by_hand for one in self.running.values()):
                     self._spent()
                 if self._rounds.due(len(self.running)):
                     for attempt in [one for one in self.running.values() if not one.said]:
@@ -153,17 +158,20 @@ class Loop:
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
         self._at_once = False
+        if not self.stopped:
+            self._take_added()
         while not self.stopped:
             room = self._has_room()
             # A grid's next trial is made ready while all slots are busy; any other is chosen when there is room for it.
             if not room and (self._next or not self.search.is_grid or (self.settings.n_jobs and self.running)):
                 return True
-            self._next = self._next or (self._again.popleft() if self._again else self._ask())
-            waits = self._next is None and self._waits
+            waiting = self._by_hand or self._again
+            self._next = self._next or (waiting.popleft() if waiting else self._ask())
+            waits = self._next is None and (self._waits or self._waits_by_hand())
             self._at_once = self._next is None and not self._asked_all and not waits and not self.stopped
-            if self._at_once or waits:
+            if self._at_once or (self._next is None and self._waits):
                 return True
-            if self._next is None or self._spent():
+            if self._next is None or self._spent(self._next):
                 return False
             if not room:
                 return True
@@ -181,6 +189,18 @@ class Loop:
             self._next = None
             self.running[attempt.row.number] = attempt
         return False
+
+    def _take_added(self) -> None:
+        """What a person added is recorded at once, and comes next."""
+        for point, name in self.added():
+            row = self.search.add(point, name)
+            self.summary.total = self.search.total
+            if attempt := self._prepare(row):
+                self._by_hand.append(attempt)
+
+    def _waits_by_hand(self) -> bool:
+        """Whether a trial that a person added was submitted and has not begun."""
+        return any(one.row.by_hand and one.began is None for one in self.running.values())
 
     def _has_room(self) -> bool:
         if self.settings.n_jobs is not None and len(self.running) >= self.settings.n_jobs:
@@ -230,19 +250,22 @@ class Loop:
             job = replace(job, environment={**job.environment, **run})
         return Attempt(job, row, asked=self.clock())
 
-    def _spent(self) -> bool:
-        """Whether the study may not start further trials: too many failed, or its budget is used up."""
-        rate, hours = self.settings.max_failure_rate, self.settings.max_gpu_hours
-        if rate is not None and (bad := len(self.summary.bad())) > rate * (self.summary.total or 0):
-            self._stop(f"{bad} trials failed, more than max_failure_rate={rate} allows")
-        elif hours is not None and self._gpu_hours() >= hours:
-            self._stop(f"the budget of max_gpu_hours={hours} is spent")
+    def _spent(self, attempt: Attempt | None = None) -> bool:
+        """Whether no further trial may start: the study has enough, or the one that is next exceeds a budget."""
+        if not self.stopped:
+            budget, running = Budget(self.settings, self.summary, self.clock), self.running.values()
+            wanted = attempt is not None and attempt.row.by_hand  # also of a study that has enough
+            enough = budget.spent(running) or (None if wanted else budget.reached())
+            if enough and enough.done and self._waits_by_hand():
+                return True  # it would be taken back with the others
+            waiting = [*([attempt] if attempt else []), *(one for one in running if one.began is None)]
+            exceeding = (budget.exceeded_by(one, running) for one in waiting)
+            self.enough = enough or next(filter(None, exceeding), None)
+            if self.enough:
+                if self.running:
+                    self.view.say(f"no further trial starts: {self.enough.why}; those that run go on to their ends")
+                self._stop(self.enough.why)
         return bool(self.stopped)
-
-    def _gpu_hours(self) -> float:
-        ended = sum(end.gpu_hours for row in self.summary.rows for end in row.attempts)
-        running = [(one.job.request.gpus, self.clock() - one.began) for one in self.running.values() if one.began]
-        return ended + sum(gpus * seconds for gpus, seconds in running) / 3600
 
     def _hear(self, attempt: Attempt) -> None:
         """Read what the trial reported since the last time, and let the pruner decide on it."""

@@ -93,15 +93,17 @@ class Search:
             self._add_missing()
         earlier = self._study.get_trials(deepcopy=False)
         self._take_up(earlier)
-        counted = self._learner or self.is_grid
-        self._points = total(self._settings, self.space) if counted else self._settings.n_trials
+        by_hand = [trial.user_attrs for trial in earlier if storage.BY_HAND in trial.user_attrs]
+        self._outside = sum(storage.OUTSIDE in attrs for attrs in by_hand)
+        self._inside = len(by_hand) - self._outside
+        self._count()
         self._note_total()
-        seen = {trial.user_attrs.get("point") for trial in earlier}
+        seen = self._seen = {trial.user_attrs.get("point") for trial in earlier}
         known = self.space.points() if self.is_grid else self.start
         untried = (point for point in known if canonical(point) not in seen and not self._has_tried(point))
         new = untried if self.is_grid else chain(untried, repeat(Point()))
         configurations = sum(not _is_again(trial) for trial in earlier)
-        asked = len(seen - {None}) if self.is_grid else configurations
+        asked = (len(seen - {None}) if self.is_grid else configurations) - len(by_hand)
         wanted = self._settings.most if self.is_grid else self._settings.n_trials
         most = None if wanted is None else max(0, wanted - asked)
         self._new: Iterator[Point] = islice(new, most)
@@ -109,10 +111,38 @@ class Search:
 
     @property
     def total(self) -> int | None:
-        """How many trials there will be: with the repeats, and with those of the final race that have begun."""
+        """How many trials there will be: with the repeats, those of the final race that have begun, and those that were
+        added by hand. None if nobody knows.
+        """
         if self._points is None:
             return None
-        return self._points * (self._settings.repeats if self._repeated else 1) - self._repeats.left_out() + self._raced
+        tried = self._points * (self._settings.repeats if self._repeated else 1) - self._repeats.left_out()
+        return tried + self._raced + self._outside
+
+    def _count(self) -> None:
+        """How many of them are points of the space."""
+        asked = self._settings.n_trials
+        wanted = None if asked is None else asked + self._inside
+        known = self.is_grid or self._learner
+        self._points = total(replace(self._settings, n_trials=wanted), self.space) if known else wanted
+
+    def add(self, point: Point, name: str) -> Row:
+        """A trial that a person wants, added under this name. Its point may lie outside of the space."""
+        attrs: dict[str, Any] = {storage.BY_HAND: point, storage.ADDED: name}
+        attrs |= {} if self.space.holds(point) else {storage.OUTSIDE: True}
+        self._outside += storage.OUTSIDE in attrs
+        self._inside += storage.OUTSIDE not in attrs
+        self._count()
+        if self.is_grid:
+            attrs["point"] = canonical(point)
+            self._seen.add(attrs["point"])
+        self._study.enqueue_trial({}, user_attrs=attrs)
+        self._note_total()
+        return self._propose(self._study.ask())
+
+    def was_added(self, name: str) -> bool:
+        """Whether a trial was added under this name."""
+        return any(one.user_attrs.get(storage.ADDED) == name for one in self._study.get_trials(deepcopy=False))
 
     def ask(self) -> Row | None:
         """A trial that was never asked for. None when the study has all it should have, or `waits`."""
@@ -218,13 +248,14 @@ class Search:
         self._changed = True
         if row.state is State.OUT_OF_MEMORY:
             self._memory.add(row.number, _without_seed(row))
-        if row.of is not None:
+        outside = storage.OUTSIDE in trial.user_attrs
+        if row.of is not None or outside:
             self._study.tell(trial, state=TrialState.FAIL)
         elif self._repeated:
             self._held[row.number] = trial, row
         else:
             self._tell(trial, row)
-        if self._repeated and not row.race:
+        if self._repeated and not row.race and not outside:
             first = row.number if row.of is None else row.of
             self._repeats.end(first, self._seed(row), row.attempts[-1])
             self._tell_configuration(first)
@@ -260,7 +291,7 @@ class Search:
 
     def _take_up(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
         """Learn from what ended under an earlier driver."""
-        rows = {trial.number: self._row_of(trial) for trial in trials if self._repeated or _is_again(trial)}
+        rows = {trial.number: self._row_of(trial) for trial in trials if self._is_grouped(trial)}
         self._of: dict[int, int] = {number: row.of for number, row in rows.items() if row.of is not None}
         """The trials that others repeat, by the numbers of these."""
         self._raced = sum(row.race for row in rows.values())
@@ -268,6 +299,8 @@ class Search:
             if self._repeated and not row.race:
                 self._begin_repeat(row)
         for trial in trials:
+            if storage.OUTSIDE in trial.user_attrs:
+                continue
             params = storage.params_of(trial, self._axes)
             point = {parameter.key: params[name] for parameter, name in self._named if name in params}
             end = storage.ended(trial)
@@ -279,6 +312,9 @@ class Search:
                 self._memory.add(trial.number, point)
         for first in [*self._held]:
             self._tell_configuration(first)
+
+    def _is_grouped(self, trial: optuna.trial.FrozenTrial) -> bool:
+        return _is_again(trial) or (self._repeated and storage.OUTSIDE not in trial.user_attrs)
 
     def _begin_repeat(self, row: Row) -> None:
         """A trial of a search whose configurations have several."""
@@ -306,6 +342,10 @@ class Search:
         if missing and not self.mended:
             self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
         for point, again in missing:
+            if point and not again and self._is_outside(point):
+                attrs = {storage.BY_HAND: point, storage.OUTSIDE: True, "point": canonical(point)}
+                self._study.add_trial(optuna.trial.create_trial(state=TrialState.RUNNING, user_attrs=attrs))
+                continue
             asked = {key: value for key, value in (point or {}).items() if key not in again.get("seed", {})}
             named = placed(self.space.named(asked), self._axes or {})
             unknown = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
@@ -318,10 +358,17 @@ class Search:
             )
             self._study.add_trial(trial)
 
+    def _is_outside(self, point: Point) -> bool:
+        """Whether it has all the values that it should, and one of them is none of the space."""
+        there = [one for one in self.space.parameters if self.space.exists(one, point)]
+        return all(one.key in point for one in there) and not self.space.holds(point)
+
     def _propose(self, trial: optuna.Trial) -> Row:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
         self._trials[trial.number] = trial
         row = self._row_of(trial)
+        if storage.OUTSIDE in trial.user_attrs:
+            return row
         if self._repeated and not row.repeat:
             trial.set_user_attr(storage.REPEAT, {"seed": {self._settings.seed_key: self.seeds[0]}})
             row = self._row_of(trial)
@@ -329,7 +376,12 @@ class Search:
             self._of[row.number] = row.of
         if self._repeated and not row.race:
             self._begin_repeat(row)
-        if self._learner:
+        wanted = trial.user_attrs.get(storage.BY_HAND)
+        if wanted:
+            trial._fixed_params = placed(self.space.named(wanted), self._axes or {})
+        if wanted and self._learner:
+            self._learner.take(trial, wanted)
+        elif self._learner:
             self._learner.choose(trial)
         row.params, seed = {}, row.repeat.get("seed", {})
         for parameter in self.space.parameters:

@@ -164,6 +164,11 @@ class SearchSpace:
         alone = sum(other.key == parameter.key for other in self.parameters) == 1
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
+    def holds(self, point: Point) -> bool:
+        """Whether it is one of this space, with a value for each parameter."""
+        there = [one for one in self.parameters if self.exists(one, point)]
+        return all(one.key in point and one.find(point[one.key]) for one in there)
+
     def points(self) -> Iterator[Point]:
         """Every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
         seen = set()
@@ -249,6 +254,14 @@ def parse(
         parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in last]
     known = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
     return SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), known)
+
+
+def point_of(overrides: Sequence[Override]) -> Point:
+    """One point, as a person types it. Raises UserError if something in it has several values, or none."""
+    for one in overrides:
+        if one.is_sweep_override() or one.is_delete():
+            raise UserError(f"{one.input_line} is no value: give one, as in {one.get_key_element()}=1")
+    return {one.get_key_element(): _parameter(one, None).values[0] for one in overrides}
 
 
 def parse_condition(text: str) -> Condition:

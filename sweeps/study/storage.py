@@ -31,6 +31,9 @@ TOTAL = "total"
 """The attribute of a study that has another number of trials than it began with."""
 AXES = "axes"
 """The attribute of a study whose search learns: from failures, from the order of numbers, and what was tried."""
+BY_HAND, ADDED, OUTSIDE = "by_hand", "added", "outside"
+"""The attributes of a trial that a person added: its point, the name it was added under, and, if its point is none of
+the search space, that it is told to no sampler."""
 Axes = Mapping[str, Sequence[float]]
 
 
@@ -161,6 +164,8 @@ def row_of(trial: BaseTrial, study: Path, axes: Axes | None) -> Row:
     where = study / str(attrs.get("folder", trial.number))
     row = Row(trial.number, {**params, **repeat.get("seed", {})}, State.QUEUED, where, repeat=repeat)
     row.forgiven = attrs.get("forgiven", 0)
+    if BY_HAND in attrs:
+        row.by_hand, row.params = True, {**attrs[BY_HAND], **repeat.get("seed", {})}
     for attempt in attrs.get("end", {"attempts": []})["attempts"]:
         row.take(End.from_json(attempt))
     return row
@@ -203,6 +208,18 @@ def rewrite(name: str, folder: Path, reopened: Sequence[int] = (), known: Mappin
         new.set_user_attr(key, value)
     new.add_trials(trials)
     aside.replace(journal)
+
+
+def forget(definition: Definition) -> None:
+    """Delete the study from a storage of the user's."""
+    if definition.storage is not None:
+        try:
+            optuna.delete_study(study_name=definition.name, storage=resolved(definition.storage))
+        except KeyError:  # it is not there
+            return
+        except Exception as error:  # whatever a database says
+            said = without_password(str(error).splitlines()[0])
+            raise UserError(f"study {definition.name} cannot be deleted from its storage: {said}") from error
 
 
 def resolved(url: str) -> str:

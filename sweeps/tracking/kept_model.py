@@ -25,3 +25,10 @@ def log_kept_model(client: Any, experiment_id: str, run_id: str, folder: Path) -
     client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     client.log_model_artifacts(model.model_id, str(folder))
     client.finalize_logged_model(model.model_id, "READY")
+
+
+def load_kept_model(folder: Path) -> Any:
+    """The model in `folder`, as `mlflow.pyfunc` loads it."""
+    import mlflow
+
+    return mlflow.pyfunc.load_model(str(folder))

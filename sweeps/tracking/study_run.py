@@ -66,19 +66,25 @@ def outages() -> tuple[type[Exception], ...]:
     return ImportError, MlflowException, RequestException, SQLAlchemyError
 
 
+def connect(uri: str) -> Any:
+    """MLflow's client."""
+    for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
+    _make_database(uri)
+    return MlflowClient(uri)
+
+
 class StudyRun:
     """The study's run, created or reopened, and the client that writes to all runs."""
 
     def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
-        for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
-            os.environ.setdefault(name, value)
-        from mlflow import MlflowClient
+        self.client = connect(uri)
         from mlflow.tracking.context.registry import resolve_tags
 
-        logging.getLogger("alembic").setLevel(logging.WARNING)
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
-        _make_database(uri)
-        self.client = MlflowClient(uri)
         self.summary = summary
         self._source: dict[str, str] = resolve_tags()  # whose code it is, and from where
         self._swept: dict[str, None] = {}  # for the comparison view, in this order

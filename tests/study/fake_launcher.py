@@ -5,7 +5,7 @@ All else is real: the search and its journal, the folders, what a trial's proces
 
 import io
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from sweeps.study.search import Search
 from sweeps.study.search_space import parse
 from sweeps.trial import Trial, folder
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, Job, Request, State
+from sweeps.trial.job import End, Job, Point, Request, State
 from sweeps.trial.process import end_of_error, end_of_return
 
 Acts = Generator[None, None, End]
@@ -267,6 +267,8 @@ class Study:
         """The trials whose config is not valid."""
         self.infeasible: Callable[[Row], bool] = lambda row: False
         """The trials that cannot run here."""
+        self.added: Callable[[], Iterable[tuple[Point, str]]] = tuple
+        """What a person adds while a driver runs."""
         self.gpus = 0
         self.timeout_min: float | None = None
         """What each trial asks for."""
@@ -282,6 +284,7 @@ class Study:
         total = settings.n_trials or sum(1 for _ in self.space.points())
         summary = Summary("s", self.folder, search.objective.names, settings.directions, [], total)
         loop = Loop(search, launcher, self._make_job, summary, settings, view, None, told_to_stop, self.clock)
+        loop.added = self.added
         self.last = Drive(loop, summary, view.lines)
         loop.run()
         return self.last

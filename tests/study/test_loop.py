@@ -608,7 +608,7 @@ def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
             clock.now += 600
         return COMPLETED
 
-    study = make_study("x=range(6)", max_gpu_hours=3.5)
+    study = make_study("x=range(6)", max_gpu_hours=3.5, budget_overrun=True)
     study.gpus = 2
     done = study.drive(FakeLauncher(an_hour, clock, slots=1))
     assert done.ended() == ["completed"] * 2

@@ -1,0 +1,104 @@
+"""A study in Python and notebooks, as its files have it now."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.results import report
+from sweeps.results.summary import Summary
+from sweeps.study.best import chosen
+from sweeps.study.definition import Definition, find, sweeps_line
+from sweeps.study.refit import folders
+from sweeps.study.storage import read_summary
+from sweeps.trial.folder import TrialFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+
+@dataclass(frozen=True)
+class Study:
+    """Read once; load it again to see what has changed since."""
+
+    summary: Summary
+    definition: Definition
+
+    @classmethod
+    def of(cls, name: str, root: Path) -> "Study":
+        """See `sweeps.load`."""
+        folder, definition = find(name, root)
+        return cls(read_summary(folder, definition), definition)
+
+    @property
+    def name(self) -> str:
+        return self.summary.name
+
+    @property
+    def folder(self) -> Path:
+        return self.summary.folder
+
+    @cached_property
+    def trials(self) -> "pd.DataFrame":
+        """One line a trial, by its number: state, parameters, objectives, metrics, costs, error and folder."""
+        import pandas as pd
+
+        header, *lines = report.cells(self.summary)
+        return pd.DataFrame(lines, columns=header).set_index(header[0])
+
+    @cached_property
+    def curves(self) -> "pd.DataFrame":
+        """One line for each step that a trial reported: trial, step, time (s since 1970) and its metrics."""
+        import pandas as pd
+
+        lines: list[dict[str, Any]] = []
+        for row in sorted(self.summary.rows, key=lambda row: row.number):
+            with suppress(OSError):  # of this trial alone; its damaged lines are left out
+                for line in TrialFolder(row.folder).read_metrics().values:
+                    lines.append({"trial": row.number, "step": line.step, "time": line.time, **line.metrics})
+        return pd.DataFrame(lines, columns=None if lines else ["trial", "step", "time"])
+
+    @property
+    def best(self) -> DictConfig:
+        """The whole configuration of the best trial. Raises UserError if there is none, or it cannot be read."""
+        return self.config()
+
+    def config(self, trial: int | None = None) -> DictConfig:
+        """The whole configuration of a trial that has a result, by default the best."""
+        row = chosen(self.summary, trial)
+        try:
+            config = OmegaConf.load(row.folder / ".hydra" / "config.yaml")
+        except Exception as error:  # whatever a damaged file holds
+            raise UserError(f"the config of trial {row.number} cannot be read: {error}") from error
+        if not isinstance(config, DictConfig):
+            raise UserError(f"the config of trial {row.number} cannot be read: it holds no configuration")
+        return config
+
+    @cached_property
+    def figures(self) -> "dict[str, Figure]":
+        """Those of the report, by their titles."""
+        from sweeps.results.figures import drawn
+
+        return drawn(self.summary)
+
+    def model(self, trial: int | None = None) -> Any:
+        """The model that the best trial kept, or the one of this number, as mlflow.pyfunc loads it.
+
+        That is the one of its refit, if there is one, before all on all data. Raises UserError if none was kept.
+        """
+        from sweeps.tracking.kept_model import load_kept_model
+
+        row = chosen(self.summary, trial)
+        places = [*(folder / "0" for folder in reversed(folders(self.folder, row))), row.folder]
+        kept = next((found for place in places if (found := TrialFolder(place).model)), None)
+        if kept is None:
+            raise UserError(
+                f"trial {row.number} of study {self.name} kept no model\n"
+                f"Train it once more and keep it: {sweeps_line('refit', self.folder)} --trial {row.number}"
+            )
+        return load_kept_model(kept)

@@ -1,0 +1,91 @@
+"""The best trial of a study, trained once more: as a study of its own, which goes on wherever it was stopped."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from sweeps.errors import UserError
+from sweeps.results.solutions import undominated
+from sweeps.results.summary import Row, Summary, result_of
+from sweeps.study import best
+from sweeps.study.definition import Definition, sweeps_line
+from sweeps.study.search_space import text_of
+from sweeps.trial.folder import TrialFolder
+
+
+def chosen(summary: Summary, number: int | None) -> Row:
+    """The trial to refit. Raises UserError if there is none, or several objectives leave the choice to a person."""
+    front = undominated(summary) if number is None else []
+    if len(summary.directions) > 1 and len(front) > 1:
+        which = ", ".join(str(row.number) for row in front)
+        raise UserError(f"study {summary.name} has several best trials: {which}\nChoose one with --trial")
+    return best.chosen(summary, number)
+
+
+def folders(study: Path, row: Row) -> list[Path]:
+    """Where a trial is trained once more: as it was, and on all data."""
+    return [study.with_name(f"{study.name}_refit_{row.number}{kind}") for kind in ("", "_all")]
+
+
+def command(definition: Definition, summary: Summary, row: Row, all_data: bool) -> tuple[list[str], Path]:
+    """The command line, as words, that trains it once more, and the folder of the study that this makes.
+
+    Raises UserError if the app does not say how.
+    """
+    said = ["refit", "refit_all_data"] if all_data else ["refit"]
+    settings = _settings(summary.folder)
+    own: dict[str, str] = {best.key(word): word for word in best.overrides_of(definition, row)}
+    for name in said:
+        words: Any = settings.get(name)
+        if words is None:
+            what = "on all data" if all_data else "once more"
+            raise UserError(
+                f"study {summary.name} does not say how its app is trained {what}\n"
+                f"Say it in the app's config, as in hydra.sweeper.{name}: [keep_model=true], and type its command again"
+            )
+        own |= {best.key(str(word)): str(word) for word in words}
+    folder = folders(summary.folder, row)[all_data]
+    where = [f"hydra.sweeper.study_name={folder.name}"]
+    if folder.parent != Path(definition.working_folder) / "multirun":
+        where.append(f"hydra.sweep.dir={text_of(str(folder))}")
+    return best.again(definition, [*where, *own.values()], multirun=True), folder
+
+
+def tags(summary: Summary, row: Row, trained: Row, overrides: list[str], interval: str = "") -> dict[str, str]:
+    """What a registered model tells of where it comes from. `interval` is that of the trial's result, if it has one."""
+    found = {"study": summary.name, "trial": str(row.number), "configuration": " ".join(overrides)}
+    found["found_with"] = result_of(row, summary)
+    found |= {f"refit.{name}": f"{value:.6g}" for name, value in trained.metrics.items()}
+    return {**found, "interval": interval} if interval else found
+
+
+def kept_model(summary: Summary, trained: Row) -> Path:
+    """The model that the refit kept. Raises UserError if it did not end well, or kept none."""
+    if not trained.objective and trained.error:
+        raise UserError(
+            f"the refit {trained.state}: {trained.error}\nGo on with: {sweeps_line('refit', summary.folder)}"
+        )
+    kept = TrialFolder(trained.folder).model
+    if kept is None:
+        raise UserError(
+            f"trial {trained.number} in {trained.folder.parent} kept no model\n"
+            "Have it write one to trial.folder / 'model', with mlflow.<flavor>.save_model"
+        )
+    return kept
+
+
+def _settings(study: Path) -> DictConfig:
+    """The sweeper's settings, as the study was last run with them."""
+    try:
+        config = OmegaConf.load(study / "multirun.yaml")
+        found = OmegaConf.select(config, "hydra.sweeper")
+        OmegaConf.resolve(found)
+    except Exception as error:  # whatever a damaged file holds
+        raise UserError(
+            f"{study / 'multirun.yaml'} cannot be read: {str(error).splitlines()[0]}\n"
+            f"To mend it: {sweeps_line('resume', study)}"
+        ) from error
+    if not isinstance(found, DictConfig):
+        raise UserError(f"{study / 'multirun.yaml'} holds no settings\nTo mend it: {sweeps_line('resume', study)}")
+    return found

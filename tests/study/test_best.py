@@ -1,0 +1,157 @@
+"""The command line and the configuration that train a trial again."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweeps.errors import UserError
+from sweeps.results import solutions
+from sweeps.results.summary import Row, Summary
+from sweeps.study import best
+from sweeps.study.definition import Definition
+from sweeps.trial.job import End, Point, State
+from tests.command_lines import SWEEP, environment
+
+
+def definition(*command: str, parameters: tuple[str, ...] = ("lr",)) -> Definition:
+    swept = dict.fromkeys(parameters, "1,2")
+    return Definition("s", [*command], str(Path.cwd()), ["objective"], ["minimize"], swept, "2", {}, {}, 2)
+
+
+def trial(folder: Path, number: int = 0, *objective: float, **params: Any) -> Row:
+    end = [End(State.COMPLETED, objective=list(objective))] if objective else []
+    return Row(number, params, State.COMPLETED if objective else State.FAILED, folder / str(number), end)
+
+
+def composed(row: Row, *overrides: str, launcher: str = "LocalLauncher", nodes: int = 1, choices: Any = ()) -> Row:
+    """As Hydra left its files."""
+    (row.folder / ".hydra").mkdir(parents=True)
+    (row.folder / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(list(overrides)))
+    hydra = {"launcher": {"_target_": f"x.{launcher}", "nodes": nodes}, "runtime": {"choices": dict(choices)}}
+    (row.folder / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump({"hydra": hydra}))
+    return row
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("python sweep.py -m lr=1,2", "python sweep.py lr=1"),
+        ("python sweep.py --multirun hydra/sweeper=optuna hydra.sweeper.n_trials=2 lr=1,2", "python sweep.py lr=1"),
+        ("python -X dev -u sweep.py -m lr=1,2", "python -X dev -u sweep.py lr=1"),
+        ("python -m my.app -m lr=1,2", "python -m my.app lr=1"),
+        ("python sweep.py -m -cd c --config-name=x lr=1,2", "python sweep.py -cd c --config-name=x lr=1"),
+        ("python sweep.py lr=1,2 +find=x", "python sweep.py hydra.mode=RUN lr=1"),
+        (
+            "python sweep.py -m hydra.launcher.mem_gb=8 hydra.sweeper.objective=loss hydra.sweep.dir=x lr=1,2",
+            "python sweep.py hydra.launcher.mem_gb=8 hydra.sweeper.objective=loss lr=1",
+        ),
+    ],
+)  # fmt: skip
+def test_the_line_that_trains_it_again(tmp_path: Path, typed: str, expected: str) -> None:
+    row = composed(trial(tmp_path, lr=1), "lr=1")
+    assert " ".join(best.command(definition(*typed.split()), row)) == expected
+
+
+@pytest.mark.parametrize("where", [{"launcher": "SlurmLauncher"}, {"nodes": 2}])
+def test_what_needs_a_launcher_has_one(tmp_path: Path, where: dict[str, Any]) -> None:
+    row = composed(trial(tmp_path, lr=1), "lr=1", **where)
+    words = best.command(definition("python", "sweep.py", "-m", "hydra/launcher=slurm", "lr=1,2"), row)
+    assert words == ["python", "sweep.py", "-m", "hydra/sweeper=grid", "hydra/launcher=slurm", "lr=1"]
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1, 2]", "\x00", "text"])
+def test_a_trial_whose_files_are_damaged_is_told_from_what_was_typed(tmp_path: Path, content: str | None) -> None:
+    row = trial(tmp_path, **{"lr": 0.1, "model.hidden": "[64]", "+x": "a b"})
+    if content is not None:
+        composed(row)
+        for file in (row.folder / ".hydra").iterdir():
+            file.write_text(content)
+    told = definition("python", "sweep.py", "-m", "epochs=3", "lr=0.1,1", parameters=("lr", "model.hidden", "+x"))
+    assert best.overrides_of(told, row)[:2] == ["epochs=3", "lr=0.1"]
+    assert best.command(told, row)[:2] == ["python", "sweep.py"]
+    with pytest.raises(UserError, match=r"trial 0 cannot be written as experiment/best.yaml"):
+        best.write_experiment(told, row, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["lr=0.1", "model.hidden=[64,32]"], {"lr": 0.1, "model": {"hidden": [64, 32]}, "defaults": ["_self_"]}),
+        (["optimizer=adam", "+find=x"], {"defaults": [{"/find": "x"}, "_self_", {"override /optimizer": "adam"}]}),
+        (["~optimizer", "++seed=3"], {"seed": 3, "defaults": ["_self_", {"override /optimizer": None}]}),
+        (["name='1e-3'", "lr=${seed}"], {"name": "1e-3", "lr": "${seed}", "defaults": ["_self_"]}),
+        (["hydra.launcher.mem_gb=2"], {"hydra": {"launcher": {"mem_gb": 2}}, "defaults": ["_self_"]}),
+    ],
+)
+def test_overrides_as_a_configuration(overrides: list[str], expected: dict[str, Any]) -> None:
+    assert yaml.safe_load(best.experiment(overrides, {"optimizer": "sgd", "find": None})) == expected
+
+
+def test_a_key_that_is_removed_has_no_file(tmp_path: Path) -> None:
+    row = composed(trial(tmp_path, lr=1), "~seed")
+    with pytest.raises(UserError, match="~seed removes a key"):
+        best.write_experiment(definition("python", "sweep.py", "-m"), row, tmp_path)
+
+
+def test_a_trial_without_a_result_is_refused(tmp_path: Path) -> None:
+    rows = [trial(tmp_path, 0), trial(tmp_path, 1, 2.0), trial(tmp_path, 2, 1.0)]
+    summary = Summary("s", tmp_path, ("objective",), ("minimize",), rows)
+    assert best.chosen(summary, None).number == 2
+    assert best.chosen(summary, 1).number == 1
+    for number in (0, 9):
+        with pytest.raises(UserError, match=rf"no result of trial {number}. Trials with one, best first: 2, 1"):
+            best.chosen(summary, number)
+
+
+CASES: list[tuple[tuple[str, ...], list[Row], dict[str, Any]]] = [
+    (
+        ("minimize",),
+        [trial(Path(), 0, 2.0, lr=1), trial(Path(), 1, 1.0, lr=2.5, **{"+m.a": "x"}), trial(Path(), 2)],
+        {"name": "optuna", "best_params": {"lr": 2.5, "+m.a": "x"}, "best_value": 1.0},
+    ),
+    (
+        ("minimize", "maximize"),
+        [trial(Path(), i, *found, x=i) for i, found in enumerate([(1.0, 1.0), (2.0, 2.0), (2.0, 1.0), (1.0, 1.0)])],
+        {
+            "name": "optuna",
+            "solutions": [
+                {"params": {"x": 0}, "values": [1.0, 1.0]},
+                {"params": {"x": 3}, "values": [1.0, 1.0]},
+                {"params": {"x": 1}, "values": [2.0, 2.0]},
+            ],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("directions", "rows", "expected"), CASES, ids=["one objective", "several"])
+def test_results_for_scripts(
+    tmp_path: Path, directions: tuple[str, ...], rows: list[Row], expected: dict[str, Any]
+) -> None:
+    summary = Summary("s", tmp_path, tuple(f"o{i}" for i in range(len(directions))), directions, rows)
+    solutions.write(summary)
+    assert yaml.safe_load((tmp_path / solutions.FILE).read_text()) == expected
+
+
+def test_no_results_no_file(tmp_path: Path) -> None:
+    solutions.write(Summary("s", tmp_path, ("o",), ("minimize",), [trial(tmp_path, 0)]))
+    assert not (tmp_path / solutions.FILE).exists()
+
+
+def test_the_file_composes_what_the_overrides_compose(tmp_path: Path) -> None:
+    words = ["study=optimizers", "optimizer=momentum", "optimizer.momentum=0.99", "lr=0.02", "model.hidden=[7]"]
+    choices: Point = dict.fromkeys(["study", "optimizer", "model", "lr_schedule"])
+    row = composed(trial(tmp_path, 3, 1.0, lr=1), *words, "lr_schedule=cosine", choices=choices)
+    told = definition(sys.executable, SWEEP, "-m", "study=optimizers", "hydra.launcher.mem_gb=2")
+    ways = best.command(told, row), best.write_experiment(told, row, tmp_path)
+    running = [
+        subprocess.Popen([*way, "--cfg", "job"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+        for way in ways
+    ]
+    one, other = (process.communicate()[0] for process in running)
+    assert one == other
+    assert yaml.safe_load(one)["optimizer"]["momentum"] == 0.99
