@@ -23,6 +23,7 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
+from sweeps.study import code
 from sweeps.study.compose import Composer, check
 from sweeps.study.definition import agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
@@ -80,7 +81,7 @@ class Driver:
             ) from error
         keep = True  # whatever the driver did not expect does not end what runs well elsewhere
         try:
-            with on_signals(self._on_signal):
+            with on_signals(self._on_signal), self._code.in_place(self._context.config_loader):
                 if has_password(self._settings.tracking_uri or ""):  # the only way in which trials may have it
                     os.environ.setdefault("MLFLOW_TRACKING_URI", self._settings.tracking_uri or "")
                 self._trials.open()
@@ -113,6 +114,10 @@ class Driver:
         definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
+        loader, extend = self._context.config_loader, self._settings.extend
+        self._code, said = code.keep(self._folder, self._task_function, loader, extend)
+        if said:
+            print(said)
         self._summary.total, self._summary.fixed = definition.total, definition.config
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
@@ -139,7 +144,8 @@ class Driver:
                 gc.disable()  # MLflow's modules leave next to no garbage
                 from sweeps.tracking.tracker import Tracker
 
-                tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
+                uri, experiment = self._settings.tracking_uri, self._settings.experiment
+                tracker = Tracker(uri, experiment, summary, self._code.folder, self._code.tags())
                 tracker.open()
                 gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")
