@@ -17,7 +17,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
@@ -118,8 +118,28 @@ class Kept:
         return [str(self.folder / SOURCE / inside)] if own else []
 
 
-def keep(study: Path, task_function: Any, loader: ConfigLoader, extend: bool) -> tuple[Kept, str]:
-    """Keep the app's code in the study's folder; or, if it has some, check that the app still is that.
+@contextmanager
+def watching(loader: ConfigLoader) -> Iterator[set[str]]:
+    """The names of the configs that are read meanwhile, such as optimizer/adam."""
+    assert isinstance(loader, ConfigLoaderImpl)
+    repository, read = loader.repository, set()
+
+    def load_config(config_path: str) -> Any:
+        read.add(config_path.strip("/").removesuffix(".yaml"))
+        return type(repository).load_config(repository, config_path)
+
+    vars(repository)["load_config"] = load_config
+    try:
+        yield read
+    finally:
+        del vars(repository)["load_config"]
+
+
+def keep(
+    study: Path, task_function: Any, loader: ConfigLoader, extend: bool, read: Collection[str]
+) -> tuple[Kept, str]:
+    """Keep the app's code in the study's folder; or, if it has some, check that the app still is that: of the YAML
+    files those that were `read`.
 
     Returns it, and what had to be mended or cannot be kept, in words. Raises UserError if the app's code is another
     one, unless the study is being extended: then that is kept too.
@@ -132,7 +152,7 @@ def keep(study: Path, task_function: Any, loader: ConfigLoader, extend: bool) ->
         aside = set_aside(folder / str(number := _numbers(folder)[-1]))
         number, said = number - 1, f"{error}. The code is taken for what it is now ({aside.name} is kept)"
     if known and not (extend and app):
-        if differs := _differing(_up(app.folder, known.app), known) if app else [*known.files]:
+        if differs := _others(app, known, read) if app else [*known.files]:
             shown = ", ".join(differs[:3]) + (f" and {len(differs) - 3} more" if len(differs) > 3 else "")
             raise UserError(
                 f"study {study.name} was started with other code: {shown}; as it was: {folder / str(number) / SOURCE}\n"
@@ -142,7 +162,9 @@ def keep(study: Path, task_function: Any, loader: ConfigLoader, extend: bool) ->
         if app and _differing(own / SOURCE, known):
             top, aside = _up(app.folder, known.app), set_aside(own)
             said = f"the kept code was damaged and is made anew ({aside.name} is kept)"
-            _write(folder, number, known, _read(top, known.files)[0], _text(aside / DIFF), top)
+            contents, _ = _read(top, known.files)
+            known = replace(known, files={path: _digest(content) for path, content in contents.items()})
+            _write(folder, number, known, contents, _text(aside / DIFF), top)
         return Kept(own, known, app), said
     code, contents, diff = take(app)
     if known and code.digest == known.digest:
@@ -351,6 +373,18 @@ def _conf_folder(path: str | None) -> Path | None:
         with suppress(ImportError, TypeError, ValueError):
             return Path(str(resources.files(rest.replace("/", ".").rstrip(".")).joinpath("_"))).parent.resolve()
     return Path(rest).resolve() if scheme in {"", "file"} and rest else None
+
+
+def _others(app: App, code: Code, read: Collection[str]) -> list[str]:
+    """The files of the code that are others now, but for configs that the study does not read."""
+    top = _up(app.folder, code.app)
+    roots = [app.top / conf for conf in app.confs]
+
+    def matters(path: Path) -> bool:
+        inside = [path.relative_to(root).with_suffix("").as_posix() for root in roots if path.is_relative_to(root)]
+        return path.suffix != ".yaml" or any(name in read for name in inside)
+
+    return [path for path in _differing(top, code) if matters(top / path)]
 
 
 def _differing(top: Path, code: Code) -> list[str]:

@@ -61,7 +61,8 @@ class Driver:
         self._search = Search(self._name, self._folder, self._settings, space, self._config)
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
-        requests, left_out = self._check_trials()
+        with code.watching(self._context.config_loader) as self._read_configs:
+            requests, left_out = self._check_trials()
         if self._settings.preview:
             view = View()
             view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
@@ -115,7 +116,7 @@ class Driver:
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
         loader, extend = self._context.config_loader, self._settings.extend
-        self._code, said = code.keep(self._folder, self._task_function, loader, extend)
+        self._code, said = code.keep(self._folder, self._task_function, loader, extend, self._read_configs)
         if said:
             print(said)
         self._summary.total, self._summary.fixed = definition.total, definition.config

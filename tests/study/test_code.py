@@ -19,7 +19,7 @@ from hydra.types import RunMode
 from sweeps.errors import UserError
 from sweeps.study import code as module
 from sweeps.study import git
-from sweeps.study.code import Kept, keep, newest, packages, select
+from sweeps.study.code import Kept, keep, newest, packages, select, watching
 
 TABLE = {
     "what git tracks, and what it does not": (["app.py", "lib/a.py"], ["new.py"], ["app.py", "lib/a.py", "new.py"]),
@@ -100,7 +100,7 @@ def keep_(repo: Path, loader: ConfigLoaderImpl) -> Keep:
 
     def begin(extend: bool = False, file: str = "app.py", package: str = "") -> tuple[Kept, str]:
         main = types.FunctionType((lambda cfg: None).__code__, {"__file__": str(repo / file), "__package__": package})
-        return keep(repo / "multirun" / "s", main, loader, extend)
+        return keep(repo / "multirun" / "s", main, loader, extend, {"config", "lr/low"})
 
     return begin
 
@@ -268,10 +268,19 @@ def test_what_is_edited_later_is_neither_imported_nor_composed(
     assert (fresh("lib.part").VALUE, lr(), sys.path) == (2, 2, before)
 
 
+def test_the_configs_that_are_read_are_known(repo: Path, loader: ConfigLoaderImpl) -> None:
+    with watching(loader) as read:
+        loader.load_configuration("config", [], run_mode=RunMode.RUN)
+    assert read >= {"config", "lr/low"}
+    assert "lr/high" not in read
+    assert "load_config" not in vars(loader.repository)
+
+
 def test_other_code_is_refused_with_the_first_files_that_differ(repo: Path, keep_: Keep) -> None:
     commit(repo)
     first, _ = keep_()
     write(repo, {"README.md": "more", "tests/test_it.py": "", "conf/lr/new.yaml": "", "new.py": "", "data.csv": "2"})
+    write(repo, {"conf/lr/high.yaml": "lr: 5\n"})  # which the study does not read
     run_git(repo, "add", "-A")
     run_git(repo, "commit", "-q", "-m", "what changes no trial")
     assert keep_()[0].code == first.code
