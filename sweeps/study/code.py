@@ -336,14 +336,14 @@ def _plant(tree: Path, top: Path, contents: dict[str, bytes], unlinked: set[Path
     for inside in sorted(folders):
         (tree / inside).mkdir(parents=True, exist_ok=True)
         for entry in os.scandir(top / inside):
-            path = inside / entry.name
-            if str(path) in contents or path in folders or entry.name in {".git", "__pycache__"}:
+            beside = inside / entry.name
+            if str(beside) in contents or beside in folders or entry.name in {".git", "__pycache__"}:
                 continue
             if Path(entry.path) in unlinked:
                 continue
             if (links := links + 1) > _MOST_FILES:
                 raise OSError(f"beside its source lie more than {_MOST_FILES} other files")
-            (tree / path).symlink_to(entry.path)
+            (tree / beside).symlink_to(entry.path)
     for path, content in contents.items():
         mode = stat.S_IMODE((top / path).stat().st_mode) & 0o555 | stat.S_IRUSR  # nobody edits it by mistake
         (tree / path).write_bytes(content)
