@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sweeps.results.summary import Row, Summary
 from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
-from sweeps.trial.job import Point, State
+from sweeps.trial.job import Point, State, Value
 
 _RIDGE = 0.1
 
@@ -145,7 +146,7 @@ def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]
     values = [one.get(key) for one in points]
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) < len(values):
-        return [lambda one, value=value: float(key in one and one[key] == value) for value in dict.fromkeys(values)]
+        return [partial(_has, key, value) for value in dict.fromkeys(values)]
     middle = sorted(numbers)[len(numbers) // 2]
 
     def measure(one: Point) -> float:
@@ -154,6 +155,10 @@ def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]
         return math.log(number) if min(numbers) > 0 and number > 0 else number
 
     return [measure]
+
+
+def _has(key: str, value: Value | None, one: Point) -> float:
+    return float(key in one and one[key] == value)
 
 
 def _seconds(row: Row) -> float:
