@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sweeps.results.summary import Row, Summary
 from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
-from sweeps.trial.job import Point, State
+from sweeps.trial.job import Point, State, Value
 
 _RIDGE = 0.1
 
@@ -31,8 +32,8 @@ class Budget:
 
     def reached(self) -> Enough | None:
         """Whether its results are good enough, or do not get better. Judged by what trials returned."""
-        target, patience, best = self.settings.target, self.settings.patience, self.summary.best()
-        if best is None:
+        target, patience = self.settings.target, self.settings.patience
+        if (target is None and patience is None) or (best := self.summary.best()) is None:
             return None
         value = best.objective[0]
         if target is not None and (value >= target if self.settings.directions[0] == "maximize" else value <= target):
@@ -145,7 +146,7 @@ def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]
     values = [one.get(key) for one in points]
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) < len(values):
-        return [lambda one, value=value: float(key in one and one[key] == value) for value in dict.fromkeys(values)]
+        return [partial(_has, key, value) for value in dict.fromkeys(values)]
     middle = sorted(numbers)[len(numbers) // 2]
 
     def measure(one: Point) -> float:
@@ -154,6 +155,10 @@ def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]
         return math.log(number) if min(numbers) > 0 and number > 0 else number
 
     return [measure]
+
+
+def _has(key: str, value: Value, point: Point) -> float:
+    return float(key in point and point[key] == value)
 
 
 def _seconds(row: Row) -> float:
