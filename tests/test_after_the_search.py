@@ -9,8 +9,10 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from sweeps import load
+from sweeps.tracking.registry import register
 from tests import command_lines as lines
-from tests.command_lines import ROOT, THEIRS, rows, steps, sweeps, wait_until
+from tests.command_lines import ROOT, rows, steps, sweeps, wait_until
 
 APP = '''"""An app that keeps a model, as mlflow.pyfunc writes one, where it is told to."""
 
@@ -32,7 +34,7 @@ class Line(mlflow.pyfunc.PythonModel):
 def main(cfg):
     if cfg.keep:
         mlflow.pyfunc.save_model(current_trial().folder / "model", python_model=Line(cfg.line.slope))
-    return {"error": (cfg.line.slope - 2) ** 2 + cfg.noise, "rows": 10.0 if cfg.all_rows else 8.0}
+    return {"error": (cfg.line.slope - 2) ** 2 + cfg.noise, "kept": float(cfg.keep)}
 
 
 if __name__ == "__main__":
@@ -44,13 +46,11 @@ defaults:
   - override hydra/sweeper: grid
   - override hydra/launcher: local
 keep: false
-all_rows: false
 noise: 0
 hydra:
   sweeper:
     objective: error
     refit: [keep=true]
-    refit_all_data: [all_rows=true]
 """
 
 
@@ -63,7 +63,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "conf" / "config.yaml").write_text(CONFIG)
     for name, slope in (("flat", 1), ("steep", 3)):
         (folder / "conf" / "line" / f"{name}.yaml").write_text(f"slope: {slope}\n")
-    words = ["line=flat,steep", "line.slope=1,1.75", "noise=0.5", "hydra.sweeper.study_name=s"]
+    words = ["line=steep", "line.slope=1,1.75", "noise=0.5", "hydra.sweeper.study_name=s"]
     done = lines.run(["app.py", "-m", *words], folder, {"PYTHONPATH": str(ROOT)})
     assert done.code == 0, done.said
     return folder
@@ -83,32 +83,29 @@ def typed(folder: Path, line: str) -> str:
 
 def test_the_best_trial_is_trained_again_from_its_line_and_from_its_file(app: Path) -> None:
     found = yaml.safe_load((app / "multirun/s/optimization_results.yaml").read_text())
-    assert found == {"name": "optuna", "best_params": {"line": "flat", "line.slope": 1.75}, "best_value": 0.5625}
+    assert found == {"name": "optuna", "best_params": {"line.slope": 1.75}, "best_value": 0.5625}
     said = sweeps(app, "best", "s").out.splitlines()
-    assert said[0] == "# trial 1: line=flat line.slope=1.75   error=0.5625"
-    assert said[1].endswith("app.py noise=0.5 line=flat line.slope=1.75")
+    assert said[0] == "# trial 1: line.slope=1.75   error=0.5625"
+    assert said[1].endswith("app.py line=steep noise=0.5 line.slope=1.75")
     composed = [yaml.safe_load(typed(app, f"{said[i]} --cfg job")) for i in (1, 3)]
     assert composed[0] == composed[1] == yaml.safe_load((app / "multirun/s/1/.hydra/config.yaml").read_text())
 
 
 def test_the_best_trial_is_refit_and_registered_once(app: Path) -> None:
-    for _ in range(2):  # the second time there is nothing left to do
-        done = sweeps(app, "refit", "s")
-        assert done.code == 0, done.said
-        assert "trial 1, trained once more: error=0.5625  rows=8" in done.out
-        assert "registered in MLflow: s version 1" in done.out
-    done = sweeps(app, "refit", "s", "--all-data", "--trial", "3")
-    assert "rows=10" in done.out, done.said
-    assert "registered in MLflow: s version 2" in done.out
-    client = MlflowClient(f"sqlite:///{app / 'mlflow.db'}")
+    done = sweeps(app, "refit", "s")
+    assert done.code == 0, done.said
+    assert "trial 1, trained once more: error=0.5625  kept=1" in done.out
+    assert "registered in MLflow: s version 1" in done.out
+    uri = f"sqlite:///{app / 'mlflow.db'}"
+    assert register(uri, "s", app / "multirun/s_refit_1/0", {}) == "s version 1"  # not a second time
+    client = MlflowClient(uri)
     versions = {one.version: one for one in client.search_model_versions("name = 's'")}
     tags = versions[1].tags
     assert (tags["study"], tags["trial"], tags["found_with"]) == ("s", "1", "error=0.5625")
-    assert tags["configuration"] == "noise=0.5 line=flat line.slope=1.75"
+    assert tags["configuration"] == "line=steep noise=0.5 line.slope=1.75"
     assert tags["refit.error"] == "0.5625"
     assert "interval" not in tags
-    loaded = "import sweeps; s = sweeps.load('s'); print(s.model().predict([2.0]), s.model(3).predict([2.0]))"
-    assert typed(app, f'python -c "{loaded}"').split("\n")[-2] == "[3.5] [3.5]"
+    assert load("s", app / "multirun").model().predict([2.0]) == [3.5]
 
 
 def test_what_cannot_be_refit_says_why(tmp_path: Path) -> None:
@@ -129,7 +126,7 @@ def test_trials_are_added_and_ended_by_hand(tmp_path: Path) -> None:
     )
     study = tmp_path / "multirun" / "s"
     wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
-    assert "The following is running" not in sweeps(tmp_path, "delete", "s", "--yes").out
+    assert "study s is being run by process" in sweeps(tmp_path, "delete", "s", "--yes").err
     refused = sweeps(tmp_path, "resume", "s", "--add", "y=3")
     assert (refused.code, "y is not what study s sweeps" in refused.err) == (2, True)
     added = sweeps(tmp_path, "resume", "s", "--add", "x=3")
@@ -148,10 +145,9 @@ def test_trials_are_added_and_ended_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_study_is_archived_and_deleted(app: Path, tmp_path: Path) -> None:
-    words = [str(app / "app.py"), "-m", "line.slope=1,2,3", "hydra.sweeper.study_name=gone"]
+    words = [str(app / "app.py"), "-m", "line.slope=1,2", "hydra.sweeper.study_name=gone"]
     done = lines.run(words, tmp_path, {"PYTHONPATH": str(ROOT)})
     assert done.code == 0, done.said
-    assert "best.yaml" in sweeps(tmp_path, "best", "gone").out
     asked = lines.run(["-m", "sweeps", "archive", "gone"], tmp_path, {"PYTHONPATH": str(ROOT)})
     assert asked.code == 1  # nobody answered
     packed = sweeps(tmp_path, "archive", "gone", "--yes").out.splitlines()
@@ -159,11 +155,9 @@ def test_a_study_is_archived_and_deleted(app: Path, tmp_path: Path) -> None:
     with tarfile.open(packed[0]) as tar:
         assert "gone/0/trial.json" in tar.getnames()
     typed(tmp_path, packed[1].partition(": ")[2])
-    again = lines.run(words, tmp_path, {"PYTHONPATH": str(ROOT)})
-    assert len(rows(tmp_path / "multirun" / "gone")) == 3, again.said
+    assert [row.state for row in rows(tmp_path / "multirun" / "gone")] == ["completed"] * 2
     deleted = sweeps(tmp_path, "delete", "gone", "--yes")
-    assert "and 4 runs in MLflow" in deleted.out, deleted.said
+    assert "and 3 runs in MLflow" in deleted.out, deleted.said
     assert [path.name for path in (tmp_path / "multirun").iterdir()] == ["archive"]
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert not client.search_runs([one.experiment_id for one in client.search_experiments()])
-    assert THEIRS and sweeps(tmp_path, "delete", "gone", "--yes").code == 2

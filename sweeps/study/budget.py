@@ -32,8 +32,8 @@ class Budget:
 
     def reached(self) -> Enough | None:
         """Whether its results are good enough, or do not get better. Judged by what trials returned."""
-        target, patience, best = self.settings.target, self.settings.patience, self.summary.best()
-        if best is None:
+        target, patience = self.settings.target, self.settings.patience
+        if (target is None and patience is None) or (best := self.summary.best()) is None:
             return None
         value = best.objective[0]
         if target is not None and (value >= target if self.settings.directions[0] == "maximize" else value <= target):
@@ -157,8 +157,8 @@ def _columns(key: str, points: Sequence[Point]) -> list[Callable[[Point], float]
     return [measure]
 
 
-def _has(key: str, value: Value | None, one: Point) -> float:
-    return float(key in one and one[key] == value)
+def _has(key: str, value: Value, point: Point) -> float:
+    return float(key in point and point[key] == value)
 
 
 def _seconds(row: Row) -> float:

@@ -1,9 +1,8 @@
 """The best trial of a study, trained once more: as a study of its own, which goes on wherever it was stopped."""
 
 from pathlib import Path
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.results.solutions import undominated
@@ -34,17 +33,16 @@ def command(definition: Definition, summary: Summary, row: Row, all_data: bool) 
     Raises UserError if the app does not say how.
     """
     said = ["refit", "refit_all_data"] if all_data else ["refit"]
-    settings = _settings(summary.folder)
     own: dict[str, str] = {best.key(word): word for word in best.overrides_of(definition, row)}
     for name in said:
-        words: Any = settings.get(name)
+        words = _said(summary.folder, name)
         if words is None:
             what = "on all data" if all_data else "once more"
             raise UserError(
                 f"study {summary.name} does not say how its app is trained {what}\n"
                 f"Say it in the app's config, as in hydra.sweeper.{name}: [keep_model=true], and type its command again"
             )
-        own |= {best.key(str(word)): str(word) for word in words}
+        own |= {best.key(word): word for word in words}
     folder = folders(summary.folder, row)[all_data]
     where = [f"hydra.sweeper.study_name={folder.name}"]
     if folder.parent != Path(definition.working_folder) / "multirun":
@@ -75,17 +73,13 @@ def kept_model(summary: Summary, trained: Row) -> Path:
     return kept
 
 
-def _settings(study: Path) -> DictConfig:
-    """The sweeper's settings, as the study was last run with them."""
+def _said(study: Path, setting: str) -> list[str] | None:
+    """A setting of the sweeper that holds words, as the study was last run with it; None if it has none."""
     try:
-        config = OmegaConf.load(study / "multirun.yaml")
-        found = OmegaConf.select(config, "hydra.sweeper")
-        OmegaConf.resolve(found)
+        found = OmegaConf.select(OmegaConf.load(study / "multirun.yaml"), f"hydra.sweeper.{setting}")
+        return None if found is None else [str(word) for word in found]
     except Exception as error:  # whatever a damaged file holds
         raise UserError(
             f"{study / 'multirun.yaml'} cannot be read: {str(error).splitlines()[0]}\n"
             f"To mend it: {sweeps_line('resume', study)}"
         ) from error
-    if not isinstance(found, DictConfig):
-        raise UserError(f"{study / 'multirun.yaml'} holds no settings\nTo mend it: {sweeps_line('resume', study)}")
-    return found

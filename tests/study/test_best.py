@@ -11,10 +11,11 @@ import yaml
 from sweeps.errors import UserError
 from sweeps.results import solutions
 from sweeps.results.summary import Row, Summary
-from sweeps.study import best
+from sweeps.study import best, refit
 from sweeps.study.definition import Definition
 from sweeps.trial.job import End, Point, State
 from tests.command_lines import SWEEP, environment
+from tests.conf.composing import CONF, check
 
 
 def definition(*command: str, parameters: tuple[str, ...] = ("lr",)) -> Definition:
@@ -155,3 +156,53 @@ def test_the_file_composes_what_the_overrides_compose(tmp_path: Path) -> None:
     one, other = (process.communicate()[0] for process in running)
     assert one == other
     assert yaml.safe_load(one)["optimizer"]["momentum"] == 0.99
+
+
+SETTINGS = """
+x: {refit: [keep=true, lr=3]}
+hydra: {sweeper: {refit: "${oc.select:x.refit,null}", refit_all_data: "${oc.select:x.more,null}", params: "${gone}"}}
+"""
+
+
+@pytest.mark.parametrize("root", ["multirun", "theirs"])
+def test_a_refit_is_a_study_of_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = tmp_path / root / "s"
+    row = composed(trial(study, 4, 1.0, lr=1), "lr=1", "+seed=2")
+    (study / "multirun.yaml").write_text(SETTINGS)
+    told = definition("python", "a.py", "-m", "hydra/sweeper=optuna", "hydra.sweeper.tracking=false", "lr=1,2")
+    found = Summary("s", study, ("o",), ("minimize",), [row])
+    words, folder = refit.command(told, found, row, all_data=False)
+    assert folder == tmp_path / root / "s_refit_4"
+    where = ["hydra.sweeper.study_name=s_refit_4", *([f"hydra.sweep.dir={folder}"] if root == "theirs" else [])]
+    mode = ["-m", "hydra/sweeper=grid", "hydra.sweeper.tracking=false"]
+    assert words == ["python", "a.py", *mode, *where, "lr=3", "+seed=2", "keep=true"]
+    with pytest.raises(UserError, match=r"is trained on all data\n.*hydra.sweeper.refit_all_data: \[keep_model=true\]"):
+        refit.command(told, found, row, all_data=True)
+    (study / "multirun.yaml").write_text(SETTINGS.replace("refit: [keep=true, lr=3]", "refit: [a=1], more: [b=2]"))
+    words, folder = refit.command(told, found, row, all_data=True)
+    assert (folder.name, words[-2:]) == ("s_refit_4_all", ["a=1", "b=2"])
+    assert folder in refit.folders(study, row)
+
+
+@pytest.mark.parametrize("content", ["", "{", "x: 1", "hydra: {sweeper: {refit: 3}}", "\x00"])
+def test_settings_that_cannot_be_read(tmp_path: Path, content: str) -> None:
+    row = trial(tmp_path, 0, 1.0, lr=1)
+    (tmp_path / "multirun.yaml").write_text(content)
+    with pytest.raises(UserError) as error:
+        refit.command(definition("python", "a.py"), Summary("s", tmp_path, ("o",), ("minimize",), [row]), row, False)
+    assert len(str(error.value).splitlines()) == 2
+
+
+def test_several_best_trials_leave_the_choice_to_a_person(tmp_path: Path) -> None:
+    rows = [trial(tmp_path, i, *found) for i, found in enumerate([(1.0, 1.0), (2.0, 2.0), (3.0, 1.0)])]
+    summary = Summary("s", tmp_path, ("a", "b"), ("minimize", "maximize"), rows)
+    with pytest.raises(UserError, match="has several best trials: 0, 1\nChoose one with --trial"):
+        refit.chosen(summary, None)
+    assert refit.chosen(summary, 2).number == 2
+
+
+@pytest.mark.parametrize("dataset", ["digits", "line", "points"])
+@pytest.mark.parametrize("kind", ["refit", "refit_all_data"])
+def test_our_own_app_takes_what_it_is_refit_with(dataset: str, kind: str) -> None:
+    check(f"dataset={dataset}", *yaml.safe_load((CONF / "trainer" / "keras.yaml").read_text())[kind])
