@@ -191,7 +191,7 @@ class Search:
         point = next(self._new, None)
         if point is None:
             return None
-        if point:
+        if point or self.is_grid:
             named = placed(self.space.named(point), self._axes or {})
             self._study.enqueue_trial(named, user_attrs={"point": canonical(point)})
         return self._propose(self._study.ask())
