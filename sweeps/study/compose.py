@@ -127,12 +127,11 @@ def explain(error: Exception, config: DictConfig) -> str:
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
     if wrong := _wrong_choice(lines):
         return wrong
-    if lines[0].startswith("Interpolation key '"):
-        key = lines[0].split("'")[1]
-        return f"'{key}', which another setting refers to, is not in the configuration.{_nearest(key, config)}"
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
     where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
     said = [line for line in lines if line and not line.startswith(notes)]
+    if said[0].startswith("Interpolation key '"):
+        said[0] += "." + _nearest(said[0].split("'")[1], config)
     if any("not in 'LocalLauncherConf'" in line for line in said):
         said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
     return ("".join(where[:1]) + "\n".join(said))[:600]
