@@ -66,6 +66,7 @@ class Outcome(NamedTuple):
     extra: float  # trials of the race, as a share of the search's
     covered: bool  # whether the interval holds the true mean
     width: float
+    plainly: bool  # whether Student's interval would, which knows nothing of the choice
 
 
 def outcome(job: tuple[str, bool, int]) -> Outcome:
@@ -89,7 +90,8 @@ def outcome(job: tuple[str, bool, int]) -> Outcome:
     found = [row for row in rows if not row.race]
     best = max(found, key=lambda row: row.objective[0])
     chosen, single = true[where(winner.rows[0])], true[where(best)]
-    low, high = interval(winner.values)
+    low, high = winner.interval
+    plain = interval(winner.values)
     return Outcome(
         float(true.max() - single),
         best.objective[0] - float(single),
@@ -98,6 +100,7 @@ def outcome(job: tuple[str, bool, int]) -> Outcome:
         sum(row.race for row in rows) / len(found),
         bool(low <= chosen <= high),
         high - low,
+        bool(plain[0] <= chosen <= plain[1]),
     )
 
 
@@ -143,7 +146,8 @@ def main() -> None:
             )
             print(
                 f"    its 95% interval holds the true mean in {100 * mean.covered:.0f}% of {len(found)}; it is "
-                f"{100 * statistics.median(one.width for one in found):.2g} points wide (median)",
+                f"{100 * statistics.median(one.width for one in found):.2g} points wide (median); "
+                f"one that knows nothing of the choice holds it in {100 * mean.plainly:.0f}%",
                 flush=True,
             )
 

@@ -112,7 +112,7 @@ def race(folder: Path, third: list[float | State]) -> Summary:
 
 def test_a_race_names_its_winner_by_fresh_seeds_alone(tmp_path: Path) -> None:
     summary = race(tmp_path, [0.80, 0.79, 0.81])
-    low, high = interval([0.92, 0.905, 0.915])
+    low, high = interval([0.92, 0.905, 0.915], 0.975)  # chosen among the two that are left
     said = f"lr=0.2: mean acc 0.913333, 95% interval {low:.6g} to {high:.6g}, 3 seeds"
     assert groups.headline(summary) == (f"**The final race's winner**: {said}. It cannot be told from 1 other: lr=0.1.")
     assert [line[-1] for line in tables(summary)[0]] == [
