@@ -105,11 +105,10 @@ def best(
     trial: Annotated[int | None, typer.Option(help="another one than the best, by its number")] = None,
 ) -> None:
     """Print the command line that trains the best trial again, and write its configuration as a file."""
-    from sweeps.results.solutions import undominated
     from sweeps.study import best as of_best
 
     summary, definition_ = _read(name, root)
-    front = undominated(summary) if len(summary.directions) > 1 and trial is None else []
+    front = summary.undominated() if trial is None else []
     if len(front) > 1:
         _console.print(f"no other trial dominates one of these {len(front)}; choose with --trial")
     for row in front if len(front) > 1 else [of_best.chosen(summary, trial)]:

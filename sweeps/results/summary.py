@@ -106,6 +106,10 @@ class Summary:
                 found.append((values, number))
         return {number for _, number in found}
 
+    def undominated(self) -> list[Row]:
+        """The trials on that front, best first by the first objective."""
+        return self.top(len(self.front()))
+
     def best(self) -> Row | None:
         return next(iter(self.top(1)), None)
 

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import write_whole
+from sweeps.results import groups
 from sweeps.results.summary import Row, Summary
 from sweeps.study.definition import Definition
 from sweeps.study.search_space import text_of
@@ -23,8 +24,12 @@ _KEPT = ("objective", "direction", "tracking", "tracking_uri", "experiment", "ma
 
 
 def chosen(summary: Summary, number: int | None) -> Row:
-    """The trial of this number, by default the best. Raises UserError if it has no result."""
-    row = summary.best() if number is None else next((row for row in summary.rows if row.number == number), None)
+    """The trial of this number, by default the best, or where configurations have several seeds the first one of the
+    best. Raises UserError if it has no result.
+    """
+    mean = groups.best(summary) if number is None else None
+    best = next(row for row in [*mean.rows, *mean.raced] if row.objective) if mean else summary.best()
+    row = best if number is None else next((row for row in summary.rows if row.number == number), None)
     if row is None or not row.objective:
         which = "completed trial with a result" if number is None else f"result of trial {number}"
         top = ", ".join(str(one.number) for one in summary.top(5)) or "none yet"

@@ -1,11 +1,12 @@
 """The best trial of a study, trained once more: as a study of its own, which goes on wherever it was stopped."""
 
 from pathlib import Path
+from statistics import fmean
 
 from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
-from sweeps.results.solutions import undominated
+from sweeps.results import groups
 from sweeps.results.summary import Row, Summary, result_of
 from sweeps.study import best
 from sweeps.study.definition import Definition, sweeps_line
@@ -15,8 +16,8 @@ from sweeps.trial.folder import TrialFolder
 
 def chosen(summary: Summary, number: int | None) -> Row:
     """The trial to refit. Raises UserError if there is none, or several objectives leave the choice to a person."""
-    front = undominated(summary) if number is None else []
-    if len(summary.directions) > 1 and len(front) > 1:
+    front = summary.undominated() if number is None else []
+    if len(front) > 1:
         which = ", ".join(str(row.number) for row in front)
         raise UserError(f"study {summary.name} has several best trials: {which}\nChoose one with --trial")
     return best.chosen(summary, number)
@@ -50,12 +51,16 @@ def command(definition: Definition, summary: Summary, row: Row, all_data: bool) 
     return best.again(definition, [*where, *own.values()], multirun=True), folder
 
 
-def tags(summary: Summary, row: Row, trained: Row, overrides: list[str], interval: str = "") -> dict[str, str]:
-    """What a registered model tells of where it comes from. `interval` is that of the trial's result, if it has one."""
+def tags(summary: Summary, row: Row, trained: Row, overrides: list[str]) -> dict[str, str]:
+    """What a registered model tells of where it comes from; its mean and interval where it has several seeds."""
     found = {"study": summary.name, "trial": str(row.number), "configuration": " ".join(overrides)}
     found["found_with"] = result_of(row, summary)
     found |= {f"refit.{name}": f"{value:.6g}" for name, value in trained.metrics.items()}
-    return {**found, "interval": interval} if interval else found
+    mean = groups.best(summary)
+    if mean and row in [*mean.rows, *mean.raced] and len(mean.values) > 1:
+        low, high = mean.interval
+        found |= {"mean": f"{fmean(mean.values):.6g}", "interval": f"{low:.6g} to {high:.6g}"}
+    return found
 
 
 def kept_model(summary: Summary, trained: Row) -> Path:

@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 
-from sweeps.results import groups, report
+from sweeps.results import groups, report, solutions
 from sweeps.results.comparison import interval
 from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
+from sweeps.study import best, refit
 from sweeps.trial.job import End, Point, State
 
 
@@ -140,3 +142,20 @@ def test_all_places_show_the_same(tmp_path: Path) -> None:
         assert "mean acc" in place
         assert "adam is better" in place
     assert "**Best mean**: optimizer=adam: mean acc 0.91," in summary.note
+
+
+@pytest.mark.parametrize("race", [None, 3])
+def test_what_is_best_goes_by_means_everywhere(tmp_path: Path, race: int | None) -> None:
+    lucky: list[Any] = [({"lr": 1, "seed": 0}, 0.5), ({"lr": 2, "seed": 0}, 0.99), ({"lr": 3, "seed": 0}, 0.4)]
+    means: list[Any] = [({"lr": 2, "seed": seed}, 0.1) for seed in (1, 2)]
+    means += [({"lr": 1, "seed": seed}, 0.6) for seed in (1, 2)]
+    summary = study(tmp_path, *lucky, *means, race=race)
+    chosen = best.chosen(summary, None)
+    assert (chosen.number, best.chosen(summary, 1).number) == (0, 1)
+    solutions.write(summary)
+    found = yaml.safe_load((tmp_path / solutions.FILE).read_text())
+    assert found["best_params"] == {"lr": 1}
+    assert found["best_value"] == pytest.approx(0.6 if race else (0.5 + 0.6 + 0.6) / 3)
+    tags = refit.tags(summary, chosen, chosen, [])
+    low, high = groups.best(summary).interval  # type: ignore[union-attr]
+    assert tags["interval"] == f"{low:.6g} to {high:.6g}"
