@@ -24,7 +24,7 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
-from sweeps.study import by_hand, code
+from sweeps.study import by_hand
 from sweeps.study.compose import Composer, check
 from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
@@ -63,13 +63,23 @@ class Driver:
         self._say_what_is_more()
         batches = BatchTrials(launcher, self._settings.n_jobs or (1_000_000 if self._search.is_grid else 1))
         self._trials: TrialLauncher = launcher.trials(self._folder) if hasattr(launcher, "trials") else batches
-        with code.watching(self._context.config_loader) as self._read_configs:
-            requests, left_out = self._check_trials()
+        requests, left_out = self._check_trials()
         self._say_first(space, typed)
         if self._settings.preview:
-            self._preview(requests, left_out)
+            view = View()
+            view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+            if left_out:
+                what = "more points" if self._search.is_grid else "corners of the search space"
+                view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
+            view.console.print(requests_table(requests))
+            view.say(cost(requests))
             return self._summary
-        self._check_added()
+        for file in by_hand.waiting(self._folder):
+            try:
+                self._check_point(by_hand.read(file, space))
+            except UserError:
+                file.unlink(missing_ok=True)
+                raise
         self._app = pack_app(self._task_function, self._context)
         try:
             self._claim()
@@ -80,7 +90,7 @@ class Driver:
             ) from error
         keep = True  # whatever the driver did not expect does not end what runs well elsewhere
         try:
-            with on_signals(self._on_signal), self._code.in_place(self._context.config_loader):
+            with on_signals(self._on_signal):
                 if has_password(self._settings.tracking_uri or ""):  # the only way in which trials may have it
                     os.environ.setdefault("MLFLOW_TRACKING_URI", self._settings.tracking_uri or "")
                 self._trials.open()
@@ -100,24 +110,6 @@ class Driver:
             self._trials.close(keep)
             self._lock.release()
 
-    def _preview(self, requests: list[Request], left_out: list[Infeasible]) -> None:
-        view = View()
-        view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
-        if left_out:
-            what = "more points" if self._search.is_grid else "corners of the search space"
-            view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
-        view.console.print(requests_table(requests))
-        view.say(cost(requests))
-
-    def _check_added(self) -> None:
-        """Check what a person added while there was no driver. Raises UserError, and forgets what is wrong."""
-        for file in by_hand.waiting(self._folder):
-            try:
-                self._check_point(by_hand.read(file, self._search.space))
-            except UserError:
-                file.unlink(missing_ok=True)
-                raise
-
     def _claim(self) -> None:
         """Make the study's folder, or take it up if it is the same study, as its only driver."""
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -131,10 +123,6 @@ class Driver:
         definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
-        loader, extend = self._context.config_loader, self._settings.extend
-        self._code, said = code.keep(self._folder, self._task_function, loader, extend, self._read_configs)
-        if said:
-            print(said)
         self._summary.total, self._summary.fixed = definition.total, definition.config
         self._summary.seed_key = definition.seed_key
         self._resume_line = resume_line(definition)
@@ -163,8 +151,7 @@ class Driver:
                 gc.disable()  # MLflow's modules leave next to no garbage
                 from sweeps.tracking.tracker import Tracker
 
-                uri, experiment = self._settings.tracking_uri, self._settings.experiment
-                tracker = Tracker(uri, experiment, summary, self._code.folder, self._code.tags())
+                tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, summary)
                 tracker.open()
                 gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")

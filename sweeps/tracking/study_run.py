@@ -32,7 +32,6 @@ MetricRow = tuple[str, float, int, int]
 
 _UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
-_GIT = "mlflow.source.git."  # MLflow's own tags: commit, branch, repoURL, dirty
 _BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -82,15 +81,12 @@ def connect(uri: str) -> Any:
 class StudyRun:
     """The study's run, created or reopened, and the client that writes to all runs."""
 
-    def __init__(self, uri: str, experiment: str, summary: Summary, git: Mapping[str, str] | None = None) -> None:
+    def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
         self.client = connect(uri)
         from mlflow.tracking.context.registry import resolve_tags
 
         self.summary = summary
         self._source: dict[str, str] = resolve_tags()  # whose code it is, and from where
-        if git is not None:  # of what the trials run, not of what lies there now
-            self._source = {name: value for name, value in self._source.items() if not name.startswith(_GIT)}
-            self._source |= {f"{_GIT}{name}": value for name, value in git.items()}
         self._swept: dict[str, None] = {}  # for the comparison view, in this order
         self._curves: dict[str, None] = {}
         self.experiment_id = self._open_experiment(uri, experiment)
@@ -139,14 +135,6 @@ class StudyRun:
         for file in files:
             if file.exists():
                 self.client.log_artifact(run_id, str(file))
-
-    def send_code(self, folder: Path) -> None:
-        """Log the files that say what code the trials run, unless this run has them, and the commit."""
-        where, files = f"code/{folder.name}", [file for file in folder.iterdir() if file.is_file()]
-        if len(self.client.list_artifacts(self.run_id, where)) < len(files):
-            for file in files:
-                self.client.log_artifact(self.run_id, str(file), where)
-        self.send(self.run_id, [], {}, {name: value for name, value in self._source.items() if name.startswith(_GIT)})
 
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
         """Let the comparison view know these parameters and metrics, as MLflow names them."""

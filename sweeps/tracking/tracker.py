@@ -9,7 +9,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -37,21 +37,12 @@ _LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 class Tracker:
     """Shows one study. Call `open` first, `drain` and `complete` last; only `open` raises.
 
-    `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db. The files in the folder
-    `code` say which code the trials run, and so does `git`: commit, branch, repoURL, dirty.
+    `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
     """
 
-    def __init__(
-        self,
-        uri: str | None,
-        experiment: str,
-        summary: Summary,
-        code: Path | None = None,
-        git: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, uri: str | None, experiment: str, summary: Summary) -> None:
         self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db")
         self._experiment, self._summary = experiment, summary
-        self._code, self._git = code, git
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
@@ -75,7 +66,7 @@ class Tracker:
         Raises UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
         """
         try:
-            self._study = StudyRun(self.uri, self._experiment, self._summary, self._git)
+            self._study = StudyRun(self.uri, self._experiment, self._summary)
         except Exception as error:
             if not isinstance(error, (OSError, ImportError)) and not isinstance(error, outages()):
                 raise
@@ -174,9 +165,9 @@ class Tracker:
 
     def _keep_in_step(self) -> None:
         while not self._finished.is_set():
-            answered = self._send_code()
+            answered = True
             # One trial for which MLflow has no answer does not keep the others waiting.
-            for number, trial in sorted(self._trials.items(), key=lambda item: item[1].failures) if answered else ():
+            for number, trial in sorted(self._trials.items(), key=lambda item: item[1].failures):
                 started = time.monotonic()
                 answered = self._sync(trial)
                 trial.row.tracking_s += time.monotonic() - started
@@ -188,19 +179,6 @@ class Tracker:
                 self._finished.wait(_EVERY_S)
             elif self._draining.wait(max(_EVERY_S, len(self._trials) / LOOKS_PER_S)):
                 self._finished.wait(_SOON_S)
-
-    def _send_code(self) -> bool:
-        """Whether MLflow answered, if there was something to send."""
-        try:
-            if self._code:
-                self._study.send_code(self._code)
-        except Exception as error:  # whatever it is: the trials are shown
-            if isinstance(error, outages()) and not is_refusal(error):
-                self._outage = first_line(error)
-                return False
-            self._lacking[-2] = f"the study's code: {first_line(error)}"
-        self._code = None
-        return True
 
     def _sync(self, trial: TrialRun) -> bool:
         """Whether MLflow answered."""

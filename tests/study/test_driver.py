@@ -19,7 +19,6 @@ from sweeps.errors import UserError
 from sweeps.files import Lock, holder
 from sweeps.results import report
 from sweeps.results.summary import Summary
-from sweeps.study import code
 from sweeps.study.driver import Driver
 from sweeps.trial.job import State
 from tests.study.fake_launcher import Clock, FakeLauncher, ends, trains
@@ -48,7 +47,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: list[Driver]) 
     (tmp_path / "conf" / "config.yaml").write_text("x: 1\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "write", lambda summary: None)  # plotly takes its time
-    monkeypatch.setattr(code, "find_app", lambda *_: None)  # the app would be these tests
     always = ["hydra/launcher=local", "hydra.mode=MULTIRUN", "hydra.sweeper.study_name=s"]
     with initialize_config_dir(str(tmp_path / "conf"), job_name="app", version_base="1.3"):
 

@@ -385,27 +385,3 @@ def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: P
     server.start()
     finish(open_tracker(server.uri, study), summary_of(study, row))
     assert runs(server.uri)["lr=0.1"].info.status == "FINISHED"
-
-
-def test_the_study_has_its_code_and_all_runs_its_commit(store: str, tmp_path: Path) -> None:
-    study, kept = tmp_path / "s", tmp_path / "s" / "code"
-    row = new_row(study, 0)
-    for number, commit in (("1", "abc"), ("1", "abc"), ("2", "def")):
-        (kept / number / ".source").mkdir(parents=True, exist_ok=True)
-        for name in ("code.json", "packages.txt"):
-            (kept / number / name).write_text(commit)
-        git = {"commit": commit, "branch": "trunk", "dirty": "true"}
-        tracker = Tracker(store, "e", summary_of(study, row), kept / number, git)
-        tracker.open()
-        tracker.start_trial(row, [])
-        finish(tracker, summary_of(study, complete(row)))
-        assert tracker.problem is None
-        parent, child = (runs(store)[name] for name in ("s", row.name))
-        client = MlflowClient(store)
-        assert {file.path for file in client.list_artifacts(parent.info.run_id, f"code/{number}")} == {
-            f"code/{number}/code.json",
-            f"code/{number}/packages.txt",
-        }
-        tags = {name: value for name, value in parent.data.tags.items() if name.startswith("mlflow.source.git.")}
-        assert tags == {f"mlflow.source.git.{name}": value for name, value in git.items()}
-        assert child.data.tags["mlflow.source.git.commit"] == "abc"  # of when it began

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -106,7 +105,7 @@ class SlurmWorkers(SlurmBase):
 
     def _queue(self, job: Job) -> bool:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
-        asked = repr((parameters(self._folder, settings), settings.preload, sys.path))  # where the app's modules are
+        asked = repr((parameters(self._folder, settings), settings.preload))
         waiting = Waiting(job, self._folder / hashlib.blake2s(asked.encode(), digest_size=4).hexdigest())
         waiting.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(waiting.file, cloudpickle.dumps(job), sync=False)

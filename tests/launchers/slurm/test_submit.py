@@ -3,7 +3,6 @@
 import os
 import pickle
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,22 +66,6 @@ def test_what_a_job_runs_is_read_only_if_its_user_wrote_it(
     with pytest.raises(SystemExit, match="belongs to user") as refused:
         main()
     assert isinstance(refused.value.__cause__, Unreadable)
-
-
-def test_a_job_imports_from_where_its_driver_did_when_it_was_sent(
-    scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    for name in ("kept", "live"):
-        (attempt / name).mkdir()
-        (attempt / name / "part_of_an_app.py").write_text(f"VALUE = {name!r}")
-    with monkeypatch.context() as while_sent:  # as `Kept.in_place` leaves it
-        while_sent.setattr("sys.path", [str(attempt / "kept"), str(attempt / "live"), *sys.path])
-        send(attempt, exec, "import part_of_an_app; print(part_of_an_app.VALUE)")
-    monkeypatch.setattr("sys.argv", ["-c", str(attempt / "slurm")])
-    monkeypatch.setattr("sys.path", list(sys.path))
-    main()
-    assert capsys.readouterr().out == "kept\n"
-    del sys.modules["part_of_an_app"]
 
 
 def test_a_driver_inside_a_job_hands_nothing_of_it_on(

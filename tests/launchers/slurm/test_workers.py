@@ -4,7 +4,6 @@ import errno
 import os
 import random
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -273,17 +272,6 @@ def test_a_new_driver_adopts_what_is_queued_under_other_settings(
     second.tick("RUNNING")
     second.finish(1, second.claim(1))
     assert states(second.tick("RUNNING")) == {0: State.COMPLETED}
-
-
-def test_trials_of_other_code_have_workers_of_their_own(
-    start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver = start(array_parallelism=2)
-    driver.submit(make_job(0, task, **WARM))
-    monkeypatch.setattr("sys.path", ["/study/code/2/.source", *sys.path])  # as `Kept.in_place` leaves it
-    driver.submit(make_job(1, task, **WARM))
-    pools = [file.parents[1].name for file in sorted(driver.folder.glob("*/queue/*.job"), key=lambda file: file.name)]
-    assert len(set(pools)) == 2
 
 
 def test_only_their_owner_may_look_into_the_queues(start: Callable[..., Driver], make_job: MakeJob) -> None:
