@@ -66,20 +66,9 @@ class Driver:
         requests, left_out = self._check_trials()
         self._say_first(space, typed)
         if self._settings.preview:
-            view = View()
-            view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
-            if left_out:
-                what = "more points" if self._search.is_grid else "corners of the search space"
-                view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
-            view.console.print(requests_table(requests))
-            view.say(cost(requests))
+            self._preview(requests, left_out)
             return self._summary
-        for file in by_hand.waiting(self._folder):
-            try:
-                self._check_point(by_hand.read(file, space))
-            except UserError:
-                file.unlink(missing_ok=True)
-                raise
+        self._check_added()
         self._app = pack_app(self._task_function, self._context)
         try:
             self._claim()
@@ -109,6 +98,24 @@ class Driver:
         finally:
             self._trials.close(keep)
             self._lock.release()
+
+    def _preview(self, requests: list[Request], left_out: list[Infeasible]) -> None:
+        view = View()
+        view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+        if left_out:
+            what = "more points" if self._search.is_grid else "corners of the search space"
+            view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
+        view.console.print(requests_table(requests))
+        view.say(cost(requests))
+
+    def _check_added(self) -> None:
+        """Check what a person added while there was no driver. Raises UserError, and forgets what is wrong."""
+        for file in by_hand.waiting(self._folder):
+            try:
+                self._check_point(by_hand.read(file, self._search.space))
+            except UserError:
+                file.unlink(missing_ok=True)
+                raise
 
     def _claim(self) -> None:
         """Make the study's folder, or take it up if it is the same study, as its only driver."""
