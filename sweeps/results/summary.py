@@ -125,13 +125,16 @@ class Summary:
         return sum(row.state.is_over for row in self.rows)
 
     def table(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Some of its trials as rows of cells: number, parameters and objectives. The first row is the header."""
-        params, several, front = parameters(rows), len(self.objective) > 1, self.front()
-        cells = [["trial", *params, *self.objective, *["on the front"] * several]]
+        """Some of its trials as rows of cells: number, parameters and objectives; with several objectives whether it is
+        on the front, unless all are. The first row is the header.
+        """
+        params, front = parameters(rows), self.front()
+        told = 0 < len(front) < len(self.top())
+        cells = [["trial", *params, *self.objective, *["on the front"] * told]]
         for row in rows:
             values = [row.params.get(name, "") for name in params]
             results: Sequence[object] = row.objective or [""] * len(self.objective)
-            mark = ["yes" if row.number in front else ""] * several
+            mark = ["yes" if row.number in front else ""] * told
             cells.append([text(value) for value in (row.number, *values, *results, *mark)])
         return cells
 
