@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -10,36 +11,24 @@ from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import data, distribution
 from trainers.trainer import build, train
 
+OFTEN = "trainer.checkpoint_interval_s=0"
 # 1,280 training examples: 40 batches without a rest.
-SETTINGS = ("epochs=2", "dataset.validation_split=0.14666")
+SETTINGS = ["epochs=2", "dataset.validation_split=0.14666", OFTEN]
+RUNS = {
+    "adam": [*SETTINGS, "optimizer=adam"],
+    "nesterov": [*SETTINGS, "optimizer=nesterov"],
+    "a rest": ["epochs=1", "batch_size=500", OFTEN],  # of 1,250 examples
+}
+Trained = dict[str, tuple[dict[str, Any], Path]]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "nesterov"])
-def test_two_devices_train_as_one_does(optimizer: str, tmp_path: Path) -> None:
-    settings = [*SETTINGS, f"optimizer={optimizer}", "trainer.checkpoint_interval_s=0"]
-    command = [sys.executable, "-m", "tests.trainers.two_devices", str(tmp_path / "two"), *settings]
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """What the runs came to on two devices, and their folders."""
+    folders = {name: tmp_path_factory.mktemp("two") for name in RUNS}
+    asked = json.dumps({str(folders[name]): overrides for name, overrides in RUNS.items()})
     child = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert child.returncode == 0, child.stderr
-    two = json.loads(child.stdout.splitlines()[-1])
-
-    one = Recorder(tmp_path / "one")
-    result = train(compose(*settings), one)
-    for ours, theirs in zip(two["reported"], one.reported, strict=True):
-        assert without_times(ours) == pytest.approx(without_times(theirs), rel=1e-5)
-    assert without_times(two["result"]) == pytest.approx(without_times(result), rel=1e-5)
-    of_two = Recorder(tmp_path / "two").checkpoint()
-    for name, array in one.checkpoint().items():
-        if name != "progress":
-            assert of_two[name] == pytest.approx(array, abs=1e-5)
-
-
-def test_a_rest_is_left_out(tmp_path: Path) -> None:
-    # 1,250 examples in batches of 500.
-    command = [sys.executable, "-m", "tests.trainers.two_devices", str(tmp_path), "epochs=1", "batch_size=500"]
-    child = subprocess.run(
-        [*command, "trainer.checkpoint_interval_s=0"],
+        [sys.executable, "-m", "tests.trainers.two_devices", asked],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -47,7 +36,26 @@ def test_a_rest_is_left_out(tmp_path: Path) -> None:
         check=False,
     )
     assert child.returncode == 0, child.stderr
-    steps = [array for array in Recorder(tmp_path).checkpoint().values() if array.dtype.kind == "i"]
+    said = [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
+    return {name: (found, folders[name]) for name, found in zip(RUNS, said, strict=True)}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "nesterov"])
+def test_two_devices_train_as_one_does(optimizer: str, two: Trained, tmp_path: Path) -> None:
+    found, folder = two[optimizer]
+    one = Recorder(tmp_path / "one")
+    result = train(compose(*RUNS[optimizer]), one)
+    for ours, theirs in zip(found["reported"], one.reported, strict=True):
+        assert without_times(ours) == pytest.approx(without_times(theirs), rel=1e-5)
+    assert without_times(found["result"]) == pytest.approx(without_times(result), rel=1e-5)
+    of_two = Recorder(folder).checkpoint()
+    for name, array in one.checkpoint().items():
+        if name != "progress":
+            assert of_two[name] == pytest.approx(array, abs=1e-5)
+
+
+def test_a_rest_is_left_out(two: Trained) -> None:
+    steps = [array for array in Recorder(two["a rest"][1]).checkpoint().values() if array.dtype.kind == "i"]
     assert steps[0] == 2
 
 

@@ -1,4 +1,7 @@
-"""Trains the configuration in argv on two logical CPU devices and prints its metrics as JSON."""
+"""Trains configurations on two logical CPU devices and prints their metrics, a JSON line each.
+
+python -m tests.trainers.two_devices FOLDERS     (JSON: the overrides of each, by the folder for its checkpoint)
+"""
 
 import json
 import sys
@@ -9,15 +12,11 @@ import tensorflow as tf
 from tests.trainers.recorder import Recorder, compose
 from trainers import distribution, trainer
 
-
-def claim_two_cpus(gpus: int) -> list[str]:
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * gpus)
-    return [f"CPU:{index}" for index in range(gpus)]
-
-
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 # The one thing that differs from two GPUs: which devices there are.
-distribution.claim_gpus = claim_two_cpus
-recorder = Recorder(Path(sys.argv[1]))
-result = trainer.train(compose("gpus=2", *sys.argv[2:]), recorder)
-print(json.dumps({"reported": recorder.reported, "result": result}))
+distribution.claim_gpus = lambda gpus: [f"CPU:{index}" for index in range(gpus)]
+for folder, overrides in json.loads(sys.argv[1]).items():
+    recorder = Recorder(Path(folder))
+    result = trainer.train(compose("gpus=2", *overrides), recorder)
+    print(json.dumps({"reported": recorder.reported, "result": result}))
