@@ -24,7 +24,7 @@ from sweeps.errors import UserError
 from sweeps.files import Unreadable
 from sweeps.launchers.local import LocalTrials
 from sweeps.results.summary import Row, Summary, look
-from sweeps.settings import LocalLauncherConf, SweeperConf, read
+from sweeps.settings import HEEDED_ALONE, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study.compose import check, explain, processes
 from sweeps.tracking.secrets import refuse_typed
@@ -35,8 +35,6 @@ from sweeps.trial.process import end_of_error, end_of_return
 from sweeps.trial.system_metrics import sampling
 
 Task = Callable[[DictConfig, Trial], Any]
-_HEEDED = ("objective", "direction", "tracking", "tracking_uri", "experiment")
-"""What a single run heeds of the sweeper's settings."""
 
 
 @contextmanager
@@ -84,10 +82,10 @@ def run(cfg: DictConfig, task: Task) -> Any:
 
 
 def _refuse_sweep(typed: Sequence[str]) -> None:
-    """Raise UserError if something was typed that only a sweep heeds."""
-    for word in typed:
+    """Raise UserError if something was typed that only a sweep heeds, unless a single run was asked for by name."""
+    for word in typed if "hydra.mode=RUN" not in typed else ():
         setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
-        if word.startswith("hydra/sweeper") or (setting != word.partition("=")[0] and setting not in _HEEDED):
+        if word.startswith("hydra/sweeper") or (setting != word.partition("=")[0] and setting not in HEEDED_ALONE):
             line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])
             raise UserError(f"{word} is for a sweep, and this is a single run: -m is missing.\nType: {line}")
 

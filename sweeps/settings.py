@@ -17,6 +17,9 @@ MEANT = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task"
 MEANT |= {"memory": "mem_gb", "n_workers": "n_jobs"}
 """What other tools call our settings, where difflib does not see it."""
 
+HEEDED_ALONE = ("objective", "direction", "tracking", "tracking_uri", "experiment")
+"""What a single run, without -m, heeds of the sweeper's settings."""
+
 
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
     """The settings in a config's node, as its dataclass. Raises UserError if one is unknown, or out of its range."""

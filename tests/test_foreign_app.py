@@ -316,7 +316,7 @@ def test_trials_whose_folders_cannot_be_made_are_refused_until_they_can(tmp_path
     assert "Traceback" not in out
     states = [row.state for row in trials(tmp_path)]
     assert states[:2] == [State.COMPLETED] * 2
-    assert len(states) < 8
+    assert len(states) <= 2 + 3 + 2 * 2  # each of the two trials that begin in between may begin the count anew
     for number in range(2, 12):
         (study / str(number)).unlink()
     code, out = run(tmp_path, *line)

@@ -84,9 +84,8 @@ def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> ast.Modu
     if spec.origin is not None:
         if not spec.origin.endswith(".py"):
             return None
-        source = Path(spec.origin).read_text(encoding="utf-8")
         try:
-            tree = ast.parse(source)
+            source, tree = _parsed(spec.origin)
         except SyntaxError as error:
             raise ValueError(f"{what}: {spec.origin}, line {error.lineno}: {error.msg}") from error
         names = set(_bound(tree.body))
@@ -94,6 +93,12 @@ def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> ast.Modu
             return tree
     near = _near(name, names | set(_modules(spec.submodule_search_locations or [])))
     raise ValueError(f"{what}: there is no {name!r} in {module}{near}")
+
+
+@lru_cache
+def _parsed(file: str) -> tuple[str, ast.Module]:
+    source = Path(file).read_text(encoding="utf-8")
+    return source, ast.parse(source)
 
 
 def _bound(body: Iterable[ast.stmt]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """A trial once more: the command line that trains it again, and its configuration as a file of Hydra's."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from sweeps.errors import UserError
 from sweeps.files import write_whole
 from sweeps.results import groups
 from sweeps.results.summary import Row, Summary
+from sweeps.settings import HEEDED_ALONE
 from sweeps.study.definition import Definition
 from sweeps.study.search_space import text_of
 
 EXPERIMENT = "experiment/best.yaml"
 """In the study's folder, which `--config-dir` makes a place where Hydra looks: `+experiment=best`."""
-_KEPT = ("objective", "direction", "tracking", "tracking_uri", "experiment", "max_attempts")
-"""The settings of the sweeper that are not about the choice of trials."""
 
 
 def chosen(summary: Summary, number: int | None) -> Row:
@@ -44,8 +43,13 @@ def command(definition: Definition, row: Row) -> list[str]:
 
 def again(definition: Definition, overrides: Sequence[str], multirun: bool, flags: Sequence[str] = ()) -> list[str]:
     """A command line with these overrides, for one run or, as a study of one trial, for a launcher."""
-    program, hydra, asks = _parts(definition)
-    mode = ["-m", "hydra/sweeper=grid"] if multirun else [] if asks else ["hydra.mode=RUN"]
+    program, hydra, asks = _parts(definition, (*HEEDED_ALONE, "max_attempts") if multirun else HEEDED_ALONE)
+    if multirun:
+        mode = ["-m", "hydra/sweeper=grid"]
+    elif any(word.startswith("hydra/sweeper=") for word in definition.command) and any(map(_is_sweeper, hydra)):
+        mode = ["hydra/sweeper=grid", "hydra.mode=RUN"]  # for the app's own sweeper may not know these settings
+    else:
+        mode = [] if asks else ["hydra.mode=RUN"]
     return [*program, *flags, *mode, *hydra, *overrides]
 
 
@@ -106,9 +110,9 @@ def line(words: Sequence[str], working_folder: str) -> str:
     return " ".join([*there, shlex.join(words)])
 
 
-def _parts(definition: Definition) -> tuple[list[str], list[str], bool]:
+def _parts(definition: Definition, kept: Collection[str]) -> tuple[list[str], list[str], bool]:
     """Of the command that started the study: the program with its flags, the overrides of Hydra's own settings that
-    are not about what to try, and whether it asked for a multirun by -m.
+    are not about what to try, of the sweeper's those that are `kept`, and whether it asked for a multirun by -m.
     """
     words, end = definition.command, 1
     while words[end].startswith("-") and words[end] != "-m":  # python's own flags
@@ -116,7 +120,7 @@ def _parts(definition: Definition) -> tuple[list[str], list[str], bool]:
     end += 2 if words[end] == "-m" else 1
     multirun = ("-m", "--multirun")
     program = [*words[:end], *(word for word in words[end:] if not _is_override(word) and word not in multirun)]
-    hydra = [word for word in words[end:] if _is_override(word) and _is_hydra(word) and _is_kept(word)]
+    hydra = [word for word in words[end:] if _is_override(word) and _is_hydra(word) and _is_kept(word, kept)]
     return program, hydra, any(word in multirun for word in words[end:])
 
 
@@ -128,11 +132,14 @@ def _is_hydra(word: str) -> bool:
     return key(word).startswith(("hydra.", "hydra/"))
 
 
-def _is_kept(word: str) -> bool:
-    name = key(word)
-    if name.startswith("hydra.sweeper."):
-        return name.removeprefix("hydra.sweeper.") in _KEPT
-    return not name.startswith(("hydra/sweeper", "hydra.sweep.", "hydra.mode"))
+def _is_sweeper(word: str) -> bool:
+    return key(word).startswith("hydra.sweeper.")
+
+
+def _is_kept(word: str, kept: Collection[str]) -> bool:
+    if _is_sweeper(word):
+        return key(word).removeprefix("hydra.sweeper.") in kept
+    return not key(word).startswith(("hydra/sweeper", "hydra.sweep.", "hydra.mode"))
 
 
 def _composed(row: Row) -> Any:

@@ -53,9 +53,6 @@ class Search:
         named = settings.objective is not None
         self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
         self._named = [(parameter, space.name(parameter)) for parameter in space.parameters]
-        self.waits = settings.final_race > 0
-        """Whether an end may be followed by more trials, though there is none to be asked for now."""
-        self._changed = True  # whether what is known of the race is old
         self.news = ""  # what to say when the next trial begins
         self._total: int | None = None  # as it was noted
         self._trials: dict[int, optuna.Trial] = {}
@@ -93,7 +90,7 @@ class Search:
             self._add_missing()
         earlier = self._study.get_trials(deepcopy=False)
         self._take_up(earlier)
-        by_hand = [trial.user_attrs for trial in earlier if storage.BY_HAND in trial.user_attrs]
+        by_hand = [one.user_attrs for one in earlier if storage.BY_HAND in one.user_attrs and not _is_again(one)]
         self._outside = sum(storage.OUTSIDE in attrs for attrs in by_hand)
         self._inside = len(by_hand) - self._outside
         self._count()
@@ -176,11 +173,12 @@ class Search:
         """A trial at the point of an earlier one, under another seed, which samplers pass over."""
         like, key = self._study.get_trials(deepcopy=False)[first], self._settings.seed_key
         params = {name: value for name, value in like.params.items() if name != key}
+        attrs = {name: value for name, value in like.user_attrs.items() if name in (storage.BY_HAND, storage.OUTSIDE)}
         trial = optuna.trial.create_trial(
             state=TrialState.RUNNING,
             params=params,
             distributions={name: like.distributions[name] for name in params},
-            user_attrs={storage.REPEAT: {"of": first, "race": race, "seed": {key: seed}}},
+            user_attrs={**attrs, storage.REPEAT: {"of": first, "race": race, "seed": {key: seed}}},
         )
         trial_id = self._study._storage.create_new_trial(self._study._study_id, template_trial=trial)
         return self._propose(optuna.Trial(self._study, trial_id))
@@ -342,11 +340,12 @@ class Search:
         if missing and not self.mended:
             self.mended = f"{self._folder}/study.journal lacks {len(missing)} trials, which their folders tell of"
         for point, again in missing:
-            if point and not again and self._is_outside(point):
-                attrs = {storage.BY_HAND: point, storage.OUTSIDE: True, "point": canonical(point)}
+            asked = {key: value for key, value in (point or {}).items() if key not in again.get("seed", {})}
+            if asked and self._is_outside(asked):
+                attrs = {storage.BY_HAND: asked, storage.OUTSIDE: True, "point": canonical(asked)}
+                attrs |= {storage.REPEAT: again} if again else {}
                 self._study.add_trial(optuna.trial.create_trial(state=TrialState.RUNNING, user_attrs=attrs))
                 continue
-            asked = {key: value for key, value in (point or {}).items() if key not in again.get("seed", {})}
             named = placed(self.space.named(asked), self._axes or {})
             unknown = End(State.FAILED, "which trial it was is not known: its trial.json cannot be read")
             known = {storage.REPEAT: again} if again else {"point": canonical(point or {})}
@@ -367,13 +366,13 @@ class Search:
         """What was suggested before is suggested again: Optuna keeps the values of a trial that runs."""
         self._trials[trial.number] = trial
         row = self._row_of(trial)
+        if row.of is not None:
+            self._of[row.number] = row.of
         if storage.OUTSIDE in trial.user_attrs:
             return row
         if self._repeated and not row.repeat:
             trial.set_user_attr(storage.REPEAT, {"seed": {self._settings.seed_key: self.seeds[0]}})
             row = self._row_of(trial)
-        if row.of is not None:
-            self._of[row.number] = row.of
         if self._repeated and not row.race:
             self._begin_repeat(row)
         wanted = trial.user_attrs.get(storage.BY_HAND)
@@ -401,7 +400,9 @@ class Search:
         self._repeats = Repeats(self.seeds)
         self._held: dict[int, tuple[optuna.Trial, Row]] = {}
         """The first trials that have ended before their configurations did, which the sampler is told of."""
-        self.waits, self._changed = self._settings.final_race > 0, True
+        self.waits = self._settings.final_race > 0
+        """Whether an end may be followed by more trials, though there is none to be asked for now."""
+        self._changed = True  # whether what is known of the race is old
         self._axes = storage.axes_of(self._study)
         if self._axes is None and not self.is_grid:
             if not self._study.get_trials(deepcopy=False):

@@ -165,7 +165,7 @@ def row_of(trial: BaseTrial, study: Path, axes: Axes | None) -> Row:
     row = Row(trial.number, {**params, **repeat.get("seed", {})}, State.QUEUED, where, repeat=repeat)
     row.forgiven = attrs.get("forgiven", 0)
     if BY_HAND in attrs:
-        row.by_hand, row.params = True, {**attrs[BY_HAND], **repeat.get("seed", {})}
+        row.by_hand, row.params = row.of is None, {**attrs[BY_HAND], **repeat.get("seed", {})}
     for attempt in attrs.get("end", {"attempts": []})["attempts"]:
         row.take(End.from_json(attempt))
     return row

@@ -50,6 +50,11 @@ def composed(row: Row, *overrides: str, launcher: str = "LocalLauncher", nodes: 
             "python sweep.py -m hydra.launcher.mem_gb=8 hydra.sweeper.objective=loss hydra.sweep.dir=x lr=1,2",
             "python sweep.py hydra.launcher.mem_gb=8 hydra.sweeper.objective=loss lr=1",
         ),
+        ("python sweep.py -m hydra.sweeper.max_attempts=5 lr=1,2", "python sweep.py lr=1"),  # refused of a single run
+        (
+            "python a.py -m hydra/sweeper=optuna hydra.sweeper.tracking=false lr=1,2",
+            "python a.py hydra/sweeper=grid hydra.mode=RUN hydra.sweeper.tracking=false lr=1",
+        ),
     ],
 )  # fmt: skip
 def test_the_line_that_trains_it_again(tmp_path: Path, typed: str, expected: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.errors import UserError
+from sweeps.results import groups
 from sweeps.results.summary import Row, Summary
 from sweeps.study import by_hand
 from sweeps.study.definition import Definition
@@ -233,3 +234,24 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
         by_hand.end(done.summary, 9)
     with pytest.raises(UserError, match=r"trial 0 of study s is (cancelled|failed)"):
         by_hand.end(done.summary, 0)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_what_is_added_from_outside_of_the_space_may_win_the_race(
+    make_study: MakeStudy, clock: Clock, repeats: int
+) -> None:
+    study = make_study("x=4,5,6,7", "seed=0", **TPE, n_trials=3, final_race=2, final_race_seeds=3, repeats=repeats)
+    study.drive(FakeLauncher(returns_x, clock, slots=1))
+    done = drive(study, FakeLauncher(returns_x, clock, slots=1), adding({"x": 1}))
+    (added,) = [row for row in done.summary.rows if row.by_hand]
+    raced = [row for row in done.summary.rows if row.of == added.number]
+    fresh = range(repeats, repeats + 3)
+    assert [(row.params, row.objective) for row in raced] == [({"x": 1, "seed": seed}, [1.0]) for seed in fresh]
+    best = groups.best(done.summary)
+    assert best and best.params == {"x": 1}
+    (study.folder / "study.journal").unlink()  # what the folders tell is enough
+    again = drive(study, nothing := FakeLauncher(returns_x, clock, slots=1), adding())
+    assert not nothing.submitted
+    shown = {row.number: (row.params, row.of, row.race, row.objective) for row in again.summary.rows}
+    assert shown == {row.number: (row.params, row.of, row.race, row.objective) for row in done.summary.rows}
+    assert again.loop.search.total == done.loop.search.total == len(shown)
