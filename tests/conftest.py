@@ -22,6 +22,16 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         return "slurm" if "/slurm/" in file else file
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store of this MLflow: its migrations are most of a test's time."""
+    from mlflow import MlflowClient
+
+    database = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(f"sqlite:///{database}").search_experiments()
+    return database
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
 

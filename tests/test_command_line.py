@@ -193,7 +193,7 @@ def test_the_whole_traceback_can_be_asked_for(tmp_path: Path) -> None:
 
 def test_a_bug_in_a_trainer_is_no_mistake_of_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def train(cfg, trial):\n    raise ValueError('from inside the trainer')\n")
-    done = run([SWEEP, "trainer._target_=broken.train"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    done = run([SWEEP, "trainer._target_=broken.train", "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 1
     assert "from inside the trainer" in done.err
     assert "broken.py" in done.err

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from tests import command_lines as lines
 from tests.command_lines import SWEEP, end, processes, rows, steps, wait_until
+from tests.warm import Running
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores")
 
@@ -24,7 +24,7 @@ TWO += ["trainer.checkpoint_interval_s=0", "tracking=none", "model.dropout=0.2",
 CLOCKS = {"epoch_time", "images_per_second", "time_to_best", "time_to_stable"}
 
 
-def start(folder: Path, name: str, *arguments: str) -> "subprocess.Popen[str]":
+def start(folder: Path, name: str, *arguments: str) -> Running:
     return lines.start([SWEEP, "-m", *TWO, *arguments, f"hydra.sweeper.study_name={name}"], folder)
 
 

@@ -31,14 +31,15 @@ from tests.command_lines import (
     theirs,
     wait_until,
 )
+from tests.warm import Running
 
 EPOCHS = 30
 # A checkpoint after every epoch, so that every kill falls between one and the next.
-TWELVE = ["optimizer=adam,sgd", "lr=0.001,0.01,0.1", "batch_size=32,64", f"epochs={EPOCHS}"]
-TWELVE += ["trainer.checkpoint_interval_s=0.0", "model.dropout=0.1"]
+EIGHT = ["optimizer=adam,sgd", "lr=0.001,0.1", "batch_size=32,64", f"epochs={EPOCHS}"]
+EIGHT += ["trainer.checkpoint_interval_s=0.0", "model.dropout=0.1"]
 
 
-def start(folder: Path, name: str, *arguments: str) -> "subprocess.Popen[str]":
+def start(folder: Path, name: str, *arguments: str) -> Running:
     return lines.start([SWEEP, "-m", *arguments, f"hydra.sweeper.study_name={name}"], folder)
 
 
@@ -67,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(folder: Path) -> dict[int, dict[str, float]]:
-    code, out = finish(folder, "whole", *TWELVE, "tracking=none")
+    code, out = finish(folder, "whole", *EIGHT, "tracking=none")
     assert code == 0, out
     return results(folder, "whole")
 
@@ -75,19 +76,19 @@ def uninterrupted(folder: Path) -> dict[int, dict[str, float]]:
 def test_a_driver_killed_at_any_instant_loses_nothing(folder: Path, uninterrupted: dict[int, dict[str, float]]) -> None:
     instants = random.Random(1)
     for _ in range(6):
-        driver = start(folder, "killed", *TWELVE)
+        driver = lines.start_afresh([SWEEP, "-m", *EIGHT, "hydra.sweeper.study_name=killed"], folder)
         try:
             driver.wait(instants.uniform(0.3, 6))
         except subprocess.TimeoutExpired:
             driver.kill()
         driver.communicate()
         wait_until(lambda: not processes(folder), timeout_s=10)
-    code, out = finish(folder, "killed", *TWELVE)
+    code, out = finish(folder, "killed", *EIGHT)
     assert code == 0, out
     assert results(folder, "killed") == uninterrupted
     for number in uninterrupted:
         assert steps(folder / "multirun" / "killed" / str(number)) == list(range(1, EPOCHS + 1))
-    assert_mlflow_has_each_epoch_once(folder, trials=12)
+    assert_mlflow_has_each_epoch_once(folder, trials=8)
 
 
 def assert_mlflow_has_each_epoch_once(folder: Path, trials: int) -> None:
@@ -107,7 +108,7 @@ def assert_mlflow_has_each_epoch_once(folder: Path, trials: int) -> None:
 def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
     line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.study_name=s"]
     for i in range(6):
-        driver = lines.start(line, tmp_path)
+        driver = lines.start_afresh(line, tmp_path)
         time.sleep(0.6 + 0.35 * i)
         driver.kill()
         driver.communicate()
@@ -346,16 +347,17 @@ def test_failed_trials_are_retried_when_a_person_says_so(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "how, ended, more",
+    "how, ended, less, more",
     [
-        ("is_killed", State.LOST, "hydra.sweeper.max_attempts=2"),
-        ("hangs", State.TIMED_OUT, "hydra.launcher.timeout_min=0.02"),
+        ("is_killed", State.LOST, [], "hydra.sweeper.max_attempts=2"),
+        # Of 1.8 s one that is fine needs a tenth.
+        ("hangs", State.TIMED_OUT, ["hydra.launcher.timeout_min=0.03"], "hydra.launcher.timeout_min=0.04"),
     ],
 )
 def test_a_trial_that_was_given_up_goes_on_with_more_attempts_or_time(
-    tmp_path: Path, how: str, ended: State, more: str
+    tmp_path: Path, how: str, ended: State, less: list[str], more: str
 ) -> None:
-    less = ["hydra.sweeper.max_attempts=1", "hydra.launcher.timeout_min=0.01"]
+    less = ["hydra.sweeper.max_attempts=1", *less]
     line = [*GRID, f"+how={how},fine"]
     done = lines.run(theirs(*line, *less), tmp_path)
     assert done.code == 1, done.said

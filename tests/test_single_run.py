@@ -1,5 +1,6 @@
 """A plain `python sweep.py`: one trial, tracked like any other, whatever ends it."""
 
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,11 +58,14 @@ def python_path(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def interrupted(python_path: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+def interrupted(
+    python_path: dict[str, str], migrated: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Done]:
     """Runs that were sent a signal after some epochs."""
 
     def send(name: str) -> Done:
         folder = tmp_path_factory.mktemp(name)
+        shutil.copy(migrated, folder / "mlflow.db")
         process = lines.start(line("trains"), folder, python_path)
         wait_until(lambda: any(len(steps(file.parent)) > 2 for file in folder.glob("outputs/*/*/metrics.jsonl")))
         process.send_signal(getattr(signal, name))

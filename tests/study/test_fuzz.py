@@ -8,8 +8,6 @@ trial whose own files are whole, and names what it could not read.
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sweeps.errors import UserError
@@ -27,7 +24,10 @@ from sweeps.study.definition import Definition, agree, read
 from sweeps.study.storage import read_summary
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, Job, State
+from tests import command_lines as lines
+from tests.command_lines import GRID, processes, wait_until
 from tests.study.fake_launcher import Acts, FakeLauncher, Script, Study, fake_time, result_of, trains
+from tests.warm import Running
 
 EPOCHS, POINTS = 4, 6
 SEARCH = {"sampler": {"_target_": "optuna.samplers.RandomSampler"}, "n_trials": POINTS}
@@ -293,24 +293,9 @@ if __name__ == "__main__":
 """
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    words = ["hydra/sweeper=grid", "hydra/launcher=local", "hydra.sweeper.tracking=false"]
-    words += ["hydra.sweeper.study_name=s", f"+x=range({POINTS})", "hydra.sweeper.n_jobs=2"]
-    return subprocess.Popen(
-        [sys.executable, "app.py", "-m", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def works_in(folder: Path) -> bool:
-    """Whether a process does."""
-    return any(
-        process.info["cwd"] and Path(process.info["cwd"]).is_relative_to(folder)
-        for process in psutil.process_iter(["cwd"])
-    )
+def start(folder: Path) -> Running:
+    words = [*GRID, "hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s", "hydra.sweeper.n_jobs=2"]
+    return lines.start(["app.py", "-m", *words, f"+x=range({POINTS})"], folder)
 
 
 def run_killed_and_damaged(folder: Path, seed: int) -> tuple[list[Damage], str]:
@@ -319,20 +304,17 @@ def run_killed_and_damaged(folder: Path, seed: int) -> tuple[list[Damage], str]:
     folder.mkdir()
     (folder / "app.py").write_text(APP)
     driver, study = start(folder), folder / "multirun" / "s"
-    while not (study / "0" / "metrics.jsonl").exists() and driver.poll() is None:
-        time.sleep(0.01)
+    wait_until(lambda: (study / "0" / "metrics.jsonl").exists() or driver.poll() is not None)
     time.sleep(chance.uniform(0, 0.8))
     driver.kill()
     driver.communicate()
-    while works_in(folder):
-        time.sleep(0.02)
+    wait_until(lambda: not processes(folder))
     damages = damage(study, chance)
     said, goes_on = "", True
     while goes_on:
-        driver = start(folder)
-        out = driver.communicate(timeout=60)[0]
-        assert driver.returncode in (0, 1), (damages, out)
-        said, goes_on = said + out, "Go on with: " in out and "Go on with: " not in said
+        done = lines.finish(start(folder), folder, 60)
+        assert done.code in (0, 1), (damages, done.said)
+        said, goes_on = said + done.said, "Go on with: " in done.said and "Go on with: " not in said
     return damages, said
 
 

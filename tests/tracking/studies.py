@@ -84,23 +84,50 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+_SERVE = """
+import os, sys
+import uvicorn
+from mlflow.server.fastapi_app import app
+
+for port in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.dup2(2, 1)
+        uvicorn.run(app, host="127.0.0.1", port=int(port))
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
 class Server:
-    """A real MLflow server that can be killed and started again."""
+    """A real MLflow server that can be killed and started again: what `mlflow server` starts, imported once."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.folder, self.uri = folder, f"http://127.0.0.1:{self.port}"
+        told = {
+            "_MLFLOW_SERVER_FILE_STORE": f"sqlite:///{folder}/mlflow.db",
+            "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
+            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(folder / "artifacts"),
+            "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        }
+        with (folder / "server.log").open("a") as log:
+            self._imported = subprocess.Popen(
+                [sys.executable, "-c", _SERVE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | told,
+                cwd=folder,
+            )
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(self.port)]
-        command += ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db"]
-        command += ["--artifacts-destination", str(self.folder / "artifacts")]
-        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        with (self.folder / "server.log").open("a") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment, cwd=self.folder, start_new_session=True
-            )
+        print(self.port, file=self._imported.stdin, flush=True)
+        self._serving = int(self._imported.stdout.readline())
         wait_for(self.answers)
 
     def answers(self) -> bool:
@@ -110,5 +137,11 @@ class Server:
             return False
 
     def kill(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        if self._serving:
+            os.kill(self._serving, signal.SIGKILL)
+            self._imported.stdout.readline()  # it is gone
+            self._serving = 0
+
+    def close(self) -> None:
+        self.kill()
+        self._imported.communicate()

@@ -19,7 +19,7 @@ from sweeps.tracking.secrets import has_password, refuse_typed, without_password
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
-from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, run, start
+from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, run, start_afresh
 from tests.command_lines import finish as finish_line
 from tests.tracking.studies import Server, finish, free_port, new_row, open_tracker, runs, summary_of, train, wait_for
 
@@ -138,7 +138,7 @@ def words_of(process: psutil.Process) -> list[str]:
 def test_a_whole_study_and_its_dashboard_show_it_nowhere(with_password: str, tmp_path: Path) -> None:
     extra = {"DATABASE": with_password, "PYTHONPATH": str(ROOT)}
     how = ["hydra.sweeper.tracking_uri='${oc.env:DATABASE}'", "hydra.sweeper.study_name=s"]
-    driver = start([THEIRS, "-m", *GRID, "+x=1,2", "+sleep=1", *how], tmp_path, extra)
+    driver = start_afresh([THEIRS, "-m", *GRID, "+x=1,2", "+sleep=1", *how], tmp_path, extra)
     seen: list[str] = []
     while driver.poll() is None:
         seen += words_of(psutil.Process(driver.pid))
@@ -149,7 +149,7 @@ def test_a_whole_study_and_its_dashboard_show_it_nowhere(with_password: str, tmp
 
     port = str(free_port())
     address = f"http://127.0.0.1:{port}"
-    dashboard = start(["-m", "sweeps", "ui", "s", "--port", port], tmp_path, extra)
+    dashboard = start_afresh(["-m", "sweeps", "ui", "s", "--port", port], tmp_path, extra)
     process = psutil.Process(dashboard.pid)
 
     def answers() -> bool:

@@ -289,7 +289,8 @@ def decode(folder: str, kept: str, results: "multiprocessing.Queue[tuple[float, 
 
 def test_processes_side_by_side_decode_once(tmp_path: Path) -> None:
     folder = write(tmp_path / "images", each=40)
-    fresh = multiprocessing.get_context("spawn")
+    fresh = multiprocessing.get_context("forkserver")
+    fresh.set_forkserver_preload([__name__])  # TensorFlow, once for all of them
     results: multiprocessing.Queue[tuple[float, int]] = fresh.Queue()
     arguments = (str(folder), str(tmp_path / "kept"), results)
     processes = [fresh.Process(target=decode, args=arguments) for _ in range(3)]

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from lab import cluster_sh, wait_for
 
 from sweeps.launchers.slurm.queue import JobInfo, living_jobs
 from sweeps.trial.folder import TrialFolder
+from tests import command_lines as lines
+from tests.warm import Running
 
 pytestmark = pytest.mark.usefixtures("cluster")
 APP = """
@@ -44,28 +45,20 @@ SLURM = ["hydra/sweeper=grid", "hydra/launcher=slurm", "hydra.launcher.poll_s=0.
 ONE_AT_A_TIME = "+hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str) -> Running:
     (folder / "their_app.py").write_text(APP)
     settings = ["hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s", *SLURM]
-    return subprocess.Popen(
-        [sys.executable, "their_app.py", "-m", *settings, *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return lines.start(["their_app.py", "-m", *settings, *arguments], folder)
 
 
 def finish(folder: Path, *arguments: str) -> str:
-    driver = start(folder, *arguments)
-    out, _ = driver.communicate(timeout=120)
-    assert driver.returncode == 0, out
-    return out
+    done = lines.finish(start(folder, *arguments), folder)
+    assert done.code == 0, done.said
+    return done.said
 
 
 def sweeps(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "sweeps", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120).stdout
+    return lines.sweeps(folder, *words).out
 
 
 def jobs(folder: Path) -> list[JobInfo]:
@@ -95,7 +88,7 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
 @pytest.mark.parametrize(
     "count, left, epochs, settings",
     [
-        (3, 2, 60, []),  # which run as long as it takes to ask for their status
+        (3, 2, 40, []),  # which run as long as it takes to ask for their status
         (12, 12, 10, ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=5"]),  # queued
     ],
     ids=["jobs", "warm"],
@@ -128,19 +121,19 @@ def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> None:
-    study = ["+x=1,2,3", "+epochs=50", ONE_AT_A_TIME]
+    study = ["+x=1,2,3", "+epochs=30", ONE_AT_A_TIME]
     driver = start(tmp_path, *study)
     metrics = tmp_path / "multirun" / "s" / "0" / "metrics.jsonl"
     wait_for(metrics.exists)
     wait_for(lambda: len(jobs(tmp_path)) == 3)
     driver.send_signal(signal.SIGINT)
-    out, _ = driver.communicate(timeout=60)
-    assert driver.returncode == 130, out
+    done = lines.finish(driver, tmp_path, 60)
+    assert done.code == 130, done.said
     assert jobs(tmp_path) == []
     assert states(tmp_path) == dict.fromkeys(range(3), "cancelled")
-    assert "Go on with: " in out
+    assert "Go on with: " in done.said
     finish(tmp_path, *study)
-    assert_done_once(tmp_path, 3, 50)
+    assert_done_once(tmp_path, 3, 30)
     assert attempts(tmp_path) == [2, 2, 2]
 
 
@@ -150,9 +143,9 @@ def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
     wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
     wait_for(lambda: len(jobs(tmp_path)) == 3)
     driver.send_signal(signal.SIGINT)
-    out, _ = driver.communicate(timeout=60)
-    assert driver.returncode == 130, out
-    assert "3 trials go on without this command" in out
+    done = lines.finish(driver, tmp_path, 60)
+    assert done.code == 130, done.said
+    assert "3 trials go on without this command" in done.said
     assert len(jobs(tmp_path)) == 3
     assert "cancelled 2 jobs that waited; 1 end" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
@@ -177,8 +170,8 @@ def without_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def test_without_accounting(without_accounting: None, tmp_path: Path) -> None:
     assert "disabled" in subprocess.run(["sacct"], capture_output=True, text=True).stderr
     driver = start(tmp_path, "+x=0,1,2", "+epochs=3", "+how=0", "hydra.sweeper.max_attempts=1")
-    out, _ = driver.communicate(timeout=120)
-    assert driver.returncode == 1, out
-    assert "trial 1 failed: its process ended without a result" in out
-    assert "trial 2 lost: its process was killed from outside" in out
+    done = lines.finish(driver, tmp_path)
+    assert done.code == 1, done.said
+    assert "trial 1 failed: its process ended without a result" in done.said
+    assert "trial 2 lost: its process was killed from outside" in done.said
     assert states(tmp_path) == {0: "completed", 1: "failed", 2: "lost"}

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from tests.command_lines import SWEEP, finish, run, steps, sweeps
 from tests.command_lines import start as start_line
+from tests.warm import Running
 
 pytestmark = pytest.mark.usefixtures("cluster")
 EPOCHS = 250
@@ -25,7 +25,7 @@ STUDY += ["hydra.launcher.mem_gb=1.9", "hydra.launcher.poll_s=0.5", "hydra.launc
 STUDY += ["hydra.sweeper.max_attempts=6"]
 
 
-def start(folder: Path) -> "subprocess.Popen[str]":
+def start(folder: Path) -> Running:
     return start_line([SWEEP, "-m", *STUDY], folder)
 
 

@@ -1,0 +1,155 @@
+"""Command lines without the time that their imports take: each is a fork of a process that has made these already, and
+has a session, a folder, an environment and an end of its own, as `python ARGUMENTS` has.
+
+    python -m tests.warm SOCKET     (a file descriptor; closed at the other end, it ends this process)
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+_IMPORTED = ("numpy", "optuna", "rich.live", "rich.table", "typer", "yaml", "sweeps.app", "sweeps.study.driver")
+_IMPORTED += ("mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
+_start, _servers = Lock(), list[tuple["subprocess.Popen[bytes]", socket.socket]]()
+
+
+class Running:
+    """A command line that was started, with what `subprocess.Popen` has."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        self.returncode: int | None = None
+        self._said = os.memfd_create("out"), os.memfd_create("err")
+        self._told, tells = os.pipe()
+        asked = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
+        socket.send_fds(_server(), [asked], [*self._said, tells])
+        os.close(tells)
+        self.pid = self._number()
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self.returncode = self._number()
+            os.close(self._told)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None and not select.select([self._told], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        code = self.poll()
+        assert code is not None
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self.wait(timeout)
+        out, err = (_all_of(file) for file in self._said)
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _number(self) -> int:
+        digits = b""
+        while not digits.endswith(b"\n"):
+            one = os.read(self._told, 1)
+            assert one, "the process that others are forks of is gone"
+            digits += one
+        return int(digits)
+
+
+def _all_of(file: int) -> str:
+    with os.fdopen(file) as opened:
+        opened.seek(0)
+        return opened.read()
+
+
+def _server() -> socket.socket:
+    """A socket that takes requests: arguments, folder and environment; files for out, err, and what is told of it."""
+    with _start:
+        if not _servers:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
+                cwd=Path(__file__).parents[1],
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy must not start threads before the forks
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            theirs.close()
+            _servers.append((process, ours))
+        return _servers[0][1]
+
+
+def main() -> None:
+    for module in _IMPORTED:
+        importlib.import_module(module)
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.plugins import Plugins
+
+    Plugins.instance()  # which imports all that there are
+    OverridesParser.create().parse_override("key=[1,2]")  # which makes the parser's tables
+    gc.freeze()
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the forks
+    while True:
+        asked, files, *_ = socket.recv_fds(requests, 1 << 18, 3)
+        if not asked:
+            return
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            requests.close()
+            _fork_and_tell(*files)
+            _run(*json.loads(asked))
+            return
+        for file in files:
+            os.close(file)
+
+
+def _fork_and_tell(out: int, err: int, told: int) -> None:
+    """Return in a new process; this one tells its id, waits for it, and tells how it ended."""
+    if process := os.fork():
+        os.close(out)
+        os.close(err)
+        os.write(told, b"%d\n" % process)
+        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+        os._exit(0)
+    for file, place in ((out, 1), (err, 2)):
+        os.dup2(file, place)
+        os.close(file)
+    os.close(told)
+
+
+def _run(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+    """As `python ARGUMENTS` in that folder and environment."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.orig_argv = [sys.executable, *arguments]
+    is_module = arguments[0] == "-m"
+    first = folder if is_module else str(Path(arguments[0]).resolve().parent)
+    sys.path[:1] = [first, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.argv = arguments[1:] if is_module else arguments
+    if is_module:
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(str(Path(arguments[0]).absolute()), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
