@@ -121,13 +121,14 @@ def plan(cfg: Any, rows: int) -> Plan:
 
     Raises ValueError for a batch size that `check_batch` refuses.
     """
-    size_of, several = function(cfg.batch_schedule), parallel.replicas(cfg) > 1
+    size_of, first, several = function(cfg.batch_schedule), parallel.batch_size(cfg), parallel.replicas(cfg) > 1
     epochs = cfg.epochs if cfg.steps is None and cfg.images is None else sys.maxsize
     steps_left, images_left = cfg.steps or sys.maxsize, cfg.images or sys.maxsize
     planned: list[tuple[int, int, int, int]] = []
     while len(planned) < epochs and steps_left > 0 and images_left > 0:
-        size = size_of(parallel.batch_size(cfg), len(planned))
-        check_batch(cfg, size, len(planned) + 1, rows)
+        size = size_of(first, len(planned))
+        if not planned or size != planned[-1][0]:
+            check_batch(cfg, size, len(planned) + 1, rows)
         whole = rows // size if several else -(-rows // size)
         steps = min(whole, steps_left, -(-images_left // size))
         images = min(steps * size, rows)
