@@ -70,6 +70,7 @@ FAULTS = [
 """Which rank of an attempt meets what, and what is said of it."""
 
 
+@pytest.mark.long
 def test_a_lost_rank_ends_the_attempt_and_the_trial_goes_on(folder: Path, undisturbed: dict[str, float]) -> None:
     driver = start(folder, "faults", "hydra.sweeper.max_attempts=5")
     own = trial(folder, "faults")
@@ -91,6 +92,7 @@ def test_a_lost_rank_ends_the_attempt_and_the_trial_goes_on(folder: Path, undist
     assert result(folder, "faults") == undisturbed
 
 
+@pytest.mark.long
 def test_a_killed_driver_takes_its_ranks_along_and_the_same_command_goes_on(
     folder: Path, undisturbed: dict[str, float]
 ) -> None:

@@ -73,6 +73,7 @@ def uninterrupted(folder: Path) -> dict[int, dict[str, float]]:
     return results(folder, "whole")
 
 
+@pytest.mark.long
 def test_a_driver_killed_at_any_instant_loses_nothing(folder: Path, uninterrupted: dict[int, dict[str, float]]) -> None:
     instants = random.Random(1)
     for _ in range(6):
@@ -82,7 +83,7 @@ def test_a_driver_killed_at_any_instant_loses_nothing(folder: Path, uninterrupte
         except subprocess.TimeoutExpired:
             driver.kill()
         driver.communicate()
-        wait_until(lambda: not processes(folder), timeout_s=10)
+        wait_until(lambda: not processes(folder))
     code, out = finish(folder, "killed", *EIGHT)
     assert code == 0, out
     assert results(folder, "killed") == uninterrupted

@@ -67,7 +67,7 @@ def data_of(study: str, mnist: Path, images: Path) -> list[str]:
     return [f"dataset.path={mnist}"]
 
 
-pytestmark = pytest.mark.studies
+pytestmark = pytest.mark.long
 
 
 def test_all_of_them_are_known() -> None:

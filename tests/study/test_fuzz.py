@@ -326,6 +326,7 @@ def real_drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Pa
         return {seed: (folder / str(seed) / "multirun" / "s", *one.result()) for seed, one in ran.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(15))
 def test_real_drivers(seed: int, real_drivers: dict[int, tuple[Path, list[Damage], str]]) -> None:
     study, damages, said = real_drivers[seed]

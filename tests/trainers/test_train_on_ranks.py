@@ -90,6 +90,7 @@ def apart(rank: dict[str, Any], alone: dict[str, Any]) -> tuple[float, float]:
     return float(np.abs(weights).max()), float(np.abs(metrics).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", EQUAL)
 def test_ranks_give_the_weights_and_metrics_of_one_process(found: dict[str, Any], case: str) -> None:
     # Keras works out a synchronized variance as E(x^2) - E(x)^2, which loses digits.
@@ -100,6 +101,7 @@ def test_ranks_give_the_weights_and_metrics_of_one_process(found: dict[str, Any]
         assert metrics < 1e-10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", OTHER)
 def test_what_the_ranks_draw_or_round_is_their_own_but_they_agree(found: dict[str, Any], case: str) -> None:
     chief, other = found[case]
@@ -108,6 +110,7 @@ def test_what_the_ranks_draw_or_round_is_their_own_but_they_agree(found: dict[st
     assert chief["metrics"]["val_loss"] == other["metrics"]["val_loss"]
 
 
+@pytest.mark.long
 def test_dropout_draws_by_rank(found: dict[str, Any]) -> None:
     (one,), (two,) = (rank["seeds"] for rank in found["dropout"])
     assert one[0] + 1 == two[0]

@@ -39,13 +39,13 @@ def test_a_busy_process(tmp_path: Path) -> None:
     lines, _ = sample(tmp_path, BUSY, interval_s=0.3)
     assert [line.step for line in lines] == list(range(len(lines)))
     assert set(lines[0].metrics) == {CPU, MEMORY}
-    assert max(line.metrics[CPU] for line in lines) > 20
+    assert max(line.metrics[CPU] for line in lines) > 10  # an idle one is near 0, and others may work here
     assert 5 < lines[0].metrics[MEMORY] < 500
 
 
 def test_an_idle_process_with_a_busy_child(tmp_path: Path) -> None:
     lines, _ = sample(tmp_path, f"subprocess.run([sys.executable, '-c', {BUSY!r}])", interval_s=0.3)
-    assert max(line.metrics[CPU] for line in lines) > 20
+    assert max(line.metrics[CPU] for line in lines) > 10
 
 
 def test_the_default_interval_leaves_samples_of_a_short_run(tmp_path: Path) -> None:

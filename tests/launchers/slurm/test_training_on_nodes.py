@@ -42,6 +42,7 @@ def rank_of(trial: TrialFolder, rank: int) -> tuple[int, str]:
     raise AssertionError(f"rank {rank} does not run")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # five attempts on two nodes, each of which imports TensorFlow anew
 def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
     driver = start(tmp_path)
