@@ -16,11 +16,14 @@ import psutil
 from sweeps.errors import UserError
 from sweeps.files import last_lines
 from sweeps.launchers.fork_server import Start
+from sweeps.trial import copies
 from sweeps.trial.job import End, Job, State, World
 
 _SERVER = """
 import json, sys
-sys.path[:], *told = json.loads(sys.argv[1])
+sys.path[:], kept, *told = json.loads(sys.argv[1])
+from sweeps.trial import copies
+copies.use(kept and copies.Copies(*kept))
 from sweeps.launchers.fork_server import main  # not -m: messages are pickled by module
 main(*told)
 """
@@ -48,7 +51,8 @@ class Forks:
             "OPENBLAS_NUM_THREADS": "1",  # numpy must not start threads before the forks
             "GLIBC_TUNABLES": f"{os.environ.get('GLIBC_TUNABLES', '')}:{_HUGE_PAGES}".lstrip(":"),
         }
-        told = json.dumps([sys.path, theirs.fileno(), self._preload])
+        kept = copies.in_use()
+        told = json.dumps([sys.path, kept and [kept.top, kept.kept], theirs.fileno(), self._preload])
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _SERVER, told],

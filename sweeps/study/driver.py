@@ -24,13 +24,14 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
-from sweeps.study import by_hand
+from sweeps.study import by_hand, code
 from sweeps.study.compose import Composer, check
 from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import Choice, SearchSpace, is_grid, parse, parse_condition, text_of, total
 from sweeps.tracking.secrets import has_password, refuse_typed
+from sweeps.trial.copies import use
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Point, Request
 from sweeps.trial.process import WANTED
@@ -130,6 +131,10 @@ class Driver:
         definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
+        copies, said = code.keep(self._folder, self._task_function, self._settings.extend)
+        if said:
+            print(said)
+        use(copies)
         self._summary.total, self._summary.fixed = definition.total, definition.config
         self._summary.seed_key = definition.seed_key
         self._resume_line = resume_line(definition)

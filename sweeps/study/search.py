@@ -35,6 +35,10 @@ class Search:
     in Optuna: asked from outside of `optimize`, its GridSampler repeats cells and raises on the last tell.
     """
 
+    waits: bool
+    """Whether an end may be followed by more trials, though there is none to be asked for now."""
+    _changed: bool  # whether what is known of the race is old
+
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
         """Raises UserError: the sampler or the pruner cannot be built, the search space in code not imported, or the
         search not started as it was told to.
@@ -400,9 +404,7 @@ class Search:
         self._repeats = Repeats(self.seeds)
         self._held: dict[int, tuple[optuna.Trial, Row]] = {}
         """The first trials that have ended before their configurations did, which the sampler is told of."""
-        self.waits = self._settings.final_race > 0
-        """Whether an end may be followed by more trials, though there is none to be asked for now."""
-        self._changed = True  # whether what is known of the race is old
+        self.waits, self._changed = self._settings.final_race > 0, True
         self._axes = storage.axes_of(self._study)
         if self._axes is None and not self.is_grid:
             if not self._study.get_trials(deepcopy=False):

@@ -165,6 +165,8 @@ class StudyRun:
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
         self.send_files(self.run_id, summary.folder / report.HTML, summary.folder / report.CSV)
+        for file in summary.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
+            self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(summary.folder)))
         if not goes_on:
             failed = summary.bad() and not summary.count(State.COMPLETED)
             status = "KILLED" if summary.over() < len(summary.rows) else "FAILED" if failed else "FINISHED"

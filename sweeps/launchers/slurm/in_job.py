@@ -19,6 +19,7 @@ from sweeps.errors import UserError
 from sweeps.files import read_own
 from sweeps.launchers.slurm.request import WARNING
 from sweeps.settings import SlurmLauncherConf, read
+from sweeps.trial import copies
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
 from sweeps.trial.process import run_trial
@@ -34,10 +35,11 @@ def main() -> None:
     """Carry out the call that `submit` left in the folder which the command line names, or end and say why not."""
     file = Path(sys.argv[1]) / "call.pkl"
     try:
-        path, call = cloudpickle.loads(read_own(file))
+        path, *kept, call = cloudpickle.loads(read_own(file))
     except Exception as error:  # whatever unpickling half a file raises
         raise SystemExit(f"{file} cannot be read: {error!r}") from error
     sys.path[:] = path  # the driver's, along which the app's own modules are found
+    copies.use(*kept or [None])
     function, arguments = cloudpickle.loads(call)
     try:
         function(*arguments)

@@ -17,6 +17,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from sweeps.files import write_whole
 from sweeps.launchers.slurm.queue import note_id
 from sweeps.launchers.slurm.request import WARNING
+from sweeps.trial import copies
 
 _TIMEOUT_S = 20  # with the controller away it would try for minutes
 _BUSY = re.compile(
@@ -48,7 +49,8 @@ def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None]
     """
     own = folder / "slurm"
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(own / "call.pkl", cloudpickle.dumps((sys.path, cloudpickle.dumps((function, arguments)))), sync=False)
+    call = sys.path, copies.in_use(), cloudpickle.dumps((function, arguments))
+    write_whole(own / "call.pkl", cloudpickle.dumps(call), sync=False)
     executor = _Executor(own)
     executor.update_parameters(**asked)
     python = ["bash", "-c", _IGNORING, sys.executable, "-u", "-c", _PYTHON, str(own)]

@@ -22,6 +22,7 @@ from sweeps.launchers.slurm.queue import ENDED, Followed, SlurmError, name_of, n
 from sweeps.launchers.slurm.request import parameters, request
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
+from sweeps.trial import copies
 from sweeps.trial.job import End, Job, Request, State
 
 _AHEAD = 4  # trials a worker that wait in the queue, so that a worker never waits for the driver
@@ -105,7 +106,7 @@ class SlurmWorkers(SlurmBase):
 
     def _queue(self, job: Job) -> bool:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
-        asked = repr((parameters(self._folder, settings), settings.preload))
+        asked = repr((parameters(self._folder, settings), settings.preload, copies.in_use()))
         waiting = Waiting(job, self._folder / hashlib.blake2s(asked.encode(), digest_size=4).hexdigest())
         waiting.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(waiting.file, cloudpickle.dumps(job), sync=False)

@@ -1,0 +1,240 @@
+"""What is kept of an app's code, and which other code is refused."""
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.study import code as module
+from sweeps.study.code import keep, packages
+from sweeps.trial import copies
+from sweeps.trial.copies import Copies
+
+APP = {"app.py": "def main(cfg): ...\n", "lib/__init__.py": "", "lib/part.py": "VALUE = 1\n"}
+Keep = Callable[..., tuple[Copies | None, str]]
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+
+
+def run_git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=me", "-c", "user.email=me@here", *words], cwd=folder, check=True)
+
+
+def commit(folder: Path) -> None:
+    run_git(folder, "init", "-q", "-b", "trunk")
+    run_git(folder, "add", "-A")
+    run_git(folder, "commit", "-q", "-m", "first")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """An app, in no repository yet."""
+    write(tmp_path / "repo", APP)
+    return tmp_path / "repo"
+
+
+@pytest.fixture
+def keep_(repo: Path) -> Keep:
+    """keep_(extend): the study in repo/multirun/s begins, or goes on."""
+
+    def begin(extend: bool = False, file: str = "app.py") -> tuple[Copies | None, str]:
+        names: dict[str, object] = {}
+        exec(compile("def main(cfg): ...", str(repo / file), "exec"), names)  # noqa: S102 - as Python runs the app
+        return keep(repo / "multirun" / "s", names["main"], extend)
+
+    return begin
+
+
+def kept_files(repo: Path, number: int = 1) -> set[str]:
+    tree = repo / "multirun/s/code" / str(number) / module.SOURCE
+    return {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("git", [True, False])
+def test_what_counts_as_the_apps_own(repo: Path, keep_: Keep, git: bool) -> None:
+    more = {"new.py": "", "a b.py": "", "README.md": "", "data.csv": "1", ".env": "TOKEN=x", "tests/test_a.py": ""}
+    more |= {"test_b.py": "", "conftest.py": "", "lib/tests/c.py": "", ".old/d.py": "", "docs/conf.py": ""}
+    more |= {"venv/lib/site-packages/e.py": "", "multirun/other/code/1/.source/app.py": "", "lib/deeper/f.py": ""}
+    write(repo, more)
+    if git:
+        commit(repo)
+    write(repo, {"untracked.py": ""})
+    _, said = keep_()
+    assert said == ""
+    assert kept_files(repo) == {*APP, "new.py", "a b.py", "lib/deeper/f.py", "untracked.py"}
+
+
+def test_an_app_among_tests_is_kept_with_what_lies_beside_it(repo: Path, keep_: Keep) -> None:
+    write(repo, {"tests/apps/mine.py": "", "tests/apps/helper.py": "", "tests/test_a.py": ""})
+    commit(repo)
+    keep_(file="tests/apps/mine.py")
+    assert kept_files(repo) == {*APP, "tests/apps/mine.py", "tests/apps/helper.py"}
+
+
+def test_a_commit_with_changes_is_kept_as_it_is_now(repo: Path, keep_: Keep) -> None:
+    write(repo, {".env": "TOKEN=secret", "where.txt": ""})
+    commit(repo)
+    write(repo, {"lib/part.py": "VALUE = 2\n", ".env": "TOKEN=other", "where.txt": "postgres://me:pass@host/db\n"})
+    keep_()
+    folder = repo / "multirun/s/code/1"
+    assert (folder / ".source/lib/part.py").read_text() == "VALUE = 2\n"
+    diff = (folder / "diff.patch").read_text()
+    assert "+VALUE = 2" in diff
+    assert "+postgres://me:***@host/db" in diff
+    assert "TOKEN" not in diff
+    record = json.loads((folder / "code.json").read_text())
+    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=repo, text=True).strip()
+    assert (record["commit"], record["trouble"]) == (head, "")
+    status = subprocess.check_output(["git", "status", "--porcelain"], cwd=repo, text=True)
+    assert "code" not in status.replace("multirun/", "")  # what is kept is none of the repository's business
+    (repo / "lib/part.py").write_text(APP["lib/part.py"])
+
+
+@pytest.mark.parametrize(
+    "git, trouble",
+    [
+        (None, "git: [Errno 2] No such file or directory: 'git'"),
+        ("echo fatal: detected dubious ownership >&2; exit 128", "git: fatal: detected dubious ownership"),
+        ("sleep 9", "git: Command '"),
+    ],
+    ids=["missing", "refuses", "hangs"],
+)
+def test_without_git_the_folders_are_walked(
+    repo: Path, keep_: Keep, git: str | None, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(repo)
+    monkeypatch.setattr(module, "_GIT_S", 0.3)
+    monkeypatch.setenv("PATH", str(repo.parent / "bin"))
+    if git:
+        write(repo.parent / "bin", {"git": f"#!/bin/sh\nPATH=/usr/bin:/bin\n{git}\n"})
+        (repo.parent / "bin/git").chmod(0o755)
+    keep_()
+    assert kept_files(repo) == set(APP)
+    assert json.loads((repo / "multirun/s/code/1/code.json").read_text())["trouble"].startswith(trouble)
+
+
+def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Keep) -> None:
+    first, _ = keep_()
+    write(repo, {"lib/part.py": "VALUE = 2\n", "new.py": ""})
+    with pytest.raises(UserError) as refused:
+        keep_()
+    assert str(refused.value).startswith("study s was started with other code: lib/part.py; as it was: ")
+    assert str(refused.value).endswith("add hydra.sweeper.extend=true")
+    second, said = keep_(extend=True)
+    assert (said, kept_files(repo, 2)) == ("", {*APP, "new.py"})
+    assert first and second and first.kept != second.kept
+    assert keep_() == (second, "")
+    assert keep_(extend=True) == (second, "")  # the same code: nothing more is kept
+    (repo / "lib/part.py").unlink()
+    with pytest.raises(UserError, match=r"with other code: lib/part\.py;"):
+        keep_()
+
+
+def test_what_is_new_or_was_written_again_is_no_other_code(repo: Path, keep_: Keep) -> None:
+    known, _ = keep_()
+    write(repo, APP | {"new.py": "", "README.md": "more"})
+    assert keep_() == (known, "")
+
+
+def test_a_moved_app_is_the_same(repo: Path, keep_: Keep, tmp_path: Path) -> None:
+    keep_()
+    repo.rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rename(repo)
+    moved, said = keep_()
+    assert said == ""
+    assert moved == Copies(str(repo), str(repo / "multirun/s/code/1/.source"))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"files": {"../../x.py": "1"}}', '{"app": 1}', '{"more": 1}'])
+def test_a_damaged_record_is_named_and_made_anew(repo: Path, keep_: Keep, content: str) -> None:
+    known, _ = keep_()
+    record = repo / "multirun/s/code/1/code.json"
+    record.write_text(content)
+    again, said = keep_()
+    assert f"{record} cannot be read" in said
+    assert again == known
+    assert kept_files(repo) == set(APP)
+    assert keep_() == (known, "")
+
+
+@pytest.mark.parametrize("place", ["digest", "copy"])
+def test_damage_to_what_is_kept_is_mended(repo: Path, keep_: Keep, place: str) -> None:
+    known, _ = keep_()
+    record, copy = repo / "multirun/s/code/1/code.json", repo / "multirun/s/code/1/.source/lib/part.py"
+    if place == "digest":
+        content = json.loads(record.read_text())
+        content["files"]["lib/part.py"] = "noise"
+        record.write_text(json.dumps(content))
+    else:
+        copy.write_text("no")
+    assert keep_() == (known, "")
+    assert copy.read_text() == APP["lib/part.py"]
+
+
+def test_too_much_is_not_kept(repo: Path, keep_: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_FILES", 2)
+    kept, said = keep_()
+    assert kept is None
+    assert said == (
+        "the app's code is not kept: beside it are more than 2 modules or 20 MB of them. "
+        "Trials run what its files hold when they start"
+    )
+
+
+def test_an_installed_app_is_a_package(repo: Path, keep_: Keep) -> None:
+    write(repo, {"site-packages/app.py": ""})
+    kept, said = keep_(file="site-packages/app.py")
+    assert kept is None
+    assert "the app has no file of its own" in said
+
+
+def test_packages_are_those_that_are_installed() -> None:
+    found = set(packages().splitlines()[1:])
+    for name in ("optuna", "hydra_core"):
+        assert f"{name}=={importlib.metadata.version(name)}" in found
+
+
+@pytest.fixture
+def importing(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(repo))
+    before = set(sys.modules)
+    yield
+    copies.use(None)
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("importing")
+def test_edited_and_removed_modules_come_from_their_copies(repo: Path, keep_: Keep) -> None:
+    write(repo, {"lib/gone.py": "VALUE = 3\n", "alone.py": "from lib import part\nVALUE = part.VALUE\n"})
+    kept, _ = keep_()
+    copies.use(kept)
+    assert copies.in_use() == kept
+    write(repo, {"lib/part.py": "VALUE = 22\n", "later.py": "VALUE = 4\n"})
+    (repo / "lib/gone.py").unlink()
+    part, gone, alone, later = map(importlib.import_module, ["lib.part", "lib.gone", "alone", "later"])
+    assert [one.VALUE for one in (part, gone, alone, later)] == [1, 3, 1, 4]
+    assert part.__file__ == str(repo / "lib/part.py")  # what lies beside it is found
+    assert part.__spec__.loader.get_filename("lib.part") == str(repo / "multirun/s/code/1/.source/lib/part.py")
+    assert alone.__spec__.loader.get_filename("alone") == str(repo / "alone.py")  # which nobody has edited
+
+
+@pytest.mark.usefixtures("importing")
+def test_a_module_that_comes_first_stays_first(repo: Path, keep_: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(repo, {"alone.py": "VALUE = 1\n"})
+    kept, _ = keep_()
+    write(repo, {"alone.py": "VALUE = 22\n"})
+    write(repo.parent / "first", {"alone.py": "VALUE = 5\n"})
+    monkeypatch.syspath_prepend(str(repo.parent / "first"))
+    copies.use(kept)
+    assert importlib.import_module("alone").VALUE == 5
