@@ -105,7 +105,7 @@ class SweeperConf:
     refit_all_data: list[str] | None = None
     """Those that have it train on what it was judged by too: `refit --all-data`."""
     extend: bool = False
-    """Lets a study of the same name go on with more values or more trials than it was started with, or under other code."""
+    """Lets a study of the same name go on with more values or trials than it was started with, or under other code."""
     preview: bool = False
     """Only say which trials there would be, and what they would cost."""
     params: dict[str, Any] = field(default_factory=dict)

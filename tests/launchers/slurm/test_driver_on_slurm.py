@@ -175,3 +175,31 @@ def test_without_accounting(without_accounting: None, tmp_path: Path) -> None:
     assert "trial 1 failed: its process ended without a result" in done.said
     assert "trial 2 lost: its process was killed from outside" in done.said
     assert states(tmp_path) == {0: "completed", 1: "failed", 2: "lost"}
+
+
+EDITED = """
+import hydra
+from pathlib import Path
+
+@hydra.main(version_base="1.3", config_path=None)
+def main(cfg):
+    from lib import helper
+
+    Path(helper.__file__).write_text("VALUE = 22\\n")  # what its author does meanwhile
+    return {"value": helper.VALUE}
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("settings", [[], ["hydra.launcher.trials_per_job=null"]], ids=["jobs", "warm"])
+def test_jobs_run_the_code_that_their_study_began_with(tmp_path: Path, settings: list[str]) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "helper.py").write_text("VALUE = 1\n")
+    (tmp_path / "app.py").write_text(EDITED)
+    more = ["hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s", "hydra.sweeper.n_jobs=1"]
+    done = lines.run(["app.py", "-m", *more, *SLURM, "+x=1,2", *settings], tmp_path)
+    assert done.code == 0, done.said
+    ends = [TrialFolder(tmp_path / "multirun" / "s" / number).ends()[0] for number in "01"]
+    assert [end.metrics for end in ends] == [{"value": 1.0}] * 2
