@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.results import groups
 from sweeps.results.scaling import Scaling
@@ -19,6 +20,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
 
 _FEW = 6
+_MANY = 10
 
 
 class View:
@@ -30,6 +32,8 @@ class View:
         self._bar = Progress(BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9)
         self._bar.add_task("")
         self._said: set[str] = set()
+        self._first: dict[tuple[str, str], int] = {}  # the first trial that ended badly in a way
+        self._lasting: dict[str, Outage] = {}
 
     def say(self, text: str) -> None:
         try:
@@ -57,12 +61,13 @@ class View:
             self.say(f"the answer: {len(front)} trials on the front, than which none is better in all objectives")
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in summary.bad():
-            alike.setdefault((row.state, row.error), []).append(row)
-        for (state, error), (row, *others) in alike.items():
+            alike.setdefault(_way(row), []).append(row)
+        for row, *others in alike.values():
             log = f"   log: {near(log)}" if (log := _log(row)) else ""
-            so_did = f" (and {', '.join(str(other.number) for other in others)} alike)" if others else ""
-            self.say(f"trial {row.number}{so_did} {state}: {error}{log}")
-        self.say(f"logs: {near(summary.folder)}/<trial>/attempts/<n>/log")
+            so_did = f" (and {_few([other.number for other in others])} alike)" if others else ""
+            self.say(f"trial {row.number}{so_did} {row.state}: {row.error}{log}")
+        if any(map(_log, summary.rows)):
+            self.say(f"logs: {near(summary.folder)}/<trial>/attempts/<n>/log")
         self.say(how_to_look)
 
     def started(self, row: Row) -> None:
@@ -70,8 +75,8 @@ class View:
             self.say(f"trial {row.number} started   {row.name}")
 
     def ended(self, row: Row, summary: Summary) -> None:
-        """A line for a trial that ended; with the end of its log if it went wrong. One for each reason, numbers aside,
-        why trials cannot run here.
+        """A line for a trial that ended; with the end of its log if it is the first one that went wrong so. One for each
+        reason, numbers aside, why trials cannot run here.
         """
         if row.infeasible:
             reason = re.sub(r"\d+", "", row.error)
@@ -79,19 +84,27 @@ class View:
                 self._said.add(reason)
                 self.say(f"trial {row.number} ({row.name}) is infeasible, and was not started: {row.error}")
             return
-        if row.state.is_bad:
+        if row.state.is_bad and (first := self._first.setdefault(_way(row), row.number)) != row.number:
+            self.say(f"trial {row.number} {row.state} as trial {first} did   ({row.name})")
+        elif row.state.is_bad:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)
             self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")
         elif not self.console.is_terminal:
             self.say(f"trial {row.number} {row.state}   {row.name}   {result_of(row, summary)}")
 
     def tick(self, summary: Summary, notes: list[str]) -> None:
-        """Show how the study stands; `notes` are said once each where there is no live view."""
+        """Show how the study stands; `notes` are said once each where there is no live view, outages everywhere."""
+        lasting = {note.over: note for note in notes if isinstance(note, Outage)}
+        for over in self._lasting.keys() - lasting.keys():
+            self.say(over)
+        for over in lasting.keys() - self._lasting.keys():
+            self.say(lasting[over])
+        self._lasting = lasting
         if self.console.is_terminal:
             self.live.update(self._picture(summary, notes), refresh=True)
             return
         for note in notes:
-            if note not in self._said:
+            if note not in self._said and not isinstance(note, Outage):
                 self._said.add(note)
                 self.say(note)
 
@@ -160,6 +173,15 @@ def table(summary: Summary) -> Table:
     return shown
 
 
+def tally(summary: Summary) -> str:
+    """How many trials ended how, or did not; the counts add up."""
+    counts = Counter("infeasible" if row.infeasible else row.state.value for row in summary.rows)
+    counts["not begun"] = max(0, (summary.total or 0) - len(summary.rows))
+    shown = [f"{counts[name]} {name}" for name in (*State, "infeasible", "not begun") if counts[name]]
+    trials = counts.total()
+    return f"{trials} trial{'s' * (trials != 1)}: {', '.join(shown)}" if shown else "no trials"
+
+
 def near(path: Path) -> str:
     """The path as one would type it here."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
@@ -169,6 +191,16 @@ def _newest(row: Row, summary: Summary) -> str:
     """What the trial reported last, its objectives first."""
     names = sorted(row.metrics, key=lambda name: name not in summary.objective)
     return "  ".join(f"{name}={row.metrics[name]:.4g}" for name in names[:3])
+
+
+def _way(row: Row) -> tuple[str, str]:
+    """How a trial went wrong, numbers aside."""
+    return row.state, re.sub(r"\d+", "", row.error)
+
+
+def _few(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - _MANY} more" if len(numbers) > _MANY else ""
+    return ", ".join(map(str, numbers[:_MANY])) + more
 
 
 def _log(row: Row) -> Path | None:

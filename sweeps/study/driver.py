@@ -21,7 +21,7 @@ from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.results.summary import Row, Summary
-from sweeps.results.terminal import View, cost, requests_table
+from sweeps.results.terminal import View, cost, requests_table, tally
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import by_hand, code
@@ -180,7 +180,9 @@ class Driver:
             solutions.write(summary)
             if tracker:
                 tracker.complete(summary)
+        view.say(f"study {summary.name}: {tally(summary)}")
         view.closing(summary, tracker.how_to_look() if tracker else "")
+        view.say((tracker and tracker.problem) or "")
         self._say_what_is_left(loop, view)
         return loop
 
@@ -210,6 +212,11 @@ class Driver:
             if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
                 view.say("Another objective makes another study, with another hydra.sweeper.study_name. If it stays:")
             view.say(f"Go on with: {self._resume_line}")
+        elif loop.had_ended:
+            view.say(f"nothing is left to do: every trial of study {self._name} had ended before.")
+            view.say(f"For more values or trials, change them, and add hydra.sweeper.extend=true: {self._resume_line}")
+            if (bad := {str(row.state) for row in summary.bad()}) and not self._settings.storage:
+                view.say(f"Once more what failed: {sweeps_line('resume', self._folder)} --retry {','.join(sorted(bad))}")
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sweeps.errors import Infeasible, UserError
+from sweeps.errors import Infeasible, Outage, UserError
 from sweeps.files import Rounds
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.results.summary import Row, Summary
@@ -48,6 +48,7 @@ class Loop:
     enough: Enough | None = None  # the same, where it was enough
     interrupted: bool = False
     detach: bool = False  # whether to leave once there is room for no further trial
+    had_ended: bool = True  # whether there was nothing to do: all trials had ended before
     running: dict[int, Attempt] = field(default_factory=dict)
     """The attempts that were submitted and are not over, by the numbers of their trials."""
     _by_hand: deque[Attempt] = field(default_factory=deque)
@@ -102,7 +103,9 @@ class Loop:
         self.launcher.withdraw()
 
     def _notes(self) -> list[str]:
-        trouble = [f"trial {number}: {one.trouble}" for number, one in self.running.items() if one.trouble]
+        troubles = [f"trial {number}: {one.trouble}" for number, one in self.running.items() if one.trouble]
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        trouble = [Outage(f"{troubles[0]}{more}", "the files of all trials can be read again")] if troubles else []
         problem = [self.tracker.problem] if self.tracker and self.tracker.problem else []
         return [*self.launcher.notes(), *trouble, *problem]
 
@@ -226,7 +229,7 @@ class Loop:
         which `infeasible` may be a reason, counts as pruned, and the study goes on.
         """
         self.summary.rows.append(row)
-        job = None
+        self.had_ended, job = False, None
         try:
             if infeasible:
                 raise Infeasible(infeasible)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from sweeps.errors import UserError
+from sweeps.errors import Outage, UserError
 from sweeps.files import LOOKS_PER_S, Unreadable
 from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import near
@@ -55,7 +55,7 @@ class Tracker:
         """What MLflow lacks and why, in words; None when all is well."""
         if self._outage:
             where = f"MLflow at {without_password(self.uri)} does not answer: {self._outage}"
-            return f"{where}; training goes on, metrics are kept in the trial folders"
+            return Outage(f"{where}; training goes on, metrics are kept in the trial folders", "MLflow answers again")
         lacking = [*self._lacking.values()]
         more = f" (and of {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         return f"MLflow lacks some of {lacking[0]}{more}" if lacking else None

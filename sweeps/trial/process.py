@@ -107,7 +107,8 @@ def end_of_error(error: BaseException) -> End:
         return End(State.CANCELLED, "it was interrupted")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
-    return End(state, f"{type(error).__name__}: {error}")
+    hints = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
+    return End(state, f"{type(error).__name__}: {error}{hints}")
 
 
 def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:

@@ -20,8 +20,8 @@ from sweeps.files import Lock, holder
 from sweeps.results import report
 from sweeps.results.summary import Summary
 from sweeps.study.driver import Driver
-from sweeps.trial.job import State
-from tests.study.fake_launcher import Clock, FakeLauncher, ends, trains
+from sweeps.trial.job import End, State
+from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
 
 Run = Callable[..., Summary]
 
@@ -305,3 +305,17 @@ def test_a_folder_that_cannot_be_made(run: Run, clock: Clock, tmp_path: Path) ->
     (tmp_path / "multirun").write_text("in the way")
     with pytest.raises(UserError, match=r"the study's folder .*multirun/s cannot be written: "):
         run(FakeLauncher(trains(), clock))
+
+
+def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(End(State.FAILED, "KeyError: 'x'"))), clock)
+    run(launcher)
+    out = capsys.readouterr().out
+    assert "\nstudy s: 3 trials: 2 completed, 1 failed\n" in out
+    assert "nothing is left to do" not in out
+    run(launcher)
+    *_, what, more, again = capsys.readouterr().out.splitlines()
+    assert what == "nothing is left to do: every trial of study s had ended before."
+    assert "hydra.sweeper.extend=true" in more
+    assert again == "Once more what failed: python -m sweeps resume s --retry failed"
+    assert len(launcher.submitted) == 3

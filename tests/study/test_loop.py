@@ -158,14 +158,14 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
         begin(job)
         job.attempt_folder.log.write_text("what it said")
         yield
-        return End(State.FAILED, "too large")
+        return End(State.FAILED, f"too large by {'abc'[job.number]}")
 
     study, launcher = make_study(), FakeLauncher(fails, clock)
     hidden = study.trial(0).attempt(1).log
     with disk_that_fails(lambda path: path == hidden and not launcher.acting, errno.EIO):
         out = study.drive(launcher).out
-    assert f"trial 0 failed: too large   (x=1)\n    whole log: {hidden}" in out
-    assert "trial 1 failed: too large   (x=2)\n    what it said" in out
+    assert f"trial 0 failed: too large by a   (x=1)\n    whole log: {hidden}" in out
+    assert "trial 1 failed: too large by b   (x=2)\n    what it said" in out
 
 
 # Refused

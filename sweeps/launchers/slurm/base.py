@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from sweeps.errors import UserError
+from sweeps.errors import Outage, UserError
 from sweeps.files import Rounds, Unreadable
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm.queue import ENDED, Followed, JobInfo, SlurmError, Watcher, cancel, name_of, note_id
@@ -89,9 +89,13 @@ class SlurmBase(TrialLauncher):
         reasons = Counter(job.info.reason for job in self._jobs.values() if job.info and job.info.state == "PENDING")
         lines = [f"{count} pending: {reason}" for reason, count in reasons.most_common()]
         troubles = list(self._troubles.values())
-        if len(troubles) > 1:
-            troubles = [f"{troubles[0]} (and {len(troubles) - 1} more)"]
-        return lines + [note for note in (self._busy, self._watcher.problem, *troubles) if note]
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        outages = [
+            Outage(self._busy, "SLURM takes jobs again"),
+            Outage(self._watcher.problem, "SLURM answers again"),
+            Outage("".join(troubles[:1]) + more, "the files of all trials can be reached again"),
+        ]
+        return lines + [outage for outage in outages if outage]
 
     def _report(self, number: int, end: End) -> None:
         self._over.append((number, end))

@@ -1,0 +1,89 @@
+"""What a study's view says: counts that add up, what is alike once, an outage when it begins and when it ends."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sweeps.errors import Outage
+from sweeps.results.summary import Row, Summary
+from sweeps.results.terminal import View, tally
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import End, State
+
+
+@pytest.fixture(params=[False, True], ids=["a file", "a terminal"])
+def view(request: pytest.FixtureRequest) -> View:
+    view = View()
+    view.console = view.live.console = Console(file=io.StringIO(), force_terminal=request.param, highlight=False)
+    return view
+
+
+def said(view: View) -> str:
+    assert isinstance(view.console.file, io.StringIO)
+    return view.console.file.getvalue()
+
+
+def row(number: int, state: State, error: str = "", folder: Path = Path("nowhere"), began: float | None = 1.0) -> Row:
+    end = End(state, error, began=began)
+    open_ = state in (State.QUEUED, State.RUNNING)
+    return Row(number, {"x": number}, state, folder / str(number), [] if open_ else [end])
+
+
+def summary(*rows: Row, total: int | None = None) -> Summary:
+    return Summary("s", Path("nowhere"), ("objective",), ("minimize",), list(rows), total)
+
+
+@pytest.mark.parametrize(
+    ("rows", "total", "text"),
+    [
+        ([], 0, "no trials"),
+        ([], 3, "3 trials: 3 not begun"),
+        ([row(0, State.COMPLETED)], 1, "1 trial: 1 completed"),
+        ([row(0, State.PRUNED), row(1, State.PRUNED, began=None)], None, "2 trials: 1 pruned, 1 infeasible"),
+        (
+            [row(i, state) for i, state in enumerate(State)],
+            12,
+            "12 trials: 1 queued, 1 running, 1 completed, 1 pruned, 1 failed, 1 diverged, 1 out_of_memory, 1 timed_out, "
+            "1 refused, 1 lost, 1 cancelled, 1 not begun",
+        ),
+    ],
+)
+def test_the_counts_add_up(rows: list[Row], total: int | None, text: str) -> None:
+    assert tally(summary(*rows, total=total)) == text
+
+
+def test_what_went_wrong_in_one_way_is_told_once(view: View) -> None:
+    rows = [row(i, State.FAILED, f"OSError: part {i} of the data is missing") for i in range(15)]
+    rows.append(row(15, State.FAILED, "ValueError: another one"))
+    study = summary(*rows)
+    for one in rows:
+        view.ended(one, study)
+    live = said(view)
+    assert live.count("data is missing") == 1
+    assert "trial 14 failed as trial 0 did" in live
+    view.closing(study)
+    end = said(view).removeprefix(live)
+    assert "trial 0 (and 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4 more alike) failed: OSError: part 0 of" in end
+    assert end.count("failed") == 2
+
+
+def test_logs_are_named_where_there_are_some(view: View, tmp_path: Path) -> None:
+    study = summary(row(0, State.FAILED, "its job ended", tmp_path))
+    view.closing(study)
+    assert "log" not in said(view)
+    TrialFolder(study.rows[0].folder).new_attempt().log.write_text("words\n")
+    view.closing(study)
+    assert "logs: nowhere/<trial>/attempts/<n>/log" in said(view)
+
+
+def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:
+    def away(why: str) -> Outage:
+        return Outage(f"MLflow does not answer: {why}", "MLflow answers again")
+
+    for notes in ([away("refused")], [away("timeout 1")], [away("timeout 2")], [], [], [away("refused")], []):
+        view.tick(summary(), notes)
+    lines = [line for line in said(view).splitlines() if "MLflow" in line and "timeout" not in line]
+    told = [line for line in lines if "\x1b" not in line]
+    assert told == ["MLflow does not answer: refused", "MLflow answers again"] * 2
