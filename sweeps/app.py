@@ -50,6 +50,10 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+    except BrokenPipeError:
+        if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads it has seen enough: --help | head
     except (HydraException, InterpolationResolutionError) as error:
         print(explain(error, _known(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None

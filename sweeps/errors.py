@@ -12,8 +12,8 @@ class Infeasible(UserError):
 
 
 class Outage(str):
-    """A note that stands while something does not answer, in words that may change meanwhile. A person is told once when
-    it begins, and once, with `over`, when it has ended.
+    """A note that stands while something does not answer, in words that may change meanwhile. A person is told once
+    when it begins, and once, with `over`, when it has ended.
     """
 
     over: str

@@ -161,7 +161,7 @@ class LocalLauncherConf:
 
     _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
     nodes: int = at_least(1, 1)
-    """This machine is one."""
+    """This machine is one; for more choose hydra/launcher=slurm."""
     tasks_per_node: int = at_least(1, 1)
     """Processes (ranks) of a trial. All of them run it; rank 0, the chief, reports and writes its end."""
     rank_timeout_s: float = at_least(1, 120.0)
@@ -200,20 +200,27 @@ class SlurmLauncherConf:
     gpus_per_node: int | None = at_least(0, None)
     """GPUs on each node, as --gpus-per-node."""
     gpus_per_task: int | None = at_least(0, None)
+    """GPUs of each task, as --gpus-per-task."""
     gres: str | None = None
     """Generic resources, as --gres, for sites that count GPUs so: gpu:2."""
     mem_gb: float | None = at_least(0.001, None)
     """Memory on each node, in GB. Null asks for 4, or with mem_per_cpu or mem_per_gpu for what those make."""
     mem_per_cpu: str | None = None
+    """Memory for each CPU core, as SLURM writes it: 4G."""
     mem_per_gpu: str | None = None
-    """As SLURM writes it: 16G."""
+    """Memory for each GPU, as SLURM writes it: 16G."""
     partition: str | None = None
+    """The partition to submit to, as --partition. Null: the cluster's default."""
     qos: str | None = None
+    """The quality of service, as --qos."""
     account: str | None = None
+    """The account to charge, as --account."""
     constraint: str | None = None
+    """Features that nodes must have, as --constraint."""
     exclude: str | None = None
     """Nodes to stay away from, as node[3-5]."""
     comment: str | None = None
+    """A comment that SLURM keeps with each job."""
     setup: list[str] | None = None
     """Shell lines run before the trial, such as module load cuda. Where a line fails the trial is refused."""
     srun_args: list[str] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.command_lines import SWEEP, Done, run, run_all
+from tests.command_lines import SWEEP, THEIRS, Done, run, run_all, start_afresh
 
 PLAIN, SWEPT, BOTH = ("plain",), ("swept",), ("plain", "swept")
 GRID = "-m seed=1,2"
@@ -217,3 +217,19 @@ def test_help_is_given(flag: str, tmp_path: Path) -> None:
     done = run([SWEEP, flag], tmp_path)
     assert done.code == 0, done.err
     assert not list(tmp_path.iterdir())
+
+
+def test_help_names_the_settings_also_of_somebody_elses_app(tmp_path: Path) -> None:
+    done = run([THEIRS, "hydra/help=sweepyard", "hydra/sweeper=optuna", "--help"], tmp_path)
+    assert done.code == 0, done.err
+    for setting in ("hydra.sweeper.n_trials=20", "hydra.launcher.mem_gb=null", "hydra.launcher.partition=null"):
+        assert f"\n  {setting} " in done.out
+
+
+def test_help_may_be_read_in_part(tmp_path: Path) -> None:
+    asked = start_afresh([SWEEP, "--help"], tmp_path)
+    assert asked.stdout is not None
+    assert "powered by Hydra" in asked.stdout.readline()
+    asked.stdout.close()
+    asked.stdout = None
+    assert (asked.communicate(timeout=60)[1], asked.returncode) == ("", 0)

@@ -19,12 +19,13 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
+from sweeps.study import help as sweeps_help
 
 # A YAML file may not have the name of a ConfigStore node, so the public names, such as grid and local, are files
 # (sweeps/conf) that extend these: https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
@@ -32,6 +33,8 @@ _store = ConfigStore.instance().store
 _store(group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provider="sweepyard")
 _store(group="hydra/launcher", name="sweepyard_local", node=LocalLauncherConf, provider="sweepyard")
 _store(group="hydra/launcher", name="sweepyard_slurm", node=SlurmLauncherConf, provider="sweepyard")
+
+OmegaConf.register_new_resolver("sweepyard.help", sweeps_help.text, replace=True)
 
 
 class SweepyardSearchPath(SearchPathPlugin):

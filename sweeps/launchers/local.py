@@ -124,6 +124,22 @@ class LocalTrials(TrialLauncher):
         self._forks.close()
 
 
+def at_once(config: DictConfig) -> tuple[int, str]:
+    """How many trials of this configuration run here at a time, and what bounds them. Raises UserError if none can."""
+    here, settings = LocalTrials([], Path()), read(config.hydra.launcher, LocalLauncherConf)
+    wanted = here.request(config)
+    each_gb = wanted.mem_gb or _USUAL_GB * settings.tasks_per_node
+    bounds = [
+        (len(here._gpus), wanted.gpus, "GPUs", "gpus_per_node"),
+        (len(here._cores), wanted.cores or 0, "CPU cores", "cpus_per_task"),
+        (here._all_gb, each_gb, "GB of memory", "mem_gb"),
+    ]
+    count, has, each, unit, name = min(
+        (int(has / each), has, each, unit, name) for has, each, unit, name in bounds if each
+    )
+    return count, f"this machine has {has} {unit}, and each takes {each:g} (hydra.launcher.{name})"
+
+
 def visible_gpus() -> list[str]:
     """The ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them. None without a driver."""
     try:

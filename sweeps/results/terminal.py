@@ -75,8 +75,8 @@ class View:
             self.say(f"trial {row.number} started   {row.name}")
 
     def ended(self, row: Row, summary: Summary) -> None:
-        """A line for a trial that ended; with the end of its log if it is the first one that went wrong so. One for each
-        reason, numbers aside, why trials cannot run here.
+        """A line for a trial that ended; with the end of its log if it is the first one that went wrong in its way. One
+        for each reason, numbers aside, why trials cannot run here.
         """
         if row.infeasible:
             reason = re.sub(r"\d+", "", row.error)

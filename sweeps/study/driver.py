@@ -216,7 +216,9 @@ class Driver:
             view.say(f"nothing is left to do: every trial of study {self._name} had ended before.")
             view.say(f"For more values or trials, change them, and add hydra.sweeper.extend=true: {self._resume_line}")
             if (bad := {str(row.state) for row in summary.bad()}) and not self._settings.storage:
-                view.say(f"Once more what failed: {sweeps_line('resume', self._folder)} --retry {','.join(sorted(bad))}")
+                view.say(
+                    f"Once more what failed: {sweeps_line('resume', self._folder)} --retry {','.join(sorted(bad))}"
+                )
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"

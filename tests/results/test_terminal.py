@@ -45,8 +45,8 @@ def summary(*rows: Row, total: int | None = None) -> Summary:
         (
             [row(i, state) for i, state in enumerate(State)],
             12,
-            "12 trials: 1 queued, 1 running, 1 completed, 1 pruned, 1 failed, 1 diverged, 1 out_of_memory, 1 timed_out, "
-            "1 refused, 1 lost, 1 cancelled, 1 not begun",
+            "12 trials: 1 queued, 1 running, 1 completed, 1 pruned, 1 failed, 1 diverged, 1 out_of_memory, "
+            "1 timed_out, 1 refused, 1 lost, 1 cancelled, 1 not begun",
         ),
     ],
 )

@@ -1,0 +1,73 @@
+"""What `--help` says: every setting, from the dataclasses, and how many trials run at a time."""
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+import conf.schema  # noqa: F401 - what conf/config.yaml starts from
+from sweeps.launchers import local
+from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
+from sweeps.study import help as sweeps_help
+from tests.command_lines import ROOT
+
+Compose = Callable[..., DictConfig]
+
+
+@pytest.fixture
+def config(monkeypatch: pytest.MonkeyPatch) -> Compose:
+    """(overrides) -> sweep.py's configuration, on a machine with 6 cores and 4 GPUs."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setattr(local, "visible_gpus", lambda: list("0123"))
+
+    def made(*overrides: str) -> DictConfig:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            return compose("config", list(overrides), return_hydra_config=True)
+
+    return made
+
+
+@pytest.mark.parametrize("kind", [SweeperConf, LocalLauncherConf, SlurmLauncherConf])
+def test_every_setting_is_described(kind: type, config: Compose) -> None:
+    described, shown = sweeps_help.described(kind), sweeps_help.text(_root_=config())
+    assert list(described) == [one.name for one in fields(kind) if one.name[0] != "_"]
+    for name, said in described.items():
+        assert said.endswith("."), name
+        assert said.split()[0] in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ((), ["  hydra.sweeper.n_trials=null ", "  hydra.sweeper.n_jobs=null ", "  hydra/sweeper/sampler=grid "]),
+        ((), ["  tracking.uri=null ", "  loss.objective=val_accuracy ", "  gpus=0 ", "  nodes=1 ", "  ranks=1 "]),
+        (
+            (),
+            ["  hydra.launcher.partition=null ", "  hydra.launcher.array_parallelism=256 ", "  trainer.refit=[trainer"],
+        ),
+        (("hydra/sweeper=optuna", "gpus=2"), ["sampler=tpe ", "n_trials=20 ", "  gpus=2 "]),
+        (("tracking.uri='${oc.env:MY_DB}'",), ["  tracking.uri=$${oc.env:MY_DB} "]),
+    ],
+)
+def test_a_setting_is_shown_as_one_types_it(config: Compose, words: tuple[str, ...], lines: list[str]) -> None:
+    shown = sweeps_help.text(_root_=config(*words))
+    for line in lines:
+        assert line in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "Trials at a time: 6: this machine has 6 CPU cores, and each takes 1 (hydra.launcher.cpus_per_task). For"),
+        (("hydra.launcher.cpus_per_task=4",), "Trials at a time: 1: this machine has 6 CPU cores, and each takes 4"),
+        (("gpus=2",), "Trials at a time: 2: this machine has 4 GPUs, and each takes 2"),
+        (("gpus=8",), "gpus=8: this machine has 4 GPUs. Ask for 4 at most"),
+        (("hydra.sweeper.n_jobs=2",), "Trials at a time: 2, as hydra.sweeper.n_jobs says. There is room for 6: this"),
+        (("hydra/launcher=slurm",), "Trials at a time: 256: the SLURM jobs that may be queued or running"),
+        (("hydra/launcher=basic",), ""),
+    ],
+)
+def test_how_many_run_at_a_time_and_why(config: Compose, words: tuple[str, ...], said: str) -> None:
+    assert sweeps_help.at_once(config(*words)).startswith(said)
