@@ -87,7 +87,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
 
 def _refuse_sweep(typed: Sequence[str]) -> None:
     """Raise UserError if something was typed that only a sweep heeds, unless a single run was asked for by name."""
-    for word in typed if "hydra.mode=RUN" not in typed else ():
+    for word in typed if "hydra.mode=RUN" not in sys.argv else ():  # Hydra itself adds it to what was typed
         setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
         if word.startswith("hydra/sweeper") or (setting != word.partition("=")[0] and setting not in HEEDED_ALONE):
             line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])

@@ -26,6 +26,8 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     group = "sweeper" if kind is SweeperConf else "launcher"
     names = [one.name for one in fields(kind)]
     for name in (str(key) for key in node if key not in names):
+        if elsewhere := home(f"hydra.{group}.{name}"):
+            raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}\nType: {elsewhere}")
         near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
         meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""
         option = f"+hydra.launcher.additional_parameters.{name}={node[name]}"
@@ -41,6 +43,23 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
         if value is not None and least is not None and value < least:
             raise UserError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
     return settings
+
+
+def home(word: str) -> str:
+    """What to type for a setting that was typed as `word`, elsewhere or by the name that other tools give it; empty if
+    it is none, or this is its place.
+    """
+    section, _, name = word.rpartition(".")
+    name = MEANT.get(name, name) if section else name
+    for kind, place, choice in (
+        (SweeperConf, "hydra.sweeper", ""),
+        (LocalLauncherConf, "hydra.launcher", ""),
+        (SlurmLauncherConf, "hydra.launcher", "hydra/launcher=slurm "),
+    ):
+        elsewhere = section in {"", "hydra.sweeper", "hydra.launcher"} and (section != place or choice)
+        if elsewhere and name in {one.name for one in fields(kind)}:
+            return f"{choice}{place}.{name}=..."
+    return ""
 
 
 def at_least(least: float, default: float | None) -> Any:

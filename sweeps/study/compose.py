@@ -5,7 +5,7 @@ import pickle
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import Infeasible, UserError
-from sweeps.settings import MEANT, SweeperConf
+from sweeps.settings import MEANT, home
 from sweeps.study.search_space import Choice, Interval, SearchSpace, text_of
 
 _GRAMMAR = "Write key=value, key=a,b or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
@@ -149,14 +149,14 @@ def _wanted(config: DictConfig, name: str) -> int | None:
 def explain(error: Exception, config: DictConfig) -> str:
     """What Hydra or OmegaConf found wrong, in at most two lines, with the nearest key or choice that exists."""
     if isinstance(error, OverrideParseException):
-        meant = _of_sweeper(error.override) or f" {error.message.splitlines()[0]}\n{_GRAMMAR}"
+        meant = _at_home(error.override) or f" {error.message.splitlines()[0]}\n{_GRAMMAR}"
         return f"'{error.override}' cannot be read:{meant}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         key = lines[0].split("'")[1]
         closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
         to_add = "" if closed else f"\nTo add a new key: {lines[1].split(' use ')[-1]}"
-        return f"'{key}' is not in the configuration.{_of_sweeper(key) or _nearest(key, config) + to_add}"
+        return f"'{key}' is not in the configuration.{_at_home(key) or _nearest(key, config) + to_add}"
     if lines[0].startswith("Error merging override"):
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
     if wrong := _wrong_choice(lines):
@@ -171,9 +171,12 @@ def explain(error: Exception, config: DictConfig) -> str:
     return ("".join(where[:1]) + "\n".join(said))[:600]
 
 
-def _of_sweeper(word: str) -> str:
-    known = word in {one.name for one in fields(SweeperConf)}
-    return f" It is a setting of the sweeper.\nType: -m hydra.sweeper.{word}=..." if known else ""
+def _at_home(word: str) -> str:
+    """Where a setting of the sweeper or of a launcher belongs, if it was typed elsewhere."""
+    if not (typed := home(word)):
+        return ""
+    owner = "the sweeper" if ".sweeper." in typed else typed.split()[0] if " " in typed else "the launcher"
+    return f" It is a setting of {owner}.\nType: -m {typed}"
 
 
 def _wrong_choice(lines: list[str]) -> str | None:
