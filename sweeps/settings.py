@@ -35,7 +35,10 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
         raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}{meant}{hint}")
     try:
         settings = OmegaConf.to_object(node)
-    except (ValueError, OmegaConfBaseException) as error:
+    except OmegaConfBaseException as error:  # below its first line it says where in OmegaConf
+        said = str(error).splitlines()[0].rpartition(" raised while resolving interpolation: ")[2].strip('"')
+        raise UserError(f"{error.full_key or node._get_full_key(None)}: {said}") from error
+    except ValueError as error:
         raise UserError(str(error)) from error
     assert isinstance(settings, kind)
     for one in fields(kind):
@@ -127,6 +130,9 @@ class SweeperConf:
     """Lets a study of the same name go on with more values or trials than it was started with, or under other code."""
     preview: bool = False
     """Only say which trials there would be, and what they would cost."""
+    notify: Any = None
+    """What tells you that the study has ended or stopped: a command that reads the rest, as
+    '[mail,-s,"{subject}",me@example.org]', or the webhook of a chat, '${oc.env:WEBHOOK}'. See docs/notify.md."""
     params: dict[str, Any] = field(default_factory=dict)
     """The search space, in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)

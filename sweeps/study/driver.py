@@ -5,6 +5,7 @@ import inspect
 import os
 import re
 import signal
+import socket
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -20,11 +21,11 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, result_of
 from sweeps.results.terminal import View, cost, requests_table, tally
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
-from sweeps.study import by_hand, code
+from sweeps.study import by_hand, code, notify
 from sweeps.study.compose import Composer, check
 from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.loop import Loop
@@ -57,6 +58,7 @@ class Driver:
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
+        notify.check(self._config)
         typed = [*self._config.hydra.overrides.hydra, *arguments]
         self._check_directions(typed)
         space = self._read_space(arguments)
@@ -92,9 +94,13 @@ class Driver:
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
             print(f"{'ended' if keep else 'killed'}. Go on with: {self._resume_line}")
+            self._tell(f"study {self._name} was {'ended' if keep else 'killed'}")
             raise SystemExit(130) from None
-        except OSError as error:  # a full disk, a folder that became read-only
-            go_on = f"What has ended is kept. Then go on with: {self._resume_line}"
+        except Exception as error:
+            self._tell(f"study {self._name} had to stop: {error}")
+            if not isinstance(error, OSError):
+                raise
+            go_on = f"What has ended is kept. Then go on with: {self._resume_line}"  # a full or a read-only disk
             raise UserError(f"the study had to stop: {error}\n{go_on}") from error
         finally:
             self._trials.close(keep)
@@ -183,42 +189,65 @@ class Driver:
         view.say(f"study {summary.name}: {tally(summary)}")
         view.closing(summary, tracker.how_to_look() if tracker else "")
         view.say((tracker and tracker.problem) or "")
-        self._say_what_is_left(loop, view)
+        left = self._what_is_left(loop)
+        for line in left:
+            view.say(line)
+        if not loop.had_ended and not loop.running:  # else nothing happened, or its end is still to come
+            self._tell(next((line for line in left if line.startswith("study ")), f"study {self._name} is finished"))
         return loop
 
-    def _say_what_is_left(self, loop: Loop, view: View) -> None:
+    def _tell(self, subject: str) -> None:
+        """Whom the user wants to be told that a study which has begun has ended, or stopped."""
+        summary, how = self._summary, self._settings.notify
+        if how is None or not summary.rows:
+            return
+        self._settings.notify = None  # once, also if Ctrl-C cuts it short
+        lines = [tally(summary)]
+        if best := summary.best():
+            lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, summary)}")
+        lines += [f"{row.state}: trial {row.number}: {row.error}" for row in summary.bad()[:3]]
+        lines.append(f"in {summary.folder} on {socket.gethostname()}")
+        lines += [f"go on with: {self._resume_line}"] * (summary.over() < (summary.total or 0))
+        View().say(notify.tell(how, subject, "\n".join(lines)))
+
+    def _what_is_left(self, loop: Loop) -> list[str]:
         """What did not run, and how to go on."""
-        summary = self._summary
+        summary, lines = self._summary, list[str]()
         if count := sum(row.infeasible for row in summary.rows):
             what = f"{count} of {len(summary.rows)} trials are infeasible, and were not started"
-            view.say(f"no trial could run: {what}" if count == len(summary.rows) else what)
+            lines.append(f"no trial could run: {what}" if count == len(summary.rows) else what)
             if not self._settings.storage:
-                view.say(f"Once they can run: {sweeps_line('resume', self._folder)} --retry infeasible")
+                lines.append(f"Once they can run: {sweeps_line('resume', self._folder)} --retry infeasible")
         if running := len(loop.running):
             look = sweeps_line("status", self._folder)
-            view.say(f"{running} trials go on without this command. Look at them: {look}")
+            lines.append(f"{running} trials go on without this command. Look at them: {look}")
         open_ones = (summary.total or len(summary.rows)) - summary.over()
         enough = loop.enough if not loop.interrupted else None
         if enough and enough.done:
             write_whole(self._folder / DONE, enough.why)
-            view.say(f"study {self._name} is done: {enough.why}.")
-            view.say(f"For more, change hydra.sweeper.{enough.setting} in: {self._resume_line}")
+            lines.append(f"study {self._name} is done: {enough.why}.")
+            lines.append(f"For more, change hydra.sweeper.{enough.setting} in: {self._resume_line}")
         elif enough and enough.setting:
-            view.say(f"study {self._name} is not finished: {enough.why}.")
-            view.say(f"To go on, raise hydra.sweeper.{enough.setting} in: {self._resume_line}")
+            lines.append(f"study {self._name} is not finished: {enough.why}.")
+            lines.append(f"To go on, raise hydra.sweeper.{enough.setting} in: {self._resume_line}")
         elif loop.stopped or open_ones:
             why = loop.stopped or f"{open_ones} trials are open"
-            view.say(f"study {self._name} is not finished: {why}.")
+            lines.append(f"study {self._name} is not finished: {why}.")
             if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
-                view.say("Another objective makes another study, with another hydra.sweeper.study_name. If it stays:")
-            view.say(f"Go on with: {self._resume_line}")
+                lines.append(
+                    "Another objective makes another study, with another hydra.sweeper.study_name. If it stays:"
+                )
+            lines.append(f"Go on with: {self._resume_line}")
         elif loop.had_ended:
-            view.say(f"nothing is left to do: every trial of study {self._name} had ended before.")
-            view.say(f"For more values or trials, change them, and add hydra.sweeper.extend=true: {self._resume_line}")
+            lines.append(f"nothing is left to do: every trial of study {self._name} had ended before.")
+            lines.append(
+                f"For more values or trials, change them, and add hydra.sweeper.extend=true: {self._resume_line}"
+            )
             if (bad := {str(row.state) for row in summary.bad()}) and not self._settings.storage:
-                view.say(
+                lines.append(
                     f"Once more what failed: {sweeps_line('resume', self._folder)} --retry {','.join(sorted(bad))}"
                 )
+        return lines
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"

@@ -1,0 +1,194 @@
+"""Who is told that a study has ended: a real command, a real server, and nobody who should not know the address."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.study import notify
+from sweeps.trial.job import End, State
+from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
+from tests.study.test_driver import Run, drivers, run  # noqa: F401 - fixtures
+
+
+class Hook(BaseHTTPRequestHandler):
+    """A webhook: keeps what it is told, and answers with the number in its path."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.told.append((self.path, self.headers["Content-Type"], body))  # type: ignore[attr-defined]
+        self.send_response(int(self.path.rpartition("/")[2]))
+        self.send_header("Location", "/elsewhere/200")
+        self.end_headers()
+
+    do_GET = do_POST  # noqa: N815 - the names of http.server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class HookServer(HTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Hook)
+        self.told: list[tuple[str, str, bytes]] = []
+
+    def address(self, code: int) -> str:
+        return f"http://127.0.0.1:{self.server_port}/sesame/{code}"
+
+
+@pytest.fixture
+def hook() -> Iterator[HookServer]:
+    with HookServer() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A command that keeps its words and its input."""
+    file = tmp_path / "tell me"
+    file.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> told; cat >> told; echo >> told\n')
+    file.chmod(0o700)
+    return str(file)
+
+
+def test_a_command_is_told_how_a_study_ended(
+    run: Run,  # noqa: F811
+    clock: Clock,
+    tmp_path: Path,
+    script: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    how = f'hydra.sweeper.notify=["{script}",-s,"{{subject}}","$HOME; rm x"]'
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(End(State.FAILED, "KeyError: 'x'"))), clock)
+    run(launcher, how)
+    words = (tmp_path / "told").read_text().partition("KeyError")[0].splitlines()
+    assert words[:3] == ["-s", "study s is finished", "$HOME; rm x"]
+    assert words[3:] == ["3 trials: 2 completed, 1 failed", "best: trial 0 (x=1): objective=100", "failed: trial 1: "]
+    assert f"in {tmp_path}/multirun/s on " in (tmp_path / "told").read_text()
+    (tmp_path / "told").unlink()
+    run(launcher, how)  # which finds nothing to do
+    assert not (tmp_path / "told").exists()
+    assert "hydra.sweeper.notify:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "happens", "raised", "subject"),
+    [
+        (["hydra.sweeper.target=1000"], None, None, "study s is done: trial 0 reached target=1000 with objective=100."),
+        ([], signal.SIGINT, SystemExit, "study s is not finished: it was interrupted (SIGINT)."),
+        ([], OSError(28, "No space left on device", "x.json"), UserError, "study s had to stop: [Errno 28] No space"),
+        ([], ZeroDivisionError("a bug"), ZeroDivisionError, "study s had to stop: a bug"),
+    ],
+    ids=str,
+)
+def test_a_stop_is_told_too(
+    run: Run,  # noqa: F811
+    clock: Clock,
+    tmp_path: Path,
+    script: str,
+    settings: list[str],
+    happens: Exception | signal.Signals | None,
+    raised: type[BaseException] | None,
+    subject: str,
+) -> None:
+    launcher = FakeLauncher(trains(9), clock, slots=1)
+
+    def on_poll() -> None:
+        if launcher.polls == 3 and isinstance(happens, signal.Signals):
+            os.kill(os.getpid(), happens)
+        elif launcher.polls == 3 and happens:
+            raise happens
+
+    launcher.on_poll = on_poll
+    line = ['hydra.sweeper.notify=["' + script + '","{subject}"]', *settings]
+    if raised is None:
+        run(launcher, *line)
+    else:
+        with pytest.raises(raised):
+            run(launcher, *line)
+    assert (tmp_path / "told").read_text().startswith(subject)
+    assert (tmp_path / "told").read_text().count("study s ") == 1
+
+
+@pytest.mark.parametrize("code", [200, 404, 500, 302])
+def test_a_webhook_is_told_and_its_address_is_nowhere(
+    run: Run,  # noqa: F811
+    clock: Clock,
+    tmp_path: Path,
+    hook: HookServer,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("WEBHOOK", hook.address(code))
+    run(FakeLauncher(trains(), clock), "hydra.sweeper.notify=${oc.env:WEBHOOK}")
+    ((path, kind, body),) = hook.told
+    assert (path, kind) == (f"/sesame/{code}", "application/json")
+    assert json.loads(body)["text"].startswith("study s is finished\n3 trials: 3 completed\nbest: trial 0")
+    out, err = capfd.readouterr()
+    said = [line for line in out.splitlines() if "hydra.sweeper.notify:" in line]
+    assert len(said) == (code != 200)
+    assert code == 200 or f"the webhook at 127.0.0.1 answered {code}" in said[0]
+    assert "sesame" not in out + err
+    assert not any(b"sesame" in file.read_bytes() for file in (tmp_path / "multirun").rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize(
+    ("how", "wrong"),
+    [
+        ("http://127.0.0.1:1/sesame", "the webhook at 127.0.0.1 does not answer: [Errno 111] Connection refused"),
+        ("http://127.0.0.1:1/se same", "the webhook at 127.0.0.1 does not answer: InvalidURL"),
+        (["sh", "-c", "echo a >&2; echo b >&2; exit 3"], "sh ended with exit code 3: b"),
+        (["sleep", "600"], "sleep was ended after 0.2 s"),
+        (["/no/such"], "/no/such cannot be run: No such file or directory"),
+        (["true"], ""),
+    ],
+)
+def test_what_goes_wrong_is_told_in_a_line(
+    how: str | list[object], wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "_COMMAND_S", 0.2)
+    said = notify.tell(how, "study s is finished", "a text")
+    assert said == (f"hydra.sweeper.notify: {wrong}" if wrong else "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "match"),
+    [
+        ("https://hooks.example.org/sesame", "WEBHOOK"),
+        ('"${oc.env:NONE,https://hooks.example.org/sesame}"', "WEBHOOK"),
+        ("[curl,-d,x,https://hooks.example.org/sesame]", "WEBHOOK"),
+        ("${oc.env:NO_SUCH}", "hydra.sweeper.notify: Environment variable 'NO_SUCH' not found"),
+        ("${oc.env:ODD}", "oc.env:ODD} is no address that can be used"),
+        ("${oc.env:OTHER}", "oc.env:OTHER} is no address of a webhook"),
+        ("mail", "is no address of a webhook .*, and no list of words\nGive a command, "),
+        ("[]", "is no list of words"),
+        ("[[mail]]", "is no list of words"),
+        ("{a:mail}", "is no list of words"),
+        ("[mial,me]", "there is no command mial here"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_starts(
+    run: Run,  # noqa: F811
+    clock: Clock,
+    tmp_path: Path,
+    typed: str,
+    match: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ODD", "https://me:sesame@hooks.example.org/x")
+    monkeypatch.setenv("OTHER", "ftp://sesame")
+    launcher = FakeLauncher(trains(), clock)
+    with pytest.raises(UserError, match=match) as caught:
+        run(launcher, f"hydra.sweeper.notify={typed}")
+    assert "sesame" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 2
+    assert (launcher.submitted, (tmp_path / "multirun").exists()) == ([], False)
