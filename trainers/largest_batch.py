@@ -13,6 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import trainers.remarks  # noqa: F401 - before tensorflow
+
+# isort: split
+
 import keras
 import numpy as np
 import tensorflow as tf

@@ -3,6 +3,10 @@
 import math
 import time
 
+import trainers.remarks  # noqa: F401 - before tensorflow
+
+# isort: split
+
 import keras
 import numpy as np
 import tensorflow as tf

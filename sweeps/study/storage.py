@@ -22,7 +22,7 @@ from sweeps.study.definition import Definition, resume_line
 from sweeps.tracking.secrets import without_password
 from sweeps.trial.job import End, Point, State
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # what it warns of, a person at the terminal cannot change
 
 _JOURNAL = "study.journal"
 REPEAT = "repeat"

@@ -54,7 +54,9 @@ def is_refusal(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    return without_password(str(error).strip().partition("\n")[0]) or type(error).__name__
+    line = without_password(str(error).strip().partition("\n")[0])
+    unreached = re.search(r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line)
+    return unreached[1] if unreached else line or type(error).__name__
 
 
 def outages() -> tuple[type[Exception], ...]:
@@ -74,6 +76,7 @@ def connect(uri: str) -> Any:
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of each try, and raises the last
     _make_database(uri)
     return MlflowClient(uri)
 
