@@ -15,7 +15,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from conf import parallel
-from conf.checks import examples, largest_batch, networks, ranges, targets, training
+from conf.checks import download, examples, largest_batch, networks, ranges, targets, training
 from conf.checks.examples import CACHE_GB
 
 SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer", "lr_schedule", "batch_schedule")
@@ -134,6 +134,10 @@ class Config:
         networks.check(self.model, training.epochs_of(self, rows))
         training.check_jit(self.model, self)
         largest_batch.check(self, rows)
+
+    def check_here(self) -> None:
+        """Raise ValueError in the same way for what is lacking where this runs, the network for one."""
+        download.check(self.dataset)
 
 
 def _check_target(section: str, settings: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         return task(cfg, current_trial())
     try:
         refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in (cfg, hydra)))
-        check(cfg)
+        check(cfg, starts=True)
         _refuse_sweep(hydra.overrides.hydra)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
             LocalTrials([], Path()).request(whole)

@@ -104,9 +104,10 @@ class Composer:
         return override.package is None and (isinstance(override.value(), dict) or not self._groups[key])
 
 
-def check(config: DictConfig) -> None:
+def check(config: DictConfig, starts: bool = False) -> None:
     """Turn the config into the dataclasses it is made of. Raises UserError with what their own checks say; Infeasible
-    if they only know that it cannot run here.
+    if they only know that it cannot run here. Before trials start the app's dataclass may look around too, with a
+    method `check_here()`.
     """
     nodes = config._content
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
@@ -114,7 +115,9 @@ def check(config: DictConfig) -> None:
         _check_ranks(config, config.hydra.launcher)
     hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
     try:
-        OmegaConf.to_object(config)
+        whole = OmegaConf.to_object(config)
+        if starts and hasattr(whole, "check_here"):
+            whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
         kind = Infeasible if getattr(error, "infeasible", False) else UserError
         raise kind(explain(error, config)) from error

@@ -343,7 +343,7 @@ class Driver:
             except UserError as error:
                 raise self._composer.in_space(error, space) from error
             try:
-                check(config)
+                check(config, starts=not self._settings.preview)
                 found.append(self._trials.request(config))
             except Infeasible as error:
                 found.append(error)

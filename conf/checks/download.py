@@ -1,0 +1,47 @@
+"""Whether a dataset that Keras downloads is here, or can be had from where this runs."""
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+_GOOGLE, _TORONTO = "https://storage.googleapis.com/tensorflow/tf-keras-datasets", "https://www.cs.toronto.edu/~kriz"
+PLACES = {
+    "mnist": ("mnist.npz", f"{_GOOGLE}/mnist.npz"),
+    "fashion_mnist": ("fashion-mnist", f"{_GOOGLE}/train-labels-idx1-ubyte.gz"),
+    "cifar10": ("cifar-10-batches-py-target", f"{_TORONTO}/cifar-10-python.tar.gz"),
+    "cifar100": ("cifar-100-python-target", f"{_TORONTO}/cifar-100-python.tar.gz"),
+}
+"""What each is called in Keras' folder of datasets, and where Keras 3.15 takes it from."""
+_ANSWER_S = 5.0
+
+
+def check(dataset: dict[str, Any]) -> None:
+    """Raise ValueError, for the user, if training could not begin for want of a network."""
+    name = str(dataset.get("name"))
+    wanted = str(dataset.get("_target_")).endswith(".keras_dataset") and dataset.get("path") is None
+    if not wanted or name not in PLACES:
+        return
+    file, address = PLACES[name]
+    folders = (Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")), Path("/tmp/.keras"))  # noqa: S108 - Keras' own
+    if any((folder / "datasets" / file).exists() for folder in folders):
+        return
+    if why := _unreachable(address):
+        raise ValueError(
+            f"dataset={name} is downloaded once, and {address.split('/')[2]} cannot be reached from here: {why}\n"
+            f"Give a local copy: dataset={name} dataset.path=my.npz, with x_train, y_train, x_test, y_test"
+        )
+
+
+@cache
+def _unreachable(address: str) -> str:
+    """Why nobody answers there; empty if somebody does."""
+    try:
+        with urlopen(Request(address, method="HEAD"), timeout=_ANSWER_S):  # noqa: S310 - one of ours
+            return ""
+    except HTTPError:  # it was reached; what it makes of GET, the download will tell
+        return ""
+    except OSError as error:
+        return str(getattr(error, "reason", error))
