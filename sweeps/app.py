@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import run_job
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -54,6 +56,13 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads it has seen enough: --help | head
+    except OSError as error:
+        passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+        if run_job.__code__ not in passed or run.__code__ in passed:
+            raise  # not of Hydra, which makes the folder of a single run
+        print(f"the run's folder cannot be written: {error}", file=sys.stderr)
+        print("Start in another folder, or name one: hydra.run.dir=/where/there/is/room", file=sys.stderr)
+        raise SystemExit(2) from None
     except (HydraException, InterpolationResolutionError) as error:
         print(explain(error, _known(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None

@@ -13,8 +13,8 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,22 @@ def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
     the whole node only with `sync`, which notes that are needed only while it is up do without.
     """
     aside = _aside(path)
-    with aside.open("wb") as file:
+    with _naming(path), aside.open("wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         if sync:
             file.flush()
             os.fsync(file.fileno())
     aside.replace(path)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an OSError say which file could not be written: that of a write, as on a full disk, does not."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def write_once(path: Path, content: str | bytes) -> None:
@@ -76,7 +86,7 @@ def write_once(path: Path, content: str | bytes) -> None:
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
     """Append values as JSON, a line each: all of them, or an OSError and the file as it was. One writer at a time."""
     data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
-    with path.open("ab+", buffering=0) as file:
+    with _naming(path), path.open("ab+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
             data = b" (cut)\n" + data  # what a writer that was killed left stays a line of its own, and a bad one

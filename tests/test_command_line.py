@@ -48,6 +48,8 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("+dataset.examples=50", BOTH, ["dataset.examples is no setting of trainers.data.sources.digits", "it has none"]),
     ("study=line_fit dataset=digits", BOTH, ["model.initial_weight is no setting of", "model.hidden, model.act"]),
     ("study=line_fit study.scale=smal", PLAIN, ["'study.smal.", "Did you mean 'study.small."]),
+    ("hydra.run.dir=/proc/no", PLAIN, ["the run's folder cannot be written", "/proc/no", "hydra.run.dir=/where"]),
+    ("hydra.sweep.dir=/proc/no", SWEPT, ["the study's folder /proc/no cannot be written", "hydra.sweep.dir=/where"]),
     ("ranks=2", PLAIN, ["several processes", "add -m"]),
     ("gpus=64 batch_size=64", BOTH, ["gpus=64", "this machine has", "GPUs"]),
     ("optimizer.beta_1=1.5", SWEPT, ["optimizer.beta_1=1.5", "< 1"]),

@@ -1,5 +1,6 @@
 """Between the two ways to run trials: Hydra's `launch()`, a batch that waits for all, and our `TrialLauncher`."""
 
+import logging
 import pickle
 import tempfile
 import time
@@ -17,6 +18,8 @@ from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, Job, Request
 from sweeps.trial.process import end_of, end_of_error
+
+log = logging.getLogger(__name__)
 
 
 def launch(
@@ -43,12 +46,21 @@ def launch(
             folder, wanted = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
             attempt, left = folder.new_attempt().number, Path(private, str(number))
             jobs[number] = Job(study.name, number, attempt, composed, wanted, folder, app, job_return=left)
+        log.info("Launching %d jobs in %s", len(jobs), study)
         waiting = list(jobs.values())
         while len(returns) < len(jobs):
             while waiting and trials.submit(waiting[0]):
                 waiting.pop(0)
             for number, said in trials.poll(timeout_s=1.0):
-                returns[number] = _read_return(jobs[number], jobs[number].attempt_folder.close(said))
+                end = jobs[number].attempt_folder.close(said)
+                returns[number] = _read_return(jobs[number], end)
+                log.info(
+                    "\t#%d : %s   %s %s",
+                    number,
+                    " ".join(job_overrides[number - initial_job_idx]),
+                    end.state,
+                    end.error,
+                )
     return [returns[number] for number in sorted(returns)]
 
 

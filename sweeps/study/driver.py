@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -100,6 +101,10 @@ class Driver:
             self._tell(f"study {self._name} had to stop: {error}")
             if not isinstance(error, OSError):
                 raise
+            with suppress(OSError):  # what there is comes first
+                view = View()
+                view.say(f"study {self._name}: {tally(self._summary)}")
+                view.closing(self._summary)
             go_on = f"What has ended is kept. Then go on with: {self._resume_line}"  # a full or a read-only disk
             raise UserError(f"the study had to stop: {error}\n{go_on}") from error
         finally:

@@ -190,7 +190,7 @@ class StudyRun:
         if found.lifecycle_stage == "deleted":
             raise UserError(
                 f"The MLflow experiment '{name}' was deleted. "
-                "Choose another name with hydra.sweeper.experiment=..., or restore it:\n"
+                "Choose another name with tracking.experiment=..., or restore it:\n"
                 f"MLFLOW_TRACKING_URI={shlex.quote(without_password(uri))} "
                 f"mlflow experiments restore -x {found.experiment_id}"
             )

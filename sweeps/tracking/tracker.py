@@ -72,7 +72,8 @@ class Tracker:
                 raise
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
-                "Choose another with hydra.sweeper.tracking_uri=..., or none: hydra.sweeper.tracking=false"
+                "Choose another with tracking.uri=..., or none: tracking=none (of an app without these keys: "
+                "hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
             ) from error
         self._thread.start()
 

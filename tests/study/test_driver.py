@@ -319,3 +319,26 @@ def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: py
     assert "hydra.sweeper.extend=true" in more
     assert again == "Once more what failed: python -m sweeps resume s --retry failed"
     assert len(launcher.submitted) == 3
+
+
+def test_a_full_disk_shows_what_there_is_and_names_the_file(
+    run: Run, clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = FakeLauncher(trains(), clock, slots=1)
+    write = os.write
+    journal = tmp_path / "multirun" / "s" / "study.journal"
+
+    def full(file: int, data: bytes) -> int:
+        if not launcher.acting and (1, 1) in launcher.submitted and Path(f"/proc/self/fd/{file}").readlink() == journal:
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(UserError) as caught:
+        run(launcher)
+    first, go_on = str(caught.value).splitlines()
+    assert first == f"the study had to stop: [Errno 28] No space left on device: '{journal}'"
+    assert go_on.startswith("What has ended is kept. Then go on with: ")
+    out = capsys.readouterr().out
+    assert "study s: 3 trials: 1 " in out
+    assert "│     0 │ 1 │ 100" in out.partition("study s: 3 trials: ")[2]
