@@ -18,6 +18,7 @@ from conf.checks.examples import POINTS
 
 SMALLEST = float(np.finfo(np.float32).tiny)
 """A learning rate below this is zero where it is used."""
+MOST_EPOCHS = 1_000_000
 
 
 # Batch sizes: f(batch_size, epoch, **settings) -> the batch size of an epoch. Epochs count from 0 here.
@@ -126,6 +127,9 @@ def plan(cfg: Any, rows: int) -> Plan:
     steps_left, images_left = cfg.steps or sys.maxsize, cfg.images or sys.maxsize
     planned: list[tuple[int, int, int, int]] = []
     while len(planned) < epochs and steps_left > 0 and images_left > 0:
+        if len(planned) == MOST_EPOCHS:
+            name = next((name for name in ("steps", "images") if getattr(cfg, name)), "epochs")
+            raise ValueError(f"{name}={getattr(cfg, name)} makes more than {MOST_EPOCHS:,} epochs; try epochs=100")
         size = size_of(first, len(planned))
         if not planned or size != planned[-1][0]:
             check_batch(cfg, size, len(planned) + 1, rows)

@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from conf import parallel
 from conf.checks import download, examples, largest_batch, networks, ranges, targets, training
 from conf.checks.examples import CACHE_GB
+from conf.plan import MOST_EPOCHS
 
 SECTIONS = ("optimizer", "dataset", "model", "loss", "trainer", "lr_schedule", "batch_schedule")
 TASKS = ("classification", "regression")
@@ -136,7 +137,10 @@ class Config:
         largest_batch.check(self, rows)
 
     def check_here(self) -> None:
-        """Raise ValueError in the same way for what is lacking where this runs, the network for one."""
+        """Raise ValueError in the same way for what is likely meant otherwise, or lacking where this runs. Nothing goes
+        wrong otherwise: a study that was begun goes on.
+        """
+        training.check_meant(self)
         download.check(self.dataset)
 
 
@@ -152,8 +156,8 @@ def _check_numbers(cfg: Config) -> None:
         raise ValueError(f"lr={cfg.lr}: the learning rate must be > 0 and finite; try lr=0.001")
     if cfg.batch_size < 1:
         raise ValueError(f"batch_size={cfg.batch_size}: a step needs >= 1 example; try batch_size=32")
-    if cfg.epochs < 1:
-        raise ValueError(f"epochs={cfg.epochs}: training needs >= 1 epoch; try epochs=5")
+    if not 1 <= cfg.epochs <= MOST_EPOCHS:
+        raise ValueError(f"epochs={cfg.epochs}: training needs >= 1 epoch, and at most {MOST_EPOCHS:,}; try epochs=5")
     if cfg.gpus < 0:
         raise ValueError(f"gpus={cfg.gpus}: must be >= 0; gpus=0 trains on the CPU")
     if not 0 <= cfg.seed < 2**32:

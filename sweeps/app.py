@@ -56,15 +56,15 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads it has seen enough: --help | head
+    except (HydraException, InterpolationResolutionError) as error:  # before OSError, which some of them are
+        print(explain(error, _known(config_dir)), file=sys.stderr)
+        raise SystemExit(2) from None
     except OSError as error:
         passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
         if run_job.__code__ not in passed or run.__code__ in passed:
             raise  # not of Hydra, which makes the folder of a single run
         print(f"the run's folder cannot be written: {error}", file=sys.stderr)
         print("Start in another folder, or name one: hydra.run.dir=/where/there/is/room", file=sys.stderr)
-        raise SystemExit(2) from None
-    except (HydraException, InterpolationResolutionError) as error:
-        print(explain(error, _known(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -75,6 +75,23 @@ def check_budget(cfg: Any) -> None:
         raise ValueError(f"steps={cfg.steps} and images={cfg.images} are two budgets; leave one of them out")
 
 
+def check_meant(cfg: Any) -> None:
+    """Raise ValueError for a target that no share of 1 reaches, and a warm-up that ends after the training."""
+    if cfg.target is not None and cfg.target > 1 and cfg.loss.get("objective") == "val_accuracy":
+        meant = f"; try target={cfg.target / 100:g}" if cfg.target <= 100 else ""
+        raise ValueError(f"target={cfg.target:g}: val_accuracy is a share, from 0 to 1{meant}")
+    epochs = cfg.epochs if cfg.steps is None and cfg.images is None else None
+    for name, warmup in (
+        ("lr_schedule.warmup_epochs", cfg.lr_schedule.get("warmup_epochs") or 0),
+        ("warmup_epochs", cfg.warmup_epochs),
+    ):
+        if epochs is not None and warmup > epochs:
+            raise ValueError(
+                f"{name}={warmup:g} is longer than the training, which has epochs={epochs}: lr would never be reached; "
+                f"try {name}={epochs / 10:g}"
+            )
+
+
 def epochs_of(cfg: Any, rows: int | None) -> int:
     """How many epochs the budget makes; a guess from above if nobody knows the `rows`."""
     if cfg.steps is None and cfg.images is None:

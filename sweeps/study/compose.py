@@ -161,7 +161,7 @@ def explain(error: Exception, config: DictConfig) -> str:
         to_add = "" if closed else f"\nTo add a new key: {lines[1].split(' use ')[-1]}"
         return f"'{key}' is not in the configuration.{_at_home(key) or _nearest(key, config) + to_add}"
     if lines[0].startswith("Error merging override"):
-        return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
+        return f"{lines[0].removeprefix('Error merging override ')}: {_whole(lines[1])}"
     if wrong := _wrong_choice(lines):
         return wrong
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
@@ -169,9 +169,17 @@ def explain(error: Exception, config: DictConfig) -> str:
     said = [line for line in lines if line and not line.startswith(notes)]
     if said[0].startswith("Interpolation key '"):
         said[0] += "." + _nearest(said[0].split("'")[1], config)
+    said[0] = _whole(said[0])
     if any("not in 'LocalLauncherConf'" in line for line in said):
         said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
     return ("".join(where[:1]) + "\n".join(said))[:600]
+
+
+def _whole(said: str) -> str:
+    """What OmegaConf says of a number with a point or an exponent where a whole one belongs, and what to type."""
+    found = re.search(r"'(\S+)' of type 'float' could not be converted to Integer$", said)
+    value = float(found[1]) if found else 0.5
+    return f"{said}. Type {value:.0f}" if value.is_integer() and abs(value) < 1e15 else said
 
 
 def _at_home(word: str) -> str:

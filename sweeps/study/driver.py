@@ -311,6 +311,11 @@ class Driver:
         """
         for line in self._search.earlier.said:
             print(line)
+        target, name = self._settings.target, self._settings.objectives[0]
+        if target is not None and name.endswith("accuracy") and 1 < target <= 100:
+            print(
+                f"hydra.sweeper.target={target:g} is out of reach if {name} is a share of 1: that is {target / 100:g}"
+            )
         for one in space.parameters:
             if isinstance(one, Choice) and len(one.distinct) < len(one.values):
                 count = len(one.distinct)
@@ -348,7 +353,7 @@ class Driver:
             except UserError as error:
                 raise self._composer.in_space(error, space) from error
             try:
-                check(config, starts=not self._settings.preview)
+                check(config, starts=is_new and not self._settings.preview)
                 found.append(self._trials.request(config))
             except Infeasible as error:
                 found.append(error)
