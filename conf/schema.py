@@ -156,8 +156,10 @@ def _check_numbers(cfg: Config) -> None:
         raise ValueError(f"lr={cfg.lr}: the learning rate must be > 0 and finite; try lr=0.001")
     if cfg.batch_size < 1:
         raise ValueError(f"batch_size={cfg.batch_size}: a step needs >= 1 example; try batch_size=32")
-    if not 1 <= cfg.epochs <= MOST_EPOCHS:
-        raise ValueError(f"epochs={cfg.epochs}: training needs >= 1 epoch, and at most {MOST_EPOCHS:,}; try epochs=5")
+    if cfg.epochs < 1:
+        raise ValueError(f"epochs={cfg.epochs}: training needs >= 1 epoch; try epochs=5")
+    if cfg.epochs > MOST_EPOCHS:
+        raise ValueError(f"epochs={cfg.epochs} makes more than {MOST_EPOCHS:,} epochs; try epochs=100")
     if cfg.gpus < 0:
         raise ValueError(f"gpus={cfg.gpus}: must be >= 0; gpus=0 trains on the CPU")
     if not 0 <= cfg.seed < 2**32:
