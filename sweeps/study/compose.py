@@ -115,7 +115,7 @@ def check(config: DictConfig, starts: bool = False) -> None:
         _check_ranks(config, config.hydra.launcher)
     hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
     try:
-        whole = OmegaConf.to_object(config)
+        whole: Any = OmegaConf.to_object(config)
         if starts and hasattr(whole, "check_here"):
             whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:

@@ -10,6 +10,7 @@ import re
 import shutil
 import textwrap
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, Node, OmegaConf
 
@@ -34,7 +35,7 @@ def text(*, _root_: DictConfig) -> str:
     for title, group, name, kind in sections:
         node = _root_.hydra[group]
         if OmegaConf.get_type(node) is not kind:
-            file = OmegaConf.load(_GROUPS / group / f"{name}.yaml")
+            file: Any = OmegaConf.load(_GROUPS / group / f"{name}.yaml")
             del file["defaults"]
             node = OmegaConf.merge(kind, file)
         lines = (_line(_typed(_root_, node, group, key), said) for key, said in described(kind).items())
