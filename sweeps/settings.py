@@ -26,7 +26,7 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     group = "sweeper" if kind is SweeperConf else "launcher"
     names = [one.name for one in fields(kind)]
     for name in (str(key) for key in node if key not in names):
-        if elsewhere := home(f"hydra.{group}.{name}"):
+        if MEANT.get(name) not in names and (elsewhere := home(f"hydra.{group}.{name}")):
             raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}\nType: {elsewhere}")
         near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
         meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""

@@ -1,6 +1,7 @@
 """The engine under somebody else's Hydra app: whatever its task function does, the study ends well."""
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 from sweeps.results.summary import Row
 from sweeps.trial.job import State
 from tests import command_lines as lines
-from tests.command_lines import APPS, GRID, SEARCH, Done, processes, rows, run_all, steps, theirs
+from tests.command_lines import APPS, GRID, SEARCH, THEIRS, Done, processes, rows, run_all, steps, theirs
 
 FAKES = Path(__file__).parent / "fakes"
 SILENT = str(APPS / "silent_app.py")
@@ -295,15 +296,17 @@ def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: li
 
 
 def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
-    trials_of = [*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1"]
-    code, out = run_afresh(tmp_path, *trials_of, largest_file=12_000)
+    alone = str(shutil.copy(THEIRS, tmp_path))  # with little code beside it to be kept
+    line = [alone, *theirs(*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1")[1:]]
+    done = lines.finish(lines.start_afresh(line, tmp_path, largest_file=12_000), tmp_path)
+    code, out = done.code, done.said
     assert code == 2, out
     assert "the study had to stop: [Errno 27] File too large" in out
     assert "hydra.sweeper.study_name=s" in out
     assert "Traceback" not in out
     assert 0 < len(trials(tmp_path)) < 16
-    code, out = run(tmp_path, *trials_of)
-    assert code == 0, out
+    done = lines.run(line, tmp_path)
+    assert done.code == 0, done.said
     assert sorted(row.params["+x"] for row in trials(tmp_path)) == list(range(1, 17))
     assert all(row.objective == [row.params["+x"] ** 2] for row in trials(tmp_path))
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.command_lines import SWEEP, Done, end, finish, rows, run, start, steps, wait_until
 
+pytestmark = pytest.mark.long
+
 LIMIT = "hydra.launcher.mem_gb=1.2"
 WIDE = ["model=mlp", "model.hidden=[100000]", LIMIT, "tracking=none"]  # of 1,250 examples not all fit
 FIND = [SWEEP, "+find=largest_batch", *WIDE, "hydra.sweeper.study_name=found"]
