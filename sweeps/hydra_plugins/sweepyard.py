@@ -62,6 +62,8 @@ class StudySweeper(_Ours, Sweeper):
         from sweeps.study.driver import Driver
 
         try:
+            if (kind := OmegaConf.get_type(self._config.hydra.launcher)) in (LocalLauncherConf, SlurmLauncherConf):
+                read(self._config.hydra.launcher, kind)  # Hydra would not say which setting is wrong
             driver = Driver(**self._app)
             summary = driver.run(Plugins.instance().instantiate_launcher(**self._app), arguments)
         except (UserError, HydraException, OmegaConfBaseException) as error:
