@@ -29,7 +29,7 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     group = "sweeper" if kind is SweeperConf else "launcher"
     names = [one.name for one in fields(kind)]
     for name in (str(key) for key in node if key not in names):
-        if MEANT.get(name) not in names and (elsewhere := home(f"hydra.{group}.{name}")):
+        if elsewhere := home(f"hydra.{group}.{name}"):
             raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}\nType: {elsewhere}")
         near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
         meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""
@@ -64,8 +64,9 @@ def home(word: str) -> str:
         (LocalLauncherConf, "hydra.launcher", ""),
         (SlurmLauncherConf, "hydra.launcher", "hydra/launcher=slurm "),
     ):
-        elsewhere = section in {"", "hydra.sweeper", "hydra.launcher"} and (section != place or choice)
-        if elsewhere and name in {one.name for one in fields(kind)}:
+        if name in {one.name for one in fields(kind)} and section in {"", "hydra.sweeper", "hydra.launcher"}:
+            if section == place and not choice:
+                return ""
             return f"hydra/sweeper/{name}=..." if name in _CHOSEN else f"{choice}{place}.{name}=..."
     return ""
 
