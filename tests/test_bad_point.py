@@ -22,9 +22,11 @@ def test_a_bad_point_fails_alone(tmp_path: Path) -> None:
     done = run([SWEEP, "-m", *search, *mine, *rest], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 1, done.err
     results = [json.loads(file.read_text()) for file in done.study().glob("*/attempts/1/end.json")]
-    refused = [line for line in done.out.splitlines() if "failed: epochs=0: training needs >= 1 epoch" in line]
-    bad = {line.split()[1] for line in refused}
+    bad = [row for row in rows(done.study()) if row.state == "failed"]
     assert 0 < len(bad) < 8
+    assert all(row.error.startswith("epochs=0: training needs >= 1 epoch") for row in bad)
+    assert done.out.count(f"trial {bad[0].number} failed: epochs=0: training needs >= 1 epoch") == 1
+    assert done.out.count(f" failed as trial {bad[0].number} did ") == len(bad) - 1
     assert len(results) == 8 - len(bad)
     assert all(result["state"] == "completed" for result in results)
     assert "Traceback" not in done.out + done.err
