@@ -29,6 +29,7 @@ from sweeps.launchers.local import LocalTrials
 from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import HEEDED_ALONE, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
+from sweeps.study import notify
 from sweeps.study.compose import check, explain, processes
 from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
@@ -111,6 +112,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         return task(cfg, current_trial())
     try:
         refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in (cfg, hydra)))
+        notify.refuse_address(whole)
         check(cfg, starts=True)
         _refuse_sweep(hydra.overrides.hydra)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here

@@ -168,6 +168,7 @@ def explain(error: Exception, config: DictConfig) -> str:
     where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
     where = where or [f"{key}: " for key in [getattr(error, "full_key", None)] if key]
     said = [line for line in lines if line and not line.startswith(notes)]
+    said[0] = re.sub(r'^KeyError raised while resolving interpolation: "(.*)"$', r"\1", said[0])
     if said[0].startswith("Interpolation key '"):
         said[0] += "." + _nearest(said[0].split("'")[1], config)
     said[0] = _whole(said[0])

@@ -212,7 +212,8 @@ class Driver:
         lines = [tally(summary)]
         if best := summary.best():
             lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, summary)}")
-        lines += [f"{row.state}: trial {row.number}: {row.error}" for row in summary.bad()[:3]]
+        wrong = {(row.state, row.error): row.number for row in reversed(summary.bad())}
+        lines += [f"trial {number} {state}: {error}" for (state, error), number in [*wrong.items()][-3:]][::-1]
         lines.append(f"in {summary.folder} on {socket.gethostname()}")
         lines += [f"go on with: {self._resume_line}"] * (summary.over() < (summary.total or 0))
         View().say(notify.tell(how, subject, "\n".join(lines)))
