@@ -39,22 +39,12 @@ from sweeps.trial.process import end_of_error, end_of_return
 from sweeps.trial.system_metrics import sampling
 
 Task = Callable[[DictConfig, Trial], Any]
-_FLAGS = (
-    "config-path",
-    "cp",
-    "config-name",
-    "cn",
-    "config-dir",
-    "cd",
-    "package",
-    "p",
-    "cfg",
-    "c",
-    "info",
-    "i",
+_FLAGS = {"config-path", "cp", "config-name", "cn", "config-dir", "cd", "package", "p", "cfg", "c", "info", "i"} | {
+    "experimental-rerun",
     "resolve",
-)
-_FLAGS += ("experimental-rerun", "shell-completion", "sc")
+    "shell-completion",
+    "sc",
+}
 """Of Hydra's, which may be typed with a value."""
 
 
