@@ -203,7 +203,9 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
     found = [number for number, end in ended.items() if end in states and (not wanted or number in wanted)]
     if not found or not wanted.issubset(found):
         counts = ", ".join(f"{[*ended.values()].count(state)} {state}" for state in _RETRIED)
-        raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}")
+        fit = ",".join(str(number) for number, end in ended.items() if end in states)
+        hint = f"\nThose that fit: --trials {fit}" if fit else ""
+        raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}{hint}")
     try:
         lock = Lock(summary.folder / "driver.lock")
     except Held as error:

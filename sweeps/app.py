@@ -1,6 +1,7 @@
 """Around a Hydra app's main function: answers to mistakes, and single runs that are checked and tracked like trials."""
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -28,6 +29,7 @@ from sweeps.launchers.local import LocalTrials
 from sweeps.results.summary import Row, Summary, look
 from sweeps.settings import HEEDED_ALONE, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
+from sweeps.study import notify
 from sweeps.study.compose import check, explain, processes
 from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
@@ -37,6 +39,13 @@ from sweeps.trial.process import end_of_error, end_of_return
 from sweeps.trial.system_metrics import sampling
 
 Task = Callable[[DictConfig, Trial], Any]
+_FLAGS = {"config-path", "cp", "config-name", "cn", "config-dir", "cd", "package", "p", "cfg", "c", "info", "i"} | {
+    "experimental-rerun",
+    "resolve",
+    "shell-completion",
+    "sc",
+}
+"""Of Hydra's, which may be typed with a value."""
 
 
 @contextmanager
@@ -47,6 +56,7 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         return
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
     try:
+        _refuse_words(sys.argv[1:], config_dir)
         with on_signals(signal.default_int_handler):
             yield
     except KeyboardInterrupt:
@@ -56,6 +66,9 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads it has seen enough: --help | head
+    except UserError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
     except (HydraException, InterpolationResolutionError) as error:  # before OSError, which some of them are
         print(explain(error, _known(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None
@@ -68,6 +81,19 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         raise SystemExit(2) from None
 
 
+def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
+    """Raise UserError for what Hydra has no answer to."""
+    for word in words:
+        key, sign, value = word.partition("=")
+        if sign and key.startswith("-") and key.lstrip("-") not in _FLAGS:
+            raise UserError(f"{word}: a key is typed without dashes\nType: {word.lstrip('-')}")
+        if sign and key in ("hydra.sweeper", "hydra.launcher"):
+            raise UserError(f"{word}: it is chosen with a slash\nType: {key.replace('.', '/')}={value}")
+        if re.fullmatch(r"(?i)true|false|[\d.]+", value) and key and (config_dir / key).is_dir():
+            known = ", ".join(sorted(file.stem for file in (config_dir / key).glob("*.yaml")))
+            raise UserError(f"{word}: it is chosen by name\nChoose one of: {known}")
+
+
 def run(cfg: DictConfig, task: Task) -> Any:
     """Run the task as a trial: of the study that this process belongs to, or else as a single run of its own."""
     whole: Any = HydraConfig.instance().cfg
@@ -76,6 +102,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         return task(cfg, current_trial())
     try:
         refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in (cfg, hydra)))
+        notify.refuse_address(whole)
         check(cfg, starts=True)
         _refuse_sweep(hydra.overrides.hydra)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
@@ -98,7 +125,9 @@ def _refuse_sweep(typed: Sequence[str]) -> None:
     """Raise UserError if something was typed that only a sweep heeds, unless a single run was asked for by name."""
     for word in typed if "hydra.mode=RUN" not in sys.argv else ():  # Hydra itself adds it to what was typed
         setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
-        if word.startswith("hydra/sweeper") or (setting != word.partition("=")[0] and setting not in HEEDED_ALONE):
+        if word.startswith(("hydra/sweeper", "hydra/launcher=slurm")) or (
+            setting != word.partition("=")[0] and setting not in HEEDED_ALONE
+        ):
             line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])
             raise UserError(f"{word} is for a sweep, and this is a single run: -m is missing.\nType: {line}")
 

@@ -17,6 +17,9 @@ MEANT = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task"
 MEANT |= {"memory": "mem_gb", "n_workers": "n_jobs"}
 """What other tools call our settings, where difflib does not see it."""
 
+MOST_TRIALS = 1_000_000
+_CHOSEN = ("sampler", "pruner")
+
 HEEDED_ALONE = ("objective", "direction", "tracking", "tracking_uri", "experiment")
 """What a single run, without -m, heeds of the sweeper's settings."""
 
@@ -26,7 +29,7 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     group = "sweeper" if kind is SweeperConf else "launcher"
     names = [one.name for one in fields(kind)]
     for name in (str(key) for key in node if key not in names):
-        if MEANT.get(name) not in names and (elsewhere := home(f"hydra.{group}.{name}")):
+        if elsewhere := home(f"hydra.{group}.{name}"):
             raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}\nType: {elsewhere}")
         near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
         meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""
@@ -43,6 +46,8 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
     assert isinstance(settings, kind)
     for one in fields(kind):
         value, least = getattr(settings, one.name), one.metadata.get("least")
+        if str(one.type).startswith("list") and isinstance(value, str):  # which an interpolation may bring
+            raise UserError(f"hydra.{group}.{one.name}={value}: it must be a list, as in [{value}]")
         if value is not None and least is not None and value < least:
             raise UserError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
     return settings
@@ -59,9 +64,10 @@ def home(word: str) -> str:
         (LocalLauncherConf, "hydra.launcher", ""),
         (SlurmLauncherConf, "hydra.launcher", "hydra/launcher=slurm "),
     ):
-        elsewhere = section in {"", "hydra.sweeper", "hydra.launcher"} and (section != place or choice)
-        if elsewhere and name in {one.name for one in fields(kind)}:
-            return f"{choice}{place}.{name}=..."
+        if name in {one.name for one in fields(kind)} and section in {"", "hydra.sweeper", "hydra.launcher"}:
+            if section == place and not choice:
+                return ""
+            return f"hydra/sweeper/{name}=..." if name in _CHOSEN else f"{choice}{place}.{name}=..."
     return ""
 
 
@@ -147,6 +153,13 @@ class SweeperConf:
     """The MLflow experiment that holds the studies."""
 
     def __post_init__(self) -> None:
+        for name in _CHOSEN:
+            if isinstance(chosen := getattr(self, name), str):
+                raise ValueError(
+                    f"hydra.sweeper.{name}={chosen}: it is chosen with slashes: hydra/sweeper/{name}={chosen}"
+                )
+        if (self.n_trials or 0) > MOST_TRIALS:
+            raise ValueError(f"hydra.sweeper.n_trials={self.n_trials}: more than a million trials; type fewer")
         if (self.max_failure_rate or 0) > 1:
             raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
         for direction in self.directions:

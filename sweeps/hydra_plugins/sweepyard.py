@@ -63,13 +63,21 @@ class StudySweeper(_Ours, Sweeper):
 
         try:
             driver = Driver(**self._app)
-            summary = driver.run(Plugins.instance().instantiate_launcher(**self._app), arguments)
+            summary = driver.run(self._make_launcher(), arguments)
         except (UserError, HydraException, OmegaConfBaseException) as error:
             print(error if isinstance(error, UserError) else explain(error, self._config), file=sys.stderr)
             raise SystemExit(2) from error
         if driver.failed(summary):
             raise SystemExit(1)
         return summary
+
+    def _make_launcher(self) -> Launcher:
+        try:
+            return Plugins.instance().instantiate_launcher(**self._app)
+        except OmegaConfBaseException:  # which does not say which setting is wrong
+            if (kind := OmegaConf.get_type(self._config.hydra.launcher)) in (LocalLauncherConf, SlurmLauncherConf):
+                read(self._config.hydra.launcher, kind)
+            raise
 
 
 class _OnTrials(_Ours, Launcher):

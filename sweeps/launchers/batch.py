@@ -71,7 +71,8 @@ def _read_return(job: Job, end: End) -> JobReturn:
         return returned
     failed = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
     log = job.attempt_folder.log
-    failed.return_value = RuntimeError(f"trial {job.number} {end.state}: {end.error}. Its log: {log}")
+    where = f". Its log: {log}" if log.exists() else ""
+    failed.return_value = RuntimeError(f"trial {job.number} {end.state}: {end.error}{where}")
     return failed
 
 

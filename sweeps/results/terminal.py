@@ -93,7 +93,9 @@ class View:
             self.say(f"trial {row.number} {row.state}   {row.name}   {result_of(row, summary)}")
 
     def tick(self, summary: Summary, notes: list[str]) -> None:
-        """Show how the study stands; `notes` are said once each where there is no live view, outages everywhere."""
+        """Show how the study stands; `notes` are said once each, numbers aside, where there is no live view, outages
+        everywhere.
+        """
         lasting = {note.over: note for note in notes if isinstance(note, Outage)}
         for over in self._lasting.keys() - lasting.keys():
             self.say(over)
@@ -104,8 +106,9 @@ class View:
             self.live.update(self._picture(summary, notes), refresh=True)
             return
         for note in notes:
-            if note not in self._said and not isinstance(note, Outage):
-                self._said.add(note)
+            kind = re.sub(r"\d+", "", note)  # how many are pending changes all the time
+            if kind not in self._said and not isinstance(note, Outage):
+                self._said.add(kind)
                 self.say(note)
 
     def _picture(self, summary: Summary, notes: list[str]) -> Group:

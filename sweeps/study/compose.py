@@ -20,8 +20,8 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.settings import MEANT, home
 from sweeps.study.search_space import Choice, Interval, SearchSpace, text_of
 
-_GRAMMAR = "Write key=value, key=a,b or 'key=interval(0.1, 1)': https://hydra.cc/docs/advanced/override_grammar/basic/"
-_NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)/(.*)'\s+Available options in .*:\n([^:]*)\nConfig search path")
+_GRAMMAR = "Write key=value, or with -m key=a,b or 'key=interval(0.1, 1)'. All keys are in --help"
+_NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)'\s+Available options in '(.*)':\n([^:]*)\nConfig search path")
 
 
 class Composer:
@@ -152,8 +152,8 @@ def _wanted(config: DictConfig, name: str) -> int | None:
 def explain(error: Exception, config: DictConfig) -> str:
     """What Hydra or OmegaConf found wrong, in at most two lines, with the nearest key or choice that exists."""
     if isinstance(error, OverrideParseException):
-        meant = _at_home(error.override) or f" {error.message.splitlines()[0]}\n{_GRAMMAR}"
-        return f"'{error.override}' cannot be read:{meant}"
+        why = f": {error.message.splitlines()[0]}" if "while evaluating" in error.message else ""
+        return f"'{error.override}' cannot be read{why}{_at_home(error.override) or chr(10) + _GRAMMAR}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         key = lines[0].split("'")[1]
@@ -166,7 +166,9 @@ def explain(error: Exception, config: DictConfig) -> str:
         return wrong
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
     where = [f"{line.removeprefix('full_key: ')}: " for line in lines if line.startswith("full_key: ")]
+    where = where or [f"{key}: " for key in [getattr(error, "full_key", None)] if key]
     said = [line for line in lines if line and not line.startswith(notes)]
+    said[0] = re.sub(r'^KeyError raised while resolving interpolation: "(.*)"$', r"\1", said[0])
     if said[0].startswith("Interpolation key '"):
         said[0] += "." + _nearest(said[0].split("'")[1], config)
     said[0] = _whole(said[0])
@@ -192,8 +194,9 @@ def _at_home(word: str) -> str:
 
 def _wrong_choice(lines: list[str]) -> str | None:
     if found := _NO_SUCH_CHOICE.search("\n".join(lines)):
-        group, name, known = found[1], found[2], found[3].split()
-        near = difflib.get_close_matches(name, known, 1)
+        group, known = found[2], [name for name in found[3].split() if not name.startswith("sweepyard_")]
+        name = found[1].removeprefix(f"{group}/")
+        near = difflib.get_close_matches(name.lower(), known, 1)
         hint = f" Did you mean {group}={near[0]}?" if near else ""
         return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(known)}"
     if lines[0].startswith("Multiple values for "):
@@ -213,9 +216,19 @@ def _nearest(key: str, config: DictConfig) -> str:
     # Beside what exists the last part alone is wrong: what all have in common makes none of them near.
     names = {k.rpartition(".")[2]: k for k in beside} or {k: k for k in known}
     wrong = key.rpartition(".")[2] if beside else key
-    if near := [MEANT[wrong]] if MEANT.get(wrong) in names else difflib.get_close_matches(wrong, names, 1):
-        return f" Did you mean '{names[near[0]]}'?"
+    same = [k for k in known if k.lower() == wrong.lower()]  # at the top, or in other letters
+    near = [MEANT[wrong]] if MEANT.get(wrong) in names else difflib.get_close_matches(wrong, names, 1)
+    if same or near:
+        return f" Did you mean '{same[0] if same else _followed(names[near[0]], config)}'?"
     return f" Known here: {', '.join(beside)}." if beside else ""
+
+
+def _followed(key: str, config: DictConfig) -> str:
+    """The key, or the one that it takes its value from."""
+    section, _, name = key.rpartition(".")
+    node = (OmegaConf.select(config, section) if section else config)._get_node(name)
+    follows = re.fullmatch(r"\$\{(\w+)\}", str(node._value())) if node is not None else None
+    return follows[1] if follows else key
 
 
 def _keys(node: Any, prefix: str = "") -> list[str]:

@@ -29,6 +29,7 @@ from sweeps.signals import on_signals
 from sweeps.study import by_hand, code, notify
 from sweeps.study.compose import Composer, check
 from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
+from sweeps.study.help import at_once
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import Choice, SearchSpace, is_grid, parse, parse_condition, text_of, total
@@ -119,6 +120,7 @@ class Driver:
             view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
         view.console.print(requests_table(requests))
         view.say(cost(requests))
+        view.say(at_once(self._config))
 
     def _check_added(self) -> None:
         """Check what a person added while there was no driver. Raises UserError, and forgets what is wrong."""
@@ -210,7 +212,8 @@ class Driver:
         lines = [tally(summary)]
         if best := summary.best():
             lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, summary)}")
-        lines += [f"{row.state}: trial {row.number}: {row.error}" for row in summary.bad()[:3]]
+        wrong = {(row.state, row.error): row.number for row in reversed(summary.bad())}
+        lines += [f"trial {number} {state}: {error}" for (state, error), number in [*wrong.items()][-3:]][::-1]
         lines.append(f"in {summary.folder} on {socket.gethostname()}")
         lines += [f"go on with: {self._resume_line}"] * (summary.over() < (summary.total or 0))
         View().say(notify.tell(how, subject, "\n".join(lines)))
@@ -311,6 +314,12 @@ class Driver:
         """
         for line in self._search.earlier.said:
             print(line)
+        if (self._settings.sampler or {}).get("_target_") == "optuna.samplers.CmaEsSampler":
+            unordered = [
+                one.key for one in space.parameters if one.condition or (isinstance(one, Choice) and not one.ordered)
+            ]
+            if unordered:
+                print(f"hydra/sweeper/sampler=cmaes learns of numbers alone: it draws {', '.join(unordered)} at random")
         target, name = self._settings.target, self._settings.objectives[0]
         if target is not None and name.endswith("accuracy") and 1 < target <= 100:
             print(

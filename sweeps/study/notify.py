@@ -4,10 +4,12 @@ The address of a webhook is a secret: who has it may write there. So it is in no
 """
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
 from http.client import HTTPException
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -21,18 +23,23 @@ _SETTING = "hydra.sweeper.notify"
 _ASK = f"""Give a command, {_SETTING}='[mail,-s,"{{subject}}",me@example.org]', or {_SETTING}='${{oc.env:WEBHOOK}}'"""
 
 
-def check(config: DictConfig) -> None:
-    """Raises UserError, before anything has started: nobody could be told so, or everybody could read the address."""
-    raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
-    typed = raw.get("notify") if isinstance(raw, dict) else None
-    how = None if typed is None else config.hydra.sweeper.notify
-    if how is None:
-        return
-    if "http://" in str(typed) or "https://" in str(typed):
+def refuse_address(config: DictConfig) -> Any:
+    """The setting as it was typed. Raises UserError if that shows the address of a webhook."""
+    raw: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
+    if re.search(r"https?://", str(raw.get("notify"))):
         raise UserError(
             f"{_SETTING}: whoever reads the address of a webhook may write there, and a command line can be read\n"
             f"Put it into the environment, as WEBHOOK=..., and type {_SETTING}='${{oc.env:WEBHOOK}}'"
         )
+    return raw.get("notify")
+
+
+def check(config: DictConfig) -> None:
+    """Raises UserError, before anything has started: nobody could be told so, or everybody could read the address."""
+    typed = refuse_address(config)
+    how = None if typed is None else config.hydra.sweeper.notify
+    if how is None:
+        return
     if isinstance(how, str):
         parts = urlsplit(how)
         if parts.scheme not in ("http", "https"):

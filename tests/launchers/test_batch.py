@@ -152,6 +152,7 @@ def test_our_launcher_under_their_sweeper(tmp_path: Path, how: str, code: int, w
     done = run([THEIRS, "-m", "hydra/launcher=local", "hydra/sweeper=basic", f"+how={how}"], tmp_path)
     assert done.code == code
     assert words in done.said
+    assert f"#0 : +how={how}   {state}" in done.out
     (end,) = tmp_path.glob("multirun/*/*/0/attempts/1/end.json")
     assert json.loads(end.read_text())["state"] == state
     assert not list(tmp_path.glob("multirun/*/*/.returns*"))

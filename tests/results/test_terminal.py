@@ -87,3 +87,10 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:
     lines = [line for line in said(view).splitlines() if "MLflow" in line and "timeout" not in line]
     told = [line for line in lines if "\x1b" not in line]
     assert told == ["MLflow does not answer: refused", "MLflow answers again"] * 2
+
+
+def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
+    for count in range(9, 0, -1):
+        view.tick(summary(), [f"{count} pending: Priority"])
+    if not view.console.is_terminal:
+        assert said(view).splitlines() == ["9 pending: Priority"]

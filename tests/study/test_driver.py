@@ -266,6 +266,8 @@ def test_what_cannot_run_here_is_retried_when_a_person_says_so(
         resume("--retry", "pruned")
     with pytest.raises(UserError, match=r"no such trials to retry. It has: 0 failed, .*, 3 infeasible"):
         resume("--retry", "failed")
+    with pytest.raises(UserError, match=r"3 infeasible\nThose that fit: --trials 2,3,4$"):
+        resume("--trials", "0,3")
     Limited.most = 9
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)
     resume("--retry", "infeasible", "--trials", "3")
@@ -342,3 +344,26 @@ def test_a_full_disk_shows_what_there_is_and_names_the_file(
     out = capsys.readouterr().out
     assert "study s: 3 trials: 1 " in out
     assert "│     0 │ 1 │ 100" in out.partition("study s: 3 trials: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "sweep", "said"),
+    [
+        (("hydra/sweeper/sampler=cmaes",), "x=a,b", "sampler=cmaes learns of numbers alone: it draws x at random\n"),
+        (("hydra/sweeper/sampler=cmaes",), "x=1,2,3", ""),
+        (
+            ("hydra.sweeper.target=97", "hydra.sweeper.objective=val_accuracy", "hydra.sweeper.direction=maximize"),
+            "x=1,2,3",
+            "hydra.sweeper.target=97 is out of reach if val_accuracy is a share of 1: that is 0.97\n",
+        ),
+    ],
+)
+def test_what_is_likely_meant_otherwise_is_said_first(
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sweep: str, said: str
+) -> None:
+    preview = ("hydra.sweeper.n_trials=2", "hydra.sweeper.preview=true")
+    run(FakeLauncher(trains(), clock), *preview, *words, sweep=sweep, sweeper="optuna")
+    out = capsys.readouterr().out
+    assert said in out
+    assert bool(said) == ("at random" in out or "out of reach" in out)
+    assert "\nTrials at a time: " in out

@@ -168,6 +168,20 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
     assert "trial 1 failed: too large by b   (x=2)\n    what it said" in out
 
 
+def test_a_disk_that_is_away_is_told_of_when_it_goes_and_when_it_comes(make_study: MakeStudy, clock: Clock) -> None:
+    study, launcher = make_study(), FakeLauncher(trains(40), clock)
+
+    def away(path: Path) -> bool:
+        return path.name == "metrics.jsonl" and not launcher.acting and launcher.polls in range(5, 20)
+
+    with disk_that_fails(away):
+        done = study.drive(launcher)
+    assert done.states() == ["completed"] * 3
+    told = [line for line in done.lines if "looked at again" in line or "read again" in line]
+    assert "metrics.jsonl'; it is looked at again" in told[0]
+    assert told[1:] == ["the files of all trials can be read again"]
+
+
 # Refused
 
 

@@ -71,7 +71,7 @@ def test_a_command_is_told_how_a_study_ended(
     run(launcher, how)
     words = (tmp_path / "told").read_text().partition("KeyError")[0].splitlines()
     assert words[:3] == ["-s", "study s is finished", "$HOME; rm x"]
-    assert words[3:] == ["3 trials: 2 completed, 1 failed", "best: trial 0 (x=1): objective=100", "failed: trial 1: "]
+    assert words[3:] == ["3 trials: 2 completed, 1 failed", "best: trial 0 (x=1): objective=100", "trial 1 failed: "]
     assert f"in {tmp_path}/multirun/s on " in (tmp_path / "told").read_text()
     (tmp_path / "told").unlink()
     run(launcher, how)  # which finds nothing to do

@@ -91,7 +91,7 @@ class SlurmBase(TrialLauncher):
         troubles = list(self._troubles.values())
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         outages = [
-            Outage(self._busy, "SLURM takes jobs again"),
+            self._busy,  # of a full queue, which comes and goes with each job
             Outage(self._watcher.problem, "SLURM answers again"),
             Outage("".join(troubles[:1]) + more, "the files of all trials can be reached again"),
         ]
