@@ -1,204 +1,589 @@
-"""The figures of a study's report: what each parameter did to the objective, drawn with plotly."""
+"""The figures of a study: what each parameter did to the objective, and every trial in its place.
+
+A figure is what plotly draws, as plain lists and dicts: `data` and `layout`. Nothing here imports plotly, so that a
+driver can write its page while it runs. Colours stand by the names of `theme`. A point's `customdata`, or a whole
+trace's `meta`, is the number of its trial, which hover and clicks go by.
+"""
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from plotly import graph_objects as go
-from plotly.colors import sample_colorscale
-
+from sweeps.results import axes, groups, theme
+from sweeps.results.axes import Axis, is_number
 from sweeps.results.front import hypervolumes, reference
-from sweeps.results.summary import Row, Summary, parameters, text
-from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Value
+from sweeps.results.summary import Row, Summary, text
+from sweeps.results.trials import Curves, Trials
+from sweeps.trial.job import State, Value
 
-_MOST_CURVES = 50
-_MOST_TICKS = 12
-_MOST_LEVEL_NAMES = 6
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as Plotted
+
+Figure = dict[str, Any]
+Figures = dict[str, Figure]
+
+ENOUGH = 10
+"""Completed trials from which on an importance is told."""
+_MOST_LINES = 300
+_MOST_CURVES = 60
+_MOST_SLICES = 12
+_STRIP = 0.1  # of a figure's height: where trials stand that have no value
+MARKS: dict[str, dict[str, Any]] = {
+    "completed": {"symbol": "circle", "size": 8},
+    "pruned": {"symbol": "triangle-down", "size": 8, "color": "--pruned", "opacity": 0.75},
+    "failed": {"symbol": "x", "size": 8, "color": "--failed"},
+    "running": {"symbol": "circle-open", "size": 9, "color": "--link", "line": {"width": 2}},
+    "waiting": {"symbol": "square-open", "size": 8, "color": "--pruned"},
+}
+_LINES = {
+    "pruned": {"color": "--pruned", "width": 1},
+    "failed": {"color": "--failed", "width": 1, "dash": "dot"},
+    "running": {"color": "--link", "width": 1.5, "dash": "dash"},
+    "waiting": {"color": "--pruned", "width": 1, "dash": "dot"},
+}
 
 
-def as_html(summary: Summary) -> str:
-    """All figures that this study gives rise to, with the script that draws them, which needs no network."""
-    parts: list[str] = []
-    for title, figure in drawn(summary).items():
-        parts.append(f"<h2>{title}</h2>\n{drawing(figure, script=not parts)}")
-    return "\n".join(parts)
+@dataclass
+class Seen:
+    """A study as its figures see it."""
+
+    summary: Summary
+    curves: Mapping[int, Curves]
+    """What each trial reported by step."""
+    rows: list[Row] = field(init=False)
+    axes: list[Axis] = field(init=False)
+
+    def __post_init__(self) -> None:
+        summary = self.summary
+        self.rows = sorted((row for row in summary.rows if row.state is not State.QUEUED), key=lambda row: row.number)
+        self.axes = axes.of_study(self.rows, summary.space, without=summary.seed_key)
+        self.values = {row.number: value_of(row, summary) for row in self.rows}
+        self.completed = [row for row in self.rows if row.state is State.COMPLETED and self.value(row) is not None]
+        self.shades = self._shades()
+
+    def value(self, row: Row) -> float | None:
+        return self.values[row.number]
+
+    def of_kind(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
+        """Those of each kind, in the order in which they are drawn: what completed over all others."""
+        found: dict[str, list[Row]] = {kind: [] for kind in ("waiting", "failed", "pruned", "running", "completed")}
+        for row in rows:
+            found[kind_of(row)].append(row)
+        return {kind: some for kind, some in found.items() if some}
+
+    def some(self, most: int) -> tuple[list[Row], str]:
+        """At most so many trials, and words for which, if not all: the best, and of the others the newest."""
+        if len(self.rows) <= most:
+            return self.rows, ""
+        best = [row for row in self.summary.top() if self.value(row) is not None][: most * 2 // 3]
+        kept = {row.number for row in best}
+        others = [row for row in reversed(self.rows) if row.number not in kept]
+        others.sort(key=lambda row: row.state is not State.RUNNING)
+        kept |= {row.number for row in others[: most - len(best)]}
+        words = f"{len(kept)} of {len(self.rows)} trials: the best {len(best)}, and the newest of the others"
+        return [row for row in self.rows if row.number in kept], words
+
+    def _shades(self) -> dict[str, Any]:
+        """Plotly's colour axis of the first objective; empty where no trial completed with one. A few values that are
+        far off do not leave all others one colour.
+        """
+        values = sorted(self.value(row) or 0.0 for row in self.completed)
+        if not values:
+            return {}
+        maximize = self.summary.directions[0] == "maximize"
+        best, worst = (values[-1], values[0]) if maximize else (values[0], values[-1])
+        ninth = values[len(values) // 10] if maximize else values[-1 - len(values) // 10]
+        if abs(worst - best) > 5 * abs(ninth - best) > 0:
+            worst = ninth
+        bar = {"title": {"text": _short(self.summary.objective[0])}, "thickness": 12, "outlinewidth": 0}
+        limits = {"cmin": min(best, worst), "cmax": max(best, worst)} if best != worst else {}
+        return {"colorscale": "--scale", "reversescale": maximize, "colorbar": bar, **limits}
+
+    def level(self, row: Row) -> int:
+        """Which level of the scale its objective has."""
+        if "cmin" not in self.shades:
+            return 0
+        low, high = self.shades["cmin"], self.shades["cmax"]
+        share = min(1.0, max(0.0, ((self.value(row) or 0.0) - low) / (high - low)))
+        return round((theme.LEVELS - 1) * float(1 - share if self.shades["reversescale"] else share))
+
+    def colors(self, bar: bool = False) -> dict[str, Any]:
+        """For the layout of a figure whose points have the colour of their value; with a bar that tells them."""
+        return {"coloraxis": {**self.shades, "showscale": bar}} if self.shades else {}
 
 
-def drawn(summary: Summary) -> dict[str, go.Figure]:
-    """The figures that this study gives rise to, by their titles."""
-    figures = {title: draw(summary) for title, draw in _FIGURES.items()}
-    return {title: figure for title, figure in figures.items() if figure is not None}
+def drawn(summary: Summary) -> "dict[str, Plotted]":
+    """The figures that this study gives rise to, by their titles, in light colours, for notebooks."""
+    from plotly import graph_objects as go
+
+    trials, names = Trials(summary), theme.colors(dark=False)
+    found = {}
+    for section, figures in of_study(summary, trials.curves()).items():
+        for name, figure in figures.items():
+            plotted = go.Figure(theme.painted({key: figure[key] for key in ("data", "layout")}, names))
+            for trace in plotted.data:
+                numbers = trace.customdata if trace.customdata is not None else [trace.meta]
+                if trace.hovertemplate and "%{text}" in trace.hovertemplate:
+                    trace.text = [trials.hover(number) if number is not None else "" for number in numbers]
+                    trace.text = trace.text[0] if trace.customdata is None else trace.text
+            found[f"{section}: {name}" if name else section] = plotted.update_layout(template="plotly_white")
+    return found
 
 
-def drawing(figure: go.Figure, script: bool) -> str:
-    """A figure as a part of an HTML page, with plotly's script or for a page that has it."""
-    figure.update_layout(template="plotly_white", margin={"t": figure.layout.margin.t or 50, "b": 50})
-    return str(figure.to_html(full_html=False, include_plotlyjs=script, config={"displaylogo": False}))
+def of_study(summary: Summary, curves: Mapping[int, Curves]) -> dict[str, Figures]:
+    """The figures that this study gives rise to, by their sections' titles, and there by their own."""
+    seen = Seen(summary, curves)
+    found: dict[str, Figures] = {}
+    for title, draw in _FIGURES.items():
+        if figure := draw(seen):
+            found[title] = {"": figure}
+    if pieces := slices(seen):
+        found["Slices"] = pieces
+    return found
 
 
-def curves(summary: Summary) -> go.Figure | None:
-    """The first objective by step, a line a trial, of the best trials; None if none reported it by step."""
-    metric = summary.objective[0]
-    best = summary.top(_MOST_CURVES) or summary.rows[:_MOST_CURVES]
-    colors = sample_colorscale("Viridis", [0.95 * i / max(1, len(best) - 1) for i in range(len(best))])
-    figure = go.Figure()
-    for row, color in zip(best, colors, strict=True):
-        if points := _points(row, metric):
-            steps, values = zip(*points, strict=True)
-            figure.add_scatter(x=steps, y=values, name=f"{row.number}: {row.name}", line_color=color)
-    if not figure.data:
+def kind_of(row: Row) -> str:
+    if row.state in (State.COMPLETED, State.PRUNED, State.RUNNING):
+        return str(row.state)
+    return "failed" if row.state.is_bad else "waiting"
+
+
+def value_of(row: Row, summary: Summary, i: int = 0) -> float | None:
+    """The objective that it returned or, of a trial that did not complete, reported last; None without a number."""
+    returned = row.objective[i] if len(row.objective) > i else None
+    found = returned if returned is not None else row.metrics.get(summary.objective[i])
+    return found if is_number(found) else None
+
+
+def figure_of(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = "", **layout: Any) -> Figure:
+    """A figure in the manner of all others; `note` is said below it."""
+    axis = {"gridcolor": "--line", "zeroline": False, "linecolor": "--line", "automargin": True}
+    base: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 56, "r": 16, "t": 16, "b": 44},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": "--ink", "size": 12, "family": "system-ui, sans-serif"},
+        "hoverlabel": {"align": "left", "bgcolor": "--card", "bordercolor": "--line", "font": {"color": "--ink"}},
+        "hovermode": "closest",
+        "showlegend": False,
+        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+    }
+    own = {name for name in layout if name.startswith(("xaxis", "yaxis"))}
+    if "yaxis2" in own:
+        layout["xaxis"] = {"anchor": "y2", **layout["xaxis"]}
+    base |= {name: {**axis, **layout.pop(name, {})} for name in ("xaxis", "yaxis", *sorted(own - {"xaxis", "yaxis"}))}
+    for name, value in layout.items():
+        base[name] = {**base[name], **value} if isinstance(base.get(name), dict) else value
+    return {"data": [*data], "layout": base, "note": note}
+
+
+def parallel_coordinates(seen: Seen) -> Figure | None:
+    """A line a trial through its parameters to its objectives; those without one end below."""
+    rows, note = seen.some(_MOST_LINES)
+    if not seen.axes or not rows:
         return None
-    shown = f"the best {len(best)} of {len(summary.rows)} trials" if len(best) < len(summary.rows) else "all trials"
-    figure.update_layout(title=f"{metric} of {shown}; darker is better", xaxis_title="step", yaxis_title=metric)
-    return figure.update_traces(mode="lines+markers", marker_size=5)
-
-
-def parallel_coordinates(summary: Summary) -> go.Figure | None:
-    """A line a trial through its parameters to its objectives. Drag along an axis to select."""
-    rows = summary.top()
-    names = _varied(rows)
-    if not names:
+    found = {i: _objective_axis(seen, rows, i) for i in range(len(seen.summary.objective))}
+    objectives = {i: axis for i, axis in found.items() if axis}
+    columns = [*seen.axes, *objectives.values()]
+    if len(columns) < 2:
         return None
-    axes = [_axis(name, [row.params.get(name) for row in rows]) for name in names]
-    axes += [{"label": name, "values": [row.objective[i] for row in rows]} for i, name in enumerate(summary.objective)]
-    line = {"color": [row.objective[0] for row in rows], "showscale": True, **_scale(summary)}
-    many = len(axes) > _MOST_LEVEL_NAMES
-    drawn = go.Parcoords(dimensions=axes, line=line, labelangle=-20 if many else 0)
-    return go.Figure(drawn, {"margin": {"l": 120, "r": 60, "t": 120 if many else 50}})
+    places = {
+        row.number: [
+            *(axis.place(row.params.get(axis.name)) for axis in seen.axes),
+            *(axis.place(value_of(row, seen.summary, i)) for i, axis in objectives.items()),
+        ]
+        for row in rows
+    }
+    data: list[dict[str, Any]] = []
+    for kind, some in seen.of_kind(rows).items():
+        if kind != "completed":
+            faint = max(0.25, min(0.7, 12 / len(some)))
+            data.append(_threads(some, places, _LINES[kind] | {"shape": "linear"}, faint))
+            continue
+        by_level: dict[int, list[Row]] = {}
+        for row in some:
+            by_level.setdefault(seen.level(row) if seen.value(row) is not None else theme.LEVELS - 1, []).append(row)
+        for level, alike in sorted(by_level.items(), reverse=True):  # the best over all others
+            data.append(_threads(alike, places, {"color": f"--scale-{level}", "width": 2 if level == 0 else 1.3}, 0.85))
+    count = len(columns)
+    for kind, some in seen.of_kind(rows).items():
+        x = [i for _ in some for i in range(count)]
+        y = [place for row in some for place in places[row.number]]
+        numbers = [row.number for row in some for _ in range(count)]
+        data.append(_marks(seen, kind, x, y, numbers, [seen.value(row) for row in some for _ in range(count)]))
+    ticks: list[dict[str, Any]] = []
+    for i, axis in enumerate(columns):
+        for place, word in axis.ticks().items():
+            label = {"x": i, "y": place, "text": _escaped(_short(word, 14)), "showarrow": False, "xshift": 9}
+            ticks.append(label | {"xanchor": "left", "font": {"size": 10.5, "color": "--muted"}, "bgcolor": "--card"})
+    rails = [
+        {"type": "line", "x0": i, "x1": i, "y0": -0.125 if axis.has_none else 0, "y1": 1, "layer": "below"}
+        | {"line": {"color": "--waits", "width": 1}}
+        for i, axis in enumerate(columns)
+    ]
+    names = [_escaped(_short(axis.name, 18)) + (" (log)" if axis.log else "") for axis in columns]
+    bottom = {"range": [-0.2, 1.06], "visible": False, "fixedrange": True}
+    top = {"side": "top", "tickvals": [*range(count)], "ticktext": names, "range": [-0.15, count - 0.45]}
+    turned = {"tickangle": -20} if count > 7 or max(map(len, names)) * count > 110 else {"tickangle": 0}
+    return figure_of(
+        data,
+        420,
+        note,
+        annotations=ticks,
+        shapes=rails,
+        xaxis={**top, **turned, "showgrid": False, "fixedrange": True},
+        yaxis=bottom,
+        margin={"l": 20, "r": 16, "t": 40, "b": 8},
+        **seen.colors(),
+        meta={"least_width": 92 * count + 60},
+    )
 
 
-def heat_map(summary: Summary) -> go.Figure | None:
-    """The first objective over two numbers, if exactly two were swept; over what else was, its best."""
-    rows = summary.top()[::-1]  # the best last: of trials at one place, it is the one to be seen
-    varied = [name for name in _varied(rows) if name.lstrip("+") != summary.seed_key]
-    swept = {name: _as_numbers([row.params.get(name) for row in rows]) for name in varied}
-    numbers = [(name, values) for name, values in swept.items() if values]
-    if len(numbers) != 2:
+def _threads(rows: Sequence[Row], places: Mapping[int, Sequence[float]], line: Any, opacity: float) -> dict[str, Any]:
+    """Lines of several trials in one trace."""
+    x: list[int | None] = []
+    y: list[float | None] = []
+    for row in rows:
+        x += [*range(len(places[row.number])), None]
+        y += [*places[row.number], None]
+    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "opacity": opacity, "hoverinfo": "skip"}
+
+
+def _objective_axis(seen: Seen, rows: Sequence[Row], i: int) -> Axis | None:
+    """None if no trial has a value of this objective."""
+    values = [value_of(row, seen.summary, i) for row in rows]
+    known = sorted(value for value in values if value is not None)
+    if not known:
         return None
-    (x_name, x), (y_name, y) = numbers
-    draw = _cells if len(set(x)) * len(set(y)) <= 2 * len(rows) else _places
-    return draw(x, y, rows, _scale(summary)).update_layout(xaxis_title=x_name, yaxis_title=y_name)
+    name, log = seen.summary.objective[i], _is_wide(known)
+    lacks = len(known) < len(values)
+    return Axis(name, [], known[0], known[-1], log, lacks, none="no value")
 
 
-def _cells(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str, Any]) -> go.Figure:
-    columns, lines = sorted(set(x)), sorted(set(y))
-    known = {(a, b): row.objective[0] for a, b, row in zip(x, y, rows, strict=True)}
-    table = [[known.get((a, b)) for a in columns] for b in lines]
-    names = {"x": [text(value, digits=4) for value in columns], "y": [text(value, digits=4) for value in lines]}
-    figure = go.Figure(go.Heatmap(z=table, texttemplate="%{z:.4g}", **names, **scale))
-    return figure.update_layout(xaxis_type="category", yaxis_type="category")
-
-
-def _places(x: list[float], y: list[float], rows: Sequence[Row], scale: dict[str, Any]) -> go.Figure:
-    marker = {"color": [row.objective[0] for row in rows], "size": 11, "showscale": True, **scale}
-    hover = [f"{row.number}: {row.name}" for row in rows]
-    figure = go.Figure(go.Scatter(x=x, y=y, mode="markers", marker=marker, text=hover))
-    for axis, numbers in (("xaxis", x), ("yaxis", y)):
-        few = sorted(set(numbers)) if len(set(numbers)) <= _MOST_TICKS else None
-        kind = "log" if _spans_decades(numbers) else "linear"
-        figure.update_layout({axis: {"type": kind, "tickvals": few, "exponentformat": "power"}})
-    return figure
-
-
-def importance(summary: Summary) -> go.Figure | None:
-    """The share of each parameter in the variance of the first objective."""
-    shares = dict(sorted(summary.importance.items(), key=lambda item: item[1]))
-    if not shares:
+def history(seen: Seen) -> Figure | None:
+    """The first objective by trial, with the best so far. Trials without a value stand in a strip below."""
+    rows = seen.rows
+    if len(rows) < 2 or not any(seen.value(row) is not None for row in rows):
         return None
-    bars = go.Bar(x=[*shares.values()], y=[*shares], orientation="h", texttemplate="%{x:.0%}")
-    title = f"Share in the variance of {summary.objective[0]}"
-    return go.Figure(bars).update_layout(title=title, height=160 + 30 * len(shares), xaxis_tickformat=".0%")
+    data: list[dict[str, Any]] = []
+    x: list[int] = []
+    y: list[float] = []
+    sign = -1 if seen.summary.directions[0] == "maximize" else 1
+    note = ""
+    if seen.completed and not groups.of_study(seen.summary):
+        note = "The line is the best so far."
+        best = math.inf
+        for row in seen.completed:
+            best = min(best, sign * (seen.value(row) or 0.0))
+            x.append(row.number)
+            y.append(sign * best)
+        x.append(rows[-1].number)
+        y.append(sign * best)
+        line = {"color": "--done", "width": 2, "shape": "hv"}
+        data.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip"})
+    data += _all_kinds(seen, rows, lambda row: row.number)
+    return figure_of(data, 380, note, xaxis={"title": {"text": "trial"}}, **_value_axes(seen, rows))
 
 
-def front(summary: Summary) -> go.Figure | None:
-    """Of several objectives the first two: the trials that no other dominates, the others dimmed."""
+def curves(seen: Seen) -> Figure | None:
+    """The first objective by step, a line a trial, with a mark for how it ended; without one, what was reported."""
+    metric = curve_metric(seen.summary, seen.curves)
+    told = [row for row in seen.rows if metric in seen.curves.get(row.number, {})]
+    if not told:
+        return None
+    rows, note = Seen(_with(seen.summary, told), seen.curves).some(_MOST_CURVES)
+    data: list[dict[str, Any]] = []
+    ends = []
+    for kind, some in seen.of_kind(rows).items():
+        ordered = sorted(some, key=lambda row: -seen.level(row)) if seen.completed and kind == "completed" else some
+        for row in ordered:
+            steps, values = seen.curves[row.number][metric]
+            shade = seen.level(row) if seen.value(row) is not None and seen.completed else theme.LEVELS // 2
+            line = _LINES.get(kind, {"color": f"--scale-{shade}", "width": 2 if shade == 0 else 1.4})
+            trace = {"type": "scatter", "mode": "lines", "x": steps, "y": values, "line": line, "meta": row.number}
+            trace["hovertemplate"] = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
+            data.append({**trace, "opacity": 1 if kind in ("completed", "running") else 0.7})
+        x, y = zip(*(_end(*seen.curves[row.number][metric]) for row in ordered), strict=True)
+        ends.append(_marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered]))
+    known = [value for trace in data for value in trace["y"] if value is not None]
+    yaxis = {"title": {"text": _short(metric, 40)}, **_log_if(_is_wide(known))}
+    return figure_of([*data, *ends], 380, note, xaxis={"title": {"text": "step"}}, yaxis=yaxis, **seen.colors())
+
+
+def _end(steps: Sequence[int], values: Sequence[float | None]) -> tuple[int, float | None]:
+    """The last point that is a number."""
+    points = [point for point in zip(steps, values, strict=True) if point[1] is not None]
+    return points[-1] if points else (steps[-1], None)
+
+
+def curve_metric(summary: Summary, curves: Mapping[int, Curves]) -> str:
+    """What the learning curves show: the first objective or, if no trial reports it, what most of them do."""
+    counts: dict[str, int] = {}
+    for found in curves.values():
+        for name in found:
+            counts[name] = counts.get(name, 0) + 1
+    first = summary.objective[0]
+    return first if first in counts or not counts else max(counts, key=lambda name: counts[name])
+
+
+def importance(seen: Seen) -> Figure | None:
+    """The share of each parameter in the variance of the first objective, once there are enough trials to tell."""
+    shares = dict(sorted(seen.summary.importance.items(), key=lambda item: item[1]))
+    if not shares or len(seen.completed) < ENOUGH:
+        return None
+    labels = [_escaped(_short(name, 24)) for name in shares]
+    bars: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [*shares.values()],
+        "y": labels,
+        "texttemplate": "%{x:.0%}",
+    }
+    bars |= {"marker": {"color": "--done"}, "textposition": "auto", "hovertemplate": "%{y}: %{x:.1%}<extra></extra>"}
+    said = f"share in the variance of {_short(seen.summary.objective[0], 40)}, over {len(seen.completed)} trials"
+    xaxis = {"tickformat": ".0%", "title": {"text": said}, "rangemode": "tozero"}
+    return figure_of([bars], 110 + 34 * len(shares), xaxis=xaxis, yaxis={"showgrid": False, "type": "category"})
+
+
+def slices(seen: Seen) -> Figures:
+    """The first objective by each parameter, the most important first."""
+    shares = seen.summary.importance
+    ordered = sorted(seen.axes, key=lambda axis: -shares.get(axis.name, 0.0))[:_MOST_SLICES]
+    rows, note = seen.some(_MOST_LINES)
+    found = {}
+    for axis in ordered if any(seen.value(row) is not None for row in rows) else []:
+        some = [row for row in rows if not axis.is_of_numbers or row.params.get(axis.name) is not None]
+        if some:
+            data = _all_kinds(seen, some, lambda row, axis=axis: _on(axis, row.params.get(axis.name)))  # type: ignore[misc]
+            layout = _value_axes(seen, some)
+            for trace in data:
+                trace["marker"] = {**trace["marker"], "size": 7}
+            margin = {"l": 48, "r": 10, "t": 8, "b": 40}
+            found[axis.name] = figure_of(data, 260, note, xaxis=_parameter_axis(axis), margin=margin, **layout)
+    return found
+
+
+def heat_map(seen: Seen) -> Figure | None:
+    """The first objective over two numbers: the only two that were swept, or the two most important ones. A grid shows
+    its cells, of what else was swept the best; a search its trials, and contours of what they say.
+    """
+    numbers = [axis for axis in seen.axes if axis.is_of_numbers]
+    if len(numbers) > 2 and len(seen.completed) >= ENOUGH:
+        shares = seen.summary.importance
+        known = sorted((axis for axis in numbers if axis.name in shares), key=lambda axis: -shares[axis.name])[:2]
+        numbers = [axis for axis in numbers if axis in known]
+    if len(numbers) != 2 or not seen.completed:
+        return None
+    across, up = numbers
+    placed = [
+        row for row in seen.rows if row.params.get(across.name) is not None and row.params.get(up.name) is not None
+    ]
+    numbered = {row.number for row in placed}
+    done = [row for row in seen.summary.top()[::-1] if row.number in numbered and seen.value(row) is not None]
+    if not done:
+        return None
+    is_grid = len(across.numbers) * len(up.numbers) <= 2 * len(done)
+    data = [_cells(seen, done, across, up)] if is_grid else _contours(seen, done, across, up)
+    axis_of = _cell_axis if is_grid else _parameter_axis
+    for kind, some in seen.of_kind(placed).items():
+        if is_grid and kind == "completed":
+            continue
+        x, y = ([_on(axis, row.params.get(axis.name), is_grid) for row in some] for axis in (across, up))
+        mark = _marks(seen, kind, x, y, [row.number for row in some], [seen.value(row) for row in some])
+        if kind == "completed":
+            mark["marker"] |= {"size": 10, "line": {"color": "--card", "width": 1.5}}
+        data.append(mark)
+    return figure_of(data, 420, xaxis=axis_of(across), yaxis=axis_of(up), **seen.colors(bar=True))
+
+
+def _cells(seen: Seen, done: Sequence[Row], across: Axis, up: Axis) -> dict[str, Any]:
+    """Of trials at one place the last one counts, which is the best; of several seeds their mean."""
+    known = {(row.params[across.name], row.params[up.name]): (seen.value(row), row.number) for row in done}
+    means = [one for one in reversed(groups.of_study(seen.summary)) if one.values]
+    for one in means:
+        number = (one.rows or one.raced)[0].number
+        known[one.params.get(across.name), one.params.get(up.name)] = sum(one.values) / len(one.values), number
+    grid = [[known.get((a, b), (None, None)) for a in across.numbers] for b in up.numbers]
+    cells = {
+        "z": [[value for value, _ in line] for line in grid],
+        "customdata": [[n for _, n in line] for line in grid],
+    }
+    names = {"x": [text(n, digits=4) for n in across.numbers], "y": [text(n, digits=4) for n in up.numbers]}
+    hover = f"{_escaped(across.name)} %{{x}}, {_escaped(up.name)} %{{y}}: %{{z:.5g}}<extra></extra>"
+    few = len(across.numbers) <= axes.MOST_TICKS
+    shown = {"texttemplate": "%{z:.4g}"} if few else {}
+    return (
+        {"type": "heatmap", "coloraxis": "coloraxis", "hovertemplate": hover, "xgap": 2, "ygap": 2}
+        | names
+        | cells
+        | shown
+    )
+
+
+def _contours(seen: Seen, done: Sequence[Row], across: Axis, up: Axis) -> list[dict[str, Any]]:
+    """What trials nearby have, on average, by a Gaussian kernel (Nadaraya 1964, Watson 1964); nothing far from all."""
+    if len(done) < 6:
+        return []
+    import numpy as np
+
+    trials = done[-200:]
+    places = np.array([[axis.place(row.params[axis.name]) for axis in (across, up)] for row in trials])
+    values = np.array([seen.value(row) for row in trials])
+    side = np.linspace(0, 1, 30)
+    width = max(0.07, 0.35 * len(trials) ** -0.5)
+    gaps = (side[None, :, None] - places[:, 0]) ** 2 + (side[:, None, None] - places[:, 1]) ** 2  # up, across, trial
+    weights = np.exp(-(gaps - gaps.min(axis=-1, keepdims=True)) / (2 * width**2))
+    smooth = (weights @ values) / weights.sum(axis=-1)
+    near = gaps.min(axis=-1) < (2.5 * width) ** 2
+    z = [[float(v) if ok else None for v, ok in zip(*line, strict=True)] for line in zip(smooth, near, strict=True)]
+    x, y = ([axis.number_at(float(place)) for place in side] for axis in (across, up))
+    lines = {"coloring": "heatmap", "showlabels": True, "labelfont": {"size": 10, "color": "--ink"}}
+    contour = {"type": "contour", "x": x, "y": y, "z": z, "contours": lines, "line": {"width": 0.6, "color": "--muted"}}
+    return [contour | {"coloraxis": "coloraxis", "opacity": 0.4, "hoverinfo": "skip", "ncontours": 12}]
+
+
+def front(seen: Seen) -> Figure | None:
+    """Of several objectives the first two: the trials that no other dominates, and all others that have both."""
+    summary = seen.summary
+    if len(summary.objective) < 2:
+        return None
     best = summary.front()
-    if not best:
+    both = {row.number: [value_of(row, summary, i) for i in (0, 1)] for row in seen.rows}
+    placed = [row for row in seen.rows if None not in both[row.number]]
+    if not placed:
         return None
-    rows, figure = summary.top(), go.Figure()
-    for on_it, name, color in ((False, "dominated", "#ccc"), (True, "on the front", "#440154")):
-        some = [row for row in rows if (row.number in best) == on_it]
-        x, y = [row.objective[0] for row in some], [row.objective[1] for row in some]
-        hover = [f"{row.number}: {row.name}" for row in some]
-        figure.add_scatter(x=x, y=y, text=hover, name=name, mode="markers", marker={"color": color, "size": 9})
-    titles = [f"{n} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True)]
-    return figure.update_layout(xaxis_title=titles[0], yaxis_title=titles[1])
+    data: list[dict[str, Any]] = []
+    for kind, some in seen.of_kind(row for row in placed if row.number not in best).items():
+        mark = (
+            {"symbol": "circle-open", "color": "--muted", "size": 8, "coloraxis": None} if kind == "completed" else {}
+        )
+        x, y = ([both[row.number][i] for row in some] for i in (0, 1))
+        made = _marks(seen, kind, x, y, [row.number for row in some], [None] * len(some)) | {"name": "dominated"}
+        data.append(made | {"marker": {k: v for k, v in (made["marker"] | mark).items() if v is not None}})
+    on_it = sorted((row for row in placed if row.number in best), key=lambda row: both[row.number])
+    x, y = ([both[row.number][i] for row in on_it] for i in (0, 1))
+    marker = {"symbol": "diamond", "size": 11, "color": "--done", "line": {"width": 1, "color": "--card"}}
+    line = {"color": "--done", "width": 1, "dash": "dot"}
+    made = _marks(seen, "completed", x, y, [row.number for row in on_it], [None] * len(on_it))
+    data.append(made | {"name": "on the front", "mode": "lines+markers", "marker": marker, "line": line})
+    titles = [f"{_short(n)} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True)]
+    scales = [_log_if(_is_wide([v for v in (both[row.number][i] for row in placed) if v is not None])) for i in (0, 1)]
+    xaxis, yaxis = ({"title": {"text": title}, **scale} for title, scale in zip(titles, scales, strict=False))
+    return figure_of(data, xaxis=xaxis, yaxis=yaxis)
 
 
-def hypervolume(summary: Summary) -> go.Figure | None:
+def hypervolume(seen: Seen) -> Figure | None:
     """Of several objectives, the volume that the trials dominate, as they came."""
+    summary = seen.summary
     if not summary.front():
         return None
     numbers, volumes = zip(*hypervolumes(summary), strict=True)
-    figure = go.Figure(go.Scatter(x=numbers, y=volumes, mode="lines", line_shape="hv"))
+    line = {"color": "--done", "width": 2, "shape": "hv"}
+    steps = {"type": "scatter", "mode": "lines+markers", "x": [*numbers], "y": [*volumes], "line": line}
+    steps |= {"marker": {"size": 5}, "hovertemplate": "after trial %{x}: %{y:.5g}<extra></extra>"}
     worst = zip(summary.objective, reference(summary), strict=True)
-    title = f"from {', '.join(f'{name} {value:.6g}' for name, value in worst)}, the worst of all trials"
-    return figure.update_layout(title=title, xaxis_title="trial", yaxis_title="hypervolume")
+    note = f"from {', '.join(f'{name} {value:.6g}' for name, value in worst)}, the worst of all trials"
+    return figure_of([steps], 380, note, xaxis={"title": {"text": "trial"}}, yaxis={"title": {"text": "hypervolume"}})
 
 
-_FIGURES: dict[str, Callable[[Summary], go.Figure | None]] = {
+_FIGURES: dict[str, Callable[[Seen], Figure | None]] = {
     "The front": front,
     "Hypervolume": hypervolume,
-    "Learning curves": curves,
     "Parameters and objective": parallel_coordinates,
+    "History": history,
+    "Learning curves": curves,
     "Two parameters": heat_map,
     "Importance": importance,
 }
 
 
-def _points(row: Row, metric: str) -> list[tuple[int, float]]:
-    with suppress(OSError):  # of one trial alone
-        lines = TrialFolder(row.folder).read_metrics().values
-        return [(line.step, line.metrics[metric]) for line in lines if metric in line.metrics]
-    return []
+def _all_kinds(seen: Seen, rows: Sequence[Row], x_of: Callable[[Row], Any]) -> list[dict[str, Any]]:
+    """The marks of trials by their first objective; of those without one in the strip below."""
+    data = []
+    for kind, some in seen.of_kind(rows).items():
+        told = [row for row in some if seen.value(row) is not None]
+        untold = [row for row in some if seen.value(row) is None]
+        for those, axis in ((told, "y"), (untold, "y2")):
+            if those:
+                y = [seen.value(row) if axis == "y" else 0 for row in those]
+                values = [seen.value(row) for row in those]
+                mark = _marks(seen, kind, [x_of(row) for row in those], y, [row.number for row in those], values)
+                data.append(mark | {"yaxis": axis})
+    return data
 
 
-def _scale(summary: Summary) -> dict[str, Any]:
-    """The colors of the first objective."""
-    title = {"title": {"text": summary.objective[0]}}
-    return {"colorscale": "Viridis", "reversescale": summary.directions[0] == "maximize", "colorbar": title}
+def _marks(
+    seen: Seen, kind: str, x: Sequence[Any], y: Sequence[Any], numbers: Sequence[int], values: Sequence[float | None]
+) -> dict[str, Any]:
+    """Points of trials of one kind; completed ones in the colour of their objective's value."""
+    marker = dict(MARKS[kind])
+    if kind == "completed":
+        colored = bool(seen.completed) and None not in values
+        marker |= {"color": [*values], "coloraxis": "coloraxis"} if colored else {"color": "--done"}
+    trace = {"type": "scatter", "mode": "markers", "name": kind, "x": [*x], "y": [*y], "marker": marker}
+    return trace | {"customdata": [*numbers], "hovertemplate": "%{text}<extra></extra>"}
 
 
-def _varied(rows: Sequence[Row]) -> list[str]:
-    return [name for name in parameters(rows) if len({str(row.params.get(name)) for row in rows}) > 1]
+def _value_axes(seen: Seen, rows: Sequence[Row]) -> dict[str, Any]:
+    """The axis of the first objective and, if some of these have no value, the strip below it."""
+    known = [value for row in rows if (value := seen.value(row)) is not None]
+    title = {"title": {"text": _short(seen.summary.objective[0], 40)}}
+    if len(known) == len(rows):
+        return {"yaxis": {**title, **_log_if(_is_wide(known))}, **seen.colors()}
+    return {
+        "yaxis": {**title, **_log_if(_is_wide(known)), "domain": [_STRIP + 0.05, 1]},
+        "yaxis2": _strip([0, _STRIP]),
+        **seen.colors(),
+    }
 
 
-def _as_numbers(values: Sequence[Value]) -> list[float]:
-    """The values if all of them are numbers, else nothing."""
-    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
-    return numbers if len(numbers) == len(values) else []
+def _strip(domain: list[float]) -> dict[str, Any]:
+    labels = {"tickvals": [0], "ticktext": ["no value"], "tickfont": {"size": 10, "color": "--muted"}}
+    return {"domain": domain, "range": [-1, 1], "fixedrange": True, "showgrid": False, "anchor": "x", **labels}
 
 
-def _spans_decades(numbers: Sequence[float]) -> bool:
-    return min(numbers) > 0 and max(numbers) / min(numbers) >= 20
+def _on(axis: Axis, value: Value, as_cell: bool = False) -> Any:
+    """Where plotly places a value of this parameter."""
+    number = value if axis.is_of_numbers and not as_cell else None
+    return number if number is not None else _escaped(axes.NONE if value is None else text(value, digits=4))
 
 
-def _axis(name: str, found: Sequence[Value]) -> dict[str, Any]:
-    """An axis of parallel coordinates: numbers in place, "none" below them, all else in order."""
-    values = ["none" if value is None else value for value in found]
-    numbers = sorted(set(_as_numbers([value for value in values if value != "none"])))
-    if not numbers:
-        kinds = sorted({text(value, digits=4) for value in values})
-        places = [kinds.index(text(value, digits=4)) for value in values]
-        return {"label": name, "values": places, "tickvals": list(range(len(kinds))), "ticktext": kinds}
-    log = _spans_decades(numbers)
-    place: Callable[[Any], float] = math.log10 if log else float
-    low, high = place(numbers[0]), place(numbers[-1])
-    nowhere = low - ((high - low) or 1) / 8
-    ticks = {nowhere: "none"} if "none" in values else {}
-    ticks |= {place(tick): text(tick, digits=4) for tick in _ticks(numbers, log)}
-    at = [nowhere if value == "none" else place(value) for value in values]
-    return {"label": name, "values": at, "tickvals": [*ticks], "ticktext": [*ticks.values()]}
+def _parameter_axis(axis: Axis) -> dict[str, Any]:
+    title = {"title": {"text": _escaped(_short(axis.name, 40)) + (" (log)" if axis.log else "")}}
+    if not axis.is_of_numbers:
+        words = [_escaped(word) for word in [*axis.words, *[axes.NONE] * axis.has_none]]
+        return {**title, "type": "category", "categoryorder": "array", "categoryarray": words}
+    shown = axis.round_numbers()
+    few = {"tickvals": shown, "ticktext": [text(float(f"{number:.4g}")) for number in shown]}
+    ends = [axis.number_at(place) for place in (-0.04, 1.04)]
+    reach = {"range": [math.log10(end) for end in ends] if axis.log else ends}
+    return {**title, **_log_if(axis.log), **reach, **few}
 
 
-def _ticks(numbers: Sequence[float], log: bool) -> Sequence[float]:
-    """The numbers themselves if they are few, else powers of ten, or five even steps. They are sorted."""
-    low, high = numbers[0], numbers[-1]
-    if len(numbers) <= _MOST_TICKS:
-        return numbers
-    if log:
-        powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-        return sorted({low, *(10.0**power for power in powers), high})
-    return [low + (high - low) * i / 4 for i in range(5)]
+def _cell_axis(axis: Axis) -> dict[str, Any]:
+    return {"title": {"text": _escaped(_short(axis.name, 40))}, "type": "category", "showgrid": False}
+
+
+def _log_if(log: bool) -> dict[str, Any]:
+    return {"type": "log", "exponentformat": "power"} if log else {}
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    """Whether values are to be seen by their powers of ten."""
+    return bool(values) and min(values) > 0 and max(values) >= 1000 * min(values)
+
+
+def _with(summary: Summary, rows: list[Row]) -> Summary:
+    """The same study, of these trials alone."""
+    return Summary(summary.name, summary.folder, summary.objective, summary.directions, rows, seed_key=summary.seed_key)
+
+
+def _short(words: str, most: int = 24) -> str:
+    return words if len(words) <= most else f"{words[: most // 2]}…{words[-most // 2 + 1 :]}"
+
+
+def _escaped(words: str) -> str:
+    """For plotly, which takes some tags in text for its own."""
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -18,7 +18,7 @@ from optuna.trial import BaseTrial, TrialState
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, read_json, set_aside, write_whole
 from sweeps.results.summary import Row, Summary, look
-from sweeps.study.definition import Definition, resume_line
+from sweeps.study.definition import Definition, resume_line, sweeps_line
 from sweeps.tracking.secrets import without_password
 from sweeps.trial.job import End, Point, State
 
@@ -144,8 +144,10 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
             look(row)
     objective, directions = tuple(definition.objective), tuple(definition.directions)
     total = study.user_attrs.get(TOTAL, definition.total)
-    fixed, key = definition.config, definition.seed_key
-    return Summary(folder.name, folder, objective, directions, rows, total, fixed=fixed, seed_key=key)
+    summary = Summary(folder.name, folder, objective, directions, rows, total, fixed=definition.config)
+    summary.seed_key, summary.space = definition.seed_key, definition.parameters
+    summary.searched, summary.again = "GridSampler" not in definition.search["sampler"], sweeps_line("best", folder)
+    return summary
 
 
 def axes_of(study: optuna.Study) -> Axes | None:
