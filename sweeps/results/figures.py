@@ -519,6 +519,8 @@ def _marks(
 ) -> dict[str, Any]:
     """Points of trials of one kind; completed ones in the colour of their objective's value."""
     marker = dict(MARKS[kind])
+    if len(seen.rows) > _MOST_LINES:
+        marker["size"] -= 3
     if kind == "completed":
         colored = bool(seen.completed) and None not in values
         marker |= {"color": [*values], "coloraxis": "coloraxis"} if colored else {"color": "--done"}

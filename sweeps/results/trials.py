@@ -55,7 +55,7 @@ class Trials:
             found[row.number] = {
                 "state": str(row.state).replace("_", " "),
                 "facts": self._facts(row),
-                "params": {name: text(value) for name, value in row.params.items()},
+                "params": {name: _masked(text(value), _LINE) for name, value in row.params.items()},
                 "metrics": {name: text(value) for name, value in row.metrics.items()},
                 "curves": {name: _every(*curve, every) for name, curve in curves.items()},
                 "error": _masked(row.error, _LOG),

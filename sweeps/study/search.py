@@ -38,6 +38,7 @@ class Search:
     waits: bool
     """Whether an end may be followed by more trials, though there is none to be asked for now."""
     _changed: bool  # whether what is known of the race is old
+    _axes: storage.Axes | None
 
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
         """Raises UserError: the sampler or the pruner cannot be built, the search space in code not imported, or the
