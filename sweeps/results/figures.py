@@ -25,6 +25,7 @@ Figures = dict[str, Figure]
 
 ENOUGH = 10
 """Completed trials from which on an importance is told."""
+_MOST_POINTS = 1500
 _MOST_LINES = 300
 _MOST_CURVES = 60
 _MOST_SLICES = 12
@@ -118,6 +119,7 @@ def drawn(summary: Summary) -> "dict[str, Plotted]":
     from plotly import graph_objects as go
 
     trials, names = Trials(summary), theme.colors(dark=False)
+    trials.look()
     found = {}
     for section, figures in of_study(summary, trials.curves()).items():
         for name, figure in figures.items():
@@ -264,16 +266,16 @@ def _objective_axis(seen: Seen, rows: Sequence[Row], i: int) -> Axis | None:
 
 def history(seen: Seen) -> Figure | None:
     """The first objective by trial, with the best so far. Trials without a value stand in a strip below."""
-    rows = seen.rows
+    rows, some = seen.some(_MOST_POINTS)
     if len(rows) < 2 or not any(seen.value(row) is not None for row in rows):
         return None
     data: list[dict[str, Any]] = []
     x: list[int] = []
     y: list[float] = []
     sign = -1 if seen.summary.directions[0] == "maximize" else 1
-    note = ""
+    note = some
     if seen.completed and not groups.of_study(seen.summary):
-        note = "The line is the best so far."
+        note = f"The line is the best so far. {some}".strip()
         best = math.inf
         for row in seen.completed:
             best = min(best, sign * (seen.value(row) or 0.0))

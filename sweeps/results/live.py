@@ -10,6 +10,7 @@ from sweeps.results.trials import Trials
 
 _FIRST_S = 3.0  # a study that is over by then has its page at its end alone
 _EVERY_S = 10.0
+_READING_S = 0.3  # at most, of trials' files; what is left comes with the next writing
 _TIMES = 20.0  # as long as the last writing took the driver has for its trials before it writes again
 
 
@@ -24,7 +25,7 @@ class LivePage:
     _due: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._trials, self._due = Trials(self.summary), self.clock() + _FIRST_S
+        self._trials, self._due = Trials(self.summary, _READING_S), self.clock() + _FIRST_S
 
     def tick(self) -> None:
         """Write it if it is time to. Never raises: a page ends no study."""

@@ -63,6 +63,7 @@ def standalone(folder: Path) -> str:
 def _page(
     summary: Summary, trials: Trials, noted: dict[str, Note], measured: Scaling | None, again_s: float = 0.0
 ) -> str:
+    trials.look()
     curves = trials.curves()
     metric = figures.curve_metric(summary, curves)
     data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": metric, **trials.as_data()}

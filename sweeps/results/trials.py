@@ -3,7 +3,9 @@
 import html
 import math
 import re
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,55 +23,84 @@ _LOGS = 600_000  # characters, of all trials together
 _POINTS = 150  # of a curve
 _NUMBERS = 60_000  # of all curves together
 _CONFIG = 20_000  # characters
+_TOLD = 1000  # trials of each kind: the best, and the newest of the others
 _CONFIGS = 300  # trials: of more than that only the best and newest bring theirs
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
-class Trials:
-    """The trials of a study. What one that has ended left is read once."""
+@dataclass
+class _Known:
+    """What a trial's files held."""
 
-    def __init__(self, summary: Summary) -> None:
-        self.summary = summary
-        self._known: dict[int, tuple[tuple[str, int], Curves, list[str], list[str]]] = {}
+    stands: tuple[str, int]  # its state and its attempts when they were read
+    raw: Curves = field(default_factory=dict)  # of one that goes on, whole
+    read_to: int = 0  # bytes of its metrics
+    curves: Curves = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    config: list[str] = field(default_factory=list)
+
+
+class Trials:
+    """The trials of a study. What one that has ended left is read once, of others what is new.
+
+    With `patience_s` reading ends after so long: what is left is read when `look` is called again.
+    """
+
+    def __init__(self, summary: Summary, patience_s: float = math.inf) -> None:
+        self.summary, self._patience_s = summary, patience_s
+        self._known: dict[int, _Known] = {}
+
+    def look(self) -> None:
+        """Read what is new, the newest trials first."""
+        until = time.monotonic() + self._patience_s
+        for row in self.told()[::-1]:
+            if time.monotonic() > until:
+                return
+            self._read(row)
+
+    def told(self) -> list[Row]:
+        """By their numbers the trials that are told of one by one: all, or of very many the best and the newest."""
+        rows = sorted(self.summary.rows, key=lambda row: row.number)
+        if len(rows) <= 2 * _TOLD:
+            return rows
+        kept = {row.number for row in self.summary.top(_TOLD)}
+        kept |= {row.number for row in [row for row in rows if row.number not in kept][-_TOLD:]}
+        return [row for row in rows if row.number in kept]
 
     def curves(self) -> dict[int, Curves]:
         """What each trial reported by step, by its number."""
-        return {row.number: self._read(row)[0] for row in self.summary.rows}
+        return {number: known.curves for number, known in self._known.items()}
 
     def hover(self, number: int) -> str:
         """What is shown of a trial under the pointer, in plotly's HTML."""
-        return self._hovers()[number]
+        return next((_hover(row, self.summary) for row in self.summary.rows if row.number == number), "")
 
     def as_data(self) -> dict[str, Any]:
         """Everything, for the page's script. Lines of configurations stand once, in `lines`."""
-        rows = sorted(self.summary.rows, key=lambda row: row.number)
-        hovers, lines = self._hovers(), dict[str, int]()
+        rows, lines = self.told(), dict[str, int]()
         most = max(300, min(_LOG, _LOGS // max(1, len(rows))))
-        points = sum(len(values) for row in rows for _, values in self._read(row)[0].values())
+        points = sum(len(values) for known in self._known.values() for _, values in known.curves.values())
         every = math.ceil(points / _NUMBERS)
-        told = {row.number for row in [*self.summary.top(_CONFIGS // 2), *rows[-_CONFIGS // 2 :]]}
+        configured = {row.number for row in [*self.summary.top(_CONFIGS // 2), *rows[-_CONFIGS // 2 :]]}
         found = {}
         for row in rows:
-            curves, log, config = self._read(row)
-            kept = [lines.setdefault(line, len(lines)) for line in config] if row.number in told else []
+            known = self._known.get(row.number) or _Known(("", 0))
+            config = [lines.setdefault(line, len(lines)) for line in known.config] if row.number in configured else []
             found[row.number] = {
                 "state": str(row.state).replace("_", " "),
                 "facts": self._facts(row),
                 "params": {name: _masked(text(value), _LINE) for name, value in row.params.items()},
                 "metrics": {name: text(value) for name, value in row.metrics.items()},
-                "curves": {name: _every(*curve, every) for name, curve in curves.items()},
+                "curves": {name: _every(*curve, every) for name, curve in known.curves.items()},
                 "error": _masked(row.error, _LOG),
-                "log": "\n".join(log)[-most:],
-                "config": kept,
-                "hover": hovers[row.number],
+                "log": "\n".join(known.log)[-most:],
+                "config": config,
+                "hover": _hover(row, self.summary),
             }
         return {"trials": found, "lines": [*lines]}
 
     def log_end(self, row: Row) -> list[str]:
-        return self._read(row)[1]
-
-    def _hovers(self) -> dict[int, str]:
-        return {row.number: _hover(row, self.summary) for row in self.summary.rows}
+        return self._read(row).log
 
     def _facts(self, row: Row) -> dict[str, str]:
         cost = ledger.of_trial(row)
@@ -80,28 +111,38 @@ class Trials:
         facts |= {"added": "by hand"} if row.by_hand else {}
         return {name: fact for name, fact in {**facts, "folder": str(row.folder)}.items() if fact}
 
-    def _read(self, row: Row) -> tuple[Curves, list[str], list[str]]:
+    def _read(self, row: Row) -> _Known:
         stands, known = (str(row.state), len(row.attempts)), self._known.get(row.number)
-        if known is None or known[0] != stands or not row.state.is_over:
-            known = self._known[row.number] = (stands, _curves(row), _log(row), _config(row.folder))
-        if not row.metrics and known[1]:  # of a trial that runs under another driver
-            row.metrics = {name: value for name, (_, values) in known[1].items() if (value := values[-1]) is not None}
-        return known[1:]
+        if known and known.stands == stands and row.state.is_over:
+            return known
+        known = self._known.setdefault(row.number, _Known(stands))
+        known.stands, known.log = stands, _log(row)
+        known.config = known.config or _config(row.folder)
+        known.read_to = _add_new(known.raw, row, known.read_to)
+        thin = {name: math.ceil(len(steps) / _POINTS) for name, (steps, _) in known.raw.items()}
+        known.curves = {name: _every(*curve, thin[name]) for name, curve in known.raw.items()}
+        if row.state.is_over:
+            known.raw, known.read_to = {}, 0  # kept thin; one that is retried is read anew
+        if not row.metrics:  # of a trial that runs under another driver
+            last = {name: values[-1] for name, (_, values) in known.curves.items()}
+            row.metrics = {name: value for name, value in last.items() if value is not None}
+        return known
 
 
-def _curves(row: Row) -> Curves:
-    """Thinned to the first and last and evenly some between."""
-    found: Curves = {}
+def _add_new(found: Curves, row: Row, offset: int) -> int:
+    """Add what the trial reported after these bytes of its file, and return how many they are by now."""
     try:
-        lines = TrialFolder(row.folder).read_metrics().values
+        lines = TrialFolder(row.folder).read_metrics(offset)
     except OSError:  # of this trial alone
-        return {}
-    for line in lines:
+        return offset
+    if lines.offset < offset:
+        found.clear()  # it was cut, and all of it is read again
+    for line in lines.values:
         for name, value in line.metrics.items():
             steps, values = found.setdefault(name, ([], []))
             steps.append(line.step)
             values.append(float(f"{value:.6g}") if math.isfinite(value) else None)
-    return {name: _every(*curve, math.ceil(len(curve[0]) / _POINTS)) for name, curve in found.items()}
+    return lines.offset
 
 
 def _every(steps: list[int], values: list[float | None], count: int) -> tuple[list[int], list[float | None]]:

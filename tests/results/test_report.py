@@ -188,7 +188,9 @@ def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(tmp_path: 
 
 
 def drawn(summary: Summary, section: str, name: str = "") -> figures.Figure:
-    return figures.of_study(summary, Trials(summary).curves())[section][name]
+    trials = Trials(summary)
+    trials.look()
+    return figures.of_study(summary, trials.curves())[section][name]
 
 
 def numbers_of(summary: Summary, section: str, name: str = "") -> set[int]:
@@ -452,10 +454,36 @@ def test_what_a_trial_left_is_read_once(tmp_path: Path) -> None:
     trials = Trials(summary)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
-    trials.curves()
+    trials.look()
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(1, 0.0, {"acc": 0.2}))
+    trials.look()
     assert [len(trials.curves()[number]["acc"][0]) for number in range(4)] == [2, 1, 1, 1]
+    (summary.rows[0].folder / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
+    TrialFolder(summary.rows[0].folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.3}))
+    trials.look()
+    assert trials.curves()[0]["acc"] == ([0], [0.3])
+
+
+def test_reading_many_trials_does_not_hold_up_the_driver(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
+    trials = Trials(summary, patience_s=-1)
+    trials.look()
+    assert trials.curves() == {}
+    assert [*trials.as_data()["trials"]] == [0, 1, 2, 3]
+
+
+def test_of_very_many_trials_the_best_and_the_newest_are_told(tmp_path: Path) -> None:
+    rows = [Row(i, {"x": i}, State.QUEUED, tmp_path) for i in range(2500)]
+    for row in rows:
+        row.take(End(State.COMPLETED, objective=[float(row.number % 2500)]))
+    summary = Summary("s", tmp_path, ("acc",), ("minimize",), rows)
+    told = Trials(summary).told()
+    assert [row.number for row in told] == [*range(1000), *range(1500, 2500)]
+    shown = {n for trace in figures.of_study(summary, {})["History"][""]["data"] for n in trace.get("customdata", [])}
+    assert shown <= {row.number for row in told} and len(shown) == 1500
 
 
 def test_what_trials_noted_is_said_once_and_numbers_stand_beside_their_own(tmp_path: Path) -> None:
