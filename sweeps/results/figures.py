@@ -118,7 +118,7 @@ def drawn(summary: Summary) -> "dict[str, Plotted]":
     """The figures that this study gives rise to, by their titles, in light colours, for notebooks."""
     from plotly import graph_objects as go
 
-    trials, names = Trials(summary), theme.colors(dark=False)
+    trials, names, rows = Trials(summary), theme.colors(dark=False), {row.number: row for row in summary.rows}
     trials.look()
     found = {}
     for section, figures in of_study(summary, trials.curves()).items():
@@ -127,7 +127,7 @@ def drawn(summary: Summary) -> "dict[str, Plotted]":
             for trace in plotted.data:
                 numbers = trace.customdata if trace.customdata is not None else [trace.meta]
                 if trace.hovertemplate and "%{text}" in trace.hovertemplate:
-                    trace.text = [trials.hover(number) if number is not None else "" for number in numbers]
+                    trace.text = [trials.hover(rows[number]) if number in rows else "" for number in numbers]
                     trace.text = trace.text[0] if trace.customdata is None else trace.text
             found[f"{section}: {name}" if name else section] = plotted.update_layout(template="plotly_white")
     return found
@@ -225,7 +225,7 @@ def parallel_coordinates(seen: Seen) -> Figure | None:
         | {"line": {"color": "--waits", "width": 1}}
         for i, axis in enumerate(columns)
     ]
-    names = [_escaped(_short(axis.name, 18)) + (" (log)" if axis.log else "") for axis in columns]
+    names = [_label(axis, 18) for axis in columns]
     bottom = {"range": [-0.2, 1.06], "visible": False, "fixedrange": True}
     top = {"side": "top", "tickvals": [*range(count)], "ticktext": names, "range": [-0.15, count - 0.45]}
     turned = {"tickangle": -20} if count > 7 or max(map(len, names)) * count > 110 else {"tickangle": 0}
@@ -335,7 +335,7 @@ def importance(seen: Seen) -> Figure | None:
     shares = dict(sorted(seen.summary.importance.items(), key=lambda item: item[1]))
     if not shares or len(seen.completed) < ENOUGH:
         return None
-    labels = [_escaped(_short(name, 24)) for name in shares]
+    labels = [_escaped(_short(name.lstrip("+"), 24)) for name in shares]
     bars: dict[str, Any] = {
         "type": "bar",
         "orientation": "h",
@@ -379,9 +379,8 @@ def heat_map(seen: Seen) -> Figure | None:
     if len(numbers) != 2 or not seen.completed:
         return None
     across, up = numbers
-    placed = [
-        row for row in seen.rows if row.params.get(across.name) is not None and row.params.get(up.name) is not None
-    ]
+    some, _ = seen.some(_MOST_POINTS)
+    placed = [row for row in some if row.params.get(across.name) is not None and row.params.get(up.name) is not None]
     numbered = {row.number for row in placed}
     done = [row for row in seen.summary.top()[::-1] if row.number in numbered and seen.value(row) is not None]
     if not done:
@@ -389,11 +388,11 @@ def heat_map(seen: Seen) -> Figure | None:
     is_grid = len(across.numbers) * len(up.numbers) <= 2 * len(done)
     data = [_cells(seen, done, across, up)] if is_grid else _contours(seen, done, across, up)
     axis_of = _cell_axis if is_grid else _parameter_axis
-    for kind, some in seen.of_kind(placed).items():
+    for kind, alike in seen.of_kind(placed).items():
         if is_grid and kind == "completed":
             continue
-        x, y = ([_on(axis, row.params.get(axis.name), is_grid) for row in some] for axis in (across, up))
-        mark = _marks(seen, kind, x, y, [row.number for row in some], [seen.value(row) for row in some])
+        x, y = ([_on(axis, row.params.get(axis.name), is_grid) for row in alike] for axis in (across, up))
+        mark = _marks(seen, kind, x, y, [row.number for row in alike], [seen.value(row) for row in alike])
         if kind == "completed":
             mark["marker"] |= {"size": 10, "line": {"color": "--card", "width": 1.5}}
         data.append(mark)
@@ -555,7 +554,7 @@ def _on(axis: Axis, value: Value, as_cell: bool = False) -> Any:
 
 
 def _parameter_axis(axis: Axis) -> dict[str, Any]:
-    title = {"title": {"text": _escaped(_short(axis.name, 40)) + (" (log)" if axis.log else "")}}
+    title = {"title": {"text": _label(axis)}}
     if not axis.is_of_numbers:
         words = [_escaped(word) for word in [*axis.words, *[axes.NONE] * axis.has_none]]
         return {**title, "type": "category", "categoryorder": "array", "categoryarray": words}
@@ -566,8 +565,12 @@ def _parameter_axis(axis: Axis) -> dict[str, Any]:
     return {**title, **_log_if(axis.log), **reach, **few}
 
 
+def _label(axis: Axis, most: int = 40) -> str:
+    return _escaped(_short(axis.name.lstrip("+"), most)) + (" (log)" if axis.log else "")
+
+
 def _cell_axis(axis: Axis) -> dict[str, Any]:
-    return {"title": {"text": _escaped(_short(axis.name, 40))}, "type": "category", "showgrid": False}
+    return {"title": {"text": _escaped(_short(axis.name.lstrip("+"), 40))}, "type": "category", "showgrid": False}
 
 
 def _log_if(log: bool) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def _answer(summary: Summary, said: Sequence[str]) -> list[Section]:
     again = ""
     if best and summary.again:
         where = f'<small class="note">in {_safe(str(Path.cwd()))}</small>'
-        again = f'<p class="again">Get it back: {where}</p><p><code class="line">{_safe(summary.again)}</code></p>'
+        again = f'<p class="again">Get it back {where}:</p><p><code class="line">{_safe(summary.again)}</code></p>'
     body = shown + paragraphs(said) + again
     if not body:
         some = summary.over()

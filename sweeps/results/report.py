@@ -70,8 +70,8 @@ def _page(
     sections = overview.sections(summary, trials, [line for line in _headline(summary, noted)[1:] if line])
     drawn = figures.of_study(summary, curves)
     pictures = [Section(title, found, wide=title in _WIDE) for title, found in drawn.items()]
-    if "Importance" not in drawn and summary.searched:
-        pictures.append(Section("Importance", html=tables.paragraphs([_no_importance(summary)]), wide=False))
+    if "Importance" not in drawn and "Slices" in drawn and summary.searched:
+        pictures[-1].html = tables.paragraphs([_no_importance(summary)])
     narrow = [one for one in pictures if not one.wide]
     for one in narrow[-1:] if len(narrow) % 2 else []:
         one.wide = True  # nothing stands beside it

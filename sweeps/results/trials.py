@@ -4,7 +4,6 @@ import html
 import math
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,9 +70,21 @@ class Trials:
         """What each trial reported by step, by its number."""
         return {number: known.curves for number, known in self._known.items()}
 
-    def hover(self, number: int) -> str:
+    def hover(self, row: Row) -> str:
         """What is shown of a trial under the pointer, in plotly's HTML."""
-        return next((_hover(row, self.summary) for row in self.summary.rows if row.number == number), "")
+        summary, known = self.summary, self._known.get(row.number)
+        curves = known.curves if known else {}
+        told = dict(zip(summary.objective, row.objective, strict=False))
+        said = [f"{name} {value:.6g}" for name, value in told.items()]
+        for name in summary.objective:
+            if name not in told and name in row.metrics:
+                at = f" at step {curves[name][0][-1]}" if name in curves else ""
+                said.append(f"{name} {row.metrics[name]:.6g}, its last{at}")
+        reason = _masked(row.error.strip().partition("\n")[0], 160)
+        values = [f"{name.lstrip('+')} = {text(value)}" for name, value in row.params.items()]
+        parts = [*said, *([reason] if reason else []), *values][:14]
+        state = str(row.state).replace("_", " ")
+        return "<br>".join([f"<b>trial {row.number}</b> {state}", *(_wrapped(_masked(part, 200)) for part in parts)])
 
     def as_data(self) -> dict[str, Any]:
         """Everything, for the page's script. Lines of configurations stand once, in `lines`."""
@@ -95,7 +106,7 @@ class Trials:
                 "error": _masked(row.error, _LOG),
                 "log": "\n".join(known.log)[-most:],
                 "config": config,
-                "hover": _hover(row, self.summary),
+                "hover": self.hover(row),
             }
         return {"trials": found, "lines": [*lines]}
 
@@ -169,19 +180,6 @@ def _config(folder: Path) -> list[str]:
             return [_masked(line, _LINE) for line in file.read(_CONFIG).splitlines()]
     except OSError:
         return []
-
-
-def _hover(row: Row, summary: Summary) -> str:
-    state = str(row.state).replace("_", " ")
-    values: Mapping[str, float] = dict(zip(summary.objective, row.objective, strict=False)) or {
-        name: row.metrics[name] for name in summary.objective if name in row.metrics
-    }
-    said = [f"{name} {value:.6g}" + ("" if row.objective else ", its last") for name, value in values.items()]
-    reason = row.error.strip().partition("\n")[0]
-    parts = [*said, *(f"{name.lstrip('+')} = {text(value)}" for name, value in row.params.items())][:14]
-    parts += [_masked(reason, 160)] if reason else []
-    whole = [f"<b>trial {row.number}</b> {state}"] + [_wrapped(_masked(part, 200)) for part in parts]
-    return "<br>".join(whole)
 
 
 def _wrapped(words: str, most: int = 56) -> str:

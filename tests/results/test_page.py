@@ -87,7 +87,7 @@ def test_a_search_shows_all_its_trials(pages: Pages) -> None:
     assert two.locator(".contourlayer path").count() > 3
     expect(two.locator(".xtitle")).to_have_text("lr (log)")
     assert points(figure(page, "Slices").locator(".figure").nth(0)).count() == 20
-    expect(section(page, "Importance")).to_contain_text("from 10 completed trials on; there are 6.")
+    expect(section(page, "Slices")).to_contain_text("from 10 completed trials on; there are 6.")
 
 
 def test_a_grid_shows_its_cells(pages: Pages) -> None:

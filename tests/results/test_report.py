@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.files import append_lines
 from sweeps.results import axes, figures, live, overview, report
 from sweeps.results.summary import Row, Summary
 from sweeps.results.trials import Trials
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import End, Point, State
 
 
@@ -342,9 +343,9 @@ def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_pa
     for row in summary.rows:
         folder = TrialFolder(row.folder)
         attempt = folder.new_attempt()
-        attempt.log.write_text(f"{nasty}\n" * 10_000)
-        for step in range(1000):
-            folder.append_metrics(MetricsLine(step, 0.0, {"acc": math.sin(step), "loss": 1 / (step + 1), "t": 0.1}))
+        attempt.log.write_text(f"{nasty}\n" * 300)
+        steps = ({"acc": math.sin(step), "loss": 1 / (step + 1), "t": 0.1} for step in range(1000))
+        append_lines(row.folder / METRICS, [{"step": i, "time": 0, "metrics": told} for i, told in enumerate(steps)])
         (row.folder / ".hydra").mkdir()
         (row.folder / ".hydra" / "config.yaml").write_text(f"a: {row.number}\nb: '{nasty}'\n" + "c: 1\n" * 100)
         fail(row, State.FAILED, f"{nasty} at {row.number}")
