@@ -62,9 +62,22 @@ class Seen:
         self.values = {row.number: value_of(row, summary) for row in self.rows}
         self.completed = [row for row in self.rows if row.state is State.COMPLETED and self.value(row) is not None]
         self.shades = self._shades()
+        self.edge = self._edge()
 
     def value(self, row: Row) -> float | None:
         return self.values[row.number]
+
+    def shown(self, value: float | None) -> float | None:
+        """Where a value of the first objective is drawn: at the edge if it is far off."""
+        if value is None or self.edge is None:
+            return value
+        return max(value, self.edge) if self.summary.directions[0] == "maximize" else min(value, self.edge)
+
+    def at_edge(self, note: str = "") -> str:
+        """Words for that, after others."""
+        side = "below" if self.summary.directions[0] == "maximize" else "above"
+        words = [] if self.edge is None else [f"Values {side} {self.edge:.4g} stand at the edge."]
+        return " ".join([note, *words]).strip()
 
     def of_kind(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
         """Those of each kind, in the order in which they are drawn: what completed over all others."""
@@ -100,6 +113,17 @@ class Seen:
         bar = {"title": {"text": _short(self.summary.objective[0])}, "thickness": 12, "outlinewidth": 0}
         limits = {"cmin": min(best, worst), "cmax": max(best, worst)} if best != worst else {}
         return {"colorscale": "--scale", "reversescale": maximize, "colorbar": bar, **limits}
+
+    def _edge(self) -> float | None:
+        """Beyond it values are so far off that all others would look alike; None if there are none such."""
+        values = sorted(self.value(row) or 0.0 for row in self.completed)
+        known = [value for value in self.values.values() if value is not None]
+        if len(values) < 5 or _is_wide(known):
+            return None
+        maximize = self.summary.directions[0] == "maximize"
+        best, worst = (values[-1], min(known)) if maximize else (values[0], max(known))
+        spread = (values[len(values) // 10] if maximize else values[-1 - len(values) // 10]) - best
+        return best + 2 * spread if abs(worst - best) > 4 * abs(spread) > 0 else None
 
     def level(self, row: Row) -> int:
         """Which level of the scale its objective has."""
@@ -194,7 +218,7 @@ def parallel_coordinates(seen: Seen) -> Figure | None:
     places = {
         row.number: [
             *(axis.place(row.params.get(axis.name)) for axis in seen.axes),
-            *(axis.place(value_of(row, seen.summary, i)) for i, axis in objectives.items()),
+            *(axis.place(_drawn_value(seen, row, i)) for i, axis in objectives.items()),
         ]
         for row in rows
     }
@@ -226,13 +250,17 @@ def parallel_coordinates(seen: Seen) -> Figure | None:
         for i, axis in enumerate(columns)
     ]
     names = [_label(axis, 18) for axis in columns]
-    bottom = {"range": [-0.2, 1.06], "visible": False, "fixedrange": True}
+    bottom = {
+        "range": [-0.2 if any(axis.has_none for axis in columns) else -0.06, 1.06],
+        "visible": False,
+        "fixedrange": True,
+    }
     top = {"side": "top", "tickvals": [*range(count)], "ticktext": names, "range": [-0.15, count - 0.45]}
     turned = {"tickangle": -20} if count > 7 or max(map(len, names)) * count > 110 else {"tickangle": 0}
     return figure_of(
         data,
         420,
-        note,
+        seen.at_edge(note),
         annotations=ticks,
         shapes=rails,
         xaxis={**top, **turned, "showgrid": False, "fixedrange": True},
@@ -241,6 +269,11 @@ def parallel_coordinates(seen: Seen) -> Figure | None:
         **seen.colors(),
         meta={"least_width": 92 * count + 60},
     )
+
+
+def _drawn_value(seen: Seen, row: Row, i: int) -> float | None:
+    found = value_of(row, seen.summary, i)
+    return found if i else seen.shown(found)
 
 
 def _threads(rows: Sequence[Row], places: Mapping[int, Sequence[float]], line: Any, opacity: float) -> dict[str, Any]:
@@ -255,7 +288,7 @@ def _threads(rows: Sequence[Row], places: Mapping[int, Sequence[float]], line: A
 
 def _objective_axis(seen: Seen, rows: Sequence[Row], i: int) -> Axis | None:
     """None if no trial has a value of this objective."""
-    values = [value_of(row, seen.summary, i) for row in rows]
+    values = [_drawn_value(seen, row, i) for row in rows]
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -286,7 +319,9 @@ def history(seen: Seen) -> Figure | None:
         line = {"color": "--done", "width": 2, "shape": "hv"}
         data.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip"})
     data += _all_kinds(seen, rows, lambda row: row.number)
-    return figure_of(data, 380, note, xaxis={"title": {"text": "trial"}}, **_value_axes(seen, rows))
+    return figure_of(
+        data, 380, seen.at_edge(note), xaxis=_counting("trial", [row.number for row in rows]), **_value_axes(seen, rows)
+    )
 
 
 def curves(seen: Seen) -> Figure | None:
@@ -301,17 +336,18 @@ def curves(seen: Seen) -> Figure | None:
     for kind, some in seen.of_kind(rows).items():
         ordered = sorted(some, key=lambda row: -seen.level(row)) if seen.completed and kind == "completed" else some
         for row in ordered:
-            steps, values = seen.curves[row.number][metric]
+            at, values = seen.curves[row.number][metric]
             shade = seen.level(row) if seen.value(row) is not None and seen.completed else theme.LEVELS // 2
             line = _LINES.get(kind, {"color": f"--scale-{shade}", "width": 2 if shade == 0 else 1.4})
-            trace = {"type": "scatter", "mode": "lines", "x": steps, "y": values, "line": line, "meta": row.number}
+            trace = {"type": "scatter", "mode": "lines", "x": at, "y": values, "line": line, "meta": row.number}
             trace["hovertemplate"] = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
             data.append({**trace, "opacity": 1 if kind in ("completed", "running") else 0.7})
         x, y = zip(*(_end(*seen.curves[row.number][metric]) for row in ordered), strict=True)
         ends.append(_marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered]))
     known = [value for trace in data for value in trace["y"] if value is not None]
+    steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
     yaxis = {"title": {"text": _short(metric, 40)}, **_log_if(_is_wide(known))}
-    return figure_of([*data, *ends], 380, note, xaxis={"title": {"text": "step"}}, yaxis=yaxis, **seen.colors())
+    return figure_of([*data, *ends], 380, note, xaxis=_counting("step", steps), yaxis=yaxis, **seen.colors())
 
 
 def _end(steps: Sequence[int], values: Sequence[float | None]) -> tuple[int, float | None]:
@@ -354,6 +390,7 @@ def slices(seen: Seen) -> Figures:
     shares = seen.summary.importance
     ordered = sorted(seen.axes, key=lambda axis: -shares.get(axis.name, 0.0))[:_MOST_SLICES]
     rows, note = seen.some(_MOST_LINES)
+    note = seen.at_edge(note)
     found = {}
     for axis in ordered if any(seen.value(row) is not None for row in rows) else []:
         some = [row for row in rows if not axis.is_of_numbers or row.params.get(axis.name) is not None]
@@ -508,7 +545,7 @@ def _all_kinds(seen: Seen, rows: Sequence[Row], x_of: Callable[[Row], Any]) -> l
         untold = [row for row in some if seen.value(row) is None]
         for those, axis in ((told, "y"), (untold, "y2")):
             if those:
-                y = [seen.value(row) if axis == "y" else 0 for row in those]
+                y = [seen.shown(seen.value(row)) if axis == "y" else 0 for row in those]
                 values = [seen.value(row) for row in those]
                 mark = _marks(seen, kind, [x_of(row) for row in those], y, [row.number for row in those], values)
                 data.append(mark | {"yaxis": axis})
@@ -540,6 +577,11 @@ def _value_axes(seen: Seen, rows: Sequence[Row]) -> dict[str, Any]:
         "yaxis2": _strip([0, _STRIP]),
         **seen.colors(),
     }
+
+
+def _counting(title: str, numbers: Sequence[int]) -> dict[str, Any]:
+    """An axis without fractions."""
+    return {"title": {"text": title}, **({"dtick": 1} if max(numbers) - min(numbers) <= 8 else {})}
 
 
 def _strip(domain: list[float]) -> dict[str, Any]:

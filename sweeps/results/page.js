@@ -113,6 +113,7 @@
     );
     panel.hidden = false;
     panel.scrollTop = 0;
+    log.scrollTop = log.scrollHeight;
     document.body.classList.add("open");
     if (focus) panel.querySelector("h2").focus({ preventScroll: true });
     settle(`#trial-${number}`);
@@ -206,6 +207,10 @@
     boxes().forEach((box) => { box.style.height = "auto"; });
   }
   if (data.again_s) refresh();
-  const asked = /^#trial-(\d+)$/.exec(location.hash);
-  if (asked) show(Number(asked[1]), false);
+  const asked = () => {
+    const found = /^#trial-(\d+)$/.exec(location.hash);
+    if (found && Number(found[1]) !== chosen) show(Number(found[1]), false);
+  };
+  addEventListener("hashchange", asked);
+  asked();
 })();

@@ -325,6 +325,18 @@ def test_one_value_far_off_does_not_take_all_colors(tmp_path: Path) -> None:
     assert (shades["cmin"], shades["cmax"]) == (pytest.approx(0.2), 1.9)
 
 
+@pytest.mark.parametrize(("direction", "side", "edge"), [("maximize", "below", -1.7), ("minimize", "above", 3.6)])
+def test_values_far_off_stand_at_the_edge(tmp_path: Path, direction: str, side: str, edge: float) -> None:
+    summary = study(tmp_path, *({"x": i} for i in range(20)), direction=direction)
+    summary.rows[7].attempts[0].objective[0] = -50.0 if direction == "maximize" else 50.0
+    for section, name in (("Parameters and objective", ""), ("History", ""), ("Slices", "x")):
+        figure = drawn(summary, section, name)
+        assert figure["note"].endswith(f"Values {side} {edge} stand at the edge."), figure["note"]
+        places = {n: y for t in figure["data"] for n, y in zip(t.get("customdata", []), t["y"], strict=False)}
+        assert places[7] == pytest.approx(edge if name or section == "History" else float(side == "above"))
+    assert "-50" in Trials(summary).hover(summary.rows[7]) or "50" in Trials(summary).hover(summary.rows[7])
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) -> None:
     summary = study(tmp_path, *GRID)
