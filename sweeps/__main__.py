@@ -82,8 +82,10 @@ def report(
     from sweeps.results import report as writer
     from sweeps.results.scaling import COUNTED, EPOCH_TIME, of_study
     from sweeps.results.terminal import show_scaling
+    from sweeps.study.storage import read_importance
 
-    wanted, (summary, _) = _counts(predict), _read(name, root)
+    wanted, (summary, definition_) = _counts(predict), _read(name, root)
+    summary.importance = read_importance(summary.folder, definition_)
     measured = of_study(summary, target, wanted)
     if measured is None and (scaling or target is not None or wanted):
         known = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"

@@ -59,7 +59,8 @@ class Axis:
         """The numbers themselves if they are few, else powers of ten, with the ends where those are far from them, or
         even steps of 1, 2 or 5 times one.
         """
-        if len(self.numbers) <= MOST_TICKS and self.numbers[:1] + self.numbers[-1:] == (self.low, self.high):
+        typed = all(float(f"{number:.3g}") == number for number in self.numbers)  # not by a sampler, out of an interval
+        if typed and len(self.numbers) <= MOST_TICKS and {self.low, self.high} <= {*self.numbers}:
             return [*self.numbers]
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))

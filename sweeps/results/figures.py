@@ -346,7 +346,7 @@ def curves(seen: Seen) -> Figure | None:
         ends.append(_marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered]))
     known = [value for trace in data for value in trace["y"] if value is not None]
     steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
-    yaxis = {"title": {"text": _short(metric, 40)}, **_log_if(_is_wide(known))}
+    yaxis = {"title": {"text": _short(metric, 40)}, **_value_scale(known)}
     return figure_of([*data, *ends], 380, note, xaxis=_counting("step", steps), yaxis=yaxis, **seen.colors())
 
 
@@ -507,7 +507,7 @@ def front(seen: Seen) -> Figure | None:
     made = _marks(seen, "completed", x, y, [row.number for row in on_it], [None] * len(on_it))
     data.append(made | {"name": "on the front", "mode": "lines+markers", "marker": marker, "line": line})
     titles = [f"{_short(n)} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True)]
-    scales = [_log_if(_is_wide([v for v in (both[row.number][i] for row in placed) if v is not None])) for i in (0, 1)]
+    scales = [_value_scale([v for v in (both[row.number][i] for row in placed) if v is not None]) for i in (0, 1)]
     xaxis, yaxis = ({"title": {"text": title}, **scale} for title, scale in zip(titles, scales, strict=False))
     return figure_of(data, xaxis=xaxis, yaxis=yaxis)
 
@@ -571,9 +571,9 @@ def _value_axes(seen: Seen, rows: Sequence[Row]) -> dict[str, Any]:
     known = [value for row in rows if (value := seen.value(row)) is not None]
     title = {"title": {"text": _short(seen.summary.objective[0], 40)}}
     if len(known) == len(rows):
-        return {"yaxis": {**title, **_log_if(_is_wide(known))}, **seen.colors()}
+        return {"yaxis": {**title, **_value_scale(known)}, **seen.colors()}
     return {
-        "yaxis": {**title, **_log_if(_is_wide(known)), "domain": [_STRIP + 0.05, 1]},
+        "yaxis": {**title, **_value_scale(known), "domain": [_STRIP + 0.05, 1]},
         "yaxis2": _strip([0, _STRIP]),
         **seen.colors(),
     }
@@ -617,6 +617,11 @@ def _cell_axis(axis: Axis) -> dict[str, Any]:
 
 def _log_if(log: bool) -> dict[str, Any]:
     return {"type": "log", "exponentformat": "power"} if log else {}
+
+
+def _value_scale(values: Sequence[float]) -> dict[str, Any]:
+    """Of an axis of values: logarithmic if they are wide."""
+    return {**_log_if(True), "dtick": 1} if _is_wide(values) else {}
 
 
 def _is_wide(values: Sequence[float]) -> bool:

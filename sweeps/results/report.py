@@ -70,8 +70,8 @@ def _page(
     sections = overview.sections(summary, trials, [line for line in _headline(summary, noted)[1:] if line])
     drawn = figures.of_study(summary, curves)
     pictures = [Section(title, found, wide=title in _WIDE) for title, found in drawn.items()]
-    if "Importance" not in drawn and "Slices" in drawn and summary.searched:
-        pictures[-1].html = tables.paragraphs([_no_importance(summary)])
+    if "Importance" not in drawn and summary.searched and len(drawn.get("Slices", [])) > 1:
+        pictures[-1].html = tables.paragraphs([_no_importance(summary, running=again_s > 0)])
     narrow = [one for one in pictures if not one.wide]
     for one in narrow[-1:] if len(narrow) % 2 else []:
         one.wide = True  # nothing stands beside it
@@ -84,16 +84,18 @@ def _page(
     for row, cells in zip(rows, table[1:], strict=False):
         cells[at] = f"{overview.MARKS[figures.kind_of(row)]} {cells[at]}"
     shown = tables.as_html(table, [*(row.number for row in rows), *[None] * (len(table) - 1 - len(rows))])
-    sections.append(Section("Trials", html=shown + tables.paragraphs([_others(summary, rows)])))
-    sections.append(Section("What it cost", html=tables.as_html(_costs(summary)) + tables.paragraphs([_tail(summary)])))
+    if rows:
+        costs = tables.as_html(_costs(summary)) + tables.paragraphs([_tail(summary)])
+        sections.append(Section("Trials", html=shown + tables.paragraphs([_others(summary, rows)])))
+        sections.append(Section("What it cost", html=costs))
     sections += [scaling_page.section(measured)] if measured else []
     return page.page(summary.name, sections, data, overview.status(summary, again_s > 0))
 
 
-def _no_importance(summary: Summary) -> str:
+def _no_importance(summary: Summary, running: bool) -> str:
     few = summary.count(State.COMPLETED)
     if few >= figures.ENOUGH:
-        return "How much each parameter matters is told when the study ends."
+        return "How much each parameter matters is told when the study ends." if running else ""
     return f"How much each parameter matters is told from {figures.ENOUGH} completed trials on; there are {few}."
 
 

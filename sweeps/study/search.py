@@ -280,14 +280,7 @@ class Search:
 
     def importance(self) -> dict[str, float]:
         """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
-        if self.is_grid or len(self._distributions) < 2:
-            return {}
-        try:
-            fanova = optuna.importance.FanovaImportanceEvaluator(seed=0)
-            find = optuna.importance.get_param_importances
-            return find(self._study, evaluator=fanova, target=_result)
-        except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
-            return {}
+        return {} if self.is_grid or len(self._distributions) < 2 else storage.importance(self._study)
 
     def _has_tried(self, point: Point) -> bool:
         return self._learner is not None and self._learner.has_tried(point)
@@ -440,9 +433,3 @@ def _is_again(trial: optuna.trial.FrozenTrial) -> bool:
 
 def _without_seed(row: Row) -> Point:
     return {key: value for key, value in row.params.items() if key not in row.repeat.get("seed", {})}
-
-
-def _result(trial: optuna.trial.FrozenTrial) -> float:
-    """Its first objective; nan if it has none, whatever its sampler was told."""
-    end = storage.ended(trial)
-    return float(trial.values[0]) if end and end.state is State.COMPLETED else math.nan
