@@ -128,7 +128,7 @@ class Seen:
     def level(self, row: Row) -> int:
         """Which level of the scale its objective has."""
         if "cmin" not in self.shades:
-            return 0
+            return theme.LEVELS // 2  # the colour of what is done
         low, high = self.shades["cmin"], self.shades["cmax"]
         share = min(1.0, max(0.0, ((self.value(row) or 0.0) - low) / (high - low)))
         return round((theme.LEVELS - 1) * float(1 - share if self.shades["reversescale"] else share))
@@ -560,7 +560,7 @@ def _marks(
     if len(seen.rows) > _MOST_LINES:
         marker["size"] -= 3
     if kind == "completed":
-        colored = bool(seen.completed) and None not in values
+        colored = "cmin" in seen.shades and None not in values
         marker |= {"color": [*values], "coloraxis": "coloraxis"} if colored else {"color": "--done"}
     trace = {"type": "scatter", "mode": "markers", "name": kind, "x": [*x], "y": [*y], "marker": marker}
     return trace | {"customdata": [*numbers], "hovertemplate": "%{text}<extra></extra>"}

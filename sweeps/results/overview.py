@@ -29,6 +29,7 @@ def sections(summary: Summary, trials: Trials, said: Sequence[str]) -> list[Sect
 def key(summary: Summary) -> str:
     """What the marks of the figures mean."""
     said = {"completed": "completed", "pruned": "pruned, at its last value", "failed": "failed", "running": "running"}
+    said["waiting"] = "open"
     found = [
         f'<span><span class="{kind}">{MARKS[kind]}</span> {said[kind]}</span>'
         for kind in counts(summary)
@@ -41,6 +42,7 @@ def key(summary: Summary) -> str:
 def status(summary: Summary, running: bool) -> str:
     """Whether it goes on, and when that was so."""
     over = summary.total is None or summary.over() >= summary.total
+    running = running or summary.count(State.RUNNING) > 0  # where another driver has it, or its jobs go on without
     state = "running" if running else "finished" if over else "stopped"
     written = time.strftime("%Y-%m-%d %H:%M:%S")
     return (
