@@ -1,141 +1,41 @@
-"""The figures of a study: what each parameter did to the objective, and every trial in its place.
-
-A figure is what plotly draws, as plain lists and dicts: `data` and `layout`. Nothing here imports plotly, so that a
-driver can write its page while it runs. Colours stand by the names of `theme`. A point's `customdata`, or a whole
-trace's `meta`, is the number of its trial, which hover and clicks go by.
-"""
+"""The figures of a study: what each parameter did to the objective, and every trial in its place."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps.results import axes, groups, theme
-from sweeps.results.axes import Axis, is_number
+from sweeps.results.axes import Axis
+from sweeps.results.drawing import (
+    LINES,
+    MOST_LINES,
+    Figure,
+    Figures,
+    all_kinds,
+    cell_axis,
+    counting,
+    escaped,
+    figure_of,
+    label_of,
+    marks,
+    parameter_axis,
+    place_on,
+    value_axes,
+    value_scale,
+)
 from sweeps.results.front import hypervolumes, reference
+from sweeps.results.seen import Seen, is_wide, short, value_of
 from sweeps.results.summary import Row, Summary, text
 from sweeps.results.trials import Curves, Trials
-from sweeps.trial.job import State, Value
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plotted
 
-Figure = dict[str, Any]
-Figures = dict[str, Figure]
-
 ENOUGH = 10
 """Completed trials from which on an importance is told."""
 _MOST_POINTS = 1500
-_MOST_LINES = 300
 _MOST_CURVES = 60
 _MOST_SLICES = 12
-_STRIP = 0.1  # of a figure's height: where trials stand that have no value
-MARKS: dict[str, dict[str, Any]] = {
-    "completed": {"symbol": "circle", "size": 8},
-    "pruned": {"symbol": "triangle-down", "size": 8, "color": "--pruned", "opacity": 0.75},
-    "failed": {"symbol": "x", "size": 8, "color": "--failed"},
-    "running": {"symbol": "circle-open", "size": 9, "color": "--link", "line": {"width": 2}},
-    "waiting": {"symbol": "square-open", "size": 8, "color": "--pruned"},
-}
-_LINES = {
-    "pruned": {"color": "--pruned", "width": 1},
-    "failed": {"color": "--failed", "width": 1, "dash": "dot"},
-    "running": {"color": "--link", "width": 1.5, "dash": "dash"},
-    "waiting": {"color": "--pruned", "width": 1, "dash": "dot"},
-}
-
-
-@dataclass
-class Seen:
-    """A study as its figures see it."""
-
-    summary: Summary
-    curves: Mapping[int, Curves]
-    """What each trial reported by step."""
-    rows: list[Row] = field(init=False)
-    axes: list[Axis] = field(init=False)
-
-    def __post_init__(self) -> None:
-        summary = self.summary
-        self.rows = sorted((row for row in summary.rows if row.state is not State.QUEUED), key=lambda row: row.number)
-        self.axes = axes.of_study(self.rows, summary.space, without=summary.seed_key)
-        self.values = {row.number: value_of(row, summary) for row in self.rows}
-        self.completed = [row for row in self.rows if row.state is State.COMPLETED and self.value(row) is not None]
-        self.shades = self._shades()
-        self.edge = self._edge()
-
-    def value(self, row: Row) -> float | None:
-        return self.values[row.number]
-
-    def shown(self, value: float | None) -> float | None:
-        """Where a value of the first objective is drawn: at the edge if it is far off."""
-        if value is None or self.edge is None:
-            return value
-        return max(value, self.edge) if self.summary.directions[0] == "maximize" else min(value, self.edge)
-
-    def at_edge(self, note: str = "") -> str:
-        """Words for that, after others."""
-        side = "below" if self.summary.directions[0] == "maximize" else "above"
-        words = [] if self.edge is None else [f"Values {side} {self.edge:.4g} stand at the edge."]
-        return " ".join([note, *words]).strip()
-
-    def of_kind(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
-        """Those of each kind, in the order in which they are drawn: what completed over all others."""
-        found: dict[str, list[Row]] = {kind: [] for kind in ("waiting", "failed", "pruned", "running", "completed")}
-        for row in rows:
-            found[kind_of(row)].append(row)
-        return {kind: some for kind, some in found.items() if some}
-
-    def some(self, most: int) -> tuple[list[Row], str]:
-        """At most so many trials, and words for which, if not all: the best, and of the others the newest."""
-        if len(self.rows) <= most:
-            return self.rows, ""
-        best = [row for row in self.summary.top() if self.value(row) is not None][: most * 2 // 3]
-        kept = {row.number for row in best}
-        others = [row for row in reversed(self.rows) if row.number not in kept]
-        others.sort(key=lambda row: row.state is not State.RUNNING)
-        kept |= {row.number for row in others[: most - len(best)]}
-        words = f"{len(kept)} of {len(self.rows)} trials: the best {len(best)}, and the newest of the others"
-        return [row for row in self.rows if row.number in kept], words
-
-    def _shades(self) -> dict[str, Any]:
-        """Plotly's colour axis of the first objective; empty where no trial completed with one. A few values that are
-        far off do not leave all others one colour.
-        """
-        values = sorted(self.value(row) or 0.0 for row in self.completed)
-        if not values:
-            return {}
-        maximize = self.summary.directions[0] == "maximize"
-        best, worst = (values[-1], values[0]) if maximize else (values[0], values[-1])
-        ninth = values[len(values) // 10] if maximize else values[-1 - len(values) // 10]
-        if abs(worst - best) > 5 * abs(ninth - best) > 0:
-            worst = ninth
-        bar = {"title": {"text": _short(self.summary.objective[0])}, "thickness": 12, "outlinewidth": 0}
-        limits = {"cmin": min(best, worst), "cmax": max(best, worst)} if best != worst else {}
-        return {"colorscale": "--scale", "reversescale": maximize, "colorbar": bar, **limits}
-
-    def _edge(self) -> float | None:
-        """Beyond it values are so far off that all others would look alike; None if there are none such."""
-        values = sorted(self.value(row) or 0.0 for row in self.completed)
-        known = [value for value in self.values.values() if value is not None]
-        if len(values) < 5 or _is_wide(known):
-            return None
-        maximize = self.summary.directions[0] == "maximize"
-        best, worst = (values[-1], min(known)) if maximize else (values[0], max(known))
-        spread = (values[len(values) // 10] if maximize else values[-1 - len(values) // 10]) - best
-        return best + 2 * spread if abs(worst - best) > 4 * abs(spread) > 0 else None
-
-    def level(self, row: Row) -> int:
-        """Which level of the scale its objective has."""
-        if "cmin" not in self.shades:
-            return theme.LEVELS // 2  # the colour of what is done
-        low, high = self.shades["cmin"], self.shades["cmax"]
-        share = min(1.0, max(0.0, ((self.value(row) or 0.0) - low) / (high - low)))
-        return round((theme.LEVELS - 1) * float(1 - share if self.shades["reversescale"] else share))
-
-    def colors(self, bar: bool = False) -> dict[str, Any]:
-        """For the layout of a figure whose points have the colour of their value; with a bar that tells them."""
-        return {"coloraxis": {**self.shades, "showscale": bar}} if self.shades else {}
 
 
 def drawn(summary: Summary) -> "dict[str, Plotted]":
@@ -169,45 +69,9 @@ def of_study(summary: Summary, curves: Mapping[int, Curves]) -> dict[str, Figure
     return found
 
 
-def kind_of(row: Row) -> str:
-    if row.state in (State.COMPLETED, State.PRUNED, State.RUNNING):
-        return str(row.state)
-    return "failed" if row.state.is_bad else "waiting"
-
-
-def value_of(row: Row, summary: Summary, i: int = 0) -> float | None:
-    """The objective that it returned or, of a trial that did not complete, reported last; None without a number."""
-    returned = row.objective[i] if len(row.objective) > i else None
-    found = returned if returned is not None else row.metrics.get(summary.objective[i])
-    return found if is_number(found) else None
-
-
-def figure_of(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = "", **layout: Any) -> Figure:
-    """A figure in the manner of all others; `note` is said below it."""
-    axis = {"gridcolor": "--line", "zeroline": False, "linecolor": "--line", "automargin": True}
-    base: dict[str, Any] = {
-        "height": height,
-        "margin": {"l": 56, "r": 16, "t": 16, "b": 44},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": "--ink", "size": 12, "family": "system-ui, sans-serif"},
-        "hoverlabel": {"align": "left", "bgcolor": "--card", "bordercolor": "--line", "font": {"color": "--ink"}},
-        "hovermode": "closest",
-        "showlegend": False,
-        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
-    }
-    own = {name for name in layout if name.startswith(("xaxis", "yaxis"))}
-    if "yaxis2" in own:
-        layout["xaxis"] = {"anchor": "y2", **layout["xaxis"]}
-    base |= {name: {**axis, **layout.pop(name, {})} for name in ("xaxis", "yaxis", *sorted(own - {"xaxis", "yaxis"}))}
-    for name, value in layout.items():
-        base[name] = {**base[name], **value} if isinstance(base.get(name), dict) else value
-    return {"data": [*data], "layout": base, "note": note}
-
-
 def parallel_coordinates(seen: Seen) -> Figure | None:
     """A line a trial through its parameters to its objectives; those without one end below."""
-    rows, note = seen.some(_MOST_LINES)
+    rows, note = seen.some(MOST_LINES)
     if not seen.axes or not rows:
         return None
     found = {i: _objective_axis(seen, rows, i) for i in range(len(seen.summary.objective))}
@@ -226,7 +90,7 @@ def parallel_coordinates(seen: Seen) -> Figure | None:
     for kind, some in seen.of_kind(rows).items():
         if kind != "completed":
             faint = max(0.25, min(0.7, 12 / len(some)))
-            data.append(_threads(some, places, _LINES[kind] | {"shape": "linear"}, faint))
+            data.append(_threads(some, places, LINES[kind] | {"shape": "linear"}, faint))
             continue
         by_level: dict[int, list[Row]] = {}
         for row in some:
@@ -238,18 +102,18 @@ def parallel_coordinates(seen: Seen) -> Figure | None:
         x = [i for _ in some for i in range(count)]
         y = [place for row in some for place in places[row.number]]
         numbers = [row.number for row in some for _ in range(count)]
-        data.append(_marks(seen, kind, x, y, numbers, [seen.value(row) for row in some for _ in range(count)]))
+        data.append(marks(seen, kind, x, y, numbers, [seen.value(row) for row in some for _ in range(count)]))
     ticks: list[dict[str, Any]] = []
     for i, axis in enumerate(columns):
         for place, word in axis.ticks().items():
-            label = {"x": i, "y": place, "text": _escaped(_short(word, 14)), "showarrow": False, "xshift": 9}
+            label = {"x": i, "y": place, "text": escaped(short(word, 14)), "showarrow": False, "xshift": 9}
             ticks.append(label | {"xanchor": "left", "font": {"size": 10.5, "color": "--muted"}, "bgcolor": "--card"})
     rails = [
         {"type": "line", "x0": i, "x1": i, "y0": -0.125 if axis.has_none else 0, "y1": 1, "layer": "below"}
         | {"line": {"color": "--waits", "width": 1}}
         for i, axis in enumerate(columns)
     ]
-    names = [_label(axis, 18) for axis in columns]
+    names = [label_of(axis, 18) for axis in columns]
     bottom = {
         "range": [-0.2 if any(axis.has_none for axis in columns) else -0.06, 1.06],
         "visible": False,
@@ -292,7 +156,7 @@ def _objective_axis(seen: Seen, rows: Sequence[Row], i: int) -> Axis | None:
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    name, log = seen.summary.objective[i], _is_wide(known)
+    name, log = seen.summary.objective[i], is_wide(known)
     lacks = len(known) < len(values)
     return Axis(name, [], known[0], known[-1], log, lacks, none="no value")
 
@@ -318,9 +182,9 @@ def history(seen: Seen) -> Figure | None:
         y.append(sign * best)
         line = {"color": "--done", "width": 2, "shape": "hv"}
         data.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip"})
-    data += _all_kinds(seen, rows, lambda row: row.number)
+    data += all_kinds(seen, rows, lambda row: row.number)
     return figure_of(
-        data, 380, seen.at_edge(note), xaxis=_counting("trial", [row.number for row in rows]), **_value_axes(seen, rows)
+        data, 380, seen.at_edge(note), xaxis=counting("trial", [row.number for row in rows]), **value_axes(seen, rows)
     )
 
 
@@ -338,16 +202,16 @@ def curves(seen: Seen) -> Figure | None:
         for row in ordered:
             at, values = seen.curves[row.number][metric]
             shade = seen.level(row) if seen.value(row) is not None and seen.completed else theme.LEVELS // 2
-            line = _LINES.get(kind, {"color": f"--scale-{shade}", "width": 2 if shade == 0 else 1.4})
+            line = LINES.get(kind, {"color": f"--scale-{shade}", "width": 2 if shade == 0 else 1.4})
             trace = {"type": "scatter", "mode": "lines", "x": at, "y": values, "line": line, "meta": row.number}
             trace["hovertemplate"] = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
             data.append({**trace, "opacity": 1 if kind in ("completed", "running") else 0.7})
         x, y = zip(*(_end(*seen.curves[row.number][metric]) for row in ordered), strict=True)
-        ends.append(_marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered]))
+        ends.append(marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered]))
     known = [value for trace in data for value in trace["y"] if value is not None]
     steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
-    yaxis = {"title": {"text": _short(metric, 40)}, **_value_scale(known)}
-    return figure_of([*data, *ends], 380, note, xaxis=_counting("step", steps), yaxis=yaxis, **seen.colors())
+    yaxis = {"title": {"text": short(metric, 40)}, **value_scale(known)}
+    return figure_of([*data, *ends], 380, note, xaxis=counting("step", steps), yaxis=yaxis, **seen.colors())
 
 
 def _end(steps: Sequence[int], values: Sequence[float | None]) -> tuple[int, float | None]:
@@ -371,7 +235,7 @@ def importance(seen: Seen) -> Figure | None:
     shares = dict(sorted(seen.summary.importance.items(), key=lambda item: item[1]))
     if not shares or len(seen.completed) < ENOUGH:
         return None
-    labels = [_escaped(_short(name.lstrip("+"), 24)) for name in shares]
+    labels = [escaped(short(name.lstrip("+"), 24)) for name in shares]
     bars: dict[str, Any] = {
         "type": "bar",
         "orientation": "h",
@@ -380,7 +244,7 @@ def importance(seen: Seen) -> Figure | None:
         "texttemplate": "%{x:.0%}",
     }
     bars |= {"marker": {"color": "--done"}, "textposition": "auto", "hovertemplate": "%{y}: %{x:.1%}<extra></extra>"}
-    said = f"share in the variance of {_short(seen.summary.objective[0], 40)}, over {len(seen.completed)} trials"
+    said = f"share in the variance of {short(seen.summary.objective[0], 40)}, over {len(seen.completed)} trials"
     xaxis = {"tickformat": ".0%", "title": {"text": said}, "rangemode": "tozero"}
     return figure_of([bars], 110 + 34 * len(shares), xaxis=xaxis, yaxis={"showgrid": False, "type": "category"})
 
@@ -389,18 +253,18 @@ def slices(seen: Seen) -> Figures:
     """The first objective by each parameter, the most important first."""
     shares = seen.summary.importance
     ordered = sorted(seen.axes, key=lambda axis: -shares.get(axis.name, 0.0))[:_MOST_SLICES]
-    rows, note = seen.some(_MOST_LINES)
+    rows, note = seen.some(MOST_LINES)
     note = seen.at_edge(note)
     found = {}
     for axis in ordered if any(seen.value(row) is not None for row in rows) else []:
         some = [row for row in rows if not axis.is_of_numbers or row.params.get(axis.name) is not None]
         if some:
-            data = _all_kinds(seen, some, lambda row, axis=axis: _on(axis, row.params.get(axis.name)))  # type: ignore[misc]
-            layout = _value_axes(seen, some)
+            data = all_kinds(seen, some, lambda row, axis=axis: place_on(axis, row.params.get(axis.name)))  # type: ignore[misc]
+            layout = value_axes(seen, some)
             for trace in data:
                 trace["marker"] = {**trace["marker"], "size": 7}
             margin = {"l": 48, "r": 10, "t": 8, "b": 40}
-            found[axis.name] = figure_of(data, 260, note, xaxis=_parameter_axis(axis), margin=margin, **layout)
+            found[axis.name] = figure_of(data, 260, note, xaxis=parameter_axis(axis), margin=margin, **layout)
     return found
 
 
@@ -424,12 +288,12 @@ def heat_map(seen: Seen) -> Figure | None:
         return None
     is_grid = len(across.numbers) * len(up.numbers) <= 2 * len(done)
     data = [_cells(seen, done, across, up)] if is_grid else _contours(seen, done, across, up)
-    axis_of = _cell_axis if is_grid else _parameter_axis
+    axis_of = cell_axis if is_grid else parameter_axis
     for kind, alike in seen.of_kind(placed).items():
         if is_grid and kind == "completed":
             continue
-        x, y = ([_on(axis, row.params.get(axis.name), is_grid) for row in alike] for axis in (across, up))
-        mark = _marks(seen, kind, x, y, [row.number for row in alike], [seen.value(row) for row in alike])
+        x, y = ([place_on(axis, row.params.get(axis.name), is_grid) for row in alike] for axis in (across, up))
+        mark = marks(seen, kind, x, y, [row.number for row in alike], [seen.value(row) for row in alike])
         if kind == "completed":
             mark["marker"] |= {"size": 10, "line": {"color": "--card", "width": 1.5}}
         data.append(mark)
@@ -449,7 +313,7 @@ def _cells(seen: Seen, done: Sequence[Row], across: Axis, up: Axis) -> dict[str,
         "customdata": [[n for _, n in line] for line in grid],
     }
     names = {"x": [text(n, digits=4) for n in across.numbers], "y": [text(n, digits=4) for n in up.numbers]}
-    hover = f"{_escaped(across.name)} %{{x}}, {_escaped(up.name)} %{{y}}: %{{z:.5g}}<extra></extra>"
+    hover = f"{escaped(across.name)} %{{x}}, {escaped(up.name)} %{{y}}: %{{z:.5g}}<extra></extra>"
     few = len(across.numbers) <= axes.MOST_TICKS
     shown = {"texttemplate": "%{z:.4g}"} if few else {}
     return (
@@ -494,20 +358,18 @@ def front(seen: Seen) -> Figure | None:
         return None
     data: list[dict[str, Any]] = []
     for kind, some in seen.of_kind(row for row in placed if row.number not in best).items():
-        mark = (
-            {"symbol": "circle-open", "color": "--muted", "size": 8, "coloraxis": None} if kind == "completed" else {}
-        )
+        dim = {"symbol": "circle-open", "color": "--muted"} if kind == "completed" else {}
         x, y = ([both[row.number][i] for row in some] for i in (0, 1))
-        made = _marks(seen, kind, x, y, [row.number for row in some], [None] * len(some)) | {"name": "dominated"}
-        data.append(made | {"marker": {k: v for k, v in (made["marker"] | mark).items() if v is not None}})
+        made = marks(seen, kind, x, y, [row.number for row in some], [None] * len(some))
+        data.append(made | {"marker": made["marker"] | dim} | ({"name": "dominated"} if dim else {}))
     on_it = sorted((row for row in placed if row.number in best), key=lambda row: both[row.number])
     x, y = ([both[row.number][i] for row in on_it] for i in (0, 1))
     marker = {"symbol": "diamond", "size": 11, "color": "--done", "line": {"width": 1, "color": "--card"}}
     line = {"color": "--done", "width": 1, "dash": "dot"}
-    made = _marks(seen, "completed", x, y, [row.number for row in on_it], [None] * len(on_it))
+    made = marks(seen, "completed", x, y, [row.number for row in on_it], [None] * len(on_it))
     data.append(made | {"name": "on the front", "mode": "lines+markers", "marker": marker, "line": line})
-    titles = [f"{_short(n)} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True)]
-    scales = [_value_scale([v for v in (both[row.number][i] for row in placed) if v is not None]) for i in (0, 1)]
+    titles = [f"{short(n)} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True)]
+    scales = [value_scale([v for v in (both[row.number][i] for row in placed) if v is not None]) for i in (0, 1)]
     xaxis, yaxis = ({"title": {"text": title}, **scale} for title, scale in zip(titles, scales, strict=False))
     return figure_of(data, xaxis=xaxis, yaxis=yaxis)
 
@@ -537,107 +399,6 @@ _FIGURES: dict[str, Callable[[Seen], Figure | None]] = {
 }
 
 
-def _all_kinds(seen: Seen, rows: Sequence[Row], x_of: Callable[[Row], Any]) -> list[dict[str, Any]]:
-    """The marks of trials by their first objective; of those without one in the strip below."""
-    data = []
-    for kind, some in seen.of_kind(rows).items():
-        told = [row for row in some if seen.value(row) is not None]
-        untold = [row for row in some if seen.value(row) is None]
-        for those, axis in ((told, "y"), (untold, "y2")):
-            if those:
-                y = [seen.shown(seen.value(row)) if axis == "y" else 0 for row in those]
-                values = [seen.value(row) for row in those]
-                mark = _marks(seen, kind, [x_of(row) for row in those], y, [row.number for row in those], values)
-                data.append(mark | {"yaxis": axis})
-    return data
-
-
-def _marks(
-    seen: Seen, kind: str, x: Sequence[Any], y: Sequence[Any], numbers: Sequence[int], values: Sequence[float | None]
-) -> dict[str, Any]:
-    """Points of trials of one kind; completed ones in the colour of their objective's value."""
-    marker = dict(MARKS[kind])
-    if len(seen.rows) > _MOST_LINES:
-        marker["size"] -= 3
-    if kind == "completed":
-        colored = "cmin" in seen.shades and None not in values
-        marker |= {"color": [*values], "coloraxis": "coloraxis"} if colored else {"color": "--done"}
-    trace = {"type": "scatter", "mode": "markers", "name": kind, "x": [*x], "y": [*y], "marker": marker}
-    return trace | {"customdata": [*numbers], "hovertemplate": "%{text}<extra></extra>"}
-
-
-def _value_axes(seen: Seen, rows: Sequence[Row]) -> dict[str, Any]:
-    """The axis of the first objective and, if some of these have no value, the strip below it."""
-    known = [value for row in rows if (value := seen.value(row)) is not None]
-    title = {"title": {"text": _short(seen.summary.objective[0], 40)}}
-    if len(known) == len(rows):
-        return {"yaxis": {**title, **_value_scale(known)}, **seen.colors()}
-    return {
-        "yaxis": {**title, **_value_scale(known), "domain": [_STRIP + 0.05, 1]},
-        "yaxis2": _strip([0, _STRIP]),
-        **seen.colors(),
-    }
-
-
-def _counting(title: str, numbers: Sequence[int]) -> dict[str, Any]:
-    """An axis without fractions."""
-    return {"title": {"text": title}, **({"dtick": 1} if max(numbers) - min(numbers) <= 8 else {})}
-
-
-def _strip(domain: list[float]) -> dict[str, Any]:
-    labels = {"tickvals": [0], "ticktext": ["no value"], "tickfont": {"size": 10, "color": "--muted"}}
-    return {"domain": domain, "range": [-1, 1], "fixedrange": True, "showgrid": False, "anchor": "x", **labels}
-
-
-def _on(axis: Axis, value: Value, as_cell: bool = False) -> Any:
-    """Where plotly places a value of this parameter."""
-    number = value if axis.is_of_numbers and not as_cell else None
-    return number if number is not None else _escaped(axes.NONE if value is None else text(value, digits=4))
-
-
-def _parameter_axis(axis: Axis) -> dict[str, Any]:
-    title = {"title": {"text": _label(axis)}}
-    if not axis.is_of_numbers:
-        words = [_escaped(word) for word in [*axis.words, *[axes.NONE] * axis.has_none]]
-        return {**title, "type": "category", "categoryorder": "array", "categoryarray": words}
-    shown = axis.round_numbers()
-    few = {"tickvals": shown, "ticktext": [text(float(f"{number:.4g}")) for number in shown]}
-    ends = [axis.number_at(place) for place in (-0.04, 1.04)]
-    reach = {"range": [math.log10(end) for end in ends] if axis.log else ends}
-    return {**title, **_log_if(axis.log), **reach, **few}
-
-
-def _label(axis: Axis, most: int = 40) -> str:
-    return _escaped(_short(axis.name.lstrip("+"), most)) + (" (log)" if axis.log else "")
-
-
-def _cell_axis(axis: Axis) -> dict[str, Any]:
-    return {"title": {"text": _escaped(_short(axis.name.lstrip("+"), 40))}, "type": "category", "showgrid": False}
-
-
-def _log_if(log: bool) -> dict[str, Any]:
-    return {"type": "log", "exponentformat": "power"} if log else {}
-
-
-def _value_scale(values: Sequence[float]) -> dict[str, Any]:
-    """Of an axis of values: logarithmic if they are wide."""
-    return {**_log_if(True), "dtick": 1} if _is_wide(values) else {}
-
-
-def _is_wide(values: Sequence[float]) -> bool:
-    """Whether values are to be seen by their powers of ten."""
-    return bool(values) and min(values) > 0 and max(values) >= 1000 * min(values)
-
-
 def _with(summary: Summary, rows: list[Row]) -> Summary:
     """The same study, of these trials alone."""
     return Summary(summary.name, summary.folder, summary.objective, summary.directions, rows, seed_key=summary.seed_key)
-
-
-def _short(words: str, most: int = 24) -> str:
-    return words if len(words) <= most else f"{words[: most // 2]}…{words[-most // 2 + 1 :]}"
-
-
-def _escaped(words: str) -> str:
-    """For plotly, which takes some tags in text for its own."""
-    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sweeps.results import groups
-from sweeps.results.figures import kind_of
 from sweeps.results.page import Section
+from sweeps.results.seen import kind_of
 from sweeps.results.summary import Row, Summary, text
 from sweeps.results.tables import paragraphs
 from sweeps.results.trials import Trials

@@ -16,7 +16,7 @@ from typing import Any
 
 from sweeps.files import write_whole
 from sweeps.results import theme
-from sweeps.results.figures import Figures
+from sweeps.results.drawing import Figures
 
 PLOTLY = "plotly.min.js"
 _BESIDE = f'<script src="{PLOTLY}"></script>'

@@ -12,6 +12,7 @@ from sweeps.files import write_whole
 from sweeps.results import figures, groups, ledger, notes, overview, page, scaling, scaling_page, tables
 from sweeps.results.page import Section
 from sweeps.results.scaling import Scaling
+from sweeps.results.seen import kind_of
 from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.results.tables import Part, Table
 from sweeps.results.trials import Trials
@@ -82,7 +83,7 @@ def _page(
     table = _trials(summary, rows, noted)
     at = table[0].index("state")
     for row, cells in zip(rows, table[1:], strict=False):
-        cells[at] = f"{overview.MARKS[figures.kind_of(row)]} {cells[at]}"
+        cells[at] = f"{overview.MARKS[kind_of(row)]} {cells[at]}"
     shown = tables.as_html(table, [*(row.number for row in rows), *[None] * (len(table) - 1 - len(rows))])
     if rows:
         costs = tables.as_html(_costs(summary)) + tables.paragraphs([_tail(summary)])

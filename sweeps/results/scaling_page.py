@@ -6,7 +6,7 @@ from itertools import chain, product
 from typing import Any
 
 from sweeps.results import page, prediction, theme
-from sweeps.results.figures import Figure, figure_of
+from sweeps.results.drawing import Figure, figure_of
 from sweeps.results.page import Section
 from sweeps.results.scaling import Count, Scaling, Series
 from sweeps.results.tables import Part, Table, parts_as_html

@@ -12,6 +12,8 @@ import pytest
 
 from sweeps.files import append_lines
 from sweeps.results import axes, figures, live, overview, report
+from sweeps.results.drawing import Figure
+from sweeps.results.seen import Seen
 from sweeps.results.summary import Row, Summary
 from sweeps.results.trials import Trials
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
@@ -189,7 +191,7 @@ def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(tmp_path: 
     assert "<h2>Trials</h2>" in report.write(summary).read_text()
 
 
-def drawn(summary: Summary, section: str, name: str = "") -> figures.Figure:
+def drawn(summary: Summary, section: str, name: str = "") -> Figure:
     trials = Trials(summary)
     trials.look()
     return figures.of_study(summary, trials.curves())[section][name]
@@ -322,7 +324,7 @@ def test_of_many_numbers_the_heat_map_has_the_two_most_important(tmp_path: Path)
 def test_one_value_far_off_does_not_take_all_colors(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(20)))
     summary.rows[0].attempts[0].objective[0] = -1e6
-    shades = figures.Seen(summary, {}).shades
+    shades = Seen(summary, {}).shades
     assert (shades["cmin"], shades["cmax"]) == (pytest.approx(0.2), 1.9)
 
 
