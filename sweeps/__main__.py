@@ -82,8 +82,10 @@ def report(
     from sweeps.results import report as writer
     from sweeps.results.scaling import COUNTED, EPOCH_TIME, of_study
     from sweeps.results.terminal import show_scaling
+    from sweeps.study.storage import read_importance
 
-    wanted, (summary, _) = _counts(predict), _read(name, root)
+    wanted, (summary, definition_) = _counts(predict), _read(name, root)
+    summary.importance = read_importance(summary.folder, definition_)
     measured = of_study(summary, target, wanted)
     if measured is None and (scaling or target is not None or wanted):
         known = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
@@ -129,9 +131,8 @@ def scaling_of_table(
     predict: Predict = "",
 ) -> None:
     """The scaling page of a report, from numbers that were measured elsewhere."""
-    from sweeps.results.scaling_page import section
+    from sweeps.results.scaling_page import whole_page
     from sweeps.results.scaling_table import read_table
-    from sweeps.results.tables import page
     from sweeps.results.terminal import show_scaling
 
     measured = read_table(table, target, _counts(predict))
@@ -141,7 +142,7 @@ def scaling_of_table(
     if output.is_dir() or not output.parent.is_dir():
         where = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
         raise UserError(f"--output {output}: {where}\nName a file in a folder that is there")
-    write_whole(output, page(measured.title, section(measured)))
+    write_whole(output, whole_page(measured))
     show_scaling(measured)
     _console.print(str(output), soft_wrap=True)
 

@@ -22,6 +22,7 @@ from typing import Any
 LOOKS_PER_S = 1000.0  # at most, at the files of all trials together: a shared file system has other users
 _BEAT_S = 10.0
 _DEAD_S = 60.0
+_TAIL = 65536  # bytes of a log
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -146,9 +147,10 @@ def read_own(path: Path) -> bytes:
 
 
 def last_lines(log: Path, count: int) -> list[str]:
-    """The end of a log, which need not exist and may hold anything."""
-    with suppress(OSError):
-        return log.read_text(errors="replace").splitlines()[-count:]
+    """The end of a log, which need not exist and may hold anything. Of a long one the last 64 KiB are looked at."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        return file.read().decode(errors="replace").splitlines()[-count:]
     return []
 
 

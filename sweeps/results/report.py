@@ -1,17 +1,22 @@
-"""A study to read afterwards: trials.csv, report.html (one file, also offline), and a short Markdown."""
+"""A study to read: trials.csv, report.html, and a short Markdown."""
 
 import csv
 import io
+import time
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from sweeps.files import write_whole
-from sweeps.results import groups, ledger, notes, scaling, scaling_page, tables
-from sweeps.results.figures import as_html
+from sweeps.results import figures, groups, ledger, notes, overview, page, scaling, scaling_page, tables
+from sweeps.results.page import Section
 from sweeps.results.scaling import Scaling
+from sweeps.results.seen import kind_of
 from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.results.tables import Part, Table
+from sweeps.results.trials import Trials
+from sweeps.secrets import without_password
 from sweeps.trial.folder import Note
 from sweeps.trial.job import State
 
@@ -19,6 +24,7 @@ CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
 _MOST_IN_MARKDOWN = 7900  # characters: MLflow cuts after 8000, and a password may have become longer stars
 _ROWS_IN_HTML = 1000
+_WIDE = {"Parameters and objective", "Slices"}
 
 
 def markdown(summary: Summary) -> str:
@@ -33,19 +39,65 @@ def write(summary: Summary, measured: Scaling | None = None) -> Path:
     """
     summary.folder.mkdir(parents=True, exist_ok=True)
     write_whole(summary.folder / CSV, _csv(summary))
-    rows, noted = ranked(summary)[:_ROWS_IN_HTML], notes.of_study(summary.rows)
-    figures, measured = as_html(summary), measured or scaling.of_study(summary)
-    parts = [tables.paragraphs(_headline(summary, noted)), figures]
-    grouped = groups.parts(summary, most=_ROWS_IN_HTML)
-    parts += ["<h2>Configurations</h2>"] if grouped else []
-    parts += [tables.paragraphs([part]) if isinstance(part, str) else tables.as_html(part) for part in grouped]
-    parts += ["<h2>Trials</h2>", f"{tables.as_html(_trials(summary, rows, noted))}<p>{_others(summary, rows)}</p>"]
-    parts += ["<h2>What it cost</h2>", f"{tables.as_html(_costs(summary))}<p>{_tail(summary)}</p>"]
-    parts += [scaling_page.section(measured, script=not figures)] if measured else []
+    noted, measured = notes.of_study(summary.rows), measured or scaling.of_study(summary)
+    page.write_plotly(summary.folder)
     path = summary.folder / HTML
-    write_whole(path, tables.page(summary.name, "\n".join(parts)))
+    write_whole(path, _page(summary, Trials(summary), noted, measured))
     summary.note = _short(summary, noted, measured)
     return path
+
+
+def write_live(summary: Summary, trials: Trials, again_s: float) -> None:
+    """Write the page of a study that runs, which looks for itself anew and expects that to be again after `again_s`.
+
+    `trials` are known from the time before. Notes and scaling, for which all files are read, wait for the end.
+    """
+    page.write_plotly(summary.folder)
+    write_whole(summary.folder / HTML, _page(summary, trials, {}, None, again_s), sync=False)
+
+
+def standalone(folder: Path) -> str:
+    """The page that was written there, with all that it needs in it."""
+    return page.standalone((folder / HTML).read_text())
+
+
+def _page(
+    summary: Summary, trials: Trials, noted: dict[str, Note], measured: Scaling | None, again_s: float = 0.0
+) -> str:
+    trials.look()
+    curves = trials.curves()
+    metric = figures.curve_metric(summary, curves)
+    data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": metric, **trials.as_data()}
+    sections = overview.sections(summary, trials, [line for line in _headline(summary, noted)[1:] if line])
+    drawn = figures.of_study(summary, curves)
+    pictures = [Section(title, found, wide=title in _WIDE) for title, found in drawn.items()]
+    if "Importance" not in drawn and summary.searched and len(drawn.get("Slices", [])) > 1:
+        pictures[-1].html = tables.paragraphs([_no_importance(summary, running=again_s > 0)])
+    narrow = [one for one in pictures if not one.wide]
+    for one in narrow[-1:] if len(narrow) % 2 else []:
+        one.wide = True  # nothing stands beside it
+    sections += [replace(pictures[0], before=overview.key(summary)), *pictures[1:]] if drawn else pictures
+    if grouped := groups.parts(summary, most=_ROWS_IN_HTML):
+        sections.append(Section("Configurations", html=tables.parts_as_html(grouped)))
+    rows = ranked(summary)[:_ROWS_IN_HTML]
+    table = _trials(summary, rows, noted)
+    at = table[0].index("state")
+    for row, cells in zip(rows, table[1:], strict=False):
+        cells[at] = f"{overview.MARKS[kind_of(row)]} {cells[at]}"
+    shown = tables.as_html(table, [*(row.number for row in rows), *[None] * (len(table) - 1 - len(rows))])
+    if rows:
+        costs = tables.as_html(_costs(summary)) + tables.paragraphs([_tail(summary)])
+        sections.append(Section("Trials", html=shown + tables.paragraphs([_others(summary, rows)])))
+        sections.append(Section("What it cost", html=costs))
+    sections += [scaling_page.section(measured)] if measured else []
+    return page.page(summary.name, sections, data, overview.status(summary, again_s > 0))
+
+
+def _no_importance(summary: Summary, running: bool) -> str:
+    few = summary.count(State.COMPLETED)
+    if few >= figures.ENOUGH:
+        return "How much each parameter matters is told when the study ends." if running else ""
+    return f"How much each parameter matters is told from {figures.ENOUGH} completed trials on; there are {few}."
 
 
 def _short(summary: Summary, noted: dict[str, Note], measured: Scaling | None) -> str:
@@ -138,5 +190,6 @@ def cells(summary: Summary) -> list[list[Any]]:
 
 def _csv(summary: Summary) -> str:
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows(cells(summary))
+    masked = ([without_password(cell) if isinstance(cell, str) else cell for cell in line] for line in cells(summary))
+    csv.writer(written, lineterminator="\n").writerows(masked)
     return written.getvalue()

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Callable
-from itertools import chain, cycle, product
+from itertools import chain, product
+from typing import Any
 
-from plotly import graph_objects as go
-from plotly.colors import hex_to_rgb, qualitative
-
-from sweeps.results import prediction
-from sweeps.results.figures import drawing
+from sweeps.results import page, prediction, theme
+from sweeps.results.drawing import Figure, figure_of
+from sweeps.results.page import Section
 from sweeps.results.scaling import Count, Scaling, Series
-from sweeps.results.tables import Part, Table, as_html, paragraphs
+from sweeps.results.tables import Part, Table, parts_as_html
 
+Trace = dict[str, Any]
 Columns = dict[str, Callable[[Count], str]]  # how a count's cell is made; "" if nobody told
 
 
@@ -22,10 +22,14 @@ def parts(scaling: Scaling) -> list[Part]:
     return [*words(scaling), *tables(scaling), *scaling.remarks, *ahead, *doubts(scaling)]
 
 
-def section(scaling: Scaling, script: bool = True) -> str:
-    """As a part of an HTML page, with plotly's script or for a page that has it."""
-    shown = [paragraphs([part]) if isinstance(part, str) else as_html(part) for part in parts(scaling)]
-    return "\n".join(["<h2>Scaling</h2>", drawing(figure(scaling), script), *shown])
+def section(scaling: Scaling) -> Section:
+    """As a part of a study's page."""
+    return Section("Scaling", {"": figure(scaling)}, parts_as_html(parts(scaling)))
+
+
+def whole_page(scaling: Scaling) -> str:
+    """Of a table of numbers: one file."""
+    return page.standalone(page.page(scaling.title, [section(scaling)]))
 
 
 def tables(scaling: Scaling) -> list[Table]:
@@ -73,41 +77,47 @@ def doubts(scaling: Scaling) -> list[str]:
     return [f"Beware{of}: {said}." for of, said in zip(whom, found, strict=True) if said]
 
 
-def figure(scaling: Scaling) -> go.Figure:
+def figure(scaling: Scaling) -> Figure:
     """Speed-up by count as measured, forecast and ideal. Series that begin with larger counts begin on the ideal."""
     counts = {count.count for one in scaling.series for count in one.counts}
     ends = [min(counts), max(*counts, *scaling.wanted)]
-    shown = go.Figure()
-    shown.add_scatter(x=ends, y=[1, ends[1] / ends[0]], name="ideal", mode="lines", line={"color": "#999", "width": 1})
-    for one, color in zip(scaling.series, cycle(qualitative.D3), strict=False):
-        _draw(shown, scaling, one, color, ends)
-    shown.update_xaxes(type="log", tickvals=sorted(counts | {*scaling.wanted}), title=scaling.unit)
-    shown.update_yaxes(type="log", dtick=math.log10(2), title="speed-up")
-    return shown.update_layout(height=460, legend={"orientation": "h", "y": -0.18})
+    line = {"color": "--muted", "width": 1}
+    ideal = {"type": "scatter", "x": ends, "y": [1, ends[1] / ends[0]], "name": "ideal", "mode": "lines", "line": line}
+    data: list[Trace] = [{**ideal, "hoverinfo": "skip"}]
+    for i, one in enumerate(scaling.series):
+        data += _drawn(scaling, one, i, ends)
+    ticks = sorted(counts | {*scaling.wanted})
+    xaxis = {"type": "log", "tickvals": ticks, "ticktext": [*map(str, ticks)], "title": {"text": scaling.unit}}
+    yaxis = {"type": "log", "dtick": math.log10(2), "title": {"text": "speed-up"}}
+    legend = {"y": -0.18, "yanchor": "top"}
+    return figure_of(data, 460, xaxis=xaxis, yaxis=yaxis, showlegend=True, legend=legend, margin={"b": 110})
 
 
-def _draw(shown: go.Figure, scaling: Scaling, one: Series, color: str, ends: list[int]) -> None:
+def _drawn(scaling: Scaling, one: Series, place: int, ends: list[int]) -> list[Trace]:
     """Points for what was measured; dashed the forecast, with a band for its interval."""
-    counts, first = one.counts, one.counts[0]
+    counts, first, color = one.counts, one.counts[0], f"--series-{place % theme.SERIES}"
     scale = first.epoch_s * first.count / ends[0]
     symbols = [(count.nodes - 1).bit_length() for count in counts]  # plotly's: a circle, square, diamond, ...
-    shown.add_scatter(
-        x=[count.count for count in counts],
-        y=[scale / count.epoch_s for count in counts],
-        text=[scaling.counted(count) for count in counts],
-        mode="markers",
-        marker={"color": color, "size": 9, "symbol": symbols},
-        name=one.name or "measured",
-        legendgroup=one.name,
-    )
+    measured = {
+        "type": "scatter",
+        "x": [count.count for count in counts],
+        "y": [scale / count.epoch_s for count in counts],
+        "text": [scaling.counted(count) for count in counts],
+        "mode": "markers",
+        "marker": {"color": color, "size": 9, "symbol": symbols},
+        "name": one.name or "measured",
+        "legendgroup": one.name,
+        "hovertemplate": "%{text}: %{y:.3g} times<extra>%{fullData.name}</extra>",
+    }
     places = [first.count * (ends[1] / first.count) ** (i / 20) for i in range(21)]
-    told = [found for place in places if (found := prediction.epoch_time(one, place))]
-    line = {"mode": "lines", "legendgroup": one.name, "showlegend": False, "hoverinfo": "skip"}
-    band = {"fill": "tonexty", "fillcolor": f"rgba{(*hex_to_rgb(color), 0.1)}"}
-    shown.add_scatter(x=places, y=[scale / found.high for found in told], line_width=0, **line)
-    shown.add_scatter(x=places, y=[scale / found.low for found in told], line_width=0, **band, **line)
-    dashed = {"color": color, "dash": "dash", "width": 1.5}
-    shown.add_scatter(x=places, y=[scale / found.value for found in told], line=dashed, **line)
+    told = [found for count in places if (found := prediction.epoch_time(one, count))]
+    line: Trace = {"type": "scatter", "mode": "lines", "x": places[: len(told)], "legendgroup": one.name}
+    line |= {"showlegend": False, "hoverinfo": "skip"}
+    edge = line | {"line": {"width": 0}}
+    low = edge | {"y": [scale / found.high for found in told]}
+    high = edge | {"y": [scale / found.low for found in told], "fill": "tonexty", "fillcolor": f"{color}-faint"}
+    dashed = {"color": color, "dash": ["dash", "dashdot", "dot"][place // theme.SERIES % 3], "width": 1.5}
+    return [measured, low, high, line | {"y": [scale / found.value for found in told], "line": dashed}]
 
 
 def _to_target(scaling: Scaling, one: Series) -> list[str]:

@@ -79,6 +79,9 @@ class Summary:
     """The share of each parameter in the variance of the first objective, where there was a search."""
     fixed: Mapping[str, str] = field(default_factory=dict)  # the values that all trials share, as text
     note: str = ""  # the study in short, once its report was written
+    space: Mapping[str, str] = field(default_factory=dict)  # what is swept, and over which values, as one types them
+    searched: bool = False  # whether a sampler chose its trials
+    again: str = ""  # what to type for the command line of its best trial
     seed_key: str = "seed"  # trials that differ in this alone are one configuration
 
     def top(self, count: int | None = None) -> list[Row]:

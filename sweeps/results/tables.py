@@ -1,7 +1,10 @@
-"""Tables of text, as Markdown and as HTML, and the page that holds them."""
+"""Tables of text, as Markdown and as HTML."""
 
 import html
+import re
 from collections.abc import Sequence
+
+from sweeps.secrets import without_password
 
 Table = list[list[str]]  # rows of cells; the first is the header
 Part = str | Table  # a paragraph, or a table
@@ -29,32 +32,31 @@ def as_note(parts: Sequence[Part], most: int, rest: str) -> str:
     return "\n\n".join(["\n\n".join(kept)[:room], rest])
 
 
-def as_html(table: Table) -> str:
-    header, *lines = [[html.escape(cell) for cell in cells] for cells in table]
-    rows = [f"<th>{'<th>'.join(header)}", *(f"<td>{'<td>'.join(cells)}" for cells in lines)]
-    return f"<table><tr>{'<tr>'.join(rows)}</table>"  # the end of a cell or row may be left out in HTML
+def as_html(table: Table, trials: Sequence[int | None] = ()) -> str:
+    """A table that page.js lets its reader sort; its lines are of these `trials`, which a click then opens."""
+    header, *lines = [[html.escape(without_password(cell)) for cell in cells] for cells in table]
+    numbers = [None if number is None else int(number) for number in trials] or [None] * len(lines)
+    rows = []
+    for cells, number in zip(lines, numbers, strict=True):
+        if number is None:
+            rows.append(f"<tr><td>{'<td>'.join(cells)}")
+        else:
+            first = f'<a href="#trial-{number}">{cells[0]}</a>'
+            rows.append(f'<tr data-trial="{number}"><td>{"<td>".join([first, *cells[1:]])}')
+    head = f"<thead><tr><th scope=col>{'<th scope=col>'.join(header)}</thead>"
+    # The end of a cell or row may be left out in HTML.
+    return f'<div class="table" tabindex="0"><table>{head}<tbody>{"".join(rows)}</table></div>'
 
 
-def paragraphs(lines: list[str]) -> str:
-    """Lines of text as HTML, without Markdown's stars."""
-    return "".join(f"<p>{html.escape(line).replace('**', '')}</p>" for line in lines)
+def paragraphs(lines: Sequence[str]) -> str:
+    """Lines of text as HTML, with what Markdown sets in stars."""
+    safe = (html.escape(without_password(line)) for line in lines if line)
+    return "".join(f"<p>{_bold(line)}</p>" for line in safe)
 
 
-def page(title: str, body: str) -> str:
-    """A whole HTML page."""
-    return _PAGE.format(title=html.escape(title), body=body)
+def _bold(line: str) -> str:
+    return re.sub(r"[*][*](.*?)[*][*]", r"<b>\1</b>", line)
 
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; color: #222 }}
-h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }} h3 {{ font-size: 1em; margin-top: 1.5em }}
-p {{ margin: .3em 0 }}
-table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
-table + table, div + p, table + p {{ margin-top: 1em }}
-th, td {{ text-align: left; padding: .3em 1em .3em 0; border-bottom: 1px solid #e4e4e4 }}
-</style></head><body>
-<h1>{title}</h1>
-{body}
-</body></html>
-"""
+def parts_as_html(parts: Sequence[Part]) -> str:
+    return "\n".join(paragraphs([part]) if isinstance(part, str) else as_html(part) for part in parts)

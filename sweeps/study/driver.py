@@ -149,7 +149,8 @@ class Driver:
             print(said)
         use(copies)
         self._summary.total, self._summary.fixed = definition.total, definition.config
-        self._summary.seed_key = definition.seed_key
+        self._summary.seed_key, self._summary.space = definition.seed_key, definition.parameters
+        self._summary.searched, self._summary.again = not self._search.is_grid, sweeps_line("best", self._folder)
         self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
         for note in ("stop", DONE):
@@ -164,7 +165,11 @@ class Driver:
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self) -> Loop:
-        from sweeps.results import report, solutions  # here, where the launcher is still busy importing TensorFlow
+        from sweeps.results import (
+            live,
+            report,
+            solutions,
+        )  # here, where the launcher is still busy importing TensorFlow
 
         search, summary = self._search, self._summary
         search.open()
@@ -181,7 +186,7 @@ class Driver:
                 gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
-            loop.added = partial(self._added, view)
+            loop.added, loop.page = partial(self._added, view), live.LivePage(summary)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
             if loop.detach:

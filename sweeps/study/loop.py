@@ -22,6 +22,7 @@ from sweeps.trial.folder import METRICS, TrialFolder
 from sweeps.trial.job import End, Job, Point, State
 
 if TYPE_CHECKING:
+    from sweeps.results.live import LivePage
     from sweeps.tracking.tracker import Tracker
 
 _PATIENCE_S = 60.0
@@ -43,6 +44,7 @@ class Loop:
     clock: Callable[[], float] = time.time
     added: Callable[[], Iterable[tuple[Point, str]]] = tuple
     """What a person adds meanwhile and is valid: points, and the names they are added under."""
+    page: "LivePage | None" = None
 
     stopped: str = ""  # why no further trial was started; empty if all were
     enough: Enough | None = None  # the same, where it was enough
@@ -80,6 +82,8 @@ class Loop:
                 reason = f"it was interrupted ({self._signal.name})" if self._signal else self.told_to_stop()
                 if reason and not self.interrupted:
                     self._interrupt(reason)
+                if self.page:
+                    self.page.tick()
                 self.view.tick(self.summary, self._notes())
 
     def _on_signal(self, number: int, _: Any) -> None:
@@ -107,6 +111,7 @@ class Loop:
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         trouble = [Outage(f"{troubles[0]}{more}", "the files of all trials can be read again")] if troubles else []
         problem = [self.tracker.problem] if self.tracker and self.tracker.problem else []
+        problem += [self.page.problem] if self.page and self.page.problem else []
         return [*self.launcher.notes(), *trouble, *problem]
 
     def _take_up(self) -> None:

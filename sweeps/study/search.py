@@ -38,6 +38,7 @@ class Search:
     waits: bool
     """Whether an end may be followed by more trials, though there is none to be asked for now."""
     _changed: bool  # whether what is known of the race is old
+    _axes: storage.Axes | None
 
     def __init__(self, name: str, folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> None:
         """Raises UserError: the sampler or the pruner cannot be built, the search space in code not imported, or the
@@ -279,14 +280,7 @@ class Search:
 
     def importance(self) -> dict[str, float]:
         """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
-        if self.is_grid or len(self._distributions) < 2:
-            return {}
-        try:
-            fanova = optuna.importance.FanovaImportanceEvaluator(seed=0)
-            find = optuna.importance.get_param_importances
-            return find(self._study, evaluator=fanova, target=_result)
-        except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
-            return {}
+        return {} if self.is_grid or len(self._distributions) < 2 else storage.importance(self._study)
 
     def _has_tried(self, point: Point) -> bool:
         return self._learner is not None and self._learner.has_tried(point)
@@ -439,9 +433,3 @@ def _is_again(trial: optuna.trial.FrozenTrial) -> bool:
 
 def _without_seed(row: Row) -> Point:
     return {key: value for key, value in row.params.items() if key not in row.repeat.get("seed", {})}
-
-
-def _result(trial: optuna.trial.FrozenTrial) -> float:
-    """Its first objective; nan if it has none, whatever its sampler was told."""
-    end = storage.ended(trial)
-    return float(trial.values[0]) if end and end.state is State.COMPLETED else math.nan

@@ -1,6 +1,7 @@
 """Where Optuna keeps a study, a journal in the study's folder or what the user names, and reading it from there."""
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from optuna.trial import BaseTrial, TrialState
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, read_json, set_aside, write_whole
 from sweeps.results.summary import Row, Summary, look
-from sweeps.study.definition import Definition, resume_line
+from sweeps.study.definition import Definition, resume_line, sweeps_line
 from sweeps.tracking.secrets import without_password
 from sweeps.trial.job import End, Point, State
 
@@ -144,8 +145,39 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
             look(row)
     objective, directions = tuple(definition.objective), tuple(definition.directions)
     total = study.user_attrs.get(TOTAL, definition.total)
-    fixed, key = definition.config, definition.seed_key
-    return Summary(folder.name, folder, objective, directions, rows, total, fixed=fixed, seed_key=key)
+    summary = Summary(folder.name, folder, objective, directions, rows, total, fixed=definition.config)
+    summary.seed_key, summary.space = definition.seed_key, definition.parameters
+    summary.searched, summary.again = is_search(definition), sweeps_line("best", folder)
+    return summary
+
+
+def is_search(definition: Definition) -> bool:
+    """Whether a sampler chooses its trials; of a definition that does not tell, no."""
+    return "GridSampler" not in definition.search.get("sampler", "GridSampler")
+
+
+def read_importance(folder: Path, definition: Definition) -> dict[str, float]:
+    """As `importance`, of a study that exists; nothing of a grid, or of a single parameter."""
+    if not is_search(definition) or len(definition.parameters) < 2:
+        return {}
+    url = definition.storage and resolved(definition.storage)
+    kept = url or JournalStorage(_Journal(folder / _JOURNAL))
+    return importance(optuna.load_study(study_name=definition.name, storage=kept))
+
+
+def importance(study: optuna.Study) -> dict[str, float]:
+    """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
+    try:
+        fanova = optuna.importance.FanovaImportanceEvaluator(seed=0)
+        return optuna.importance.get_param_importances(study, evaluator=fanova, target=_result)
+    except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
+        return {}
+
+
+def _result(trial: optuna.trial.FrozenTrial) -> float:
+    """Its first objective; nan if it has none, whatever its sampler was told."""
+    end = ended(trial)
+    return float(trial.values[0]) if end and end.state is State.COMPLETED else math.nan
 
 
 def axes_of(study: optuna.Study) -> Axes | None:

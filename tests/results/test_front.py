@@ -9,6 +9,7 @@ from optuna._hypervolume import compute_hypervolume
 
 from sweeps.results import figures, report
 from sweeps.results.front import hypervolume, hypervolumes, reference
+from sweeps.results.seen import Seen
 from sweeps.results.summary import Row, Summary
 from sweeps.trial.job import End, State
 
@@ -97,22 +98,22 @@ def test_the_front_is_the_answer_everywhere(tmp_path: Path) -> None:
     assert [line[-1] for line in summary.table(summary.top())] == ["on the front", "yes", "yes", "yes", ""]
     said = "The answer: trials 3, 0, 1, which no other dominates in accuracy (maximized), seconds (minimized)."
     page = report.write(summary).read_text()
-    assert said in page
+    assert "No other trial dominates in accuracy (maximized) and seconds (minimized): " in page
     assert "<h2>The front</h2>" in page
     assert said in summary.note.replace("**", "")
-    figure = figures.front(summary)
+    figure = figures.front(Seen(summary, {}))
     assert figure
-    assert {trace.name: list(trace.x) for trace in figure.data} == {
+    assert {trace["name"]: trace["x"] for trace in figure["data"]} == {
         "dominated": [0.7],
-        "on the front": [0.95, 0.9, 0.8],
+        "on the front": [0.8, 0.9, 0.95],
     }
-    volume = figures.hypervolume(summary)
+    volume = figures.hypervolume(Seen(summary, {}))
     assert volume
-    assert "accuracy 0.7, seconds 20" in volume.layout.title.text
+    assert "accuracy 0.7, seconds 20" in volume["note"]
 
 
 def test_one_objective_has_no_front(tmp_path: Path) -> None:
     summary = study(tmp_path, (MAX,), (0.9,), (0.8,))
-    assert figures.front(summary) is None
-    assert figures.hypervolume(summary) is None
+    assert figures.front(Seen(summary, {})) is None
+    assert figures.hypervolume(Seen(summary, {})) is None
     assert summary.table(summary.top())[0] == ["trial", "x", "accuracy"]

@@ -1,15 +1,22 @@
 """Tables, and figures as the data they draw."""
 
 import csv
+import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from sweeps.results import figures, report
+from sweeps.files import append_lines
+from sweeps.results import axes, figures, live, overview, report
+from sweeps.results.drawing import Figure
+from sweeps.results.seen import Seen
 from sweeps.results.summary import Row, Summary
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.results.trials import Trials
+from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import End, Point, State
 
 
@@ -106,22 +113,46 @@ def test_csv_has_everything(tmp_path: Path) -> None:
 
 
 def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
-    summary = study(tmp_path, *GRID, importance={"lr": 0.8, "optimizer": 0.2})
+    summary = study(tmp_path, *GRID, *GRID, *GRID, importance={"lr": 0.8, "optimizer": 0.2})
     fail(summary.rows[0], State.FAILED, "<script>alert(1)</script>")
     for row in summary.rows:
         for step in range(3):
             TrialFolder(row.folder).append_metrics(MetricsLine(step, 0.0, {"acc": step / 10}))
     page = report.write(summary).read_text()
-    titles = ["Learning curves", "Parameters and objective", "Importance", "Trials", "What it cost"]
-    assert re.findall("<h2>(.*?)</h2>", page) == titles
-    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
+    assert re.findall("<h2>(.*?)</h2>", page) == [
+        "How it stands",
+        "The best",
+        "What went wrong",
+        "Parameters and objective",
+        "History",
+        "Learning curves",
+        "Importance",
+        "Slices",
+        "Trials",
+        "What it cost",
+    ]
+    assert re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=([^>]*)", page) == ['"plotly.min.js"']
     assert "&lt;script&gt;alert" in page and "<script>alert" not in page
-    assert page.count("plotly.js v") == 1
+    assert (tmp_path / "plotly.min.js").stat().st_size > 1e6
+    alone = report.standalone(tmp_path)
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", alone)
+    assert alone.count("plotly.js v") == 1
+
+
+@pytest.mark.parametrize("completed", [2, 9, 10])
+def test_an_importance_is_told_of_ten_trials(tmp_path: Path, completed: int) -> None:
+    summary = study(tmp_path, *({"x": i, "y": i} for i in range(12)), importance={"x": 0.8, "y": 0.2}, searched=True)
+    for row in summary.rows[completed:]:
+        fail(row, State.PRUNED)
+    page = report.write(summary).read_text()
+    told = f"is told from 10 completed trials on; there are {completed}."
+    assert (told in page, "share in the variance of acc, over 10 trials" in page) == (completed < 10, completed == 10)
 
 
 @pytest.mark.parametrize("points", [[], [{}], [{"x": 1}]])
 def test_small_studies_have_a_report_too(tmp_path: Path, points: list[Point]) -> None:
-    assert "<h2>Trials</h2>" in report.write(study(tmp_path / "s", *points)).read_text()
+    page = report.write(study(tmp_path / "s", *points)).read_text()
+    assert ("<h2>Trials</h2>" in page, "No trial has been started." in page) == (bool(points), not points)
 
 
 def test_a_study_without_results_has_a_report(tmp_path: Path) -> None:
@@ -138,7 +169,7 @@ def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
         row.attempts = [End(State.COMPLETED)]
         row.metrics = {}
     page = report.write(summary).read_text()
-    assert "4 completed" in page
+    assert "<b>4</b> completed" in page
     assert "Best" not in page
     assert "Best" not in report.markdown(summary)
     with (tmp_path / report.CSV).open(newline="") as file:
@@ -156,76 +187,319 @@ def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(tmp_path: 
         file.mkdir()  # as EIO or ESTALE, it is an OSError for whoever reads it
     else:
         file.write_bytes(damage)
-    figure = figures.curves(summary)
-    assert figure is not None
-    assert [trace.name[0] for trace in figure.data] == ["3", "2", "0"]
+    assert numbers_of(summary, "Learning curves") == {0, 2, 3}
     assert "<h2>Trials</h2>" in report.write(summary).read_text()
 
 
-def test_curves_show_the_best_fifty_and_say_so(tmp_path: Path) -> None:
-    summary = study(tmp_path, *({"x": i} for i in range(60)))
-    for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0, "loss": 0.5}))
-    figure = figures.curves(summary)
-    assert figure is not None
-    assert [trace.name for trace in figure.data] == [f"{i}: x={i}" for i in range(59, 9, -1)]
-    assert figure.layout.title.text.startswith("acc of the best 50 of 60 trials")
+def drawn(summary: Summary, section: str, name: str = "") -> Figure:
+    trials = Trials(summary)
+    trials.look()
+    return figures.of_study(summary, trials.curves())[section][name]
 
 
-def axes(summary: Summary) -> dict[str, tuple[list[float], list[str] | None]]:
-    figure = figures.parallel_coordinates(summary)
-    assert figure is not None
-    return {
-        axis.label: (list(axis["values"]), axis.ticktext and list(axis.ticktext)) for axis in figure.data[0].dimensions
-    }
+def numbers_of(summary: Summary, section: str, name: str = "") -> set[int]:
+    """The trials that have a point or a line there."""
+    traces = drawn(summary, section, name)["data"]
+    points = {n for trace in traces for n in np.ravel(trace.get("customdata", [])) if n is not None}
+    return points | {trace["meta"] for trace in traces if "meta" in trace}
+
+
+ALL_KINDS = {
+    State.COMPLETED: "circle",
+    State.PRUNED: "triangle-down",
+    State.FAILED: "x",
+    State.DIVERGED: "x",
+    State.RUNNING: "circle-open",
+    State.CANCELLED: "square-open",
+}
 
 
 @pytest.mark.parametrize(
-    ("values", "places", "ticks"),
+    "section", ["Parameters and objective", "History", "Learning curves", "Two parameters", "Slices"]
+)
+@pytest.mark.parametrize("has_value", [True, False])
+def test_every_trial_that_began_is_in_every_figure_by_its_mark(tmp_path: Path, section: str, has_value: bool) -> None:
+    points: list[Point] = [{"x": i + 1, "y": i * i} for i in range(8)]
+    summary = study(tmp_path, *points)
+    for row, state in zip(summary.rows, ALL_KINDS, strict=False):
+        if state is not State.COMPLETED:
+            fail(row, state)
+            row.metrics = {"acc": 0.05} if has_value else {}
+    for row in summary.rows if has_value or section == "Learning curves" else []:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.05}))
+    name = "x" if section == "Slices" else ""
+    assert numbers_of(summary, section, name) == set(range(8))
+    marks = {
+        number: trace["marker"]["symbol"]
+        for trace in drawn(summary, section, name)["data"]
+        for number in np.ravel(trace.get("customdata", []))
+    }
+    assert [marks[i] for i in range(len(ALL_KINDS))] == [*ALL_KINDS.values()]
+
+
+def test_curves_show_the_best_and_the_newest_and_say_so(tmp_path: Path) -> None:
+    summary = study(tmp_path, *({"x": i} for i in range(100)))
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0, "loss": 0.5}))
+    for row in summary.rows[:30]:
+        fail(row, State.PRUNED)
+    assert drawn(summary, "Learning curves")["note"] == ("60 of 100 trials: the best 40, and the newest of the others")
+    assert numbers_of(summary, "Learning curves") == {*range(40, 60), *range(60, 100)}
+
+
+def test_what_is_not_the_objective_is_drawn_where_nothing_else_is_reported(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"loss": 1.0}))
+    assert drawn(summary, "Learning curves")["layout"]["yaxis"]["title"]["text"] == "loss"
+
+
+@pytest.mark.parametrize(
+    ("values", "typed", "places", "ticks", "log"),
     [
-        (["sgd", "adam"], [1, 0], ["adam", "sgd"]),
-        ([True, False], [1, 0], ["False", "True"]),
-        ([32, 64], [32, 64], ["32", "64"]),
-        ([0.001, 0.1], [-3, -1], ["0.001", "0.1"]),
-        ([0, 100], [0, 100], ["0", "100"]),
-        ([1, "auto"], [0, 1], ["1", "auto"]),
-        ([8, None], [8, 7.875], ["none", "8"]),
+        (["sgd", "adam"], "", [1, 0], ["adam", "sgd"], False),
+        (["sgd", "adam"], "sgd,momentum,adam", [0, 1], ["sgd", "adam"], False),
+        (["[8,16]", "[4]"], "[8,16],[4]", [0, 1], ["[8,16]", "[4]"], False),
+        ([True, False], "", [1, 0], ["False", "True"], False),
+        ([32, 64], "", [0, 1], ["32", "64"], False),
+        ([32, 64, 128], "", [0, 0.5, 1], ["32", "64", "128"], True),
+        ([0.001, 0.1], "", [0, 1], ["0.001", "0.1"], True),
+        ([0.001, 0.1], "interval(0, 0.2)", [0.005, 0.5], ["0", "0.05", "0.1", "0.15", "0.2"], False),
+        ([0.001, 0.1], "log interval(1e-4, 1)", [0.25, 0.75], ["0.0001", "0.001", "0.01", "0.1", "1"], True),
+        ([0, 100], "", [0, 1], ["0", "100"], False),
+        ([1, "auto"], "", [0, 1], ["1", "auto"], False),
+        ([8, None], "", [0.5, -0.125], ["none", "8"], False),
+        ([8, None, 16], "", [0, -0.125, 1], ["none", "8", "16"], False),
+        ([float("nan"), 1.0], "", [1, 0], ["1", "nan"], False),
     ],
 )
-def test_axes_of_parallel_coordinates(tmp_path: Path, values: list[Any], places: list[float], ticks: list[str]) -> None:
+def test_axes(tmp_path: Path, values: list[Any], typed: str, places: list[float], ticks: list[str], log: bool) -> None:
     points = [{"x": value} if value is not None else {} for value in values]
-    summary = study(tmp_path, *points, direction="minimize")  # the first is the best, so the order stays
-    assert axes(summary) == {"x": (pytest.approx(places), ticks), "acc": ([0.0, 0.1], None)}
+    summary = study(tmp_path, *points, space={"x": typed})
+    (axis,) = axes.of_study(summary.rows, summary.space)
+    assert [axis.place(value) for value in values] == pytest.approx(places)
+    assert ([*axis.ticks().values()], axis.log) == (ticks, log)
 
 
-def test_a_parameter_that_is_null_stands_below_the_numbers(tmp_path: Path) -> None:
-    summary = study(tmp_path, {"x": 8}, {"x": None}, {"x": 16}, direction="minimize")
-    assert axes(summary)["x"] == ([8.0, 7.0, 16.0], ["none", "8", "16"])
-
-
-def test_what_did_not_vary_has_no_axis(tmp_path: Path) -> None:
-    assert set(axes(study(tmp_path, {"x": 1, "same": 2}, {"x": 2, "same": 2}))) == {"x", "acc"}
+def test_what_did_not_vary_and_seeds_have_no_axis(tmp_path: Path) -> None:
+    summary = study(tmp_path, {"x": 1, "same": 2, "+seed": 1}, {"x": 2, "same": 2, "+seed": 2})
+    assert [axis.name for axis in axes.of_study(summary.rows, {}, without="seed")] == ["x"]
 
 
 def test_heat_map_of_a_grid_shows_the_best_of_the_rest(tmp_path: Path) -> None:
     points: list[Point] = [{"lr": lr, "batch": b, "opt": o} for o in "ab" for lr in (0.1, 0.2) for b in (32, 64)]
-    figure = figures.heat_map(study(tmp_path, *points))
-    assert figure is not None
-    (cells,) = figure.data
-    assert (cells.type, list(cells.x), list(cells.y)) == ("heatmap", ["0.1", "0.2"], ["32", "64"])
-    assert [list(line) for line in cells.z] == [[0.4, 0.6], [0.5, 0.7]]
+    (cells,) = drawn(study(tmp_path, *points), "Two parameters")["data"]
+    assert (cells["type"], cells["x"], cells["y"]) == ("heatmap", ["0.1", "0.2"], ["32", "64"])
+    assert (cells["z"], cells["customdata"]) == ([[0.4, 0.6], [0.5, 0.7]], [[4, 6], [5, 7]])
 
 
-def test_heat_map_of_a_search_shows_its_places(tmp_path: Path) -> None:
-    points: list[Point] = [{"lr": 10.0**-i, "batch": 2**i} for i in range(5)]
-    figure = figures.heat_map(study(tmp_path, *points))
-    assert figure is not None
-    assert (figure.data[0].type, figure.layout.xaxis.type, figure.layout.yaxis.type) == ("scatter", "log", "linear")
+def test_heat_map_of_several_seeds_shows_means(tmp_path: Path) -> None:
+    points: list[Point] = [{"lr": lr, "batch": b, "seed": s} for s in (1, 2) for lr in (0.1, 0.2) for b in (32, 64)]
+    (cells,) = drawn(study(tmp_path, *points), "Two parameters")["data"]
+    assert cells["z"] == [[pytest.approx(0.2), pytest.approx(0.4)], [pytest.approx(0.3), pytest.approx(0.5)]]
+
+
+def test_heat_map_of_a_search_shows_its_places_and_contours(tmp_path: Path) -> None:
+    points: list[Point] = [{"lr": 10.0**-i, "batch": 2**i + i * i} for i in range(7)]
+    figure = drawn(study(tmp_path, *points), "Two parameters")
+    assert [trace["type"] for trace in figure["data"]] == ["contour", "scatter"]
+    assert figure["layout"]["xaxis"]["type"] == "log"
+    known = [value for line in figure["data"][0]["z"] for value in line if value is not None]
+    assert 0 <= min(known) < max(known) <= 0.6
 
 
 @pytest.mark.parametrize("points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]])
 def test_no_heat_map_unless_two_numbers_were_swept(tmp_path: Path, points: list[Point]) -> None:
-    assert figures.heat_map(study(tmp_path, *points)) is None
+    summary = study(tmp_path, *points)
+    assert "Two parameters" not in figures.of_study(summary, {})
+
+
+def test_of_many_numbers_the_heat_map_has_the_two_most_important(tmp_path: Path) -> None:
+    points: list[Point] = [{"a": i, "b": i * i, "c": -i} for i in range(12)]
+    summary = study(tmp_path, *points, importance={"a": 0.2, "b": 0.1, "c": 0.7})
+    layout = drawn(summary, "Two parameters")["layout"]
+    assert [layout[axis]["title"]["text"] for axis in ("xaxis", "yaxis")] == ["a", "c"]
+
+
+def test_one_value_far_off_does_not_take_all_colors(tmp_path: Path) -> None:
+    summary = study(tmp_path, *({"x": i} for i in range(20)))
+    summary.rows[0].attempts[0].objective[0] = -1e6
+    shades = Seen(summary, {}).shades
+    assert (shades["cmin"], shades["cmax"]) == (pytest.approx(0.2), 1.9)
+
+
+@pytest.mark.parametrize(("direction", "side", "edge"), [("maximize", "below", -1.7), ("minimize", "above", 3.6)])
+def test_values_far_off_stand_at_the_edge(tmp_path: Path, direction: str, side: str, edge: float) -> None:
+    summary = study(tmp_path, *({"x": i} for i in range(20)), direction=direction)
+    summary.rows[7].attempts[0].objective[0] = -50.0 if direction == "maximize" else 50.0
+    for section, name in (("Parameters and objective", ""), ("History", ""), ("Slices", "x")):
+        figure = drawn(summary, section, name)
+        assert figure["note"].endswith(f"Values {side} {edge} stand at the edge."), figure["note"]
+        places = {n: y for t in figure["data"] for n, y in zip(t.get("customdata", []), t["y"], strict=False)}
+        assert places[7] == pytest.approx(edge if name or section == "History" else float(side == "above"))
+    assert "-50" in Trials(summary).hover(summary.rows[7]) or "50" in Trials(summary).hover(summary.rows[7])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) -> None:
+    summary = study(tmp_path, *GRID)
+    summary.rows[1].attempts[0].objective[0] = value
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": value}))
+    page = report.write(summary).read_text()
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0], parse_constant=pytest.fail)
+    assert data["trials"]["1"]["curves"]["acc"] == [[0], [None]]
+    assert numbers_of(summary, "History") == {0, 1, 2, 3}
+
+
+def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_path: Path) -> None:
+    nasty = "</script><!--<script> http://me:sesame@host/db \x1b[31mred"
+    summary = study(tmp_path, *({"lr": 0.1 * i, "n</script>": nasty} for i in range(50)))
+    for row in summary.rows:
+        folder = TrialFolder(row.folder)
+        attempt = folder.new_attempt()
+        attempt.log.write_text(f"{nasty}\n" * 300)
+        steps = ({"acc": math.sin(step), "loss": 1 / (step + 1), "t": 0.1} for step in range(1000))
+        append_lines(row.folder / METRICS, [{"step": i, "time": 0, "metrics": told} for i, told in enumerate(steps)])
+        (row.folder / ".hydra").mkdir()
+        (row.folder / ".hydra" / "config.yaml").write_text(f"a: {row.number}\nb: '{nasty}'\n" + "c: 1\n" * 100)
+        fail(row, State.FAILED, f"{nasty} at {row.number}")
+        row.attempts[0].objective.append(0.5)
+    page = report.write(summary).read_text()
+    assert len(page) < 1_500_000
+    assert "sesame" not in page
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    trial = data["trials"]["7"]
+    assert trial["log"].count("host/db red") == 20
+    assert data["lines"][trial["config"][0]] == "a: 7"
+    assert trial["curves"]["acc"][0][-1] == 999
+    assert '50 failed</b>: <span class="reason">&lt;/script&gt;' in page
+    assert "sesame" not in (tmp_path / "trials.csv").read_text()
+
+
+def test_figures_in_a_notebook(tmp_path: Path) -> None:
+    summary = study(tmp_path, *({"lr": 10.0**-i, "batch": 2**i + i * i} for i in range(7)))
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
+    found = figures.drawn(summary)
+    assert {*found} == {
+        "Parameters and objective", "History", "Learning curves", "Two parameters", "Slices: lr", "Slices: batch",
+    }  # fmt: skip
+    assert found["History"].data[-1].text[3].startswith("<b>trial 3</b> completed<br>acc 0.3")
+    assert "--" not in found["History"].to_json()
+
+
+@pytest.mark.parametrize(
+    ("total", "said"),
+    [(4, "<b>2</b> completed|<b>1</b> failed|<b>1</b> running"), (9, "<b>5</b> to come"), (None, "of 4 trials")],
+)
+def test_the_counts_add_up(tmp_path: Path, total: int | None, said: str) -> None:
+    summary = study(tmp_path, *GRID, total=total)
+    fail(summary.rows[0], State.FAILED, "x")
+    fail(summary.rows[1], State.RUNNING)
+    page = report.write(summary).read_text()
+    assert all(part in page for part in said.split("|"))
+    assert sum(overview.counts(summary).values()) == (total or 4)
+
+
+def test_equal_errors_are_told_once_with_their_trials(tmp_path: Path) -> None:
+    summary = study(tmp_path, *({"x": i} for i in range(5)))
+    for row in summary.rows[:4]:
+        fail(row, State.FAILED, f"port {row.number} is <taken>" if row.number < 3 else "other")
+    page = report.write(summary).read_text()
+    assert page.count("<b>3 failed</b>") == 1
+    assert "port 0 is &lt;taken&gt;" in page.partition("<h2>Parameters")[0]
+    assert "What went wrong" in page
+    fail(summary.rows[4], State.FAILED, "other")
+    assert "Why every trial failed" in report.write(summary).read_text()
+
+
+class Now:
+    """A clock that a writing takes time of."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.takes = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_running_study_has_its_page_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary, clock = study(tmp_path, *GRID, total=9), Now()
+    fail(summary.rows[0], State.RUNNING)
+    page = live.LivePage(summary, clock)
+    write, written = report.write_live, list[float]()
+
+    def counted(*given: Any) -> None:
+        written.append(clock.now)
+        write(*given)
+        clock.now += clock.takes
+
+    monkeypatch.setattr(report, "write_live", counted)
+    for takes, until in ((0.1, 25.0), (2.0, 120.0)):
+        clock.takes = takes
+        while clock.now < until:
+            page.tick()
+            clock.now += 0.25
+    assert written == pytest.approx([3, 13.25, 23.5, 33.75, 75.75, 117.75], abs=0.5)
+    text = (tmp_path / report.HTML).read_text()
+    assert '"again_s":10.0' in text
+    assert '<b class="running">running</b>' in text
+    report.write(summary)
+    assert '"again_s":0.0' in (tmp_path / report.HTML).read_text()
+
+
+def test_a_page_that_cannot_be_written_ends_no_study(tmp_path: Path) -> None:
+    summary, clock = study(tmp_path, *GRID), Now()
+    page = live.LivePage(summary, clock)
+    (tmp_path / report.HTML).mkdir()
+    clock.now = 5
+    page.tick()
+    assert page.problem.startswith("report.html cannot be written now: IsADirectoryError")
+    (tmp_path / report.HTML).rmdir()
+    clock.now = 20
+    page.tick()
+    assert page.problem == ""
+    assert (tmp_path / report.HTML).exists()
+
+
+def test_what_a_trial_left_is_read_once(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    fail(summary.rows[0], State.RUNNING)
+    trials = Trials(summary)
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
+    trials.look()
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(1, 0.0, {"acc": 0.2}))
+    trials.look()
+    assert [len(trials.curves()[number]["acc"][0]) for number in range(4)] == [2, 1, 1, 1]
+    (summary.rows[0].folder / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
+    TrialFolder(summary.rows[0].folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.3}))
+    trials.look()
+    assert trials.curves()[0]["acc"] == ([0], [0.3])
+
+
+def test_reading_many_trials_does_not_hold_up_the_driver(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
+    trials = Trials(summary, patience_s=-1)
+    trials.look()
+    assert trials.curves() == {}
+    assert [*trials.as_data()["trials"]] == [0, 1, 2, 3]
+
+
+def test_of_very_many_trials_the_best_and_the_newest_are_told(tmp_path: Path) -> None:
+    rows = [Row(i, {"x": i}, State.QUEUED, tmp_path) for i in range(2500)]
+    for row in rows:
+        row.take(End(State.COMPLETED, objective=[float(row.number % 2500)]))
+    summary = Summary("s", tmp_path, ("acc",), ("minimize",), rows)
+    told = Trials(summary).told()
+    assert [row.number for row in told] == [*range(1000), *range(1500, 2500)]
+    shown = {n for trace in figures.of_study(summary, {})["History"][""]["data"] for n in trace.get("customdata", [])}
+    assert shown <= {row.number for row in told} and len(shown) == 1500
 
 
 def test_what_trials_noted_is_said_once_and_numbers_stand_beside_their_own(tmp_path: Path) -> None:

@@ -731,3 +731,25 @@ def test_folders_are_those_of_the_trials(make_study: MakeStudy, clock: Clock) ->
     assert [row.folder for row in done.summary.rows] == [study.folder / "0", study.folder / "1"]
     line = MetricsLine(2, TrialFolder(study.folder / "1").read_metrics().values[2].time, {"objective": 101, "loss": 1})
     assert study.trial(1).read_metrics().values[2] == line
+
+
+def test_the_page_is_looked_after_while_trials_run_and_its_trouble_is_told(make_study: MakeStudy, clock: Clock) -> None:
+    class Page:
+        problem = ""
+
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+
+        def tick(self) -> None:
+            self.seen.append(len(study.last.loop.running))
+            self.problem = "report.html cannot be written now: the disk is full"
+
+    def look() -> str:
+        study.last.loop.page = page  # type: ignore[assignment]
+        return ""
+
+    study, page = make_study(), Page()
+    done = study.drive(FakeLauncher(trains(), clock), look)
+    assert done.states() == ["completed"] * 3
+    assert max(page.seen) == 2 and len(page.seen) > 5
+    assert done.out.count("the disk is full") == 1

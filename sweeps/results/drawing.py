@@ -1,0 +1,150 @@
+"""What the figures of a study are drawn with: marks, axes and layout.
+
+A figure is what plotly draws, as plain lists and dicts: `data` and `layout`. Nothing here imports plotly, so that a
+driver can write its page while it runs. Colours stand by the names of `theme`. A point's `customdata`, or a whole
+trace's `meta`, is the number of its trial, which hover and clicks go by.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sweeps.results import axes
+from sweeps.results.axes import Axis
+from sweeps.results.seen import Seen, is_wide, short
+from sweeps.results.summary import Row, text
+from sweeps.trial.job import Value
+
+Figure = dict[str, Any]
+Figures = dict[str, Figure]
+
+MOST_LINES = 300
+_STRIP = 0.1  # of a figure's height: where trials stand that have no value
+MARKS: dict[str, dict[str, Any]] = {
+    "completed": {"symbol": "circle", "size": 8},
+    "pruned": {"symbol": "triangle-down", "size": 8, "color": "--pruned", "opacity": 0.75},
+    "failed": {"symbol": "x", "size": 8, "color": "--failed"},
+    "running": {"symbol": "circle-open", "size": 9, "color": "--link", "line": {"width": 2}},
+    "waiting": {"symbol": "square-open", "size": 8, "color": "--pruned"},
+}
+LINES = {
+    "pruned": {"color": "--pruned", "width": 1},
+    "failed": {"color": "--failed", "width": 1, "dash": "dot"},
+    "running": {"color": "--link", "width": 1.5, "dash": "dash"},
+    "waiting": {"color": "--pruned", "width": 1, "dash": "dot"},
+}
+
+
+def figure_of(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = "", **layout: Any) -> Figure:
+    """A figure in the manner of all others; `note` is said below it."""
+    axis = {"gridcolor": "--line", "zeroline": False, "linecolor": "--line", "automargin": True}
+    base: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 56, "r": 16, "t": 16, "b": 44},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": "--ink", "size": 12, "family": "system-ui, sans-serif"},
+        "hoverlabel": {"align": "left", "bgcolor": "--card", "bordercolor": "--line", "font": {"color": "--ink"}},
+        "hovermode": "closest",
+        "showlegend": False,
+        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+    }
+    own = {name for name in layout if name.startswith(("xaxis", "yaxis"))}
+    if "yaxis2" in own:
+        layout["xaxis"] = {"anchor": "y2", **layout["xaxis"]}
+    base |= {name: {**axis, **layout.pop(name, {})} for name in ("xaxis", "yaxis", *sorted(own - {"xaxis", "yaxis"}))}
+    for name, value in layout.items():
+        base[name] = {**base[name], **value} if isinstance(base.get(name), dict) else value
+    return {"data": [*data], "layout": base, "note": note}
+
+
+def all_kinds(seen: Seen, rows: Sequence[Row], x_of: Callable[[Row], Any]) -> list[dict[str, Any]]:
+    """The marks of trials by their first objective; of those without one in the strip below."""
+    data = []
+    for kind, some in seen.of_kind(rows).items():
+        told = [row for row in some if seen.value(row) is not None]
+        untold = [row for row in some if seen.value(row) is None]
+        for those, axis in ((told, "y"), (untold, "y2")):
+            if those:
+                y = [seen.shown(seen.value(row)) if axis == "y" else 0 for row in those]
+                values = [seen.value(row) for row in those]
+                mark = marks(seen, kind, [x_of(row) for row in those], y, [row.number for row in those], values)
+                data.append(mark | {"yaxis": axis})
+    return data
+
+
+def marks(
+    seen: Seen, kind: str, x: Sequence[Any], y: Sequence[Any], numbers: Sequence[int], values: Sequence[float | None]
+) -> dict[str, Any]:
+    """Points of trials of one kind; completed ones in the colour of their objective's value."""
+    marker = dict(MARKS[kind])
+    if len(seen.rows) > MOST_LINES:
+        marker["size"] -= 3
+    if kind == "completed":
+        colored = "cmin" in seen.shades and None not in values
+        marker |= {"color": [*values], "coloraxis": "coloraxis"} if colored else {"color": "--done"}
+    trace = {"type": "scatter", "mode": "markers", "name": kind, "x": [*x], "y": [*y], "marker": marker}
+    return trace | {"customdata": [*numbers], "hovertemplate": "%{text}<extra></extra>"}
+
+
+def value_axes(seen: Seen, rows: Sequence[Row]) -> dict[str, Any]:
+    """The axis of the first objective and, if some of these have no value, the strip below it."""
+    known = [value for row in rows if (value := seen.value(row)) is not None]
+    title = {"title": {"text": short(seen.summary.objective[0], 40)}}
+    if len(known) == len(rows):
+        return {"yaxis": {**title, **value_scale(known)}, **seen.colors()}
+    return {
+        "yaxis": {**title, **value_scale(known), "domain": [_STRIP + 0.05, 1]},
+        "yaxis2": _strip([0, _STRIP]),
+        **seen.colors(),
+    }
+
+
+def counting(title: str, numbers: Sequence[int]) -> dict[str, Any]:
+    """An axis without fractions."""
+    return {"title": {"text": title}, **({"dtick": 1} if max(numbers) - min(numbers) <= 8 else {})}
+
+
+def _strip(domain: list[float]) -> dict[str, Any]:
+    labels = {"tickvals": [0], "ticktext": ["no value"], "tickfont": {"size": 10, "color": "--muted"}}
+    return {"domain": domain, "range": [-1, 1], "fixedrange": True, "showgrid": False, "anchor": "x", **labels}
+
+
+def place_on(axis: Axis, value: Value, as_cell: bool = False) -> Any:
+    """Where plotly places a value of this parameter."""
+    number = value if axis.is_of_numbers and not as_cell else None
+    return number if number is not None else escaped(axes.NONE if value is None else text(value, digits=4))
+
+
+def parameter_axis(axis: Axis) -> dict[str, Any]:
+    title = {"title": {"text": label_of(axis)}}
+    if not axis.is_of_numbers:
+        words = [escaped(word) for word in [*axis.words, *[axes.NONE] * axis.has_none]]
+        return {**title, "type": "category", "categoryorder": "array", "categoryarray": words}
+    shown = axis.round_numbers()
+    few = {"tickvals": shown, "ticktext": [text(float(f"{number:.4g}")) for number in shown]}
+    ends = [axis.number_at(place) for place in (-0.04, 1.04)]
+    reach = {"range": [math.log10(end) for end in ends] if axis.log else ends}
+    return {**title, **_log_if(axis.log), **reach, **few}
+
+
+def label_of(axis: Axis, most: int = 40) -> str:
+    return escaped(short(axis.name.lstrip("+"), most)) + (" (log)" if axis.log else "")
+
+
+def cell_axis(axis: Axis) -> dict[str, Any]:
+    return {"title": {"text": escaped(short(axis.name.lstrip("+"), 40))}, "type": "category", "showgrid": False}
+
+
+def _log_if(log: bool) -> dict[str, Any]:
+    return {"type": "log", "exponentformat": "power"} if log else {}
+
+
+def value_scale(values: Sequence[float]) -> dict[str, Any]:
+    """Of an axis of values: logarithmic if they are wide."""
+    return {**_log_if(True), "dtick": 1} if is_wide(values) else {}
+
+
+def escaped(words: str) -> str:
+    """For plotly, which takes some tags in text for its own."""
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

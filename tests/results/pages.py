@@ -1,0 +1,96 @@
+"""Studies as they stand on the disk, made without running them: for their pages."""
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweeps.results.summary import Row, Summary
+from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.job import End, Point, State
+
+
+def trial(
+    folder: Path, number: int, point: Point, curve: Sequence[float], state: State, error: str = "", **more: float
+) -> Row:
+    """A trial that reported this accuracy by step, and completed with its last one and `more` objectives."""
+    files, row = TrialFolder(folder / str(number)), Row(number, point, State.QUEUED, folder / str(number))
+    files.write_point(number, point)
+    (files.path / ".hydra").mkdir()
+    lines = [f"{name}: {value}" for name, value in point.items()]
+    (files.path / ".hydra" / "config.yaml").write_text("\n".join(["epochs: 10", *lines, "db: ${oc.env:DB}"]))
+    began = 1.7e9 + 20 * number
+    attempt = files.new_attempt(began)
+    attempt.begin(began + 1)
+    log = [f"epoch {step}: accuracy {value:.4f} <b>&" for step, value in enumerate(curve)]
+    attempt.log.write_text("\n".join([*log, *(["Traceback (most recent call last):", error] if error else [])]))
+    for step, value in enumerate(curve):
+        files.append_metrics(MetricsLine(step, began + step, {"accuracy": value, "loss": 2 * (1 - value)}))
+        row.metrics = {"accuracy": value}
+    if state is State.RUNNING:
+        row.state = state
+        return row
+    returned = [curve[-1], *more.values()] if state is State.COMPLETED else []
+    row.take(attempt.close(End(state, error, returned, row.metrics, {"starting": 0.5, "training": 30.0}), began + 32))
+    return row
+
+
+def rising(top: float, steps: int = 10) -> list[float]:
+    return [top * (1 - math.exp(-(step + 1) / 2.5)) for step in range(steps)]
+
+
+def search(folder: Path, count: int = 20) -> Summary:
+    """Of 20 trials most were pruned, three failed, two run, and five are to come."""
+    draw, rows = random.Random(1), []
+    for number in range(count):
+        lr, batch = 10 ** draw.uniform(-4, -1), draw.choice([16, 32, 64, 128])
+        point: Point = {"lr": lr, "batch_size": batch, "optimizer": draw.choice(["adam", "sgd", "rmsprop"])}
+        curve = rising(0.98 - 0.06 * (math.log10(lr) + 2.4) ** 2 - 0.02 * abs(math.log2(batch) - 5.3))
+        state, error = State.COMPLETED, ""
+        if number in (4, 11):
+            state, curve, error = State.FAILED, curve[:2], f"OSError: block {number} of '<data>' cannot be read"
+        elif number == 13:
+            state, curve, error = State.DIVERGED, [math.nan], "loss became nan at step 0"
+        elif number >= count - 2:
+            state, curve = State.RUNNING, curve[:4]
+        elif number > 4 and curve[3] < 0.76:
+            state, curve = State.PRUNED, curve[:4]
+        rows.append(trial(folder, number, point, curve, state, error))
+    summary = Summary("search", folder, ("accuracy",), ("maximize",), rows, count + 5, searched=True)
+    summary.space = {"lr": "log interval(0.0001, 0.1)", "batch_size": "16,32,64,128", "optimizer": "sgd,adam,rmsprop"}
+    summary.again = "python -m sweeps best search"
+    return summary
+
+
+def grid(folder: Path) -> Summary:
+    rows, points = [], [(lr, batch) for lr in (0.001, 0.003, 0.01, 0.03) for batch in (32, 64, 128)]
+    for number, (lr, batch) in enumerate(points):
+        full, curve = number == 11, rising(0.97 - 0.1 * (math.log10(lr) + 2.2) ** 2 - 0.01 * math.log2(batch / 32), 8)
+        state, error = (State.OUT_OF_MEMORY, "MemoryError: 128 do not fit") if full else (State.COMPLETED, "")
+        rows.append(trial(folder, number, {"lr": lr, "batch_size": batch}, [] if full else curve, state, error))
+    again = "python -m sweeps best grid"
+    return Summary("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), again=again)
+
+
+def two_objectives(folder: Path) -> Summary:
+    rows = []
+    for number in range(12):
+        size, lr = number % 4, (0.0003, 0.001, 0.003)[number // 4]
+        point: Point = {"filters": f"[{8 * 2**size},{16 * 2**size}]", "lr": lr}
+        seconds = {"seconds": 2 * 1.8**size + number % 3}
+        state = State.FAILED if number == 7 else State.COMPLETED
+        rows.append(
+            trial(folder, number, point, rising(0.9 + 0.02 * size + lr), state, "bad" * (number == 7), **seconds)
+        )
+    return Summary("two", folder, ("accuracy", "seconds"), ("maximize", "minimize"), rows, len(rows))
+
+
+def all_failed(folder: Path) -> Summary:
+    rows = []
+    for number in range(6):
+        error = "FileNotFoundError: No such file: '/data/mnist.npz'" if number < 5 else "it was killed by signal 9"
+        rows.append(trial(folder, number, {"lr": 0.1 * (number + 1)}, [], State.FAILED, error))
+    return Summary("all failed", folder, ("accuracy",), ("maximize",), rows, len(rows))
+
+
+STUDIES = {"search": search, "grid": grid, "two_objectives": two_objectives, "all_failed": all_failed}

@@ -1,0 +1,256 @@
+"""A study's page in a real browser: from a file, on a phone, in the dark, and in a frame as MLflow shows it."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from sweeps.results import report
+from sweeps.results.page import PLOTLY
+from sweeps.results.trials import Trials
+from sweeps.trial.job import End, State
+from tests.results.pages import STUDIES, search
+from tests.tracking.test_dashboard import BROWSER_ARGUMENTS, chromium
+
+Pages = Callable[[str], Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The page of each study."""
+    folder = tmp_path_factory.mktemp("pages")
+    return {name: report.write(make(folder / name)) for name, make in STUDIES.items()}
+
+
+@pytest.fixture(scope="module")
+def pages(browser: Browser, files: dict[str, Path]) -> Iterator[Pages]:
+    """Each opened once, as plotly's script takes a second. Fails at the end if a script did anywhere."""
+    troubles: list[str] = []
+    with browser.new_context(viewport={"width": 1300, "height": 900}) as context:
+        opened = {name: context.new_page() for name in files}
+        for name, page in opened.items():
+            page.on("pageerror", lambda error: troubles.append(str(error)))
+            page.on("console", lambda said: troubles.append(said.text) if said.type in ("error", "warning") else None)
+            page.goto(f"file://{files[name]}", wait_until="commit")
+        yield lambda name: in_front(opened[name])
+    assert not troubles
+
+
+def in_front(page: Page) -> Page:
+    """What is not in front is drawn a few times a second alone."""
+    page.bring_to_front()
+    return page
+
+
+def section(page: Page, title: str) -> Locator:
+    return page.locator("section", has=page.get_by_role("heading", name=title, exact=True))
+
+
+def figure(page: Page, title: str) -> Locator:
+    """Drawn, which it is once it is near to be seen."""
+    found = section(page, title)
+    found.scroll_into_view_if_needed()
+    found.locator(".main-svg").first.wait_for()
+    return found
+
+
+def points(figure: Locator) -> Locator:
+    return figure.locator(".scatterlayer .points path.point")
+
+
+def test_a_search_shows_all_its_trials(pages: Pages) -> None:
+    page = pages("search")
+    expect(page.locator(".counts li")).to_have_text(
+        ["● 6 completed", "▼ 9 pruned", "✖ 3 failed (2 failed, 1 diverged)", "○ 2 running", "· 5 to come"]
+    )
+    expect(section(page, "The best")).to_contain_text("python -m sweeps best search")
+    expect(page.locator(".reasons > li")).to_have_count(2)
+    expect(page.locator(".reasons > li").first).to_contain_text("2 failed: OSError: block 4 of '<data>'")
+    assert points(figure(page, "History")).count() == 20
+    assert points(figure(page, "Parameters and objective")).count() == 20 * 4
+    curves = figure(page, "Learning curves")
+    assert curves.locator(".scatterlayer path.js-line").count() == 19  # one diverged at once
+    two = figure(page, "Two parameters")
+    assert points(two).count() == 20
+    assert two.locator(".contourlayer path").count() > 3
+    expect(two.locator(".xtitle")).to_have_text("lr (log)")
+    assert points(figure(page, "Slices").locator(".figure").nth(0)).count() == 20
+    expect(section(page, "Slices")).to_contain_text("from 10 completed trials on; there are 6.")
+
+
+def test_a_grid_shows_its_cells(pages: Pages) -> None:
+    page = pages("grid")
+    cells = figure(page, "Two parameters")
+    expect(cells.locator(".heatmap-label text")).to_have_count(11)
+    assert points(cells).count() == 1  # what did not fit has a cross in its place
+    expect(cells.locator(".xaxislayer-above .xtick text")).to_have_text(["0.001", "0.003", "0.01", "0.03"])
+
+
+def test_two_objectives_show_the_front(pages: Pages) -> None:
+    page = pages("two_objectives")
+    answer = section(page, "The answer")
+    expect(answer).to_contain_text("No other trial dominates in accuracy (maximized) and seconds (minimized)")
+    front = figure(page, "The front")
+    assert points(front).count() == 11
+    named = json.loads(page.evaluate("JSON.stringify(document.querySelector('.figure').data.map(t => t.customdata))"))
+    assert {int(text) for text in re.findall(r"trial (\d+)", answer.inner_text())} == {*named[-1]}
+
+
+def test_a_study_that_failed_says_why_at_first_sight(pages: Pages) -> None:
+    page = pages("all_failed")
+    why = section(page, "Why every trial failed")
+    expect(why).to_be_in_viewport(ratio=1)
+    expect(why.locator("li").first).to_contain_text("5 failed: FileNotFoundError: No such file: '/data/mnist.npz'")
+    expect(why.locator("li").first.locator("a")).to_have_text([f"trial {number}" for number in range(5)])
+    expect(why.locator("pre").first).to_contain_text("Traceback")
+    assert page.locator(".figure").count() == 0
+
+
+def test_a_trial_is_told_of_by_a_click_or_a_key(pages: Pages) -> None:
+    page = pages("search")
+    panel = page.locator("#trial")
+    drawn = figure(page, "History")
+    x, y = page.evaluate(
+        """() => { const box = document.querySelector("[aria-label=History]"), at = box.getBoundingClientRect();
+        const {xaxis, yaxis} = box._fullLayout;
+        const trace = box.data.find(one => (one.customdata || []).includes(4)), i = trace.customdata.indexOf(4);
+        return [at.x + xaxis._offset + xaxis.d2p(4), at.y + yaxis._offset + yaxis.d2p(trace.y[i])]; }"""
+    )
+    page.mouse.move(x, y)
+    expect(drawn.locator(".hoverlayer")).to_contain_text("OSError: block 4 of '<data>' cannot be read")
+    page.mouse.click(x, y)
+    expect(panel.get_by_role("heading", name="trial 4: failed")).to_be_visible()
+    expect(panel.locator(".log")).to_contain_text("epoch 1: accuracy 0.5")
+    expect(panel.locator(".log")).to_contain_text("<b>&")
+    expect(panel.locator("dl").first).to_contain_text("optimizer")
+    expect(panel.locator(".js-line")).to_have_count(1)
+    panel.locator("summary").click()
+    expect(panel.locator(".config")).to_contain_text("db: ${oc.env:DB}")
+    panel.get_by_label("metric").select_option("loss")
+    expect(panel.locator(".js-line")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+
+    row = page.locator("tr[data-trial='13']")
+    row.locator("a").focus()
+    page.keyboard.press("Enter")
+    expect(panel.get_by_role("heading", name="trial 13: diverged")).to_be_focused()
+    expect(row).to_have_class("chosen")
+    page.reload()
+    expect(panel.get_by_role("heading", name="trial 13: diverged")).to_be_visible()
+
+
+def test_tables_are_sorted_by_a_click(pages: Pages) -> None:
+    page = pages("search")
+    table = section(page, "Trials").locator("table")
+    numbers = table.locator("tbody td:first-child")
+    for column, key in (("trial", float), ("optimizer", str), ("lr", float)):
+        head = table.get_by_role("button", name=column, exact=True)
+        at = table.locator("th").all_inner_texts().index(head.inner_text())
+        for order in ("ascending", "descending"):
+            head.click()
+            expect(table.locator("th").nth(at)).to_have_attribute("aria-sort", order)
+            found = [key(text) for text in table.locator(f"tbody td:nth-child({at + 1})").all_inner_texts()]
+            assert found == sorted(found, reverse=order == "descending")
+    order_before = numbers.all_inner_texts()
+    page.reload()
+    assert numbers.all_inner_texts() == order_before
+    table.get_by_role("button", name="accuracy", exact=True).click()
+    known = [bool(text) for text in table.locator("tbody td:nth-child(5)").all_inner_texts()]
+    assert known == [True] * 6 + [False] * 14
+
+
+def test_it_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path]) -> None:
+    def looks_at_all(page: Page) -> None:
+        for box in page.locator("section").all():
+            box.scroll_into_view_if_needed()
+        page.locator("tr[data-trial] a").first.click()
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        page.keyboard.press("Escape")
+
+    for name in ("grid", "two_objectives", "all_failed"):
+        page = pages(name)
+        page.set_viewport_size({"width": 390, "height": 844})
+        looks_at_all(page)
+        page.set_viewport_size({"width": 1300, "height": 900})
+    with browser.new_context(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True) as context:
+        page = context.new_page()
+        page.goto(f"file://{files['search']}")
+        looks_at_all(page)
+        drawn = figure(page, "History").locator(".main-svg").first
+        assert 300 < (drawn.bounding_box() or {"width": 0})["width"] <= 390
+
+
+def test_it_is_dark_in_the_dark(pages: Pages) -> None:
+    page = pages("search")
+    words = figure(page, "History").locator(".xtitle")
+    expect(words).to_have_css("fill", "rgb(27, 34, 42)")
+    page.emulate_media(color_scheme="dark")
+    expect(words).to_have_css("fill", "rgb(228, 232, 237)")
+    expect(page.locator("section").first).to_have_css("background-color", "rgb(24, 29, 35)")
+    page.emulate_media(color_scheme="light")
+
+
+def test_in_a_frame_without_anything_beside_it(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+    """MLflow shows an artifact so."""
+    alone = json.dumps(report.standalone(files["search"].parent)).replace("<", "\\u003c")
+    frame = """<iframe id="f" sandbox="allow-scripts" style="width:100%;height:850px"></iframe>"""
+    set_it = 'f.src = URL.createObjectURL(new Blob([page], {type: "text/html"}))'
+    (tmp_path / "mlflow.html").write_text(f"<!doctype html>{frame}<script>const page = {alone}; {set_it}</script>")
+    with browser.new_page() as page:
+        page.goto(f"file://{tmp_path}/mlflow.html")
+        inside = page.frame_locator("#f")
+        shown = inside.locator("section", has=inside.get_by_role("heading", name="History", exact=True))
+        shown.scroll_into_view_if_needed()
+        expect(shown.locator(".scatterlayer .points path.point")).to_have_count(20)
+        inside.locator("tr[data-trial='4'] a").click()
+        expect(inside.get_by_role("heading", name="trial 4: failed")).to_be_visible()
+
+
+def test_without_plotly_it_says_so_and_tells_the_rest(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(files["search"].read_text())
+    with browser.new_page() as page:
+        page.goto(f"file://{tmp_path}/report.html")
+        expect(page.locator(".warning").last).to_contain_text("plotly.min.js is not beside this page")
+        page.locator("tr[data-trial='4'] a").click()
+        expect(page.locator("#trial .log")).to_contain_text("epoch 1")
+
+
+def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser, tmp_path: Path) -> None:
+    def write(again_s: float) -> None:
+        report.write_live(summary, trials, again_s)
+        (tmp_path / PLOTLY).unlink()  # it would take most of this test's time
+
+    summary = search(tmp_path)
+    trials = Trials(summary)
+    write(again_s=0.2)
+    with browser.new_page() as page:
+        page.goto(f"file://{tmp_path}/{report.HTML}")
+        expect(page.locator(".status b")).to_have_text("running")
+        summary.rows[-1].take(End(State.COMPLETED, objective=[0.5]))
+        write(again_s=0.2)
+        expect(page.locator(".counts")).to_contain_text("1 running")
+        page.evaluate("document.getElementById('pause').click()")  # without a pointer, whose use would do the same
+        expect(page.get_by_role("button", name="refresh again")).to_be_visible()
+        summary.rows[-2].take(End(State.COMPLETED, objective=[0.5]))
+        summary.total = len(summary.rows)
+        write(again_s=0)
+        page.wait_for_timeout(1300)
+        expect(page.locator(".status b")).to_have_text("running")
+        page.reload()
+        expect(page.locator(".status b")).to_have_text("finished")
+        page.evaluate("window.same = true")
+        page.wait_for_timeout(1300)
+        assert page.evaluate("window.same") is True
