@@ -120,6 +120,11 @@ class Summary:
         """The trials that ended without a result that counts."""
         return [row for row in self.rows if row.state.is_bad]
 
+    @property
+    def all_failed(self) -> bool:
+        """Whether there is nothing to see but why its trials failed."""
+        return bool(self.bad()) and not self.count(State.COMPLETED, State.PRUNED, State.RUNNING)
+
     def over(self) -> int:
         """How many trials have ended for good."""
         return sum(row.state.is_over for row in self.rows)

@@ -1,6 +1,7 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -185,6 +186,12 @@ def tally(summary: Summary) -> str:
 def near(path: Path) -> str:
     """The path as one would type it here."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def sweeps_line(command: str, folder: Path) -> str:
+    """What to type to have `python -m sweeps` do something with the study in `folder`."""
+    root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
+    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
 
 
 def _newest(row: Row, summary: Summary) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4
+_NOT_GENAI = "workflowType=machine_learning"  # else MLflow 3.17 opens as for GenAI, whatever the kind
 _SECTIONS = [
     {"uuid": name, "name": name, "columns": columns, "cardHeight": height, "display": True, "isReordered": True}
     for name, columns, height in (("Sweep", 1, 380), ("Curves", 2, 300), ("Parameters", 2, 300))
@@ -53,7 +54,12 @@ def tag(study: str, params: list[str], objective: list[str], maximize: bool, cur
     }
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     content = {"name": study, "createdAt": int(time.time() * 1000), "state": packed}
-    return f"mlflow.sharedViewState.{key(study)}", json.dumps(content)
+    return tag_name(study), json.dumps(content)
+
+
+def tag_name(study: str) -> str:
+    """Under which tag an experiment has the study's view."""
+    return f"mlflow.sharedViewState.{key(study)}"
 
 
 def key(study: str) -> str:
@@ -61,10 +67,15 @@ def key(study: str) -> str:
     return hashlib.sha256(study.encode()).hexdigest()[:16]
 
 
-def path(experiment_id: str, study: str) -> str:
-    """The view's address below that of the MLflow server."""
-    page = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
-    return f"{page}&viewStateShareKey={key(study)}&compareRunsMode=CHART"
+def path(experiment_id: str, study: str, as_table: bool = False) -> str:
+    """The view's address below that of the MLflow server: its charts, or the table with how each trial ended."""
+    page = f"/#/experiments/{experiment_id}/runs?{_NOT_GENAI}"
+    return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
+
+
+def run_path(experiment_id: str, run_id: str) -> str:
+    """The address of a run's page below that of the MLflow server."""
+    return f"/#/experiments/{experiment_id}/runs/{run_id}?{_NOT_GENAI}"
 
 
 def quoted(text: str) -> str:

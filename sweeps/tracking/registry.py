@@ -15,7 +15,7 @@ def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:
     """Register the model of a trial's run under a name, once. Returns which version of it that is, in words, empty if
     the trial is in no MLflow. Raises UserError if MLflow does not answer, or lacks the model.
     """
-    run_id = _run_id(trial)
+    run_id = run_of(trial)
     if run_id is None:
         return ""
     name = key(name).replace("/", "_").replace(":", "_")
@@ -41,7 +41,7 @@ def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:
 
 def delete_runs(uri: str, study: Path) -> int:
     """Delete the runs of a study, its trials' first, with their models. Returns how many there were."""
-    run_id = _run_id(study)
+    run_id = run_of(study)
     if run_id is None:
         return 0
     count = 0
@@ -68,7 +68,18 @@ def delete_runs(uri: str, study: Path) -> int:
     return count
 
 
-def _run_id(folder: Path) -> str | None:
+def run_of(folder: Path) -> str | None:
+    """The run of a study or a trial, as its folder notes it; None if it has none, or the note is damaged."""
     with suppress(Unreadable, OSError):
         return TrialFolder(folder).read_tracking().get("run_id")
     return None
+
+
+def noted_address(study: Path) -> str | None:
+    """Where the study's runs are, as its folder notes it. Raises UserError if the address had a password."""
+    noted: str | None = None
+    with suppress(Unreadable, OSError):
+        noted = TrialFolder(study).read_tracking().get("uri")
+    if noted and "***" in noted:
+        raise UserError(f"study {study.name} is in MLflow at {noted}\nPut its whole address into MLFLOW_TRACKING_URI")
+    return noted
