@@ -25,6 +25,7 @@ _DEAD_S = 60.0
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_TAIL_BYTES = 100_000
 
 
 class Unreadable(Exception):
@@ -147,8 +148,9 @@ def read_own(path: Path) -> bytes:
 
 def last_lines(log: Path, count: int) -> list[str]:
     """The end of a log, which need not exist and may hold anything."""
-    with suppress(OSError):
-        return log.read_text(errors="replace").splitlines()[-count:]
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-count:]
     return []
 
 

@@ -18,6 +18,14 @@ from sweeps.tracking.registry import run_of
 from sweeps.tracking.secrets import without_password
 from sweeps.tracking.study_run import connect, first_line, outages
 
+_GO_ON = """<!doctype html>
+<script>
+// Else MLflow opens its assistant over a third of the page, the first time that it is looked at on this machine.
+localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true")
+location.replace("%(path)s")
+</script>
+<a href="%(path)s">to the study</a>
+"""
 _HOST, _PORT = "127.0.0.1", 5000
 
 
@@ -97,10 +105,10 @@ def serve(uri: str, name: str, path: str, port: int | None, say: Callable[[str],
     warnings.filterwarnings("ignore", module="starlette|mlflow")  # of what MLflow will have to change
     import uvicorn
     from mlflow.server.fastapi_app import app
-    from starlette.responses import RedirectResponse
+    from starlette.responses import HTMLResponse
     from starlette.routing import Route
 
-    app.router.routes.insert(0, Route(f"/{short}", lambda _: RedirectResponse(path)))
+    app.router.routes.insert(0, Route(f"/{short}", lambda _: HTMLResponse(_GO_ON % {"path": path})))
     uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")).run(sockets=[listener])
 
 
