@@ -11,22 +11,27 @@ from sweeps.files import holder, last_lines
 from sweeps.launchers.slurm.queue import SlurmError
 from sweeps.results.summary import Summary
 from sweeps.study import definition
+from sweeps.trial.job import State
 
 
 @app.command("list")
 def list_studies(root: Root = MULTIRUN) -> None:
     """All studies, newest first."""
-    shown, troubles = Table("study", "trials", "best", "driver"), []
+    shown, troubles = Table("study", "trials", "pruned", "failed", "best", "driver"), []
     for found in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
         try:
             summary, _ = read(found.parent.name, root)
         except UserError as error:  # of this study alone
-            shown.add_row(found.parent.name, "?", "(see below)", "")
+            shown.add_row(found.parent.name, "?", "?", "?", "(see below)", "")
             troubles.append(str(error).splitlines()[0])
             continue
         top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
         driver = holder(found.parent / "driver.lock")
-        shown.add_row(summary.name, f"{summary.over()} of {summary.total}", Text("".join(top)), str(driver or ""))
+        counts = (
+            f"{summary.over()} of {summary.total}",
+            *(str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad()))),
+        )
+        shown.add_row(summary.name, *counts, Text("".join(top)), str(driver or "").partition(" since ")[0])
     console.print(shown)
     for trouble in troubles:
         console.print(trouble, soft_wrap=True, markup=False)
@@ -34,12 +39,13 @@ def list_studies(root: Root = MULTIRUN) -> None:
 
 @app.command()
 def status(name: Name, root: Root = MULTIRUN) -> None:
-    """How a study stands: counts, the best trials, what runs, what went wrong."""
+    """How a study stands: counts, slots, what runs, what waits and why, the best trials, what went wrong."""
     from sweeps.results.terminal import show_status
+    from sweeps.tracking.registry import where_to_look
 
     summary, definition_ = read(name, root)
     driver = holder(summary.folder / "driver.lock")
-    show_status(summary, str(driver or "none"), _jobs_in_words(summary))
+    show_status(summary, str(driver or ""), _jobs_in_words(summary), where_to_look(summary))
     if not driver and (why := "".join(last_lines(summary.folder / definition.DONE, 1))):
         console.print(f"done: {why}", soft_wrap=True, markup=False)
     elif not driver and summary.over() < (summary.total or 0):

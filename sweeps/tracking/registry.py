@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable
+from sweeps.results.summary import Summary
+from sweeps.results.terminal import sweeps_line
+from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import without_password
 from sweeps.tracking.study_run import connect, first_line, key, outages
 from sweeps.trial.folder import TrialFolder
@@ -83,3 +87,17 @@ def noted_address(study: Path) -> str | None:
     if noted and "***" in noted:
         raise UserError(f"study {study.name} is in MLflow at {noted}\nPut its whole address into MLFLOW_TRACKING_URI")
     return noted
+
+
+def where_to_look(summary: Summary) -> str:
+    """The line that leads to a study in MLflow, without asking MLflow; empty if it was kept out of it."""
+    note: dict[str, Any] = {}
+    with suppress(Unreadable, OSError):
+        note = TrialFolder(summary.folder).read_tracking()
+    if not note.get("run_id"):
+        return ""
+    uri = str(note.get("uri", ""))
+    if "experiment" in note and uri.startswith(("http://", "https://")):
+        path = comparison_view.path(str(note["experiment"]), summary.name, summary.all_failed)
+        return f"dashboard: {uri.rstrip('/')}{path}"
+    return f"dashboard: {sweeps_line('ui', summary.folder)}"

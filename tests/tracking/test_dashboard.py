@@ -4,11 +4,8 @@ The view's format is not documented, so this is what holds it to the pinned MLfl
 """
 
 import os
-import re
-import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +16,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+from sweeps.tracking import comparison_view
+from tests.tracking.studies import free_port
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 5
@@ -47,37 +47,31 @@ def chromium() -> str:
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The address of the dashboard after README's grid, opened as the sweep says, and its view's path."""
+    """The address of the server that the end of README's grid names, and the path of the study's view."""
     chromium()
     folder = tmp_path_factory.mktemp("dashboard")
     grid = ["-m", "optimizer=adam,sgd", "lr=0.001,0.01", "hydra.sweeper.study_name=grid"]
     swept = subprocess.run(
         [sys.executable, ROOT / "sweep.py", *grid], cwd=folder, capture_output=True, text=True, check=True
     )
-    command, link = re.findall(
-        r"^dashboard: (.*) --port 5000\nthen open: http://127.0.0.1:5000(.*)$", swept.stdout, re.M
-    )[-1]
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-    }
+    assert swept.stdout.splitlines()[-1] == "dashboard: python -m sweeps ui grid"
+    port = str(free_port())
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "ui.log").open("w") as log:
         server = subprocess.Popen(
-            ["env", *shlex.split(command), "--port", port, "--workers", "1"],
+            [sys.executable, "-m", "sweeps", "ui", "grid", "--port", port],
             env=environment,
+            cwd=folder,
             stdout=log,
             stderr=log,
-            start_new_session=True,
         )
     try:
         wait_until_it_answers(f"http://127.0.0.1:{port}/health")
-        yield f"http://127.0.0.1:{port}", link
+        said = (folder / "ui.log").read_text()
+        assert said == f"http://127.0.0.1:{port}/grid   (Ctrl-C ends it)\n"
+        yield f"http://127.0.0.1:{port}", comparison_view.path("1", "grid")
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
+        server.send_signal(signal.SIGINT)
         server.wait()
 
 
@@ -104,8 +98,7 @@ def page() -> Iterator[Page]:
 
 
 def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -> None:
-    address, link = dashboard
-    page.goto(address + link)
+    page.goto(f"{dashboard[0]}/grid")  # what `ui` prints
     expect(page.get_by_text("4 matching runs")).to_be_visible()
     expect(run_names(page)).to_have_text(BEST_FIRST)  # the trials alone, the best first
     for axis in ("optimizer", "lr", "best/val_accuracy"):
@@ -118,7 +111,7 @@ def test_its_list_has_the_swept_parameters_and_the_objective(dashboard: tuple[st
     address, link = dashboard
     page.goto(address + link.replace("compareRunsMode=CHART", "compareRunsMode=TABLE"))
     expect(run_names(page)).to_have_text(BEST_FIRST)
-    for column in ("optimizer", "lr", "best/val_accuracy"):
+    for column in ("state", "best/val_accuracy", "optimizer", "lr", "error"):
         expect(page.locator(".ag-header").get_by_text(column, exact=True)).to_be_visible()
 
 
