@@ -438,7 +438,7 @@ def test_a_long_log_is_kept_head_and_tail(store: str, tmp_path: Path) -> None:
     assert 5_000_000 < len(kept) < 5_001_000
 
 
-def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, tmp_path: Path) -> None:
+def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrated: Path, tmp_path: Path) -> None:
     """As `python -m sweeps sync` does, also of a trial that goes on without a driver."""
     study = tmp_path / "s"
     tracker, rows = open_tracker(store, study), [new_row(study, number) for number in range(2)]
@@ -452,6 +452,7 @@ def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, tmp_pa
     assert "was deleted: MLflow has nothing of this study" in str(tracker.problem)
     assert tracker.how_to_look().endswith(f"To bring it there anew: python -m sweeps sync s --root {tmp_path}")
 
+    store = f"sqlite:///{shutil.copy(migrated, tmp_path / 'new.db')}"  # a process keeps the deleted one open
     again = Tracker(store, "e", summary, "python their_app.py -m x=1,2")
     again.open()
     assert again.catch_up(summary) == (1, 1)
