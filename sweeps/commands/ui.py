@@ -34,7 +34,9 @@ def ui(
     from sweeps.tracking.tracker import Tracker, is_server
 
     refuse_typed(uri)
-    name = name or next(iter(_newest_first(root)), None)
+    name = name or (None if uri else next(iter(_newest_first(root)), None))
+    if name is None and root != MULTIRUN:
+        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or leave --root out")
     alone = uri is not None or name is None or not (root / name / "study.json").exists()
     if not alone:
         summary, definition_ = read(str(name), root)
@@ -44,7 +46,8 @@ def ui(
         store = Tracker(uri and resolved(uri), "", Summary("", Path(), (), (), [])).uri
         path = pages.address_by_name(store, name) if name else pages.all_of(store)
         if path is None:
-            definition.find(str(name), root)  # says which studies there are
+            if uri is None:
+                definition.find(str(name), root)  # raises: says which studies there are
             raise UserError(f"MLflow at {without_password(store)} has nothing of the name {name}")
     if is_server(store):
         link = without_password(store).rstrip("/") + str(path)
@@ -65,7 +68,7 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
     """Bring MLflow up to what the trials' folders say: after an outage, of detached jobs, or in a new store."""
     names = [name] if name else _newest_first(root)
     if not names:
-        definition.find("", root)  # raises: says that there are none
+        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or say where they are: --root")
     complete = True
     for one in names:
         try:
@@ -102,8 +105,10 @@ def _sync(name: str, root: Path) -> bool:
     if tracker.problem:
         console.print(f"study {name}: {tracker.problem}", soft_wrap=True, markup=False)
         return False
-    what = f"sent {sent} of its {len(summary.rows)} trials; MLflow has all of them" if sent else "MLflow lacks nothing"
-    also = f"; {going_on} go on, and are there as far as they are" if going_on else ""
+    what = (
+        f"sent {sent} of its {len(summary.rows)} trials; MLflow has all that began" if sent else "MLflow lacks nothing"
+    )
+    also = f"; {going_on} have not ended: it has what they wrote so far" if going_on else ""
     console.print(f"study {name}: {what}{also}", soft_wrap=True, markup=False)
     console.print(tracker.how_to_look(), soft_wrap=True, markup=False)
     return True

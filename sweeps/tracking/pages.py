@@ -61,8 +61,8 @@ def address_by_name(uri: str, name: str) -> str | None:
 def all_of(uri: str) -> str:
     """Where all experiments are. Raises UserError if there is no such store."""
     if _is_missing(uri):
-        said = f"there is no MLflow store at {without_password(uri)}, and no study here"
-        raise UserError(f"{said}\nStart one with sweep.py -m, or name a store with --uri")
+        said = f"there is no MLflow store at {without_password(uri)}"
+        raise UserError(f"{said}\nStart one with sweep.py -m, or name a store that is there with --uri")
     return "/#/experiments?workflowType=machine_learning"
 
 
