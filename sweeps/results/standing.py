@@ -28,6 +28,6 @@ def read(folder: Path) -> Standing | None:
     """What the newest driver wrote; None if there is nothing that can be read."""
     try:
         content = read_json(folder / _FILE)
-        return content and Standing(**{**content, "notes": tuple(map(str, content["notes"]))})
+        return Standing(**{**content, "notes": tuple(map(str, content["notes"]))}) if content else None
     except (Unreadable, OSError, TypeError, KeyError):
         return None

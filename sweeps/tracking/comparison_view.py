@@ -55,7 +55,7 @@ def tag(
     """
     best = [f"best/{name}" for name in objective]
     title = f"{', '.join(params) or 'trials'} → {', '.join(best)}"
-    side_by_side = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}
+    side_by_side: dict[str, Any] = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}
     side_by_side |= {"showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": ""}
     charts = [_chart("PARALLEL", "Sweep", title, selectedParams=params, selectedMetrics=best, showAllRuns=True)]
     if len(numbers) > 1:
