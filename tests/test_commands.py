@@ -232,8 +232,10 @@ def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkey
     assert "study killed: MLflow lacks nothing; 2 have not ended: it has what they wrote so far" in said
     code, said = answer("sync", "good")
     assert (code, said.splitlines()[0]) == (0, "study good: MLflow lacks nothing")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")  # the folder knows by now
     assert answer("status", "good")[1].endswith("dashboard: python -m sweeps ui good\n")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://h:1")
+    assert "dashboard: http://h:1/#/experiments/1/runs?workflowType=machine_learning&" in answer("status", "good")[1]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     damaged = tmp_path / "multirun" / "good" / "multirun.yaml"
     damaged.write_text("{")
     code, said = answer("sync", "good")

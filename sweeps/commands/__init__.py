@@ -1,6 +1,5 @@
 """The commands of `python -m sweeps`, a module for each or for two that belong together; and what they share."""
 
-import os
 from contextlib import chdir
 from pathlib import Path
 from typing import Annotated
@@ -40,12 +39,9 @@ def jobs_of(summary: Summary) -> list[JobInfo]:
 
 
 def store_of(summary: Summary, definition_: Definition) -> str:
-    """The address of the study's MLflow: as it was typed, as the environment has it, or where its runs are."""
+    """The address of the study's MLflow: as it was typed, or as the environment has it, which is in no file."""
     from sweeps.study.storage import resolved
-    from sweeps.tracking.registry import noted_address
     from sweeps.tracking.tracker import Tracker
 
-    typed = definition_.tracking_uri and resolved(definition_.tracking_uri)
-    typed = typed or os.environ.get("MLFLOW_TRACKING_URI") or noted_address(summary.folder)
     with chdir(definition_.working_folder):
-        return Tracker(typed, "", summary).uri
+        return Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary).uri

@@ -5,12 +5,13 @@ from collections import Counter
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read
+from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read, store_of
 from sweeps.errors import UserError
 from sweeps.files import holder, last_lines
 from sweeps.launchers.slurm.queue import SlurmError
 from sweeps.results.summary import Summary
 from sweeps.study import definition
+from sweeps.study.definition import Definition
 from sweeps.trial.job import State
 
 
@@ -41,15 +42,23 @@ def list_studies(root: Root = MULTIRUN) -> None:
 def status(name: Name, root: Root = MULTIRUN) -> None:
     """How a study stands: counts, slots, what runs, what waits and why, the best trials, what went wrong."""
     from sweeps.results.terminal import show_status
-    from sweeps.tracking.registry import where_to_look
 
     summary, definition_ = read(name, root)
     driver = holder(summary.folder / "driver.lock")
-    show_status(summary, str(driver or ""), _jobs_in_words(summary), where_to_look(summary))
+    show_status(summary, str(driver or ""), _jobs_in_words(summary), _where(summary, definition_))
     if not driver and (why := "".join(last_lines(summary.folder / definition.DONE, 1))):
         console.print(f"done: {why}", soft_wrap=True, markup=False)
     elif not driver and summary.over() < (summary.total or 0):
         console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True, markup=False)
+
+
+def _where(summary: Summary, definition_: Definition) -> str:
+    from sweeps.tracking.registry import where_to_look
+
+    try:
+        return where_to_look(store_of(summary, definition_), summary)
+    except (UserError, OSError):  # a variable is not set here, the folder is gone: `ui` says which
+        return where_to_look("", summary)
 
 
 def _jobs_in_words(summary: Summary) -> str:

@@ -12,6 +12,7 @@ from sweeps.results.terminal import sweeps_line
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import without_password
 from sweeps.tracking.study_run import connect, first_line, key, outages
+from sweeps.tracking.tracker import is_server
 from sweeps.trial.folder import TrialFolder
 
 
@@ -79,25 +80,14 @@ def run_of(folder: Path) -> str | None:
     return None
 
 
-def noted_address(study: Path) -> str | None:
-    """Where the study's runs are, as its folder notes it. Raises UserError if the address had a password."""
-    noted: str | None = None
-    with suppress(Unreadable, OSError):
-        noted = TrialFolder(study).read_tracking().get("uri")
-    if noted and "***" in noted:
-        raise UserError(f"study {study.name} is in MLflow at {noted}\nPut its whole address into MLFLOW_TRACKING_URI")
-    return noted
-
-
-def where_to_look(summary: Summary) -> str:
+def where_to_look(uri: str, summary: Summary) -> str:
     """The line that leads to a study in MLflow, without asking MLflow; empty if it was kept out of it."""
     note: dict[str, Any] = {}
     with suppress(Unreadable, OSError):
         note = TrialFolder(summary.folder).read_tracking()
     if not note.get("run_id"):
         return ""
-    uri = str(note.get("uri", ""))
-    if "experiment" in note and uri.startswith(("http://", "https://")):
+    if is_server(uri) and "experiment" in note:
         path = comparison_view.path(str(note["experiment"]), summary.name, summary.all_failed)
-        return f"dashboard: {uri.rstrip('/')}{path}"
+        return f"dashboard: {without_password(uri).rstrip('/')}{path}"
     return f"dashboard: {sweeps_line('ui', summary.folder)}"

@@ -94,7 +94,7 @@ class StudyRun:
         self._swept: dict[str, None] = {}  # for the comparison view, in this order
         self._curves: dict[str, None] = {}
         self.experiment_id = self._open_experiment(uri, experiment)
-        self.run_id = self._open_run(uri, command or shlex.join([Path(sys.executable).name, *sys.argv]))
+        self.run_id = self._open_run(command or shlex.join([Path(sys.executable).name, *sys.argv]))
 
     def open_child(self, row: Row, overrides: Sequence[str], may_exist: bool) -> str:
         """The id of a trial's run: the one that an earlier driver left, if there may be one, or a new one."""
@@ -209,7 +209,7 @@ class StudyRun:
             )
         return str(found.experiment_id)
 
-    def _open_run(self, uri: str, command: str) -> str:
+    def _open_run(self, command: str) -> str:
         """The run that an earlier driver noted; where the note is damaged, the one of this folder; or a new one."""
         folder, name = TrialFolder(self.summary.folder), self.summary.name
         tags = {"role": "study", "folder": str(folder.path.absolute())}
@@ -223,7 +223,7 @@ class StudyRun:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.write_tracking({"run_id": None})  # a driver that dies now leaves a run to look for
         run_id = self._reopen(mine[0]) if mine else self._create(name, {**tags, "command": command})
-        folder.write_tracking({"run_id": run_id, "experiment": self.experiment_id, "uri": without_password(uri)})
+        folder.write_tracking({"run_id": run_id, "experiment": self.experiment_id})
         return run_id
 
     def _search(self, where: str) -> list[Any]:
