@@ -48,7 +48,7 @@ def importers(module: str) -> set[str]:
         ("conf", ("conf/", "trainers/", "sweep.py")),
         (
             "sweeps.study",
-            ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/__main__.py", "sweeps/app.py", "sweeps/__init__.py"),
+            ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/commands/", "sweeps/app.py", "sweeps/__init__.py"),
         ),
         ("pandas", ("sweeps/study/loaded.py",)),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import __main__ as commands
+from sweeps.files import Lock
 from tests import command_lines as lines
 from tests.command_lines import GRID, Done, processes, rows, run_all, steps, sweeps, theirs, wait_until
 
@@ -49,8 +51,10 @@ def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
     wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
     shown = sweeps(tmp_path, "status", "s").out
-    assert "0 of 5 trials have ended (1 queued, 2 running)" in shown
+    assert "0 of 5 trials have ended (1 queued, 2 running, 2 not begun)" in shown
     assert f"driver: process {driver.pid} on" in shown
+    assert "slots: 2 in use; there is no room for another one\nwaiting: 3, for a slot\n" in shown
+    assert re.search(r"^trial 1 runs   x=2   step \d+   objective=2   \d s ago$", shown, re.M)
     assert "go on with" not in shown
     assert f"process {driver.pid} on" in sweeps(tmp_path, "list").out
     stopped = sweeps(tmp_path, "stop", "s")
@@ -60,7 +64,8 @@ def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
     assert done.code == 130, done.said
     assert "is not finished: it was stopped by python -m sweeps stop" in done.out
     shown = sweeps(tmp_path, "status", "s").out
-    assert "0 of 5 trials have ended (1 queued, 2 cancelled)" in shown
+    assert "0 of 5 trials have ended (1 queued, 2 cancelled, 2 not begun)" in shown
+    assert "waiting: 5, for a driver: none runs the study; the last one stopped because it was stopped by" in shown
     assert "not finished; go on with: " in shown
     assert not processes(tmp_path)
 
@@ -116,6 +121,14 @@ WRONG = [
     (["status", "nothing"], "there is no study nothing in multirun. There is: failed, good, killed"),
     (["status", "good", "--root", "nowhere"], "there is no study good in nowhere. There is: none; start one"),
     (["stop", ".."], "there is no study .."),
+    (["ui", "nothing"], "there is no study nothing in multirun. There is: failed, good, killed"),
+    (["ui", "good"], "has no runs of study good\nBring them there: python -m sweeps sync good"),
+    (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has nothing of the name good"),
+    (["ui", "--uri", "sqlite:///none.db"], "none.db\nStart one with sweep.py -m, or name a store that is there with"),
+    (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
+    (["ui", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
+    (["sync", "nothing"], "there is no study nothing in multirun. There is: failed, good, killed"),
+    (["sync", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
     (["resume", "failed", "--retry", "fialed"], "--retry fialed: choose among failed, diverged"),
     (["resume", "failed", "--retry", "completed"], "--retry completed: choose among failed"),
     (["resume", "failed", "--retry", "infeasible"], "no such trials to retry. It has: 2 failed, 0 diverged"),
@@ -201,6 +214,39 @@ def test_a_damaged_study_is_mended_by_going_on(studies: Path, tmp_path: Path) ->
     assert "is kept" in done.out
     assert [row.state for row in rows(study)] == ["completed", "failed", "failed"]
     assert [len(row.attempts) for row in rows(study)] == [1, 1, 1]
+
+
+def test_the_list_counts_what_was_pruned_and_failed(answer: Answer) -> None:
+    lines = [re.split(r"\s*[│┃]\s*", line)[1:-1] for line in answer("list")[1].splitlines() if line[0] in "│┃"]
+    assert lines[0] == ["study", "trials", "pruned", "failed", "best", "driver"]
+    counts = {name: (trials, pruned, failed) for name, trials, pruned, failed, *_ in lines[1:]}
+    assert counts == {"good": ("2 of 2", "", ""), "failed": ("3 of 3", "", "2"), "killed": ("0 of 3", "", "")}
+
+
+def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    code, said = answer("sync")
+    assert code == 0
+    assert "study good: sent 2 of its 2 trials; MLflow has all that began\ndashboard: python -m sweeps ui good" in said
+    assert "study failed: sent 3 of its 3 trials" in said
+    assert "study killed: MLflow lacks nothing; 2 have not ended: it has what they wrote so far" in said
+    code, said = answer("sync", "good")
+    assert (code, said.splitlines()[0]) == (0, "study good: MLflow lacks nothing")
+    assert answer("status", "good")[1].endswith("dashboard: python -m sweeps ui good\n")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://h:1")
+    assert "dashboard: http://h:1/#/experiments/1/runs?workflowType=machine_learning&" in answer("status", "good")[1]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    damaged = tmp_path / "multirun" / "good" / "multirun.yaml"
+    damaged.write_text("{")
+    code, said = answer("sync", "good")
+    assert code == 2 and f"{damaged} cannot be read: " in said and "sweeps resume good" in said
+
+
+def test_sync_leaves_a_study_to_its_driver(answer: Answer, tmp_path: Path) -> None:
+    lock = Lock(tmp_path / "multirun" / "good" / "driver.lock")
+    code, said = answer("sync", "good")
+    lock.release()
+    assert code == 0 and f"study good is run by process {os.getpid()} on" in said
 
 
 def test_resume_says_where_it_cannot_go(studies: Path, answer: Answer, tmp_path: Path) -> None:

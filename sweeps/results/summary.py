@@ -123,9 +123,24 @@ class Summary:
         """The trials that ended without a result that counts."""
         return [row for row in self.rows if row.state.is_bad]
 
+    @property
+    def all_failed(self) -> bool:
+        """Whether there is nothing to see but why its trials failed."""
+        return bool(self.bad()) and not self.count(State.COMPLETED, State.PRUNED, State.RUNNING)
+
     def over(self) -> int:
         """How many trials have ended for good."""
         return sum(row.state.is_over for row in self.rows)
+
+    def numbers(self) -> list[str]:
+        """The parameters whose values are all numbers, the most important first."""
+        found = {name: [row.params[name] for row in self.rows if name in row.params] for name in parameters(self.rows)}
+        numeric = [
+            name
+            for name, values in found.items()
+            if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        ]
+        return sorted(numeric, key=lambda name: -self.importance.get(name, 0.0))
 
     def table(self, rows: Sequence[Row]) -> list[list[str]]:
         """Some of its trials as rows of cells: number, parameters and objectives; with several objectives whether it is

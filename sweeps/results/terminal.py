@@ -1,8 +1,11 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
 import re
+import shlex
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -13,13 +16,14 @@ from rich.text import Text
 
 from sweeps.errors import Outage
 from sweeps.files import last_lines
-from sweeps.results import groups
+from sweeps.results import groups, standing
 from sweeps.results.scaling import Scaling
 from sweeps.results.summary import Row, Summary, result_of
-from sweeps.trial.folder import TrialFolder
+from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import Request, State
 
 _FEW = 6
+_SHOWN = 30  # running trials
 _MANY = 10
 
 
@@ -123,7 +127,7 @@ class View:
             f"  of {summary.total}",
         )
         self._bar.update(self._bar.task_ids[0], total=summary.total, completed=ended)
-        shown = [f"  {row.number}  {row.name}  {_newest(row, summary)}" for row in running[:12]]
+        shown = [f"  {row.number}  {row.name}  {_newest(row.metrics, summary)}" for row in running[:12]]
         lines = [Text(line, "dim") for line in shown]
         if best := summary.best():
             lines.insert(0, Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
@@ -132,17 +136,53 @@ class View:
         return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
 
 
-def show_status(summary: Summary, driver: str, jobs: str) -> None:
+def show_status(summary: Summary, driver: str, jobs: str, how_to_look: str) -> None:
     """How a study stands, for somebody who is not its driver; `jobs` says what a cluster still has of it."""
-    view = View()
-    counts = {state: summary.count(state) for state in State}
-    if driver == "none" and not jobs:  # what it left running is no longer
-        counts[State.QUEUED] += counts.pop(State.RUNNING)
-    shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({shown})")
-    view.say(f"driver: {driver}")
+    view, last = View(), standing.read(summary.folder)
+    now = last if driver else None
+    for row in summary.rows if not driver and not jobs else ():
+        if row.state is State.RUNNING:  # what a driver left running is no longer
+            row.state = State.QUEUED
+    view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({_counts(summary)})")
+    view.say(f"driver: {driver or 'none'}")
+    if now:
+        full = "; there is no room for another one" if now.full else ""
+        view.say(f"slots: {now.running} in use{full}")
     view.say(jobs)
-    view.closing(summary)
+    if open_ones := (summary.total or len(summary.rows)) - summary.over() - summary.count(State.RUNNING):
+        for why in _waits(last, bool(driver), bool(jobs)):
+            view.say(f"waiting: {open_ones}, {why}")
+    running = [row for row in summary.rows if row.state is State.RUNNING]
+    for row in running[:_SHOWN]:
+        view.say(f"trial {row.number} runs   {row.name}   {_latest(row, summary)}")
+    if len(running) > _SHOWN:
+        view.say(f"and {len(running) - _SHOWN} more run")
+    view.closing(summary, how_to_look)
+
+
+def _waits(last: standing.Standing | None, driver: bool, jobs: bool) -> list[str]:
+    """Why trials that are open have not begun, by what the newest driver said."""
+    if not driver:
+        stopped = f"; the last one stopped because {last.stopped}" if last and last.stopped else ""
+        return [] if jobs else [f"for a driver: none runs the study{stopped}"]
+    if last is None:
+        return ["for what their driver is about to do"]
+    if last.stopped:
+        return [f"of which none starts: {last.stopped}"]
+    if last.full and not last.running:
+        return ["for the modules that trials share, which are being imported", *last.notes]
+    return [*last.notes, *(["for a slot"] if last.full else [])] or ["of which the next one is being made ready"]
+
+
+def _latest(row: Row, summary: Summary) -> str:
+    """What a running trial reported last, and when."""
+    for text in reversed(last_lines(row.folder / METRICS, 2)):
+        with suppress(ValueError, KeyError, TypeError):  # half a line, or a damaged one
+            line = MetricsLine.parse(text.encode())
+            return (
+                f"step {line.step}   {_newest(line.metrics, summary)}   {max(0.0, time.time() - line.time):.0f} s ago"
+            )
+    return "has reported nothing yet"
 
 
 def show_scaling(scaling: Scaling) -> None:
@@ -178,11 +218,14 @@ def table(summary: Summary) -> Table:
 
 def tally(summary: Summary) -> str:
     """How many trials ended how, or did not; the counts add up."""
+    trials = max(summary.total or 0, len(summary.rows))
+    return f"{trials} trial{'s' * (trials != 1)}: {_counts(summary)}" if trials else "no trials"
+
+
+def _counts(summary: Summary) -> str:
     counts = Counter("infeasible" if row.infeasible else row.state.value for row in summary.rows)
     counts["not begun"] = max(0, (summary.total or 0) - len(summary.rows))
-    shown = [f"{counts[name]} {name}" for name in (*State, "infeasible", "not begun") if counts[name]]
-    trials = counts.total()
-    return f"{trials} trial{'s' * (trials != 1)}: {', '.join(shown)}" if shown else "no trials"
+    return ", ".join(f"{counts[name]} {name}" for name in (*State, "infeasible", "not begun") if counts[name])
 
 
 def near(path: Path) -> str:
@@ -190,10 +233,16 @@ def near(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _newest(row: Row, summary: Summary) -> str:
-    """What the trial reported last, its objectives first."""
-    names = sorted(row.metrics, key=lambda name: name not in summary.objective)
-    return "  ".join(f"{name}={row.metrics[name]:.4g}" for name in names[:3])
+def sweeps_line(command: str, folder: Path) -> str:
+    """What to type to have `python -m sweeps` do something with the study in `folder`."""
+    root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
+    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
+
+
+def _newest(metrics: Mapping[str, float], summary: Summary) -> str:
+    """What a trial reported last, its objectives first."""
+    names = sorted(metrics, key=lambda name: name not in summary.objective)
+    return "  ".join(f"{name}={metrics[name]:.4g}" for name in names[:3])
 
 
 def _way(row: Row) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, set_aside, write_whole
+from sweeps.results import terminal
 from sweeps.settings import SweeperConf
 from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, text_of, total
 
@@ -21,6 +22,7 @@ DONE = "done"
 _NAME = "hydra.sweeper.study_name"
 _MAY_CHANGE = ("tracking", "trainer.memory_axes", "trainer.refit")
 _MAY_GROW = {"n_trials", "final_race", "final_race_seeds"}
+sweeps_line = terminal.sweeps_line
 
 
 @dataclass(frozen=True)
@@ -158,12 +160,6 @@ def resume_line(definition: Definition) -> str:
     """What to type to go on with the study."""
     words = [*definition.command, f"{_NAME}={definition.name}"]
     return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
-
-
-def sweeps_line(command: str, folder: Path) -> str:
-    """What to type to have `python -m sweeps` do something with the study in `folder`."""
-    root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
-    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
 
 
 def _values(parameter: Parameter) -> str:

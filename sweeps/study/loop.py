@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import Infeasible, Outage, UserError
 from sweeps.files import Rounds
 from sweeps.launchers.contract import TrialLauncher
+from sweeps.results.standing import Standing
 from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf
@@ -62,6 +63,8 @@ class Loop:
     _free_since: deque[float] = field(default_factory=deque)  # when the slots that stand empty became so
     _rounds: Rounds = field(default_factory=Rounds)
     _signal: signal.Signals | None = None
+    _room: bool = False  # whether there was room when it was last looked for
+    _told: Standing | None = None
     _refusals: list[str] = field(default_factory=list)  # the reasons of the newest refusals in a row, all alike
 
     def run(self) -> None:
@@ -84,7 +87,17 @@ class Loop:
                     self._interrupt(reason)
                 if self.page:
                     self.page.tick()
-                self.view.tick(self.summary, self._notes())
+                notes = self._notes()
+                self.view.tick(self.summary, notes)
+                self._tell(notes)
+            self._tell([])
+
+    def _tell(self, notes: list[str]) -> None:
+        full = self._next is not None or not self._room
+        standing = Standing(len(self.running), full, self.stopped, tuple(map(str, notes)))
+        if standing != self._told:
+            self._told = standing
+            standing.write(self.summary.folder)
 
     def _on_signal(self, number: int, _: Any) -> None:
         """The first signal is acted on when the loop comes round, a second Ctrl-C at once."""
@@ -211,9 +224,9 @@ class Loop:
         return any(one.row.by_hand and one.began is None for one in self.running.values())
 
     def _has_room(self) -> bool:
-        if self.settings.n_jobs is not None and len(self.running) >= self.settings.n_jobs:
-            return False
-        return self.launcher.has_room(ahead=self.search.is_grid)
+        free = self.settings.n_jobs is None or len(self.running) < self.settings.n_jobs
+        self._room = free and self.launcher.has_room(ahead=self.search.is_grid)
+        return self._room
 
     def _ask(self) -> Attempt | None:
         """The next trial, if there is one and it can be started."""

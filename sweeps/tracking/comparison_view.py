@@ -9,51 +9,92 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from typing import Any
+
+from sweeps.trial.folder import GPU, USE
 
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4
+_NOT_GENAI = "workflowType=machine_learning"  # else MLflow 3.17 opens as for GenAI, whatever the kind
 _SECTIONS = [
     {"uuid": name, "name": name, "columns": columns, "cardHeight": height, "display": True, "isReordered": True}
-    for name, columns, height in (("Sweep", 1, 380), ("Curves", 2, 300), ("Parameters", 2, 300))
+    for name, columns, height in (
+        ("Sweep", 1, 380),
+        ("Curves", 2, 300),
+        ("Parameters", 2, 300),
+        ("GPUs", 2, 300),
+        ("Trials", 1, 640),
+    )
 ]
 _BY_STEP: dict[str, Any] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
 _BY_STEP |= {"xAxisScaleType": "linear", "scaleType": "linear", "range": {}, "yAxisKey": "metric"}
 _BY_STEP |= {"yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True}
+_BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
+_STATE, _ERROR = "state", "error"  # the tags of a trial's run
 
 
-def tag(study: str, params: list[str], objective: list[str], maximize: bool, curves: Iterable[str]) -> tuple[str, str]:
+def tag(
+    study: str,
+    params: Sequence[str],
+    objective: Sequence[str],
+    maximize: bool,
+    curves: Collection[str],
+    numbers: Sequence[str] = (),
+    errors_first: bool = False,
+) -> tuple[str, str]:
     """The experiment tag, as key and value, that holds the view of `study`.
 
     Args:
         params: the swept parameters, as MLflow names them.
         objective: the objectives; each trial has a metric best/<objective>. The first one sorts the list.
         maximize: whether more of the first objective is better.
-        curves: the metrics that the trials report by step; the main ones get a chart.
+        curves: the metrics that the trials report by step; the main ones get a chart, and the use of each GPU.
+        numbers: those of the parameters that are numbers, the most important first.
+        errors_first: whether the table shows why trials failed before what they tried.
     """
     best = [f"best/{name}" for name in objective]
     title = f"{', '.join(params) or 'trials'} → {', '.join(best)}"
+    side_by_side: dict[str, Any] = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}
+    side_by_side |= {"showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": ""}
     charts = [_chart("PARALLEL", "Sweep", title, selectedParams=params, selectedMetrics=best, showAllRuns=True)]
-    y = {"key": best[0], "type": "METRIC"}
+    if len(numbers) > 1:
+        x, y = ({"key": name, "type": "PARAM"} for name in numbers[:2])
+        title = f"{numbers[0]}, {numbers[1]} → {best[0]}"
+        charts.append(_chart("CONTOUR", "Parameters", title, xaxis=x, yaxis=y, zaxis=_metric(best[0])))
     for name in params[:3]:
         x = {"key": name, "type": "PARAM"}
-        charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=y))
+        charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=_metric(best[0])))
     for name in _main_curves(objective, curves):
         charts.append(_chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP))
+    for name in sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE)):
+        charts.append(_chart("LINE", "GPUs", name, metricKey=name, selectedMetricKeys=[name], **_BY_TIME))
+    charts.append(_chart("DIFFERENCE", "Trials", "Trials", **side_by_side))
+    columns = [f"tags.`{_STATE}`", *(f"metrics.`{m}`" for m in best), *(f"params.`{p}`" for p in params[:12])]
+    error = f"tags.`{_ERROR}`"
+    columns.insert(1 if errors_first else len(columns), error)
     state = {  # what is not here is as on a page that nobody has changed
         "searchFilter": f"tags.study = {quoted(study)} AND tags.role = 'trial'",
         "orderByKey": f"metrics.`{best[0]}`",
         "orderByAsc": not maximize,
-        "selectedColumns": [*(f"metrics.`{m}`" for m in best), *(f"params.`{p}`" for p in params[:12])],
+        "selectedColumns": columns,
+        "columnOrder": columns,
+        "columnWidths": {error: 600 if errors_first else 300},
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
-        "compareRunSections": _SECTIONS,
+        "compareRunSections": [
+            one for one in _SECTIONS if one["name"] in {chart["metricSectionId"] for chart in charts}
+        ],
         "isAccordionReordered": True,
     }
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     content = {"name": study, "createdAt": int(time.time() * 1000), "state": packed}
-    return f"mlflow.sharedViewState.{key(study)}", json.dumps(content)
+    return tag_name(study), json.dumps(content)
+
+
+def tag_name(study: str) -> str:
+    """Under which tag an experiment has the study's view."""
+    return f"mlflow.sharedViewState.{key(study)}"
 
 
 def key(study: str) -> str:
@@ -61,10 +102,15 @@ def key(study: str) -> str:
     return hashlib.sha256(study.encode()).hexdigest()[:16]
 
 
-def path(experiment_id: str, study: str) -> str:
-    """The view's address below that of the MLflow server."""
-    page = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
-    return f"{page}&viewStateShareKey={key(study)}&compareRunsMode=CHART"
+def path(experiment_id: str, study: str, as_table: bool = False) -> str:
+    """The view's address below that of the MLflow server: its charts, or the table with how each trial ended."""
+    page = f"/#/experiments/{experiment_id}/runs?{_NOT_GENAI}"
+    return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
+
+
+def run_path(experiment_id: str, run_id: str) -> str:
+    """The address of a run's page below that of the MLflow server."""
+    return f"/#/experiments/{experiment_id}/runs/{run_id}?{_NOT_GENAI}"
 
 
 def quoted(text: str) -> str:
@@ -72,8 +118,12 @@ def quoted(text: str) -> str:
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 
-def _main_curves(objective: list[str], curves: Iterable[str]) -> list[str]:
-    known = set(curves)
+def _metric(name: str) -> dict[str, str]:
+    return {"key": name, "type": "METRIC"}
+
+
+def _main_curves(objective: Sequence[str], curves: Collection[str]) -> list[str]:
+    known = {name for name in curves if not name.startswith("system/")}
     usual = [name for name in dict.fromkeys([*objective, *_CURVES_FIRST]) if name in known]
     return usual[:_MOST_CURVES] or sorted(known)[:_MOST_CURVES]
 

@@ -3,11 +3,16 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable
+from sweeps.results.summary import Summary
+from sweeps.results.terminal import sweeps_line
+from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import without_password
 from sweeps.tracking.study_run import connect, first_line, key, outages
+from sweeps.tracking.tracker import is_server
 from sweeps.trial.folder import TrialFolder
 
 
@@ -15,7 +20,7 @@ def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:
     """Register the model of a trial's run under a name, once. Returns which version of it that is, in words, empty if
     the trial is in no MLflow. Raises UserError if MLflow does not answer, or lacks the model.
     """
-    run_id = _run_id(trial)
+    run_id = run_of(trial)
     if run_id is None:
         return ""
     name = key(name).replace("/", "_").replace(":", "_")
@@ -41,7 +46,7 @@ def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:
 
 def delete_runs(uri: str, study: Path) -> int:
     """Delete the runs of a study, its trials' first, with their models. Returns how many there were."""
-    run_id = _run_id(study)
+    run_id = run_of(study)
     if run_id is None:
         return 0
     count = 0
@@ -68,7 +73,21 @@ def delete_runs(uri: str, study: Path) -> int:
     return count
 
 
-def _run_id(folder: Path) -> str | None:
+def run_of(folder: Path) -> str | None:
+    """The run of a study or a trial, as its folder notes it; None if it has none, or the note is damaged."""
     with suppress(Unreadable, OSError):
         return TrialFolder(folder).read_tracking().get("run_id")
     return None
+
+
+def where_to_look(uri: str, summary: Summary) -> str:
+    """The line that leads to a study in MLflow, without asking MLflow; empty if it was kept out of it."""
+    note: dict[str, Any] = {}
+    with suppress(Unreadable, OSError):
+        note = TrialFolder(summary.folder).read_tracking()
+    if not note.get("run_id"):
+        return ""
+    if is_server(uri) and "experiment" in note:
+        path = comparison_view.path(str(note["experiment"]), summary.name, summary.all_failed)
+        return f"dashboard: {without_password(uri).rstrip('/')}{path}"
+    return f"dashboard: {sweeps_line('ui', summary.folder)}"

@@ -32,6 +32,7 @@ MetricRow = tuple[str, float, int, int]
 
 _UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
+_LONG_BYTES = 5_000_000
 _BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -84,7 +85,7 @@ def connect(uri: str) -> Any:
 class StudyRun:
     """The study's run, created or reopened, and the client that writes to all runs."""
 
-    def __init__(self, uri: str, experiment: str, summary: Summary) -> None:
+    def __init__(self, uri: str, experiment: str, summary: Summary, command: str = "") -> None:
         self.client = connect(uri)
         from mlflow.tracking.context.registry import resolve_tags
 
@@ -93,7 +94,7 @@ class StudyRun:
         self._swept: dict[str, None] = {}  # for the comparison view, in this order
         self._curves: dict[str, None] = {}
         self.experiment_id = self._open_experiment(uri, experiment)
-        self.run_id = self._open_run()
+        self.run_id = self._open_run(command or shlex.join([Path(sys.executable).name, *sys.argv]))
 
     def open_child(self, row: Row, overrides: Sequence[str], may_exist: bool) -> str:
         """The id of a trial's run: the one that an earlier driver left, if there may be one, or a new one."""
@@ -135,23 +136,35 @@ class StudyRun:
         return ""
 
     def send_files(self, run_id: str, *files: Path) -> None:
+        """Log files as artifacts; of a long one its head and its tail."""
         for file in files:
-            if file.exists():
+            if file.exists() and file.stat().st_size > _LONG_BYTES:
+                with tempfile.TemporaryDirectory() as folder:
+                    self.client.log_artifact(run_id, str(_shortened(file, Path(folder))))
+            elif file.exists():
                 self.client.log_artifact(run_id, str(file))
 
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
         """Let the comparison view know these parameters and metrics, as MLflow names them."""
         known = len(self._swept), len(self._curves)
         self._swept |= dict.fromkeys(swept)
-        self._curves |= dict.fromkeys(name for name in curves if not name.startswith("system/"))
+        self._curves |= dict.fromkeys(curves)
         if known != (len(self._swept), len(self._curves)):
-            objective, maximize = map(key, self.summary.objective), self.summary.directions[0] == "maximize"
-            view = comparison_view.tag(self.summary.name, [*self._swept], [*objective], maximize, self._curves)
-            self.client.set_experiment_tag(self.experiment_id, *view)
+            self._store_view(self.summary)
+
+    def _store_view(self, summary: Summary) -> None:
+        objective, maximize = [*map(key, summary.objective)], summary.directions[0] == "maximize"
+        numbers = [key(name) for name in summary.numbers()]
+        view = comparison_view.tag(
+            summary.name, [*self._swept], objective, maximize, self._curves, numbers, summary.all_failed
+        )
+        self.client.set_experiment_tag(self.experiment_id, *view)
 
     def complete(self, summary: Summary, goes_on: bool) -> None:
         """Write what stands for the whole study, with the files of report.write. End its run, unless trials go on."""
         now_ms = int(time.time() * 1000)
+        if summary.importance or summary.all_failed:
+            self._store_view(summary)
         costs = ledger.of_study(summary.rows)
         figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
@@ -198,7 +211,7 @@ class StudyRun:
             )
         return str(found.experiment_id)
 
-    def _open_run(self) -> str:
+    def _open_run(self, command: str) -> str:
         """The run that an earlier driver noted; where the note is damaged, the one of this folder; or a new one."""
         folder, name = TrialFolder(self.summary.folder), self.summary.name
         tags = {"role": "study", "folder": str(folder.path.absolute())}
@@ -211,9 +224,8 @@ class StudyRun:
         else:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.write_tracking({"run_id": None})  # a driver that dies now leaves a run to look for
-        command = shlex.join([Path(sys.executable).name, *sys.argv])
         run_id = self._reopen(mine[0]) if mine else self._create(name, {**tags, "command": command})
-        folder.write_tracking({"run_id": run_id})
+        folder.write_tracking({"run_id": run_id, "experiment": self.experiment_id})
         return run_id
 
     def _search(self, where: str) -> list[Any]:
@@ -228,6 +240,17 @@ class StudyRun:
         shown = {tag: without_password(value) for tag, value in tags.items()}
         made = self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name))
         return str(made.info.run_id)
+
+
+def _shortened(file: Path, folder: Path) -> Path:
+    """A file of the same name in `folder`, with the head and the tail of it."""
+    half, size, short = _LONG_BYTES // 2, file.stat().st_size, folder / file.name
+    with file.open("rb") as whole, short.open("wb") as copy:
+        copy.write(whole.read(half))
+        copy.write(f"\n\n[... {size - 2 * half} bytes are left out here; the whole file: {file}]\n\n".encode())
+        whole.seek(size - half)
+        copy.write(whole.read(half))
+    return short
 
 
 def _make_database(uri: str) -> None:

@@ -6,7 +6,6 @@ the folders say, again and again. So an outage or a dead driver leaves no gap, a
 
 import os
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from omegaconf import DictConfig
 from sweeps.errors import Outage, UserError
 from sweeps.files import LOOKS_PER_S, Unreadable
 from sweeps.results.summary import Row, Summary
-from sweeps.results.terminal import near
+from sweeps.results.terminal import sweeps_line
 from sweeps.tracking import comparison_view
 from sweeps.tracking.secrets import has_password, without_password
 from sweeps.tracking.study_run import StudyRun, first_line, is_refusal, outages
@@ -30,8 +29,7 @@ from sweeps.trial.job import State
 _EVERY_S = 1.0
 _PATIENCE_S = 3.0
 _SOON_S = 0.01  # when nothing more comes
-_LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""MLflow's job execution, which nothing here uses, would cost a dozen processes and 2 GB."""
+_DEFAULT = "sqlite:///mlflow.db"
 
 
 class Tracker:
@@ -40,12 +38,14 @@ class Tracker:
     `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
     """
 
-    def __init__(self, uri: str | None, experiment: str, summary: Summary) -> None:
-        self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db")
-        self._experiment, self._summary = experiment, summary
+    def __init__(self, uri: str | None, experiment: str, summary: Summary, command: str = "") -> None:
+        """`command` is the one that started the study, by default this process's."""
+        self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
+        self._experiment, self._summary, self._command = experiment, summary, command
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
+        self._file: tuple[int, int] | None = None  # of an SQLite store, once it is open
         self._lacking: dict[int, str] = {}
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
@@ -53,6 +53,8 @@ class Tracker:
     @property
     def problem(self) -> str | None:
         """What MLflow lacks and why, in words; None when all is well."""
+        if self._is_gone():
+            return f"{self.uri} was deleted: MLflow has nothing of this study"
         if self._outage:
             where = f"MLflow at {without_password(self.uri)} does not answer: {self._outage}"
             return Outage(f"{where}; training goes on, metrics are kept in the trial folders", "MLflow answers again")
@@ -66,7 +68,7 @@ class Tracker:
         Raises UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
         """
         try:
-            self._study = StudyRun(self.uri, self._experiment, self._summary)
+            self._study = StudyRun(self.uri, self._experiment, self._summary, self._command)
         except Exception as error:
             if not isinstance(error, (OSError, ImportError)) and not isinstance(error, outages()):
                 raise
@@ -75,6 +77,7 @@ class Tracker:
                 "Choose another with tracking.uri=..., or none: tracking=none (of an app without these keys: "
                 "hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
             ) from error
+        self._file = _identity(self.uri)
         self._thread.start()
 
     def start_trial(self, row: Row, overrides: Sequence[str], config: DictConfig | None = None) -> dict[str, str]:
@@ -138,31 +141,43 @@ class Tracker:
         except Exception as error:  # the study is over, and its report is written
             self._lacking[-1] = f"the study: {first_line(error)}"
 
-    @property
-    def is_server(self) -> bool:
-        """Whether the store is a server, which shows its own dashboard."""
-        return self.uri.startswith(("http://", "https://"))
-
-    def ui_environment(self) -> dict[str, str]:
-        """For `mlflow ui`: with the address, whose password no list of processes shows then."""
-        return {**os.environ, **_LIGHT, "MLFLOW_BACKEND_STORE_URI": self.uri}
-
-    def command(self) -> str:
-        """What to type to open the dashboard, where the store is no server."""
-        store = shlex.quote(self.uri)
-        if has_password(self.uri):
-            name = next((name for name, value in os.environ.items() if value == self.uri), "MLFLOW_TRACKING_URI")
-            store = f'"${{{name}:?must be {without_password(self.uri)}}}"'
-        settings = " ".join(f"{name}={value}" for name, value in _LIGHT.items())
-        python = shlex.quote(near(Path(sys.executable)))
-        return f"{settings} MLFLOW_BACKEND_STORE_URI={store} {python} -m mlflow ui --port 5000"
+    def catch_up(self, summary: Summary) -> tuple[int, int]:
+        """Send what MLflow lacks of a study without a driver. Returns of how many trials it lacked something, and how
+        many go on: of these it has what is there by now.
+        """
+        going_on = [row for row in summary.rows if _goes_on(row)]
+        over = [row for row in summary.rows if row.state is not State.QUEUED and row not in going_on]
+        lacking = [row for row in over if not TrialRun(self._study, row).was_closed()]
+        for row in going_on:
+            if not self._sync(TrialRun(self._study, row)):
+                break
+        self.drain(summary)
+        self.complete(summary)
+        return len(lacking), len(going_on)
 
     def how_to_look(self) -> str:
-        """What to type and open to see the study in its ready-made view."""
-        view = comparison_view.path(self._study.experiment_id, self._summary.name)
-        if self.is_server:
-            return f"dashboard: {without_password(self.uri).rstrip('/')}{view}"
-        return f"dashboard: {self.command()}\nthen open: http://127.0.0.1:5000{view}"
+        """What to type, or to open, to see the study in its ready-made view."""
+        if is_server(self.uri):
+            path = comparison_view.path(self._study.experiment_id, self._summary.name, self._summary.all_failed)
+            return f"dashboard: {without_password(self.uri).rstrip('/')}{path}"
+        if self._is_gone():
+            sync = sweeps_line("sync", self._summary.folder)
+            return f"MLflow has nothing of the study: {self.uri} was deleted. To bring it there anew: {sync}"
+        if self._summary.name == self._summary.folder.name:
+            return f"dashboard: {sweeps_line('ui', self._summary.folder)}"
+        return f"dashboard: {self._line_for_single_runs()}"
+
+    def _line_for_single_runs(self) -> str:
+        """Those are no study that `ui` finds by its folder."""
+        words, uri = ["python", "-m", "sweeps", "ui", self._summary.name], self.uri
+        if uri not in (_absolute(_DEFAULT), os.environ.get("MLFLOW_TRACKING_URI")):
+            named = [name for name, value in os.environ.items() if value == uri]
+            words += ["--uri", f"${{oc.env:{named[0]}}}" if named else without_password(uri)]
+        return shlex.join(words)
+
+    def _is_gone(self) -> bool:
+        """Whether the file that this process writes to was deleted, or another one took its place."""
+        return self._file is not None and self._file != _identity(self.uri)
 
     def _keep_in_step(self) -> None:
         while not self._finished.is_set():
@@ -217,3 +232,16 @@ def _absolute(uri: str) -> str:
     """SQLite paths are relative to the working folder, which a trial's process need not share."""
     database = uri.removeprefix("sqlite:///")
     return uri if database == uri or "file:" in uri else f"sqlite:///{Path(database).absolute()}"
+
+
+def _identity(uri: str) -> tuple[int, int] | None:
+    """Which file an SQLite store is; None of another store, or if there is no file."""
+    with suppress(OSError):
+        found = Path(uri.removeprefix("sqlite:///")).stat() if uri.startswith("sqlite:////") else None
+        return found and (found.st_dev, found.st_ino)
+    return None
+
+
+def is_server(uri: str) -> bool:
+    """Whether the store is a server, which shows its own pages."""
+    return uri.startswith(("http://", "https://"))

@@ -10,13 +10,15 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.files import Unreadable
+from sweeps.files import Unreadable, last_lines
 from sweeps.results import ledger, notes
-from sweeps.results.summary import Row
+from sweeps.results.summary import Row, result_of
 from sweeps.tracking.kept_model import log_kept_model
 from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
+
+_LOG_LINES, _LOG_CHARACTERS = 20, 4000  # MLflow cuts a tag after 8000, and stars for a password may be longer
 
 
 class TrialRun:
@@ -35,6 +37,7 @@ class TrialRun:
         self._described = self._may_exist = False
         self._opening = threading.Lock()
         self._offsets = {METRICS: 0, SYSTEM_METRICS: 0}
+        self._reported: set[str] = set()
 
     def was_closed(self) -> bool:
         """Whether this study's run has all of it already, as the trial's folder notes."""
@@ -63,6 +66,7 @@ class TrialRun:
         run_id = self.open()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were
         metrics, offsets = self._new_metrics()
+        self._reported |= {name for name, *_ in metrics}
         params = {} if self._described else self._params()
         outcome, tags = self._outcome() if ended else ([], {})
         self.lacks = self._study.send(run_id, metrics + outcome, params, tags) or self.lacks
@@ -88,18 +92,38 @@ class TrialRun:
         except Exception as error:  # whatever a damaged file holds
             self.lacks = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
             described = {}
-        return {key(name): str(value) for name, value in {**described, **self.row.params}.items()}
+        swept = {key(name): str(value) for name, value in self.row.params.items()}
+        # Named apart: what a trainer logs itself, as autolog does, may have the same name and another value.
+        rest = {f"config/{key(name)}": str(value) for name, value in described.items() if key(name) not in swept}
+        return swept | rest
 
     def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
-        """What stands for the whole trial. Metrics: best/ what it returned, and what it cost. Tags: how it ended."""
-        returned = {**self.row.metrics, **dict(zip(self._study.summary.objective, self.row.objective, strict=False))}
-        named = {f"best/{key(name)}": value for name, value in returned.items()}
+        """What stands for the whole trial. Metrics: best/ its objectives, what else it returned and had not reported,
+        and what it cost. Tags: how it ended.
+        """
+        objective = dict(zip(self._study.summary.objective, self.row.objective, strict=False))
+        named = {f"best/{key(name)}": value for name, value in objective.items()}
+        others = {key(name): value for name, value in self.row.metrics.items() if name not in objective}
+        named |= {name: value for name, value in others.items() if name not in self._reported}
         named |= ledger.of_attempts(self.row.attempts)
-        tags = {"state": str(self.row.state)}
+        tags = {"state": str(self.row.state), "mlflow.note.content": self._description()}
         if self.row.error or self._may_exist or len(self.row.attempts) > 1:  # an earlier end may have left an error
             tags["error"] = self.row.error
         tags |= {f"note.{key(subject)}": notes.text_of(note) for subject, note in self._folder.notes().items()}
         return [(name, value, self._end_ms(), 0) for name, value in named.items()], tags
+
+    def _description(self) -> str:
+        """How it ended, and the end of its log, in Markdown."""
+        count = len(self.row.attempts)
+        lines = [f"**{self.row.state.replace('_', ' ')}**" + f" in attempt {count}" * (count > 1)]
+        lines[0] += f": {self.row.error}" if self.row.error else ""
+        if result := result_of(self.row, self._study.summary):
+            lines.append(result)
+        attempt = self._folder.newest()
+        if attempt and (log := "\n".join(last_lines(attempt.log, _LOG_LINES))[-_LOG_CHARACTERS:]):
+            fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
+            lines.append(f"The end of its log, which is whole among the artifacts:\n\n{fence}text\n{log}\n{fence}")
+        return "\n\n".join(lines)
 
     def _end_ms(self) -> int:
         """The same each time: else sending again would make second metric rows."""

@@ -30,7 +30,8 @@ def test_it_shows_this_studys_trials_best_first() -> None:
     content = view()
     assert content["searchFilter"] == "tags.study = 's' AND tags.role = 'trial'"
     assert (content["orderByKey"], content["orderByAsc"]) == ("metrics.`best/val_accuracy`", False)
-    assert content["selectedColumns"] == ["metrics.`best/val_accuracy`", "params.`optimizer`", "params.`lr`"]
+    columns = ["tags.`state`", "metrics.`best/val_accuracy`", "params.`optimizer`", "params.`lr`", "tags.`error`"]
+    assert content["selectedColumns"] == content["columnOrder"] == columns
     parallel = content["compareRunCharts"][0]
     assert (parallel["type"], parallel["selectedParams"]) == ("PARALLEL", ["optimizer", "lr"])
     assert parallel["selectedMetrics"] == ["best/val_accuracy"]
@@ -48,6 +49,32 @@ def test_it_shows_this_studys_trials_best_first() -> None:
 def test_which_curves_have_a_chart(objective: list[str], curves: list[str], shown: list[str]) -> None:
     charts = view(objective=objective, curves=curves)["compareRunCharts"]
     assert [chart["metricKey"] for chart in charts if chart["type"] == "LINE"] == shown
+
+
+def test_two_numbers_have_a_contour() -> None:
+    charts = view(params=["optimizer", "lr", "size"], numbers=["size", "lr"])["compareRunCharts"]
+    (contour,) = (chart for chart in charts if chart["type"] == "CONTOUR")
+    assert [contour[axis]["key"] for axis in ("xaxis", "yaxis", "zaxis")] == ["size", "lr", "best/val_accuracy"]
+    assert not [chart for chart in view(numbers=["lr"])["compareRunCharts"] if chart["type"] == "CONTOUR"]
+
+
+def test_the_use_of_each_gpu_has_a_chart() -> None:
+    used = ["system/gpu_0_utilization_percentage", "system/gpu_1_utilization_percentage"]
+    content = view(curves=["loss", *reversed(used), "system/gpu_0_power_usage_watts", "system/cpu_percentage"])
+    charts = [chart for chart in content["compareRunCharts"] if chart["metricSectionId"] == "GPUs"]
+    assert [(chart["metricKey"], chart["xAxisKey"]) for chart in charts] == [(name, "time-relative") for name in used]
+    assert "GPUs" not in {section["uuid"] for section in view()["compareRunSections"]}
+
+
+def test_where_all_failed_the_reasons_come_first() -> None:
+    assert view(errors_first=True)["selectedColumns"][:2] == ["tags.`state`", "tags.`error`"]
+
+
+def test_each_link_opens_mlflow_for_training() -> None:
+    links = [comparison_view.path("7", "s"), comparison_view.path("7", "s", as_table=True)]
+    links.append(comparison_view.run_path("7", "abc"))
+    assert all("?workflowType=machine_learning" in link for link in links)
+    assert "compareRunsMode=TABLE" in links[1]
 
 
 def test_several_objectives_are_all_shown() -> None:

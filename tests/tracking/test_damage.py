@@ -66,7 +66,7 @@ def test_a_run_whose_note_is_damaged_is_found(
     assert {run.info.status for run in runs(store).values()} == {"FINISHED"}
     for name in ("lr=0.1", "lr=0.2"):
         assert len(steps_of(store, runs(store)[name])) == (2 if over else 4)
-        assert len(steps_of(store, runs(store)[name], "best/val_loss")) == 1
+        assert len(steps_of(store, runs(store)[name], "val_loss")) == 1
 
 
 def test_a_note_of_another_trial_is_not_followed(store: str, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_names_that_mlflow_refuses_cost_no_others(store: str, tmp_path: Path) ->
     (found,) = (run for name, run in runs(store).items() if name != "s")
     assert found.data.params == {"lr": "0.1"}
     assert [step for step, _ in steps_of(store, found, "loss")] == [0, 1, 2, 3]
-    assert found.data.metrics["best/val_loss"] == 0.3 and found.info.status == "FINISHED"
+    assert found.data.metrics["val_loss"] == 0.3 and found.info.status == "FINISHED"
     assert "trial 0" in str(tracker.problem)
 
 
@@ -242,7 +242,7 @@ def test_when_a_trial_ended_is_the_same_each_time(store: str, tmp_path: Path) ->
     (row.folder / ".hydra").mkdir()
     finish(open_tracker(store, study), summary_of(study, row))
     found = runs(store)["lr=0.1"]
-    assert len(steps_of(store, found, "best/val_loss")) == 1
+    assert len(steps_of(store, found, "val_loss")) == 1
     assert found.info.end_time == int(row.attempts[-1].ended * 1000)
 
 

@@ -4,11 +4,8 @@ The view's format is not documented, so this is what holds it to the pinned MLfl
 """
 
 import os
-import re
-import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from sweeps.tracking import comparison_view
+from tests.command_lines import GRID, THEIRS, run
+from tests.tracking.studies import free_port
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 5
@@ -47,37 +48,34 @@ def chromium() -> str:
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The address of the dashboard after README's grid, opened as the sweep says, and its view's path."""
+    """The address of the server that the end of README's grid names, and the path of the study's view."""
     chromium()
     folder = tmp_path_factory.mktemp("dashboard")
     grid = ["-m", "optimizer=adam,sgd", "lr=0.001,0.01", "hydra.sweeper.study_name=grid"]
     swept = subprocess.run(
         [sys.executable, ROOT / "sweep.py", *grid], cwd=folder, capture_output=True, text=True, check=True
     )
-    command, link = re.findall(
-        r"^dashboard: (.*) --port 5000\nthen open: http://127.0.0.1:5000(.*)$", swept.stdout, re.M
-    )[-1]
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-    }
+    apart = ["hydra.sweeper.study_name=failing", "hydra.sweeper.experiment=failing"]
+    failing = run([THEIRS, "-m", *GRID, "+how=raises,exits", *apart], folder)
+    assert failing.code == 1, failing.said
+    assert swept.stdout.splitlines()[-1] == "dashboard: python -m sweeps ui grid"
+    port = str(free_port())
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "ui.log").open("w") as log:
         server = subprocess.Popen(
-            ["env", *shlex.split(command), "--port", port, "--workers", "1"],
+            [sys.executable, "-m", "sweeps", "ui", "grid", "--port", port],
             env=environment,
+            cwd=folder,
             stdout=log,
             stderr=log,
-            start_new_session=True,
         )
     try:
         wait_until_it_answers(f"http://127.0.0.1:{port}/health")
-        yield f"http://127.0.0.1:{port}", link
+        said = (folder / "ui.log").read_text()
+        assert said == f"http://127.0.0.1:{port}/grid   (Ctrl-C ends it)\n"
+        yield f"http://127.0.0.1:{port}", comparison_view.path("1", "grid")
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
+        server.send_signal(signal.SIGINT)
         server.wait()
 
 
@@ -92,33 +90,40 @@ def wait_until_it_answers(url: str) -> None:
     raise AssertionError(f"{url} did not answer within a minute")
 
 
-@pytest.fixture
-def page() -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1900, "height": 1700})
-        page.set_default_timeout(PATIENCE_MS)
         expect.set_options(timeout=PATIENCE_MS)
-        yield page
+        yield browser
         browser.close()
 
 
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1900, "height": 1700})
+    page.set_default_timeout(PATIENCE_MS)
+    yield page
+    page.close()
+
+
 def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -> None:
-    address, link = dashboard
-    page.goto(address + link)
+    page.goto(f"{dashboard[0]}/grid")  # what `ui` prints
     expect(page.get_by_text("4 matching runs")).to_be_visible()
     expect(run_names(page)).to_have_text(BEST_FIRST)  # the trials alone, the best first
     for axis in ("optimizer", "lr", "best/val_accuracy"):
         expect(chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)).to_be_visible()
     for metric in ("val_accuracy", "val_loss"):
         expect(chart(page, metric).locator(".scatterlayer .points path")).to_have_count(len(STARTED) * EPOCHS)
+    expect(page.get_by_text("Trials", exact=True)).to_be_attached()  # the section with all trials side by side
+    expect(page.get_by_role("button", name="New Chat")).to_have_count(0)  # the assistant
 
 
 def test_its_list_has_the_swept_parameters_and_the_objective(dashboard: tuple[str, str], page: Page) -> None:
     address, link = dashboard
     page.goto(address + link.replace("compareRunsMode=CHART", "compareRunsMode=TABLE"))
     expect(run_names(page)).to_have_text(BEST_FIRST)
-    for column in ("optimizer", "lr", "best/val_accuracy"):
+    for column in ("state", "best/val_accuracy", "optimizer", "lr"):
         expect(page.locator(".ag-header").get_by_text(column, exact=True)).to_be_visible()
 
 
@@ -133,6 +138,15 @@ def test_the_experiment_has_the_study_with_its_trials(dashboard: tuple[str, str]
     expect(page.get_by_text("Best: trial 1")).to_be_visible()
     for name in STARTED:
         expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()
+
+
+def test_a_study_whose_trials_all_failed_shows_why(dashboard: tuple[str, str], page: Page) -> None:
+    page.goto(dashboard[0] + comparison_view.path("2", "failing", as_table=True))
+    expect(page.get_by_role("gridcell", name="RuntimeError: too large")).to_be_visible()
+    expect(page.get_by_role("gridcell", name="it ended itself: sys.exit(3)")).to_be_visible()
+    run_names(page).filter(has_text="how=raises").click()
+    expect(page.get_by_text("failed: RuntimeError: too large")).to_be_visible()  # its description
+    expect(page.get_by_text("Traceback (most recent call last)")).to_be_attached()  # the tail of its log
 
 
 def run_names(page: Page) -> Locator:

@@ -59,7 +59,7 @@ def test_a_driver_killed_while_it_made_the_store_is_followed_by_another(tmp_path
         uri = f"sqlite:///{tmp_path / str(number)}/mlflow.db"
         assert list(runs(uri)) == ["s"]  # the killed driver's run, if it made one
         note = json.loads((tmp_path / str(number) / "s" / "tracking.json").read_text())
-        assert note == {"run_id": runs(uri)["s"].info.run_id}
+        assert note["run_id"] == runs(uri)["s"].info.run_id
 
 
 def test_drivers_may_start_at_once_in_a_new_store(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def test_those_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None
     }
     values = {"lr": "0.1", "batch_size": "32", "epochs": "5", "seed": "7", "mixed_precision": "False"}
     values |= {"nodes": "1", "ranks": "1", "lr_scaling": "none", "warmup_epochs": "0.0", "all_reduce_dtype": "float32"}
-    assert params == {**groups, "tracking": "mlflow", **values, **swept}
+    rest = {f"config/{name}": value for name, value in {**groups, "tracking": "mlflow", **values}.items()}
+    assert params == {**rest, **swept}
 
 
 def test_those_of_somebody_elses_app(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,13 +75,13 @@ def test_those_of_somebody_elses_app(store: str, tmp_path: Path, monkeypatch: py
     )
     params = params_of(store, tmp_path, config, **{"+solver.steps": 9})
     assert params == {
-        "depth": "3",
-        "rate": "1e-05",
-        "again": "1e-05",
-        "deterministic": "True",
-        "address": "http://me:***@host/",
-        "solver": "lbfgs",
-        "db_source": "big",
+        "config/depth": "3",
+        "config/rate": "1e-05",
+        "config/again": "1e-05",
+        "config/deterministic": "True",
+        "config/address": "http://me:***@host/",
+        "config/solver": "lbfgs",
+        "config/db_source": "big",
         "solver.steps": "9",
     }
     assert os.environ["TOKEN"] not in (tmp_path / "mlflow.db").read_bytes().decode(errors="replace")

@@ -1,5 +1,6 @@
 """The tree of runs, read back from a real store: sqlite, and a real server that is really killed."""
 
+import base64
 import json
 import os
 import shutil
@@ -7,8 +8,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from mlflow import MlflowClient
@@ -72,12 +75,13 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     tags |= {"overrides": "optimizer=adam +extra@x=1", "state": "completed"}
     assert child.data.tags.items() >= tags.items()
     described = {"lr": "0.001", "batch_size": "32", "model": "mlp", "dataset": "digits", "loss": "mse"}
+    described = {f"config/{name}": value for name, value in described.items()}
     assert child.data.params == {"optimizer": "adam", "extra_x": "1", **described}
     assert (
         child.data.metrics.items()
         >= {
             "best/val_accuracy": 0.9,
-            "best/val_loss": 0.3,
+            "val_loss": 0.3,
             "seconds/training": 1.5,
             "seconds/queued": 2.0,
             "energy_kwh": 0.25,
@@ -223,7 +227,7 @@ def test_the_next_driver_goes_on_in_the_same_runs(store: str, tmp_path: Path) ->
     assert {run.info.status for run in after.values()} == {"FINISHED"}
     assert [step for step, _ in steps_of(store, after["lr=0.1"])] == [0, 1, 2, 3]
     assert [step for step, _ in steps_of(store, after["lr=0.3"])] == [0, 1]
-    assert len(steps_of(store, after["lr=0.3"], "best/val_loss")) == 1
+    assert len(steps_of(store, after["lr=0.3"], "val_loss")) == 1
 
 
 def test_a_new_store_gets_everything(store: str, migrated: Path, tmp_path: Path) -> None:
@@ -314,26 +318,23 @@ def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "variable", "used", "command"),
+    ("uri", "variable", "used", "line"),
     [
-        (None, None, "sqlite:///{cwd}/mlflow.db", "sqlite:///{cwd}/mlflow.db"),
-        (None, "http://h:1", "http://h:1", None),
-        ("sqlite:///a.db", "http://h:1", "sqlite:///{cwd}/a.db", "sqlite:///{cwd}/a.db"),
+        (None, None, "sqlite:///{cwd}/mlflow.db", "python -m sweeps ui s --root {cwd}/here"),
+        ("sqlite:///a.db", "http://h:1", "sqlite:///{cwd}/a.db", "python -m sweeps ui s --root {cwd}/here"),
+        (None, "http://h:1", "http://h:1", "http://h:1/#/experiments/7/runs?workflowType=machine_learning&viewStateS"),
     ],
 )
 @pytest.mark.usefixtures("in_its_folder")
-def test_which_store(
-    uri: str | None, variable: str | None, used: str, command: str | None, monkeypatch: pytest.MonkeyPatch
+def test_which_store_and_what_leads_there(
+    uri: str | None, variable: str | None, used: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if variable:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
-    tracker = Tracker(uri, "e", summary_of(Path("s")))
+    tracker = Tracker(uri, "e", summary_of(Path.cwd() / "here" / "s"))
+    tracker._study = SimpleNamespace(experiment_id="7")
     assert tracker.uri == used.format(cwd=Path.cwd())
-    assert tracker.is_server == (command is None)
-    if command is not None:
-        typed, store = tracker.command(), command.format(cwd=Path.cwd())
-        assert typed.startswith(f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_BACKEND_STORE_URI={store} ")
-        assert typed.endswith(" -m mlflow ui --port 5000")
+    assert tracker.how_to_look().startswith(f"dashboard: {line.format(cwd=Path.cwd())}")
 
 
 def test_importing_it_does_not_import_mlflow() -> None:
@@ -385,3 +386,80 @@ def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: P
     server.start()
     finish(open_tracker(server.uri, study), summary_of(study, row))
     assert runs(server.uri)["lr=0.1"].info.status == "FINISHED"
+
+
+def test_of_what_a_trial_returned_best_has_the_objective_alone(store: str, tmp_path: Path) -> None:
+    tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    train(row, range(2))
+    returned = {"val_accuracy": 0.9, "loss": 0.2, "test_accuracy": 0.8}  # and loss was reported too
+    row.take(TrialFolder(row.folder).new_attempt().close(End(State.COMPLETED, "", [0.9], returned)))
+    finish(tracker, summary_of(tmp_path / "s", row))
+    run = runs(store)["lr=0.1"]
+    assert [name for name in run.data.metrics if name.startswith("best/")] == ["best/val_accuracy"]
+    assert run.data.metrics["test_accuracy"] == 0.8
+    assert steps_of(store, run, "loss") == [(0, 1.0), (1, 0.5)]
+
+
+def test_a_trials_description_has_its_end_and_the_tail_of_its_log(store: str, tmp_path: Path) -> None:
+    tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    attempt = TrialFolder(row.folder).new_attempt()
+    lines = [f"epoch {number}" for number in range(100)]
+    attempt.log.write_text("\n".join([*lines, "``` at me:", "ValueError: too large"]))
+    row.take(attempt.close(End(State.FAILED, "ValueError: too large")))
+    finish(tracker, summary_of(tmp_path / "s", row))
+    told = runs(store)["lr=0.1"].data.tags["mlflow.note.content"]
+    assert told.startswith("**failed**: ValueError: too large\n")
+    assert told.endswith("epoch 99\n``` at me:\nValueError: too large\n````")
+    assert "epoch 82\n" in told and "epoch 81\n" not in told
+    (view,) = (tag for name, tag in experiment_tags(store).items() if name.startswith("mlflow.sharedViewState."))
+    packed = json.loads(view)["state"].removeprefix("deflate;")
+    columns = json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
+    assert columns[:2] == ["tags.`state`", "tags.`error`"]  # all trials failed
+
+
+def experiment_tags(uri: str) -> dict[str, str]:
+    tags: dict[str, str] = MlflowClient(uri).get_experiment_by_name("e").tags
+    return tags
+
+
+def test_a_long_log_is_kept_head_and_tail(store: str, tmp_path: Path) -> None:
+    tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    attempt = TrialFolder(row.folder).new_attempt()
+    attempt.log.write_bytes(b"the head\n" + b"x" * 6_000_000 + b"\nthe tail")
+    row.take(attempt.close(End(State.COMPLETED, "", [0.9], {"val_accuracy": 0.9})))
+    finish(tracker, summary_of(tmp_path / "s", row))
+    (logged,) = (tmp_path / "mlartifacts").rglob("log")
+    kept = logged.read_bytes()
+    assert kept.startswith(b"the head\n") and kept.endswith(b"\nthe tail")
+    assert f"[... 1000018 bytes are left out here; the whole file: {attempt.log}]".encode() in kept
+    assert 5_000_000 < len(kept) < 5_001_000
+
+
+def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrated: Path, tmp_path: Path) -> None:
+    """As `python -m sweeps sync` does, also of a trial that goes on without a driver."""
+    study = tmp_path / "s"
+    tracker, rows = open_tracker(store, study), [new_row(study, number) for number in range(2)]
+    for row in rows:
+        tracker.start_trial(row, [])
+        train(row, range(2))
+    TrialFolder(rows[1].folder).new_attempt()
+    Path(store.removeprefix("sqlite:///")).unlink()
+    summary = summary_of(study, complete(rows[0]), rows[1])
+    finish(tracker, summary, timeout_s=1)
+    assert "was deleted: MLflow has nothing of this study" in str(tracker.problem)
+    assert tracker.how_to_look().endswith(f"To bring it there anew: python -m sweeps sync s --root {tmp_path}")
+
+    store = f"sqlite:///{shutil.copy(migrated, tmp_path / 'new.db')}"  # a process keeps the deleted one open
+    again = Tracker(store, "e", summary, "python their_app.py -m x=1,2")
+    again.open()
+    assert again.catch_up(summary) == (1, 1)
+    assert again.problem is None
+    found = runs(store)
+    assert found["s"].data.tags["command"] == "python their_app.py -m x=1,2"
+    assert [len(steps_of(store, found[name])) for name in ("lr=0.1", "lr=0.2")] == [2, 2]
+    assert [found[name].info.status for name in ("s", "lr=0.1", "lr=0.2")] == ["RUNNING", "FINISHED", "RUNNING"]
+    once_more = open_tracker(store, study)
+    assert once_more.catch_up(summary) == (0, 1)

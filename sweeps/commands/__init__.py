@@ -1,0 +1,47 @@
+"""The commands of `python -m sweeps`, a module for each or for two that belong together; and what they share."""
+
+from contextlib import chdir
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sweeps.launchers.slurm.queue import JobInfo, living_jobs
+from sweeps.results.summary import Summary
+from sweeps.study import definition
+from sweeps.study.definition import Definition
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="python -m sweeps: what already exists, also after its driver is gone.",
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+
+Name = Annotated[str, typer.Argument(help="the study's name, as `list` shows it")]
+Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
+MULTIRUN = Path("multirun")
+
+
+def read(name: str, root: Path) -> tuple[Summary, Definition]:
+    """The study of this name in `root`. Raises UserError if there is none, or it cannot be read."""
+    from sweeps.study.storage import read_summary
+
+    folder, definition_ = definition.find(name, root)
+    return read_summary(folder, definition_), definition_
+
+
+def jobs_of(summary: Summary) -> list[JobInfo]:
+    """What SLURM still has of a study. Raises SlurmError."""
+    return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
+
+
+def store_of(summary: Summary, definition_: Definition) -> str:
+    """The address of the study's MLflow: as it was typed, or as the environment has it, which is in no file."""
+    from sweeps.study.storage import resolved
+    from sweeps.tracking.tracker import Tracker
+
+    with chdir(definition_.working_folder):
+        return Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary).uri

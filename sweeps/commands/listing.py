@@ -1,0 +1,71 @@
+"""python -m sweeps list, status: what there is, and how it stands."""
+
+from collections import Counter
+
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read, store_of
+from sweeps.errors import UserError
+from sweeps.files import holder, last_lines
+from sweeps.launchers.slurm.queue import SlurmError
+from sweeps.results.summary import Summary
+from sweeps.study import definition
+from sweeps.study.definition import Definition
+from sweeps.trial.job import State
+
+
+@app.command("list")
+def list_studies(root: Root = MULTIRUN) -> None:
+    """All studies, newest first."""
+    shown, troubles = Table("study", "trials", "pruned", "failed", "best", "driver"), []
+    for found in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
+        try:
+            summary, _ = read(found.parent.name, root)
+        except UserError as error:  # of this study alone
+            shown.add_row(found.parent.name, "?", "?", "?", "(see below)", "")
+            troubles.append(str(error).splitlines()[0])
+            continue
+        top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
+        driver = holder(found.parent / "driver.lock")
+        counts = (
+            f"{summary.over()} of {summary.total}",
+            *(str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad()))),
+        )
+        shown.add_row(summary.name, *counts, Text("".join(top)), str(driver or "").partition(" since ")[0])
+    console.print(shown)
+    for trouble in troubles:
+        console.print(trouble, soft_wrap=True, markup=False)
+
+
+@app.command()
+def status(name: Name, root: Root = MULTIRUN) -> None:
+    """How a study stands: counts, slots, what runs, what waits and why, the best trials, what went wrong."""
+    from sweeps.results.terminal import show_status
+
+    summary, definition_ = read(name, root)
+    driver = holder(summary.folder / "driver.lock")
+    show_status(summary, str(driver or ""), _jobs_in_words(summary), _where(summary, definition_))
+    if not driver and (why := "".join(last_lines(summary.folder / definition.DONE, 1))):
+        console.print(f"done: {why}", soft_wrap=True, markup=False)
+    elif not driver and summary.over() < (summary.total or 0):
+        console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True, markup=False)
+
+
+def _where(summary: Summary, definition_: Definition) -> str:
+    from sweeps.tracking.registry import where_to_look
+
+    try:
+        return where_to_look(store_of(summary, definition_), summary)
+    except (UserError, OSError):  # a variable is not set here, the folder is gone: `ui` says which
+        return where_to_look("", summary)
+
+
+def _jobs_in_words(summary: Summary) -> str:
+    """What SLURM still has of a study; empty if nothing."""
+    try:
+        jobs = jobs_of(summary)
+    except SlurmError as error:
+        return f"SLURM does not tell of its jobs: {error}"
+    kinds = Counter(f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs)
+    return "SLURM jobs: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()) if jobs else ""

@@ -1,0 +1,79 @@
+"""python -m sweeps resume: go on with a study, retry trials, add points."""
+
+import os
+import shlex
+from typing import Annotated
+
+import typer
+
+from sweeps.commands import MULTIRUN, Name, Root, app, console, read
+from sweeps.errors import UserError
+from sweeps.files import Held, Lock, holder
+from sweeps.results.summary import Summary
+from sweeps.study import by_hand, definition
+from sweeps.study.definition import Definition
+
+_ANSWER_S = 15.0
+_RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
+
+
+@app.command()
+def resume(
+    name: Name,
+    root: Root = MULTIRUN,
+    retry: Annotated[str, typer.Option(help=f"also the trials that ended so: {', '.join(_RETRIED)}")] = "",
+    trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
+    add: Annotated[
+        str, typer.Option(help='try this point too, also while the study runs: "lr=0.003 batch_size=48"')
+    ] = "",
+) -> None:
+    """Go on with a study, with the command that started it."""
+    _, definition_ = definition.find(name, root)
+    if add and _add(*read(name, root), add):
+        return
+    if retry or trials:
+        _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)
+    line = definition.resume_line(definition_)
+    console.print(line, soft_wrap=True, markup=False)
+    os.chdir(definition_.working_folder)
+    words = shlex.split(line)
+    os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
+
+
+def _add(summary: Summary, definition_: Definition, text: str) -> bool:
+    """Add a trial by hand. True if a driver runs, which takes it."""
+    file = by_hand.add(definition_, summary, text)
+    driver = holder(summary.folder / "driver.lock")
+    if driver is None:
+        return False
+    waits = f"{driver} has not looked at it; it is tried by the next one at the latest"
+    console.print(by_hand.answer(file, _ANSWER_S) or waits, soft_wrap=True, markup=False)
+    return True
+
+
+def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) -> None:
+    from sweeps.study.storage import rewrite
+
+    states = retry.replace(" ", "").split(",")
+    if wrong := [state for state in states if state not in _RETRIED]:
+        raise UserError(f"--retry {wrong[0]}: choose among {', '.join(_RETRIED)}, as in --retry failed,lost")
+    if not all(word.strip().isdecimal() for word in trials.split(",") if trials):
+        raise UserError(f"--trials {trials}: give the numbers of trials, as in --trials 3,7")
+    if definition_.storage:
+        raise UserError(f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever")
+    wanted = {int(word) for word in trials.split(",") if trials}
+    ended = {row.number: "infeasible" if row.infeasible else row.state.value for row in summary.rows}
+    found = [number for number, end in ended.items() if end in states and (not wanted or number in wanted)]
+    if not found or not wanted.issubset(found):
+        counts = ", ".join(f"{[*ended.values()].count(state)} {state}" for state in _RETRIED)
+        fit = ",".join(str(number) for number, end in ended.items() if end in states)
+        hint = f"\nThose that fit: --trials {fit}" if fit else ""
+        raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}{hint}")
+    try:
+        lock = Lock(summary.folder / "driver.lock")
+    except Held as error:
+        stop_line = definition.sweeps_line("stop", summary.folder)
+        raise UserError(f"study {summary.name} is being run by {error}. End it first: {stop_line}") from None
+    rewrite(definition_.name, summary.folder, found)
+    lock.release()
+    console.print(f"retries trials {', '.join(map(str, found))}")
