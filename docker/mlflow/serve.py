@@ -1,0 +1,59 @@
+"""MLflow's tracking server, in one process; `serve.py upgrade` brings its tables up to this MLflow instead.
+
+Started as root, it reads the secrets, which root alone can, and goes on as the user mlflow. `mlflow server` would start a
+second process with the secrets in its environment; set inside a running process, neither /proc nor `inspect` shows them.
+"""
+
+import os
+import pwd
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+STORE = "postgresql+psycopg2://mlflow@database/mlflow"
+
+
+def main() -> None:
+    os.environ["PGPASSWORD"] = _secret("database_password")
+    os.environ["MLFLOW_AUTH_ADMIN_PASSWORD"] = _secret("admin_password")
+    os.environ["MLFLOW_FLASK_SERVER_SECRET_KEY"] = secrets.token_hex(32)  # of the sign-up page's forms
+    _become("mlflow")
+    import mlflow.server
+    from mlflow.cli import cli
+
+    if sys.argv[1:] == ["upgrade"]:
+        cli(["db", "upgrade", STORE])
+    mlflow.server._exec_cmd = _in_this_process
+    where = ["--host", "0.0.0.0", "--port", "5000"]  # noqa: S104 - compose.yaml says who reaches it
+    store = ["--backend-store-uri", STORE, "--serve-artifacts", "--artifacts-destination", "/artifacts"]
+    one = ["--workers", "1", "--uvicorn-opts", "--no-access-log --timeout-keep-alive 75"]
+    cli(["server", "--app-name", "basic-auth", *where, *store, *one])
+
+
+def _secret(name: str) -> str:
+    value = Path("/run/secrets", name).read_text().strip()
+    if len(value) < 12:
+        sys.exit(f"the secret {name} has fewer than 12 letters: delete its file, docker/service.sh writes a new one")
+    return value
+
+
+def _become(name: str) -> None:
+    user = pwd.getpwnam(name)
+    os.setgroups([])
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
+    os.environ["HOME"] = user.pw_dir
+    os.chdir(user.pw_dir)
+
+
+def _in_this_process(command: list[str], extra_env: dict[str, str], **_: Any) -> None:
+    """What `mlflow server` would start as `python -m uvicorn ...`."""
+    import uvicorn
+
+    os.environ.update(extra_env)
+    uvicorn.main(command[command.index("uvicorn") + 1 :])
+
+
+if __name__ == "__main__":
+    main()
