@@ -13,7 +13,7 @@
 set -euo pipefail
 umask 077
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-secrets=$here/secrets
+secrets=${SERVICE_SECRETS:-$here/secrets} # an absolute path, or none
 read -ra compose <<<"${COMPOSE:-docker compose}"
 
 compose() { "${compose[@]}" -f "$here/compose.yaml" "$@"; }

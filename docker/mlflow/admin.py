@@ -1,42 +1,43 @@
-"""What the administrator does, inside the server's container: `admin.py user NAME` (its password comes from the standard
-input), `admin.py grant NAME EXPERIMENT READ|EDIT|MANAGE|NO_PERMISSIONS`, `admin.py remove NAME`.
+"""What the administrator does, inside the server's container, through its API: an old password is then known no more.
 
-It goes through the server, so that nobody whose password was changed is known by the old one.
+admin.py user NAME (the password comes from the standard input) | remove NAME | grant NAME EXPERIMENT PERMISSION
 """
 
-import os
 import sys
 from pathlib import Path
+from typing import Any
 
-SERVER = "http://127.0.0.1:5000"
+import requests
+
+API = "http://127.0.0.1:5000/api"
+KNOWN = "RESOURCE_ALREADY_EXISTS"
 
 
 def main(command: str, name: str, *rest: str) -> None:
-    os.environ["MLFLOW_TRACKING_USERNAME"] = "admin"
-    os.environ["MLFLOW_TRACKING_PASSWORD"] = Path("/run/secrets/admin_password").read_text().strip()
-    from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-    from mlflow.server import get_app_client
-
-    users = get_app_client("basic-auth", SERVER)
     if command == "user":
-        password = sys.stdin.readline().strip()
-        try:
-            users.create_user(name, password)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-            users.update_user_password(name, password)
+        login = {"username": name, "password": sys.stdin.readline().strip()}
+        if ask("POST", "2.0/mlflow/users/create", login).get("error_code") == KNOWN:
+            ask("PATCH", "2.0/mlflow/users/update-password", login)
     elif command == "remove":
-        users.delete_user(name)
+        ask("DELETE", "2.0/mlflow/users/delete", {"username": name})
     elif command == "grant":
         title, permission = rest
-        experiment = MlflowClient(SERVER).get_experiment_by_name(title)
-        if experiment is None:
-            sys.exit(f"there is no experiment {title}")
-        users.grant_user_permission(name, "experiment", experiment.experiment_id, permission)
-    else:
-        sys.exit(__doc__)
+        found = ask("GET", "2.0/mlflow/experiments/get-by-name", {"experiment_name": title})
+        what = {"resource_type": "experiment", "resource_id": found["experiment"]["experiment_id"]}
+        ask("POST", "3.0/mlflow/users/permissions/grant", {"username": name, **what, "permission": permission})
+
+
+def ask(method: str, path: str, content: dict[str, str]) -> dict[str, Any]:
+    """The server's answer; ends with its words if it refuses, but for a user that is there already."""
+    admin = "admin", Path("/run/secrets/admin_password").read_text().strip()
+    query, body = (content, None) if method == "GET" else (None, content)
+    response = requests.request(method, f"{API}/{path}", auth=admin, timeout=30, params=query, json=body)
+    if response.status_code == 401:
+        sys.exit("admin_password is not the one of this database: a restored one has that of its backup's service")
+    answer: dict[str, Any] = response.json() if response.text.startswith("{") else {}
+    if not response.ok and answer.get("error_code") != KNOWN:
+        sys.exit(str(answer.get("message", response.text)))
+    return answer
 
 
 if __name__ == "__main__":
