@@ -32,9 +32,10 @@ def main() -> None:
 
 
 def _secret(name: str) -> str:
-    value = Path("/run/secrets", name).read_text().strip()
+    file = Path("/run/secrets", name)
+    value = file.read_text().strip() if file.exists() else ""
     if len(value) < 12:
-        sys.exit(f"the secret {name} has fewer than 12 letters: delete its file, docker/service.sh writes a new one")
+        sys.exit(f"{file} must hold a password of 12 letters or more: docker/service.sh up makes one")
     return value
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Makes the database in an empty volume, with the password in /run/secrets, and serves it as the user postgres.
 set -euo pipefail
+[ -s /run/secrets/database_password ] || { echo "/run/secrets/database_password is missing" >&2 && exit 2; }
 as_postgres() { setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; }
 
 if [ ! -d /data/15 ]; then # it has its name when it is whole

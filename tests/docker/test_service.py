@@ -37,11 +37,10 @@ def test_the_secrets_are_made_once_and_for_one_reader_alone(service: Service) ->
     assert [file.read_text() for file in files] == before
 
 
-def test_without_secrets_nothing_starts(fresh: Service, tmp_path: Path) -> None:
-    fresh.secrets = tmp_path / "none"
-    done = fresh.attempt("compose", "up", "-d", timeout_s=60)
-    assert "secrets" in done.stdout + done.stderr
-    assert fresh.name not in podman("ps")
+@pytest.mark.parametrize(("image", "secret"), [("postgres:15", "database_password"), ("mlflow:3.17", "database_password")])
+def test_without_secrets_nothing_starts(images: None, image: str, secret: str) -> None:
+    done = podman("run", "--rm", f"localhost/sweepyard-{image}", check=False)
+    assert f"/run/secrets/{secret}" in done.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_the_trainer_image_trains_against_it(service: Service) -> None:
     found = children(service, "carol", "image")
     assert {run.info.status for run in found} == {"FINISHED"}
     assert len({(r.data.params["optimizer"], r.data.params["lr"], r.data.params["batch_size"]) for r in found}) == 8
-    assert all(run.data.metrics["best/val_accuracy"] > 0.1 for run in found)
+    assert max(run.data.metrics["best/val_accuracy"] for run in found) > 0.5
 
 
 def test_no_secret_shows(service: Service) -> None:
