@@ -1,0 +1,87 @@
+"""Many drivers at once, each with 8 quick trials of 20 steps, on one MLflow: what it lacks at the end, and how long each
+driver waits between its last trial's end and its own.
+
+The server is any, with a user in the environment as docs/service.md has it:
+
+    . docker/secrets/users/me.env && python benchmarks/many_drivers.py http://127.0.0.1:5000 [drivers]
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from side_by_side import ROOT, machine, spread
+
+TRIALS, STEPS = 8, 20
+APP = ROOT / "tests" / "apps" / "their_app.py"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A driver that ended: its exit status, what it said, the seconds it took and waited after its last trial."""
+
+    code: int
+    said: str
+    took_s: float
+    waited_s: float
+
+
+def drive(uri: str, name: str, folder: Path) -> Ended:
+    """One study, in a process of its own."""
+    values = ",".join(str(x) for x in range(TRIALS))
+    line = [sys.executable, str(APP), "-m", "hydra/sweeper=grid", "hydra/launcher=local", f"+x={values}"]
+    line += [f"+epochs={STEPS}", "+sleep=0.05", "hydra.sweeper.objective=objective", "hydra.sweeper.experiment=many"]
+    line += [f"hydra.sweeper.tracking_uri={uri}", f"hydra.sweeper.study_name={name}"]
+    folder.mkdir()
+    started = time.time()
+    done = subprocess.run(line, cwd=folder, env=os.environ | {"MLFLOW_TRACKING_URI": uri}, capture_output=True, text=True)
+    ended = time.time()
+    trials = [path.stat().st_mtime for path in (folder / "multirun" / name).glob("*/attempts/*/end.json")]
+    return Ended(done.returncode, done.stdout + done.stderr, ended - started, ended - max(trials, default=started))
+
+
+def at_once(uri: str, drivers: int, folder: Path) -> dict[str, Ended]:
+    """All drivers, by the names of their studies."""
+    names = [f"{folder.name}-{number}" for number in range(drivers)]
+    with ThreadPoolExecutor(drivers) as pool:
+        return dict(zip(names, pool.map(lambda name: drive(uri, name, folder / name), names), strict=True))
+
+
+def lacking(uri: str, studies: dict[str, Ended]) -> list[str]:
+    """What MLflow does not have, in words; and what a driver complained of."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("many")
+    found = []
+    for name, ended in studies.items():
+        if ended.code or "MLflow" in ended.said:
+            found.append(f"{name} ended with {ended.code}: {ended.said[-500:]}")
+        runs = client.search_runs([experiment.experiment_id], f"tags.study = '{name}' AND tags.role = 'trial'")
+        if sorted(run.data.params["x"] for run in runs) != [str(x) for x in range(TRIALS)]:
+            found.append(f"{name} has {len(runs)} runs")
+        for run in runs:
+            steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "objective")]
+            files = {file.path for file in client.list_artifacts(run.info.run_id)}
+            if steps != list(range(STEPS)) or run.info.status != "FINISHED" or files != {"config.yaml", "log"}:
+                found.append(f"{name}: {run.info.run_name} has steps {steps}, files {files}, is {run.info.status}")
+    return found
+
+
+def main(uri: str, drivers: str = "16") -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ended = at_once(uri, int(drivers), Path(folder))
+    for line in lacking(uri, ended):
+        print("lacks", line)
+    took, waited = [one.took_s for one in ended.values()], [one.waited_s for one in ended.values()]
+    print(f"{machine()}: {drivers} drivers, each {TRIALS} trials of {STEPS} steps")
+    print(f"a driver took {spread(took)}, of which it waited at its end {spread(waited)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
