@@ -1,12 +1,11 @@
 """Many drivers at once, each with 8 quick trials of 20 steps, on one MLflow: what it lacks at the end, and how long each
-driver waits between its last trial's end and its own.
+driver takes between its last trial's end and its own; and the same without tracking, where that is the report alone.
 
 The server is any, with a user in the environment as docs/service.md has it:
 
     . docker/secrets/users/me.env && python benchmarks/many_drivers.py http://127.0.0.1:5000 [drivers]
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -32,14 +31,15 @@ class Ended:
 
 
 def drive(uri: str, name: str, folder: Path) -> Ended:
-    """One study, in a process of its own."""
+    """One study, in a process of its own; without tracking if `uri` is empty."""
     values = ",".join(str(x) for x in range(TRIALS))
     line = [sys.executable, str(APP), "-m", "hydra/sweeper=grid", "hydra/launcher=local", f"+x={values}"]
     line += [f"+epochs={STEPS}", "+sleep=0.05", "hydra.sweeper.objective=objective", "hydra.sweeper.experiment=many"]
-    line += [f"hydra.sweeper.tracking_uri={uri}", f"hydra.sweeper.study_name={name}"]
+    line += [f"hydra.sweeper.tracking_uri={uri}" if uri else "hydra.sweeper.tracking=false"]
+    line += [f"hydra.sweeper.study_name={name}"]
     folder.mkdir()
     started = time.time()
-    done = subprocess.run(line, cwd=folder, env=os.environ | {"MLFLOW_TRACKING_URI": uri}, capture_output=True, text=True)
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     ended = time.time()
     trials = [path.stat().st_mtime for path in (folder / "multirun" / name).glob("*/attempts/*/end.json")]
     return Ended(done.returncode, done.stdout + done.stderr, ended - started, ended - max(trials, default=started))
@@ -74,13 +74,14 @@ def lacking(uri: str, studies: dict[str, Ended]) -> list[str]:
 
 
 def main(uri: str, drivers: str = "16") -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        ended = at_once(uri, int(drivers), Path(folder))
-    for line in lacking(uri, ended):
-        print("lacks", line)
-    took, waited = [one.took_s for one in ended.values()], [one.waited_s for one in ended.values()]
     print(f"{machine()}: {drivers} drivers, each {TRIALS} trials of {STEPS} steps")
-    print(f"a driver took {spread(took)}, of which it waited at its end {spread(waited)}")
+    for words, where in (("tracked", uri), ("not tracked", "")):
+        with tempfile.TemporaryDirectory() as folder:
+            ended = at_once(where, int(drivers), Path(folder))
+        for line in lacking(uri, ended) if where else []:
+            print("lacks", line)
+        took, end = [one.took_s for one in ended.values()], [one.waited_s for one in ended.values()]
+        print(f"{words}: a driver took {spread(took)}, of it after its last trial {spread(end)}")
 
 
 if __name__ == "__main__":
