@@ -1,7 +1,8 @@
 """MLflow's tracking server, in one process; `serve.py upgrade` brings its tables up to this MLflow instead.
 
-Started as root, it reads the secrets, which root alone can, and goes on as the user mlflow. `mlflow server` would start a
-second process with the secrets in its environment; set inside a running process, neither /proc nor `inspect` shows them.
+Started as root, it reads the secrets, which root alone can, and goes on as the user mlflow. `mlflow server` would
+start a second process with the secrets in its environment; set inside a running one, neither /proc nor `inspect` shows
+them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Builds the images and brings the service up, once for all tests here. Where containers cannot run, all are skipped."""
+"""Builds the images and brings the service up, once for all tests here; skips all where containers cannot run."""
 
 import os
 import shutil

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,10 +102,6 @@ def children(service: Service, who: str, study: str) -> list[Any]:
     client = service.client(who)
     experiments = [one.experiment_id for one in client.search_experiments()]
     return list(client.search_runs(experiments, f"tags.study = '{study}' AND tags.role = 'trial'"))
-
-
-def python() -> str:
-    return sys.executable
 
 
 def environment(service: Service, who: str) -> Mapping[str, str]:

@@ -1,5 +1,5 @@
-"""The service as a group has it: real containers, built from docker/. In this order, as each test takes minutes' worth of
-containers over from those before it.
+"""The service as a group has it: real containers, built from docker/. The tests share one service, and those at the end
+look at what the others left there.
 """
 
 import json
@@ -37,7 +37,9 @@ def test_the_secrets_are_made_once_and_for_one_reader_alone(service: Service) ->
     assert [file.read_text() for file in files] == before
 
 
-@pytest.mark.parametrize(("image", "secret"), [("postgres:15", "database_password"), ("mlflow:3.17", "database_password")])
+@pytest.mark.parametrize(
+    ("image", "secret"), [("postgres:15", "database_password"), ("mlflow:3.17", "database_password")]
+)
 def test_without_secrets_nothing_starts(images: None, image: str, secret: str) -> None:
     done = podman("run", "--rm", f"localhost/sweepyard-{image}", check=False)
     assert f"/run/secrets/{secret}" in done.splitlines()[-1]
