@@ -15,6 +15,6 @@ if [ ! -d /data/15 ]; then # it has its name when it is whole
     echo 'CREATE DATABASE mlflow' | as_postgres postgres --single -D /data/new postgres >/dev/null
     sync && mv /data/new /data/15
 fi
-# More connections than MLflow's pools may open: 90 of its store, 90 of its users.
+# More connections than MLflow opens: 40 threads, with one each in the pools of runs, models, users and jobs.
 exec setpriv --reuid=postgres --regid=postgres --clear-groups postgres -D /data/15 -c listen_addresses='*' \
     -c max_connections=200 -c shared_buffers=256MB
