@@ -6,7 +6,7 @@
 #   containers.sh build -t TAG [ARGS] DIR     `podman build` that can reach apt and pip as this machine does
 #   containers.sh compose -f FILE build|up -d --wait|down -v|...      `podman-compose`, with working health checks
 #   containers.sh podman ARGS...              run, exec, logs, ps, ...
-#   containers.sh clean                       remove the images of docker/, some 4 GB; the bases stay
+#   containers.sh clean                       remove the images of docker/, some 4 GB, and unnamed ones; the bases stay
 # base and build are cached: a second `build` of unchanged files takes 0.2 s. State: $CONTAINERS_STATE, /var/lib/containers.
 #
 # What did not work here, and why:
@@ -130,6 +130,6 @@ base) base ;;
 build) base && podman build "${BUILD[@]}" "$@" ;;
 compose) base && exec "$STATE/venv/bin/podman-compose" --podman-path "$STATE/bin/podman" --podman-build-args="${BUILD[*]}" "$@" ;;
 podman) exec podman "$@" ;;
-clean) podman images --format '{{.Repository}}:{{.Tag}}' | grep /sweepyard- | xargs -r podman rmi -f >/dev/null ;;
+clean) podman images --format '{{.Repository}}:{{.Tag}}' | grep /sweepyard- | xargs -r podman rmi -f >/dev/null && podman image prune -f >/dev/null ;;
 *) sed -n '2,11p' "$0" >&2; exit 2 ;;
 esac

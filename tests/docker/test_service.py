@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mlflow.exceptions import MlflowException
 
-from tests.command_lines import THEIRS, finish, start, wait_until
+from tests.command_lines import ROOT, THEIRS, finish, start, wait_until
 from tests.docker.service import Service, children, environment, podman
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(1200)]
@@ -238,3 +238,13 @@ def test_the_schema_of_the_previous_mlflow_is_upgraded(older: Service, tmp_path:
     assert older.everything(tmp_path / "after") == before
     older.client("alice").log_metric(run, "loss", 0.1, step=5)
     assert older.ask("GET", SEARCH).status_code == 401
+
+
+def test_sixteen_drivers_lose_nothing(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import many_drivers  # type: ignore[import-not-found]
+
+    service.client("alice")  # whom the drivers' environment names, too
+    ended = many_drivers.at_once(service.uri, 16, tmp_path)
+    assert many_drivers.lacking(service.uri, ended) == []
+    assert max(one.waited_s for one in ended.values()) < 30  # docs/service.md has what a quiet machine needs
