@@ -130,6 +130,7 @@ base) base ;;
 build) base && podman build "${BUILD[@]}" "$@" ;;
 compose) base && exec "$STATE/venv/bin/podman-compose" --podman-path "$STATE/bin/podman" --podman-build-args="${BUILD[*]}" "$@" ;;
 podman) exec podman "$@" ;;
-clean) podman images --format '{{.Repository}}:{{.Tag}}' | grep /sweepyard- | xargs -r podman rmi -f >/dev/null && podman image prune -f >/dev/null ;;
+clean) podman images --format '{{.Repository}}:{{.Tag}}' | { grep /sweepyard- || :; } | xargs -r podman rmi -f >/dev/null
+    podman image prune -f >/dev/null ;;
 *) sed -n '2,11p' "$0" >&2; exit 2 ;;
 esac
