@@ -27,11 +27,11 @@ from sweeps.errors import UserError
 from sweeps.files import Unreadable
 from sweeps.launchers.local import LocalTrials
 from sweeps.results.summary import Row, Summary, look
+from sweeps.secrets import refuse_typed
 from sweeps.settings import HEEDED_ALONE, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import notify
 from sweeps.study.compose import check, explain, processes
-from sweeps.tracking.secrets import refuse_typed
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State

@@ -28,9 +28,9 @@ def ui(
     uri: Annotated[str | None, typer.Option(help="MLflow's tracking URI, of what is no study: single runs")] = None,
 ) -> None:
     """Serve MLflow's pages at 127.0.0.1, and print the link that leads to a study."""
+    from sweeps.secrets import refuse_typed, without_password
     from sweeps.study.storage import resolved
     from sweeps.tracking import pages
-    from sweeps.tracking.secrets import refuse_typed, without_password
     from sweeps.tracking.tracker import Tracker, is_server
 
     refuse_typed(uri)

@@ -24,7 +24,7 @@ from typing import Any
 import sweeps
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, set_aside, write_whole
-from sweeps.tracking.secrets import without_password
+from sweeps.secrets import without_password
 from sweeps.trial.copies import Copies
 
 RECORD, DIFF, PACKAGES, SOURCE = "code.json", "diff.patch", "packages.txt", ".source"

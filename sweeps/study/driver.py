@@ -24,6 +24,7 @@ from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.results.summary import Row, Summary, result_of
 from sweeps.results.terminal import View, cost, requests_table, tally
+from sweeps.secrets import has_password, refuse_typed
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import by_hand, code, notify
@@ -33,7 +34,6 @@ from sweeps.study.help import at_once
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
 from sweeps.study.search_space import Choice, SearchSpace, is_grid, parse, parse_condition, text_of, total
-from sweeps.tracking.secrets import has_password, refuse_typed
 from sweeps.trial.copies import use
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Point, Request

@@ -19,8 +19,8 @@ from optuna.trial import BaseTrial, TrialState
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, read_json, set_aside, write_whole
 from sweeps.results.summary import Row, Summary, look
+from sweeps.secrets import without_password
 from sweeps.study.definition import Definition, resume_line, sweeps_line
-from sweeps.tracking.secrets import without_password
 from sweeps.trial.job import End, Point, State
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # what it warns of, a person at the terminal cannot change

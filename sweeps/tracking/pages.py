@@ -13,9 +13,9 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.results.terminal import sweeps_line
+from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
-from sweeps.tracking.secrets import without_password
 from sweeps.tracking.study_run import connect, first_line, outages
 
 _GO_ON = """<!doctype html>

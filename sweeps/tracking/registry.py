@@ -9,8 +9,8 @@ from sweeps.errors import UserError
 from sweeps.files import Unreadable
 from sweeps.results.summary import Summary
 from sweeps.results.terminal import sweeps_line
+from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.secrets import without_password
 from sweeps.tracking.study_run import connect, first_line, key, outages
 from sweeps.tracking.tracker import is_server
 from sweeps.trial.folder import TrialFolder

@@ -22,8 +22,8 @@ from sweeps.files import Unreadable, write_once
 from sweeps.results import groups, ledger, report
 from sweeps.results.front import hypervolumes
 from sweeps.results.summary import Row, Summary
+from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.secrets import without_password
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 

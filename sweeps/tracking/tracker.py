@@ -19,8 +19,8 @@ from sweeps.errors import Outage, UserError
 from sweeps.files import LOOKS_PER_S, Unreadable
 from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import sweeps_line
+from sweeps.secrets import has_password, without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.secrets import has_password, without_password
 from sweeps.tracking.study_run import StudyRun, first_line, is_refusal, outages
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder

@@ -247,4 +247,4 @@ def test_sixteen_drivers_lose_nothing(service: Service, tmp_path: Path, monkeypa
     service.client("alice")  # whom the drivers' environment names, too
     ended = many_drivers.at_once(service.uri, 16, tmp_path)
     assert many_drivers.lacking(service.uri, ended) == []
-    assert max(one.waited_s for one in ended.values()) < 30  # docs/service.md has what a quiet machine needs
+    assert max(one.waited_s for one in ended.values()) < 60  # docs/service.md has what a quiet machine needs

@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
-from sweeps.tracking.secrets import has_password, refuse_typed, without_password
+from sweeps.secrets import has_password, refuse_typed, without_password
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
