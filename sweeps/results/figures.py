@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps.results import axes, groups, theme
+from sweeps.results import axes, groups, ledger, theme
 from sweeps.results.axes import Axis
 from sweeps.results.drawing import (
     LINES,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ENOUGH = 10
 """Completed trials from which on an importance is told."""
+COST = "What it cost"
 _MOST_POINTS = 1500
 _MOST_CURVES = 60
 _MOST_SLICES = 12
@@ -230,6 +231,18 @@ def curve_metric(summary: Summary, curves: Mapping[int, Curves]) -> str:
     return first if first in counts or not counts else max(counts, key=lambda name: counts[name])
 
 
+def cost(seen: Seen) -> Figure | None:
+    """The first objective by what each trial took: the seconds in training of all its attempts."""
+    some, note = seen.some(_MOST_POINTS)
+    spent = {row.number: ledger.of_trial(row).get("seconds/training", 0.0) for row in some}
+    rows = [row for row in some if spent[row.number] > 0]
+    if len(rows) < 2 or not any(seen.value(row) is not None for row in rows):
+        return None
+    xaxis = {"title": {"text": "training (s)"}, **value_scale([spent[row.number] for row in rows])}
+    data = all_kinds(seen, rows, lambda row: spent[row.number])
+    return figure_of(data, 320, seen.at_edge(note), xaxis=xaxis, **value_axes(seen, rows))
+
+
 def importance(seen: Seen) -> Figure | None:
     """The share of each parameter in the variance of the first objective, once there are enough trials to tell."""
     shares = dict(sorted(seen.summary.importance.items(), key=lambda item: item[1]))
@@ -396,6 +409,7 @@ _FIGURES: dict[str, Callable[[Seen], Figure | None]] = {
     "Learning curves": curves,
     "Two parameters": heat_map,
     "Importance": importance,
+    COST: cost,
 }
 
 

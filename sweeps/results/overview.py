@@ -1,7 +1,6 @@
 """What a study's page begins with: how it stands, what is best, how to get it back, and why trials failed."""
 
 import html
-import re
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -118,8 +117,7 @@ def _failures(summary: Summary, trials: Trials) -> list[Section]:
     alike: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(summary.rows, key=lambda row: row.number):
         if row.state.is_bad or row.infeasible:
-            state = "infeasible" if row.infeasible else row.state.replace("_", " ")
-            alike.setdefault((state, re.sub(r"\d+", "0", row.error)), []).append(row)
+            alike.setdefault(row.way, []).append(row)
     found = sorted(alike.items(), key=lambda item: -len(item[1]))
     all_failed = len(summary.bad()) == len(summary.rows) > 0
     parts: list[str] = []

@@ -70,6 +70,7 @@ def _page(
     data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": metric, **trials.as_data()}
     sections = overview.sections(summary, trials, [line for line in _headline(summary, noted)[1:] if line])
     drawn = figures.of_study(summary, curves)
+    spent = drawn.pop(figures.COST, {})
     pictures = [Section(title, found, wide=title in _WIDE) for title, found in drawn.items()]
     if "Importance" not in drawn and summary.searched and len(drawn.get("Slices", [])) > 1:
         pictures[-1].html = tables.paragraphs([_no_importance(summary, running=again_s > 0)])
@@ -88,7 +89,7 @@ def _page(
     if rows:
         costs = tables.as_html(_costs(summary)) + tables.paragraphs([_tail(summary)])
         sections.append(Section("Trials", html=shown + tables.paragraphs([_others(summary, rows)])))
-        sections.append(Section("What it cost", html=costs))
+        sections.append(Section(figures.COST, spent, costs))
     sections += [scaling_page.section(measured)] if measured else []
     return page.page(summary.name, sections, data, overview.status(summary, again_s > 0))
 

@@ -1,5 +1,6 @@
 """A study as a table: what reports, the terminal and the dashboard are made from."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,11 @@ class Row:
     def infeasible(self) -> bool:
         """Whether it ended because it cannot run here: what a pruner ends had begun."""
         return self.state is State.PRUNED and not any(end.began for end in self.attempts)
+
+    @property
+    def way(self) -> tuple[str, str]:
+        """How it went wrong, numbers aside: trials that went wrong in the same way are told of together."""
+        return "infeasible" if self.infeasible else self.state.replace("_", " "), re.sub(r"\d+", "", self.error)
 
     @property
     def name(self) -> str:

@@ -65,7 +65,7 @@ class View:
             self.say(f"the answer: {len(front)} trials on the front, than which none is better in all objectives")
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in summary.bad():
-            alike.setdefault(_way(row), []).append(row)
+            alike.setdefault(row.way, []).append(row)
         for row, *others in alike.values():
             log = f"   log: {near(log)}" if (log := _log(row)) else ""
             so_did = f" (and {_few([other.number for other in others])} alike)" if others else ""
@@ -83,12 +83,11 @@ class View:
         for each reason, numbers aside, why trials cannot run here.
         """
         if row.infeasible:
-            reason = re.sub(r"\d+", "", row.error)
-            if reason not in self._said:
-                self._said.add(reason)
+            if row.way[1] not in self._said:
+                self._said.add(row.way[1])
                 self.say(f"trial {row.number} ({row.name}) is infeasible, and was not started: {row.error}")
             return
-        if row.state.is_bad and (first := self._first.setdefault(_way(row), row.number)) != row.number:
+        if row.state.is_bad and (first := self._first.setdefault(row.way, row.number)) != row.number:
             self.say(f"trial {row.number} {row.state} as trial {first} did   ({row.name})")
         elif row.state.is_bad:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)
@@ -243,11 +242,6 @@ def _newest(metrics: Mapping[str, float], summary: Summary) -> str:
     """What a trial reported last, its objectives first."""
     names = sorted(metrics, key=lambda name: name not in summary.objective)
     return "  ".join(f"{name}={metrics[name]:.4g}" for name in names[:3])
-
-
-def _way(row: Row) -> tuple[str, str]:
-    """How a trial went wrong, numbers aside."""
-    return row.state, re.sub(r"\d+", "", row.error)
 
 
 def _few(numbers: Sequence[int]) -> str:

@@ -340,6 +340,20 @@ def test_values_far_off_stand_at_the_edge(tmp_path: Path, direction: str, side: 
     assert "-50" in Trials(summary).hover(summary.rows[7]) or "50" in Trials(summary).hover(summary.rows[7])
 
 
+@pytest.mark.parametrize(("seconds", "scale"), [([30.0, 40.0, 0.0, 50.0], None), ([0.5, 2000.0, 3.0, 4.0], "log")])
+def test_what_trials_cost_beside_what_they_reached(tmp_path: Path, seconds: list[float], scale: str | None) -> None:
+    summary = study(tmp_path, *GRID)
+    for row, spent in zip(summary.rows, seconds, strict=True):
+        fail(row, State.FAILED) if row.number == 3 else None
+        row.attempts[0].seconds["training"] = spent
+    figure = drawn(summary, "What it cost")
+    assert figure["layout"]["xaxis"].get("type") == scale
+    found = {n: x for trace in figure["data"] for n, x in zip(trace["customdata"], trace["x"], strict=True)}
+    assert found == {n: spent for n, spent in enumerate(seconds) if spent}
+    page = report.write(summary).read_text()
+    assert page.count("<h2>What it cost</h2>") == 1 and 'aria-label="What it cost"' in page
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) -> None:
     summary = study(tmp_path, *GRID)
