@@ -22,7 +22,7 @@ from sweeps.trial.job import State
 
 CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
-_MOST_IN_MARKDOWN = 7900  # characters: MLflow cuts after 8000, and a password may have become longer stars
+_MOST_IN_MARKDOWN = 7800  # characters: MLflow cuts after 8000; a picture comes before, stars for a password are longer
 _ROWS_IN_HTML = 1000
 _WIDE = {"Parameters and objective", "Slices"}
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, write_once
-from sweeps.results import groups, ledger, report
+from sweeps.results import groups, ledger, printed, report
 from sweeps.results.front import hypervolumes
 from sweeps.results.summary import Row, Summary
 from sweeps.secrets import without_password
@@ -33,6 +33,7 @@ MetricRow = tuple[str, float, int, int]
 _UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
 _LONG_BYTES = 5_000_000
+_PICTURE = "study.png"
 _BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -168,7 +169,7 @@ class StudyRun:
         costs = ledger.of_study(summary.rows)
         figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
-        tags = {"mlflow.note.content": summary.note or report.markdown(summary)}
+        tags = {"mlflow.note.content": self._picture(summary) + (summary.note or report.markdown(summary))}
         if front := summary.front():
             tags["front"] = ", ".join(str(row.number) for row in summary.top(len(front)))
             figures["hypervolume"] = hypervolumes(summary)[-1][1]
@@ -189,6 +190,14 @@ class StudyRun:
             failed = summary.bad() and not summary.count(State.COMPLETED)
             status = "KILLED" if summary.over() < len(summary.rows) else "FAILED" if failed else "FINISHED"
             self.client.set_terminated(self.run_id, status, now_ms)
+
+    def _picture(self, summary: Summary) -> str:
+        """Log the study's main figure, and return the line of a description that shows it; empty without one."""
+        if (figure := printed.of_study(summary)) is None:
+            return ""
+        self.client.log_figure(self.run_id, figure, _PICTURE)
+        # As MLflow's pages load an artifact, below their own address.
+        return f"![its trials](get-artifact?path={_PICTURE}&run_uuid={self.run_id})\n\n"
 
     def _open_experiment(self, uri: str, name: str) -> str:
         found = self.client.get_experiment_by_name(name)

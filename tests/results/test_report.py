@@ -1,6 +1,7 @@
 """Tables, and figures as the data they draw."""
 
 import csv
+import io
 import json
 import math
 import re
@@ -11,13 +12,14 @@ import numpy as np
 import pytest
 
 from sweeps.files import append_lines
-from sweeps.results import axes, figures, live, overview, report
+from sweeps.results import axes, figures, live, overview, printed, report
 from sweeps.results.drawing import Figure
 from sweeps.results.seen import Seen
 from sweeps.results.summary import Row, Summary
 from sweeps.results.trials import Trials
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import End, Point, State
+from tests.results import pages
 
 
 def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> Summary:
@@ -352,6 +354,32 @@ def test_what_trials_cost_beside_what_they_reached(tmp_path: Path, seconds: list
     assert found == {n: spent for n, spent in enumerate(seconds) if spent}
     page = report.write(summary).read_text()
     assert page.count("<h2>What it cost</h2>") == 1 and 'aria-label="What it cost"' in page
+
+
+def test_the_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None:
+    picture = printed.of_study(pages.search(tmp_path))
+    assert picture
+    (axes,) = picture.axes
+    assert axes.get_legend_handles_labels()[1] == ["failed", "failed, no value", "pruned", "running", "completed"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("trial", "accuracy")
+    assert sum(len(marks.get_offsets()) for marks in axes.collections) == 20
+    file = io.BytesIO()
+    picture.savefig(file)
+    assert file.getvalue().startswith(b"\x89PNG")
+
+
+def test_the_picture_of_two_objectives_is_their_front(tmp_path: Path) -> None:
+    picture = printed.of_study(pages.two_objectives(tmp_path))
+    assert picture
+    assert picture.axes[0].get_xlabel() == "accuracy (maximized)"
+
+
+def test_there_is_no_picture_of_nothing(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        fail(row, State.FAILED)
+        row.metrics = {}
+    assert printed.of_study(summary) is None
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
