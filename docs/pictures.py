@@ -1,13 +1,15 @@
-"""Makes the pictures of studies.md and page.md: runs studies at their small scale, and takes a figure of each report,
-or its first screen.
+"""Makes the pictures of studies.md, page.md and mlflow.md: runs studies at their small scale, and takes a figure of
+each report, its first screen, or a page of MLflow.
 
-python docs/pictures.py path/to/mnist.npz path/to/folder_of_photographs [study or page ...]
+python docs/pictures.py path/to/mnist.npz path/to/folder_of_photographs [picture ...]
 
 The folder has train/ and test/, each with a folder a kind. What trains on photographs gets a few more of them and a few
 more epochs than at the small scale, on a base that knows nothing, so that there is something to see.
 """
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,8 @@ from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
+
+from sweeps.tracking.comparison_view import run_path
 
 HERE = Path(__file__).parent
 CURVES, AXES, MAP, SCALING = "Learning curves", "Parameters and objective", "Two parameters", "Scaling"
@@ -38,13 +42,30 @@ MORE = {
 }
 """What is typed beside `study.scale=small`."""
 SEARCH = ["study=best_lr_batch", "hydra/sweeper=optuna", "hydra/sweeper/pruner=asha", "epochs=8"]
-SEARCH += ["hydra.sweeper.n_trials=40"]
-PAGES = {
-    "page_search": (SEARCH, 1180, ""),
-    "page_trial": (SEARCH, 900, "#trial-7"),
-    "page_failed": (["trainer=own", "trainer._target_=typo.train", "lr=0.001,0.01", "batch_size=32,64,128"], 700, ""),
+STUDIES = {
+    "search": [*SEARCH, "hydra.sweeper.n_trials=40"],
+    "grid": ["optimizer=adam,sgd", "lr=0.001,0.003,0.01,0.03", "batch_size=16,32,64"],
+    "front": ["study=accuracy_and_time", "study.scale=small", "lr=0.0003,0.001,0.003"],
+    "failed": ["trainer=own", "trainer._target_=typo.train", "lr=0.001,0.01", "batch_size=32,64,128"],
 }
-"""What is typed, how many pixels of the page are seen, and what is opened in it."""
+"""What is typed; an experiment each, whose pages in MLflow then have these trials alone."""
+PAGES = {
+    "page_search": ("search", 1180, ""),
+    "page_trial": ("search", 900, "#trial-7"),
+    "page_grid": ("grid", 1400, ""),
+    "page_front": ("front", 1180, ""),
+    "page_failed": ("failed", 700, ""),
+}
+"""Of which study, how many pixels of the page are seen, and what is opened in it."""
+MLFLOW = {
+    "mlflow_search": ("search", "view", 1200),
+    "mlflow_grid": ("grid", "view", 1200),
+    "mlflow_front": ("front", "view", 1200),
+    "mlflow_failed": ("failed", "view", 700),
+    "mlflow_study": ("search", ".", 1900),
+    "mlflow_trial": ("search", "7", 1200),
+}
+"""Of which study; its view, or the page of the run that stands for this folder of it; and how many pixels high."""
 TYPO = "def train(cfg, trial):\n    return {'val_accuracy': len(open('/data/mnist.npz').read())}\n"
 WIDTH = {"optimizer_hyperparameters": 2200}  # pixels
 
@@ -53,37 +74,65 @@ def main() -> None:
     mnist, photographs = (Path(given).absolute() for given in sys.argv[1:3])
     data = {"line_fit": [], "caltech256": [f"dataset.path={photographs}/train"]}
     data |= {study: [f"dataset.path={photographs}"] for study in ("fruit", "resnet_scaling")}
-    wanted = sys.argv[3:] or [*FIGURES, *PAGES]
+    wanted = sys.argv[3:] or [*FIGURES, *PAGES, *MLFLOW]
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 900, "height": 700})
-        for wanted_page in [wanted_page for wanted_page in wanted if wanted_page in PAGES]:
-            take_page(page, folder, wanted_page)
         for study, figure in ((name, FIGURES[name]) for name in wanted if name in FIGURES):
-            line = ["-m", f"study={study}", "study.scale=small", f"hydra.sweeper.study_name={study}", "tracking=none"]
-            line += [*data.get(study, [f"dataset.path={mnist}"]), *MORE.get(study, [])]
-            subprocess.run([sys.executable, str(HERE.parent / "sweep.py"), *line], cwd=folder, check=True)
+            line = [f"study={study}", "study.scale=small", "tracking=none"]
+            sweep(folder, study, [*line, *data.get(study, [f"dataset.path={mnist}"]), *MORE.get(study, [])])
             page.set_viewport_size({"width": WIDTH.get(study, 900), "height": 700})
             page.goto(f"file://{folder}/multirun/{study}/report.html")
             drawn = page.locator(f"h2:text-is('{figure}') + div")
             drawn.scroll_into_view_if_needed()
             drawn.locator(".main-svg").first.wait_for()
             drawn.screenshot(path=HERE / f"{study}.png")
+        (folder / "typo.py").write_text(TYPO)
+        for study in dict.fromkeys({**PAGES, **MLFLOW}[one][0] for one in wanted if one not in FIGURES):
+            data_of = [f"dataset.path={mnist}"] * (study == "front")
+            sweep(folder, study, [*STUDIES[study], *data_of, f"tracking.experiment={study}"])
+        for one in wanted:
+            if one in PAGES:
+                study, height, opened = PAGES[one]
+                page.set_viewport_size({"width": 1200, "height": height})
+                page.goto(f"file://{folder}/multirun/{study}/report.html{opened}")
+                page.reload()  # another trial alone is no other page
+                page.wait_for_timeout(3000)  # its figures are drawn
+                take(page, one)
+        for one in wanted:
+            if one in MLFLOW:
+                take_mlflow(page, folder, one)
         browser.close()
 
 
-def take_page(page: Page, folder: Path, name: str) -> None:
-    """The first screen of a page, which may be that of a study that was run for the one before."""
-    words, height, opened = PAGES[name]
-    (folder / "typo.py").write_text(TYPO)
-    line = ["-m", *words, "tracking=none", f"hydra.sweeper.study_name={'search' if words is SEARCH else name}"]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    subprocess.run([sys.executable, str(HERE.parent / "sweep.py"), *line], cwd=folder, env=environment, check=False)
-    page.set_viewport_size({"width": 1200, "height": height})
-    page.goto(f"file://{folder}/multirun/{line[-1].partition('=')[2]}/report.html{opened}")
-    page.reload()  # another trial alone is no other page
-    page.wait_for_timeout(3000)  # its figures are drawn
+def sweep(folder: Path, study: str, words: list[str]) -> None:
+    line = [sys.executable, str(HERE.parent / "sweep.py"), "-m", *words, f"hydra.sweeper.study_name={study}"]
+    subprocess.run(line, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, check=study != "failed")
+
+
+def take_mlflow(page: Page, folder: Path, name: str) -> None:
+    """By the link that `ui` prints, or at the address of a run."""
+    study, what, height = MLFLOW[name]
+    page.set_viewport_size({"width": 1600, "height": height})
+    line = [sys.executable, "-m", "sweeps", "ui", study, "--port", "0"]
+    with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            address = (server.stdout.readline() if server.stdout else "").split()[0]
+            page.goto(address)  # which keeps MLflow's assistant closed, also on other pages
+            if what != "view":
+                known = json.loads((folder / "multirun" / study / "tracking.json").read_text())
+                run_id = json.loads((folder / "multirun" / study / what / "tracking.json").read_text())["run_id"]
+                page.goto(address.removesuffix(f"/{study}") + run_path(known["experiment"], run_id))
+            page.wait_for_timeout(15_000)  # MLflow's script is long
+            for more in page.get_by_text("Show more", exact=True).all():
+                more.click()
+            take(page, name)
+        finally:
+            server.send_signal(signal.SIGINT)
+
+
+def take(page: Page, name: str) -> None:
     page.screenshot(path=HERE / f"{name}.png")
     Image.open(HERE / f"{name}.png").quantize(96).save(HERE / f"{name}.png", optimize=True)
 

@@ -169,7 +169,8 @@ class StudyRun:
         costs = ledger.of_study(summary.rows)
         figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
         figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
-        tags = {"mlflow.note.content": self._picture(summary) + (summary.note or report.markdown(summary))}
+        outcome, _, rest = (summary.note or report.markdown(summary)).partition("\n\n")
+        tags = {"mlflow.note.content": f"{outcome}\n\n{self._picture(summary)}{rest}"}
         if front := summary.front():
             tags["front"] = ", ".join(str(row.number) for row in summary.top(len(front)))
             figures["hypervolume"] = hypervolumes(summary)[-1][1]

@@ -17,8 +17,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+from sweeps.results import report
 from sweeps.tracking import comparison_view
+from sweeps.tracking.tracker import Tracker
 from tests.command_lines import GRID, THEIRS, run
+from tests.results import pages
 from tests.tracking.studies import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +62,13 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
     failing = run([THEIRS, "-m", *GRID, "+how=raises,exits", *apart], folder)
     assert failing.code == 1, failing.said
     assert swept.stdout.splitlines()[-1] == "dashboard: python -m sweeps ui grid"
+    for name in ("search", "two_objectives"):
+        summary = pages.STUDIES[name](folder / "multirun" / name)
+        report.write(summary)
+        tracker = Tracker(f"sqlite:///{folder}/mlflow.db", name, summary, "sweep.py")
+        tracker.open()
+        tracker.catch_up(summary)
+        assert tracker.problem is None
     port = str(free_port())
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "ui.log").open("w") as log:
@@ -117,6 +127,28 @@ def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -
         expect(chart(page, metric).locator(".scatterlayer .points path")).to_have_count(len(STARTED) * EPOCHS)
     expect(page.get_by_text("Trials", exact=True)).to_be_attached()  # the section with all trials side by side
     expect(page.get_by_role("button", name="New Chat")).to_have_count(0)  # the assistant
+
+
+def test_of_a_search_pruned_trials_are_there_and_contours(dashboard: tuple[str, str], page: Page) -> None:
+    page.goto(dashboard[0] + comparison_view.path("3", "search"))
+    expect(page.get_by_text("20 matching runs")).to_be_visible()
+    for axis in ("lr", "batch_size", "optimizer", "best/accuracy"):
+        expect(chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)).to_be_visible()
+    page.locator(".react-resizable .contourlayer").scroll_into_view_if_needed()
+    page.goto(dashboard[0] + comparison_view.path("3", "search", as_table=True))
+    states = page.locator(".ag-center-cols-container [col-id='tags.`state`']")
+    expect(states.filter(has_text="pruned")).to_have_count(9)
+    expect(states.filter(has_text="failed")).to_have_count(2)
+
+
+def test_of_two_objectives_both_are_axes_and_columns(dashboard: tuple[str, str], page: Page) -> None:
+    page.goto(dashboard[0] + comparison_view.path("4", "two"))
+    expect(page.get_by_text("12 matching runs")).to_be_visible()
+    for axis in ("lr", "best/accuracy", "best/seconds"):
+        expect(chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)).to_be_visible()
+    page.goto(dashboard[0] + comparison_view.path("4", "two", as_table=True))
+    for column in ("best/accuracy", "best/seconds"):
+        expect(page.locator(".ag-header").get_by_text(column, exact=True)).to_be_visible()
 
 
 def test_its_list_has_the_swept_parameters_and_the_objective(dashboard: tuple[str, str], page: Page) -> None:
