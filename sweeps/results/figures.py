@@ -27,6 +27,7 @@ from sweeps.results.front import hypervolumes, reference
 from sweeps.results.seen import Seen, is_wide, short, value_of
 from sweeps.results.summary import Row, Summary, text
 from sweeps.results.trials import Curves, Trials
+from sweeps.secrets import without_password
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plotted
@@ -36,6 +37,7 @@ ENOUGH = 10
 COST = "What it cost"
 _MOST_POINTS = 1500
 _MOST_CURVES = 60
+_MOST_NAMED = 12  # of curves, in a legend
 _MOST_SLICES = 12
 
 
@@ -196,6 +198,7 @@ def curves(seen: Seen) -> Figure | None:
     if not told:
         return None
     rows, note = Seen(_with(seen.summary, told), seen.curves).some(_MOST_CURVES)
+    few = len(rows) <= _MOST_NAMED
     data: list[dict[str, Any]] = []
     ends = []
     for kind, some in seen.of_kind(rows).items():
@@ -206,13 +209,18 @@ def curves(seen: Seen) -> Figure | None:
             line = LINES.get(kind, {"color": f"--scale-{shade}", "width": 2 if shade == 0 else 1.4})
             trace = {"type": "scatter", "mode": "lines", "x": at, "y": values, "line": line, "meta": row.number}
             trace["hovertemplate"] = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
+            trace |= {"name": escaped(short(without_password(row.name), 56))} if few else {}
             data.append({**trace, "opacity": 1 if kind in ("completed", "running") else 0.7})
         x, y = zip(*(_end(*seen.curves[row.number][metric]) for row in ordered), strict=True)
-        ends.append(marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered]))
+        ended = marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered])
+        ends.append(ended | {"showlegend": False})
     known = [value for trace in data for value in trace["y"] if value is not None]
     steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
     yaxis = {"title": {"text": short(metric, 40)}, **value_scale(known)}
-    return figure_of([*data, *ends], 380, note, xaxis=counting("step", steps), yaxis=yaxis, **seen.colors())
+    below = {"orientation": "v", "y": -60 / 320, "yanchor": "top", "traceorder": "reversed"}  # the best first
+    named: dict[str, Any] = {"showlegend": True, "legend": below} if few else {}
+    height = 380 + 20 * len(rows) * few
+    return figure_of([*data, *ends], height, note, xaxis=counting("step", steps), yaxis=yaxis, **named, **seen.colors())
 
 
 def _end(steps: Sequence[int], values: Sequence[float | None]) -> tuple[int, float | None]:

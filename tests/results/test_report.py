@@ -419,6 +419,20 @@ def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_pa
     assert "sesame" not in (tmp_path / "trials.csv").read_text()
 
 
+@pytest.mark.parametrize("count", [3, 13])
+def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) -> None:
+    summary = study(tmp_path, *({"db": f"http://me:sesame@host/{i}"} for i in range(count)))
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
+    trials = Trials(summary)
+    trials.look()
+    figure = figures.of_study(summary, trials.curves())["Learning curves"][""]
+    assert figure["layout"]["showlegend"] is (count == 3)
+    names = [trace.get("name") for trace in figure["data"] if trace["mode"] == "lines"]
+    assert names == [f"db=http://me:***@host/{i}" if count == 3 else None for i in range(count)]
+    assert figure["data"][-1]["showlegend"] is False
+
+
 def test_figures_in_a_notebook(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"lr": 10.0**-i, "batch": 2**i + i * i} for i in range(7)))
     for row in summary.rows:
