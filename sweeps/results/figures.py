@@ -209,7 +209,7 @@ def curves(seen: Seen) -> Figure | None:
             line = LINES.get(kind, {"color": f"--scale-{shade}", "width": 2 if shade == 0 else 1.4})
             trace = {"type": "scatter", "mode": "lines", "x": at, "y": values, "line": line, "meta": row.number}
             trace["hovertemplate"] = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
-            trace |= {"name": escaped(short(without_password(row.name), 56))} if few else {}
+            trace |= {"name": _named(row)} if few else {}
             data.append({**trace, "opacity": 1 if kind in ("completed", "running") else 0.7})
         x, y = zip(*(_end(*seen.curves[row.number][metric]) for row in ordered), strict=True)
         ended = marks(seen, kind, x, y, [row.number for row in ordered], [seen.value(row) for row in ordered])
@@ -221,6 +221,12 @@ def curves(seen: Seen) -> Figure | None:
     named: dict[str, Any] = {"showlegend": True, "legend": below} if few else {}
     height = 380 + 20 * len(rows) * few
     return figure_of([*data, *ends], height, note, xaxis=counting("step", steps), yaxis=yaxis, **named, **seen.colors())
+
+
+def _named(row: Row) -> str:
+    """For a legend: its values with the last word of their names."""
+    pairs = (f"{name.rpartition('.')[2].lstrip('+')}={text(value, digits=4)}" for name, value in row.params.items())
+    return escaped(short(without_password(" ".join(pairs) or row.name), 46))
 
 
 def _end(steps: Sequence[int], values: Sequence[float | None]) -> tuple[int, float | None]:
