@@ -83,7 +83,9 @@ def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> ast.Modu
     names: set[str] = set()
     if spec.origin is not None:
         if not spec.origin.endswith(".py"):
-            return None
+            if hasattr(sys.modules.get(module), name) or module not in sys.modules:
+                return None
+            raise ValueError(f"{what}: there is no {name!r} in {module}{_near(name, dir(sys.modules[module]))}")
         try:
             source, tree = _parsed(spec.origin)
         except SyntaxError as error:

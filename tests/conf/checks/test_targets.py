@@ -74,6 +74,7 @@ def test_what_can_be_imported(target: str, package: Path) -> None:
         ("my_package.my_module.local", "there is no 'local' in my_package.my_module"),
         ("my_package.my_module.in_class", "there is no 'in_class' in my_package.my_module"),
         ("my_package.my_modul.train", "there is no 'my_modul' in my_package; did you mean my_module?"),
+        ("time.slep", "there is no 'slep' in time; did you mean sleep?"),
         ("my_package.inner.shallow.f", "there is no 'shallow' in my_package.inner"),
         ("my_package.inner.dep.f", "there is no 'dep' in my_package.inner; did you mean deep?"),
         ("my_pakage.my_module.f", "there is no module 'my_pakage'; did you mean my_package?"),
