@@ -33,7 +33,7 @@ MetricRow = tuple[str, float, int, int]
 _UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
 _LONG_BYTES = 5_000_000
-_PICTURE = "study.png"
+_PICTURE = "study.svg"
 _BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -194,9 +194,9 @@ class StudyRun:
 
     def _picture(self, summary: Summary) -> str:
         """Log the study's main figure, and return the line of a description that shows it; empty without one."""
-        if (figure := printed.of_study(summary)) is None:
+        if not (picture := printed.of_study(summary)):
             return ""
-        self.client.log_figure(self.run_id, figure, _PICTURE)
+        self.client.log_text(self.run_id, picture, _PICTURE)
         # As MLflow's pages load an artifact, below their own address.
         return f"![its trials](get-artifact?path={_PICTURE}&run_uuid={self.run_id})\n\n"
 

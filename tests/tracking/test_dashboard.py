@@ -168,7 +168,7 @@ def test_the_experiment_has_the_study_with_its_trials(dashboard: tuple[str, str]
     expect(run_names(page)).to_have_text(["grid", *reversed(STARTED)])  # the newest first
     run_names(page).first.click()
     expect(page.get_by_text("Best: trial 1")).to_be_visible()
-    picture = page.locator("img[src*='study.png']")
+    picture = page.locator("img[src*='study.svg']")
     expect(picture).to_be_visible()
     assert picture.evaluate("async (shown) => { await shown.decode(); return shown.naturalWidth }") > 500
     for name in STARTED:
