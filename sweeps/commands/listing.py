@@ -7,7 +7,7 @@ from rich.text import Text
 
 from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read, store_of
 from sweeps.errors import UserError
-from sweeps.files import holder, last_lines
+from sweeps.files import holder
 from sweeps.launchers.slurm.queue import SlurmError
 from sweeps.results.summary import Summary
 from sweeps.study import definition
@@ -46,8 +46,8 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     summary, definition_ = read(name, root)
     driver = holder(summary.folder / "driver.lock")
     show_status(summary, str(driver or ""), _jobs_in_words(summary), _where(summary, definition_))
-    if not driver and (why := "".join(last_lines(summary.folder / definition.DONE, 1))):
-        console.print(f"done: {why}", soft_wrap=True, markup=False)
+    if summary.done:
+        console.print(f"done: {summary.done}", soft_wrap=True, markup=False)
     elif not driver and summary.over() < (summary.total or 0):
         console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True, markup=False)
 

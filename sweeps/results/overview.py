@@ -40,7 +40,7 @@ def key(summary: Summary) -> str:
 
 def status(summary: Summary, running: bool) -> str:
     """Whether it goes on, and when that was so."""
-    over = summary.total is None or summary.over() >= summary.total
+    over = summary.done or summary.total is None or summary.over() >= summary.total
     running = running or summary.count(State.RUNNING) > 0  # where another driver has it, or its jobs go on without
     state = "running" if running else "finished" if over else "stopped"
     written = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -71,7 +71,8 @@ def _counts(summary: Summary) -> str:
         for kind, count in found.items()
     )
     title = f'<p class="big"><b>{summary.over()}</b> of {whole} trial{"s" * (whole > 1)} ended</p>'
-    return f'{title}<div class="bar" aria-hidden="true">{bar}</div><ul class="counts">{legend}</ul>'
+    done = paragraphs([f"It is done: {summary.done}."]) if summary.done else ""
+    return f'{title}<div class="bar" aria-hidden="true">{bar}</div><ul class="counts">{legend}</ul>{done}'
 
 
 def _in_words(kind: str, summary: Summary) -> str:
@@ -80,7 +81,7 @@ def _in_words(kind: str, summary: Summary) -> str:
     if len(states) == 1:
         return states[0].replace("_", " ")
     named = ", ".join(f"{summary.count(state)} {state.replace('_', ' ')}" for state in states)
-    return f"{kind} ({named})" if named else kind
+    return f"{kind} ({named})" if named else "not begun" if summary.done else kind
 
 
 def _answer(summary: Summary, said: Sequence[str]) -> list[Section]:

@@ -87,6 +87,7 @@ class Summary:
     note: str = ""  # the study in short, once its report was written
     space: Mapping[str, str] = field(default_factory=dict)  # what is swept, and over which values, as one types them
     searched: bool = False  # whether a sampler chose its trials
+    done: str = ""  # why it is, though not all of its trials were tried: it reached its target, for one
     again: str = ""  # what to type for the command line of its best trial
     seed_key: str = "seed"  # trials that differ in this alone are one configuration
 

@@ -148,9 +148,10 @@ def show_status(summary: Summary, driver: str, jobs: str, how_to_look: str) -> N
         full = "; there is no room for another one" if now.full else ""
         view.say(f"slots: {now.running} in use{full}")
     view.say(jobs)
-    if open_ones := (summary.total or len(summary.rows)) - summary.over() - summary.count(State.RUNNING):
+    waiting = max(summary.total or 0, len(summary.rows)) - summary.over() - summary.count(State.RUNNING)
+    if waiting and not summary.done:
         for why in _waits(last, bool(driver), bool(jobs)):
-            view.say(f"waiting: {open_ones}, {why}")
+            view.say(f"waiting: {waiting}, {why}")
     running = [row for row in summary.rows if row.state is State.RUNNING]
     for row in running[:_SHOWN]:
         view.say(f"trial {row.number} runs   {row.name}   {_latest(row, summary)}")

@@ -165,11 +165,8 @@ class Driver:
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self) -> Loop:
-        from sweeps.results import (
-            live,
-            report,
-            solutions,
-        )  # here, where the launcher is still busy importing TensorFlow
+        # Here, where the launcher is still busy importing TensorFlow.
+        from sweeps.results import live, report, solutions
 
         search, summary = self._search, self._summary
         search.open()
@@ -192,6 +189,8 @@ class Driver:
             if loop.detach:
                 self._trials.close(keep=True)
             summary.importance = search.importance()
+            if loop.enough and loop.enough.done and not loop.interrupted:
+                summary.done = loop.enough.why
             if tracker:
                 tracker.drain(summary)
             report.write(summary)
@@ -236,9 +235,9 @@ class Driver:
             lines.append(f"{running} trials go on without this command. Look at them: {look}")
         open_ones = (summary.total or len(summary.rows)) - summary.over()
         enough = loop.enough if not loop.interrupted else None
-        if enough and enough.done:
-            write_whole(self._folder / DONE, enough.why)
-            lines.append(f"study {self._name} is done: {enough.why}.")
+        if enough and summary.done:
+            write_whole(self._folder / DONE, summary.done)
+            lines.append(f"study {self._name} is done: {summary.done}.")
             lines.append(f"For more, change hydra.sweeper.{enough.setting} in: {self._resume_line}")
         elif enough and enough.setting:
             lines.append(f"study {self._name} is not finished: {enough.why}.")

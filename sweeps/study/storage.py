@@ -17,10 +17,10 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import BaseTrial, TrialState
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, append_lines, read_json, set_aside, write_whole
+from sweeps.files import Unreadable, append_lines, last_lines, read_json, set_aside, write_whole
 from sweeps.results.summary import Row, Summary, look
 from sweeps.secrets import without_password
-from sweeps.study.definition import Definition, resume_line, sweeps_line
+from sweeps.study.definition import DONE, Definition, resume_line, sweeps_line
 from sweeps.trial.job import End, Point, State
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # what it warns of, a person at the terminal cannot change
@@ -148,6 +148,7 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
     summary = Summary(folder.name, folder, objective, directions, rows, total, fixed=definition.config)
     summary.seed_key, summary.space = definition.seed_key, definition.parameters
     summary.searched, summary.again = is_search(definition), sweeps_line("best", folder)
+    summary.done = "".join(last_lines(folder / DONE, 1))
     return summary
 
 

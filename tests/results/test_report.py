@@ -380,6 +380,15 @@ def test_the_picture_shows_names_as_they_may_be_shown(tmp_path: Path, objective:
     assert "sesame" not in picture
 
 
+def test_a_picture_takes_a_name_for_no_formula(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    summary = study(tmp_path, *GRID)
+    summary.objective = ("$\\frac$ 日",)
+    picture = printed.of_study(summary)
+    assert picture
+    picture.savefig(io.BytesIO())
+    assert not recwarn.list
+
+
 def test_there_is_no_picture_of_nothing(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
@@ -398,6 +407,24 @@ def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) ->
     data = json.loads(page.partition('id="data">')[2].partition("</script>")[0], parse_constant=pytest.fail)
     assert data["trials"]["1"]["curves"]["acc"] == [[0], [None]]
     assert numbers_of(summary, "History") == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [-1.7e308, 1.7e308, 0.0, 1.0, 2.0, 3.0],
+        [0, 10**400, 1, 2, 3, 4],
+        [0.0, 5e-324, 1e-323, 0.0, 5e-324, 1e-323],
+        [1 + i * 2.3e-16 for i in range(6)],
+    ],
+)
+def test_odd_numbers_take_no_page_with_them(tmp_path: Path, values: list[float]) -> None:
+    summary = study(tmp_path, *({"x": value, "y": i} for i, value in enumerate(values)))
+    for row, value in zip(summary.rows, values, strict=True):
+        row.attempts[0].objective[0] = float(min(value, 1.7e308))
+    report.write(summary)
+    assert printed.of_study(summary)
+    assert numbers_of(summary, "Parameters and objective") == set(range(6))
 
 
 def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_path: Path) -> None:
@@ -462,6 +489,15 @@ def test_the_counts_add_up(tmp_path: Path, total: int | None, said: str) -> None
     page = report.write(summary).read_text()
     assert all(part in page for part in said.split("|"))
     assert sum(overview.counts(summary).values()) == (total or 4)
+
+
+def test_a_study_that_has_enough_is_finished(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID, total=9)
+    assert '<b class="stopped">stopped</b>' in report.write(summary).read_text()
+    summary.done = "trial 3 reached target=0.3"
+    page = report.write(summary).read_text()
+    assert '<b class="finished">finished</b>' in page
+    assert "<b>5</b> not begun" in page and "It is done: trial 3 reached target=0.3." in page
 
 
 def test_equal_errors_are_told_once_with_their_trials(tmp_path: Path) -> None:

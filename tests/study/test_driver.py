@@ -323,6 +323,22 @@ def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: py
     assert len(launcher.submitted) == 3
 
 
+def test_a_study_that_has_enough_waits_for_nobody(
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = list[str]()
+    monkeypatch.setattr(report, "write", lambda summary: written.append(summary.done))
+    run(FakeLauncher(trains(), clock, slots=1), "hydra.sweeper.objective=objective", "hydra.sweeper.target=1000")
+    assert written[0].startswith("trial 0 reached target=1000")
+    capsys.readouterr()
+    monkeypatch.setattr("sys.argv", ["sweeps", "status", "s"])
+    with pytest.raises(SystemExit):
+        commands.main()
+    said = capsys.readouterr().out
+    assert "done: trial 0 reached target=1000" in said
+    assert "waiting" not in said and "go on with" not in said
+
+
 def test_a_full_disk_shows_what_there_is_and_names_the_file(
     run: Run, clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
