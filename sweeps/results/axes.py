@@ -12,6 +12,7 @@ from sweeps.trial.job import Value
 MOST_TICKS = 12
 NONE = "none"  # the value of a parameter that does not exist in a trial
 _NOWHERE = -1 / 8  # its place, below all others
+_LARGEST, _SMALLEST = 1e300, 1e-300  # of larger numbers even a difference may be infinite, of smaller ones a share is 0
 _INTERVAL = re.compile(r"(log )?interval\((\S+), (\S+)\)")
 
 
@@ -67,7 +68,7 @@ class Axis:
             powers = [10.0**power for power in range(first, last + 1)]
             far = [end for end in (self.low, self.high) if all(abs(math.log10(end / one)) > 0.3 for one in powers)]
             return sorted({*powers, *far})
-        if self.low == self.high:
+        if self.high - self.low < _SMALLEST:
             return [self.low]
         size = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
         step = next(size * times for times in (1, 2, 5, 10) if (self.high - self.low) / (size * times) <= 6)
@@ -119,4 +120,5 @@ def _are_multiples(numbers: Sequence[float]) -> bool:
 
 
 def is_number(value: Value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it has a place on an axis of numbers."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
