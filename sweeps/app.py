@@ -39,12 +39,8 @@ from sweeps.trial.process import end_of_error, end_of_return
 from sweeps.trial.system_metrics import sampling
 
 Task = Callable[[DictConfig, Trial], Any]
-_FLAGS = {"config-path", "cp", "config-name", "cn", "config-dir", "cd", "package", "p", "cfg", "c", "info", "i"} | {
-    "experimental-rerun",
-    "resolve",
-    "shell-completion",
-    "sc",
-}
+_FLAGS = {"config-path", "cp", "config-name", "cn", "config-dir", "cd", "package", "p", "cfg", "c", "info", "i"}
+_FLAGS |= {"experimental-rerun", "resolve", "shell-completion", "sc"}
 """Of Hydra's, which may be typed with a value."""
 
 
@@ -89,9 +85,10 @@ def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
             raise UserError(f"{word}: a key is typed without dashes\nType: {word.lstrip('-')}")
         if sign and key in ("hydra.sweeper", "hydra.launcher"):
             raise UserError(f"{word}: it is chosen with a slash\nType: {key.replace('.', '/')}={value}")
-        if re.fullmatch(r"(?i)true|false|[\d.]+", value) and key and (config_dir / key).is_dir():
-            known = ", ".join(sorted(file.stem for file in (config_dir / key).glob("*.yaml")))
-            raise UserError(f"{word}: it is chosen by name\nChoose one of: {known}")
+        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # which Hydra takes for values of the group itself
+            known = sorted(file.stem for file in (config_dir / key).glob("*.yaml"))
+            if known and value not in known:
+                raise UserError(f"{word}: it is chosen by name\nChoose one of: {', '.join(known)}")
 
 
 def run(cfg: DictConfig, task: Task) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.app import _refuse_words
+from sweeps.errors import UserError
 from tests.command_lines import SWEEP, THEIRS, Done, run, run_all, start_afresh
 
 PLAIN, SWEPT, BOTH = ("plain",), ("swept",), ("plain", "swept")
@@ -231,6 +233,14 @@ def test_a_mistake_is_answered(name: str, answers: dict[str, Done]) -> None:
         assert fragment in done.err
     assert not (done.folder / "multirun").exists()
     assert not (done.folder / "mlflow.db").exists()
+
+
+def test_a_choice_may_have_a_number_for_its_name(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "50.yaml").write_text("")
+    _refuse_words(["model=50", "lr=0.1", "--config-name=50"], tmp_path)
+    with pytest.raises(UserError, match="model=51: it is chosen by name\nChoose one of: 50"):
+        _refuse_words(["model=51"], tmp_path)
 
 
 def test_pickled_objects_are_never_loaded(files: Path, answers: dict[str, Done]) -> None:
