@@ -227,9 +227,14 @@ def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkey
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     code, said = answer("sync")
     assert code == 0
+    assert "study good was kept out of MLflow; to bring it there: python -m sweeps sync good\n" in said
+    assert not (tmp_path / "mlflow.db").exists()
+    code, said = answer("sync", "good")
+    assert code == 0
     assert "study good: sent 2 of its 2 trials; MLflow has all that began\ndashboard: python -m sweeps ui good" in said
-    assert "study failed: sent 3 of its 3 trials" in said
-    assert "study killed: MLflow lacks nothing; 2 have not ended: it has what they wrote so far" in said
+    assert "study failed: sent 3 of its 3 trials" in answer("sync", "failed")[1]
+    kept = "study killed: MLflow lacks nothing; 2 have not ended: it has what they wrote so far"
+    assert kept in answer("sync", "killed")[1]
     code, said = answer("sync", "good")
     assert (code, said.splitlines()[0]) == (0, "study good: MLflow lacks nothing")
     assert answer("status", "good")[1].endswith("dashboard: python -m sweeps ui good\n")

@@ -3,7 +3,7 @@
 import gc
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -72,7 +72,7 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
     complete = True
     for one in names:
         try:
-            complete = _sync(one, root) and complete
+            complete = _sync(one, root, by_name=name is not None) and complete
         except UserError as error:
             if name:
                 raise
@@ -81,11 +81,14 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
     raise SystemExit(0 if complete else 1)
 
 
-def _sync(name: str, root: Path) -> bool:
-    """Whether MLflow now has all of the study."""
+def _sync(name: str, root: Path, by_name: bool) -> bool:
+    """Whether MLflow now has all of the study. One that was kept out of MLflow is brought there by its name alone."""
     from sweeps.tracking.tracker import Tracker
 
     folder, definition_ = definition.find(name, root)
+    if not by_name and not _setting(folder, "tracking"):
+        console.print(f"study {name} was kept out of MLflow; to bring it there: {sweeps_line('sync', folder)}")
+        return True
     try:
         lock = Lock(folder / "driver.lock")  # there is one writer
     except Held as error:
@@ -97,7 +100,7 @@ def _sync(name: str, root: Path) -> bool:
             console.print(f"study {name} has no trials yet")
             return True
         store = store_of(summary, definition_)
-        tracker = Tracker(store, _experiment(folder), summary, shlex.join(definition_.command))
+        tracker = Tracker(store, str(_setting(folder, "experiment")), summary, shlex.join(definition_.command))
         tracker.open()
         sent, going_on = tracker.catch_up(summary)
     finally:
@@ -114,15 +117,15 @@ def _sync(name: str, root: Path) -> bool:
     return True
 
 
-def _experiment(folder: Path) -> str:
-    """The MLflow experiment that the study's newest command named."""
+def _setting(folder: Path, name: str) -> Any:
+    """What the study's newest command said of a setting of the sweeper."""
     from omegaconf import OmegaConf
 
     from sweeps.settings import SweeperConf
 
     file = folder / "multirun.yaml"
     try:
-        return str(OmegaConf.select(OmegaConf.load(file), "hydra.sweeper.experiment", default=SweeperConf.experiment))
+        return OmegaConf.select(OmegaConf.load(file), f"hydra.sweeper.{name}", default=getattr(SweeperConf, name))
     except Exception as error:  # whatever a damaged file holds
         said = str(error).partition("\n")[0]
         raise UserError(
