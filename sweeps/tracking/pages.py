@@ -16,7 +16,7 @@ from sweeps.results.terminal import sweeps_line
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
-from sweeps.tracking.study_run import connect, first_line, outages
+from sweeps.tracking.study_run import artifacts_of, connect, first_line, outages
 
 _GO_ON = """<!doctype html>
 <script>
@@ -94,7 +94,7 @@ def serve(uri: str, name: str, path: str, port: int | None, say: Callable[[str],
         {  # as mlflow.server._run_server tells the processes that it starts
             "_MLFLOW_SERVER_FILE_STORE": uri,
             "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
-            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(Path(uri.removeprefix("sqlite:///")).parent / "mlartifacts"),
+            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": artifacts_of(uri) or "mlartifacts",
             "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # nothing here uses it: a dozen processes and 2 GB
             "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -203,11 +203,9 @@ class StudyRun:
     def _open_experiment(self, uri: str, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
         if found is None:
-            database = uri.removeprefix("sqlite:///")
-            beside = None if database == uri else str(Path(database).parent / "mlartifacts")
             kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
             try:
-                return str(self.client.create_experiment(name, beside, kind))
+                return str(self.client.create_experiment(name, artifacts_of(uri), kind))
             except outages():  # another driver was faster, or it raises once more
                 found = self.client.get_experiment_by_name(name)
                 if found is None:
@@ -250,6 +248,12 @@ class StudyRun:
         shown = {tag: without_password(value) for tag, value in tags.items()}
         made = self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name))
         return str(made.info.run_id)
+
+
+def artifacts_of(uri: str) -> str | None:
+    """The folder of a store's artifacts: beside an SQLite file. None leaves it to MLflow."""
+    database = uri.removeprefix("sqlite:///")
+    return None if database == uri else str(Path(database).parent / "mlartifacts")
 
 
 def _shortened(file: Path, folder: Path) -> Path:
