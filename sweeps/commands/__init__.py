@@ -38,10 +38,16 @@ def jobs_of(summary: Summary) -> list[JobInfo]:
     return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
 
 
-def store_of(summary: Summary, definition_: Definition) -> str:
+def store_of(definition_: Definition) -> str:
     """The address of the study's MLflow: as it was typed, or as the environment has it, which is in no file."""
     from sweeps.study.storage import resolved
-    from sweeps.tracking.tracker import Tracker
+    from sweeps.tracking import tracker
 
     with chdir(definition_.working_folder):
-        return Tracker(definition_.tracking_uri and resolved(definition_.tracking_uri), "", summary).uri
+        return tracker.store_of(definition_.tracking_uri and resolved(definition_.tracking_uri))
+
+
+def newest_first(root: Path) -> list[str]:
+    """The names of all studies."""
+    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
+    return [file.parent.name for file in files]

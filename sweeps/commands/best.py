@@ -55,5 +55,5 @@ def refit(
     shown = "  ".join(f"{key}={value:.6g}" for key, value in trained.metrics.items())
     console.print(f"trial {row.number}, trained once more: {shown}\nits model: {kept}", soft_wrap=True, markup=False)
     tags = refit.tags(summary, row, trained, best.overrides_of(definition_, row))
-    version = register(store_of(summary, definition_), name, trained.folder, tags)
+    version = register(store_of(definition_), name, trained.folder, tags)
     console.print(f"registered in MLflow: {version}" if version else "not registered: the study is in no MLflow")

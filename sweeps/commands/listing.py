@@ -5,7 +5,7 @@ from collections import Counter
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read, store_of
+from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, newest_first, read, store_of
 from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.slurm.queue import SlurmError
@@ -19,20 +19,17 @@ from sweeps.trial.job import State
 def list_studies(root: Root = MULTIRUN) -> None:
     """All studies, newest first."""
     shown, troubles = Table("study", "trials", "pruned", "failed", "best", "driver"), []
-    for found in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
+    for name in newest_first(root):
         try:
-            summary, _ = read(found.parent.name, root)
+            summary, _ = read(name, root)
         except UserError as error:  # of this study alone
-            shown.add_row(found.parent.name, "?", "?", "?", "(see below)", "")
+            shown.add_row(name, "?", "?", "?", "(see below)", "")
             troubles.append(str(error).splitlines()[0])
             continue
         top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
-        driver = holder(found.parent / "driver.lock")
-        counts = (
-            f"{summary.over()} of {summary.total}",
-            *(str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad()))),
-        )
-        shown.add_row(summary.name, *counts, Text("".join(top)), str(driver or "").partition(" since ")[0])
+        driver = str(holder(summary.folder / "driver.lock") or "").partition(" since ")[0]
+        pruned, failed = (str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad())))
+        shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
     console.print(shown)
     for trouble in troubles:
         console.print(trouble, soft_wrap=True, markup=False)
@@ -56,7 +53,7 @@ def _where(summary: Summary, definition_: Definition) -> str:
     from sweeps.tracking.registry import where_to_look
 
     try:
-        return where_to_look(store_of(summary, definition_), summary)
+        return where_to_look(store_of(definition_), summary)
     except (UserError, OSError):  # a variable is not set here, the folder is gone: `ui` says which
         return where_to_look("", summary)
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, app, console, store_of
-from sweeps.results.summary import Summary
 from sweeps.study import definition
 
 Yes = Annotated[bool, typer.Option("--yes", help="do it without asking")]
@@ -33,7 +32,7 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     folder, definition_ = definition.find(name, root)
     with removal.taken(folder):
         yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
-        count = delete_runs(store_of(Summary(name, folder, (), (), []), definition_), folder)
+        count = delete_runs(store_of(definition_), folder)
         with chdir(definition_.working_folder):
             storage.forget(definition_)
         removal.delete(folder)

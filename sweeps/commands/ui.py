@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.commands import MULTIRUN, Root, app, console, read, store_of
+from sweeps.commands import MULTIRUN, Root, app, console, newest_first, read, store_of
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock
-from sweeps.results.summary import Summary
 from sweeps.results.terminal import sweeps_line
 from sweeps.study import definition
 
@@ -30,26 +29,25 @@ def ui(
     """Serve MLflow's pages at 127.0.0.1, and print the link that leads to a study."""
     from sweeps.secrets import refuse_typed, without_password
     from sweeps.study.storage import resolved
-    from sweeps.tracking import pages
-    from sweeps.tracking.tracker import Tracker, is_server
+    from sweeps.tracking import pages, tracker
 
     refuse_typed(uri)
-    name = name or (None if uri else next(iter(_newest_first(root)), None))
+    name = name or (None if uri else next(iter(newest_first(root)), None))
     if name is None and root != MULTIRUN:
         raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or leave --root out")
     alone = uri is not None or name is None or not (root / name / "study.json").exists()
     if not alone:
         summary, definition_ = read(str(name), root)
-        store = store_of(summary, definition_)
+        store = store_of(definition_)
         path: str | None = pages.address(store, summary.folder, summary.all_failed)
     else:
-        store = Tracker(uri and resolved(uri), "", Summary("", Path(), (), (), [])).uri
+        store = tracker.store_of(uri and resolved(uri))
         path = pages.address_by_name(store, name) if name else pages.all_of(store)
         if path is None:
             if uri is None:
                 definition.find(str(name), root)  # raises: says which studies there are
             raise UserError(f"MLflow at {without_password(store)} has nothing of the name {name}")
-    if is_server(store):
+    if tracker.is_server(store):
         link = without_password(store).rstrip("/") + str(path)
         console.print(link, soft_wrap=True, markup=False)
         if browser:
@@ -66,7 +64,7 @@ def ui(
 @app.command()
 def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
     """Bring MLflow up to what the trials' folders say: after an outage, of detached jobs, or in a new store."""
-    names = [name] if name else _newest_first(root)
+    names = [name] if name else newest_first(root)
     if not names:
         raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or say where they are: --root")
     complete = True
@@ -99,8 +97,8 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
         if not summary.rows:
             console.print(f"study {name} has no trials yet")
             return True
-        store = store_of(summary, definition_)
-        tracker = Tracker(store, str(_setting(folder, "experiment")), summary, shlex.join(definition_.command))
+        experiment, command = str(_setting(folder, "experiment")), shlex.join(definition_.command)
+        tracker = Tracker(store_of(definition_), experiment, summary, command)
         tracker.open()
         sent, going_on = tracker.catch_up(summary)
     finally:
@@ -131,8 +129,3 @@ def _setting(folder: Path, name: str) -> Any:
         raise UserError(
             f"{file} cannot be read: {said}\nTo mend it, go on with: {sweeps_line('resume', folder)}"
         ) from error
-
-
-def _newest_first(root: Path) -> list[str]:
-    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
-    return [file.parent.name for file in files]

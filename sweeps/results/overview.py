@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeps.results import groups
 from sweeps.results.page import Section
 from sweeps.results.seen import kind_of
-from sweeps.results.summary import Row, Summary, text
+from sweeps.results.summary import Summary, by_way, text
 from sweeps.results.tables import paragraphs
 from sweeps.results.trials import Trials
 from sweeps.secrets import without_password
@@ -115,14 +115,11 @@ def _answer(summary: Summary, said: Sequence[str]) -> list[Section]:
 
 def _failures(summary: Summary, trials: Trials) -> list[Section]:
     """Why trials went wrong, or could not begin: equal reasons, numbers aside, once with all their trials."""
-    alike: dict[tuple[str, str], list[Row]] = {}
-    for row in sorted(summary.rows, key=lambda row: row.number):
-        if row.state.is_bad or row.infeasible:
-            alike.setdefault(row.way, []).append(row)
-    found = sorted(alike.items(), key=lambda item: -len(item[1]))
+    ordered = sorted(summary.rows, key=lambda row: row.number)
+    found = sorted(by_way(row for row in ordered if row.state.is_bad or row.infeasible), key=len, reverse=True)
     all_failed = len(summary.bad()) == len(summary.rows) > 0
     parts: list[str] = []
-    for (state, _), rows in found[:_MOST_REASONS]:
+    for rows in found[:_MOST_REASONS]:
         links = ", ".join(_link(row.number) for row in rows[:_MOST_NAMED])
         more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
         lines = trials.log_end(rows[0])
@@ -131,7 +128,7 @@ def _failures(summary: Summary, trials: Trials) -> list[Section]:
         log = f"{log}<pre>{_safe(chr(10).join(lines))}</pre></details>" if lines else ""
         reason, _, rest = rows[0].error.strip().partition("\n")
         parts.append(
-            f'<li><p><span class="failed">{MARKS["failed"]}</span> <b>{len(rows)} {_safe(state)}</b>: '
+            f'<li><p><span class="failed">{MARKS["failed"]}</span> <b>{len(rows)} {_safe(rows[0].way[0])}</b>: '
             f'<span class="reason">{_safe(reason[:600])}</span></p>'
             + (f"<pre>{_safe(rest[:1500])}</pre>" if rest else "")
             + f'<p class="note">{links}{more}</p>{log}'

@@ -189,5 +189,13 @@ def parameters(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.params))
 
 
+def by_way(rows: Iterable[Row]) -> list[list[Row]]:
+    """Trials that went wrong, those that did so in the same way together."""
+    alike: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        alike.setdefault(row.way, []).append(row)
+    return [*alike.values()]
+
+
 def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

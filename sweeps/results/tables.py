@@ -35,9 +35,8 @@ def as_note(parts: Sequence[Part], most: int, rest: str) -> str:
 def as_html(table: Table, trials: Sequence[int | None] = ()) -> str:
     """A table that page.js lets its reader sort; its lines are of these `trials`, which a click then opens."""
     header, *lines = [[html.escape(without_password(cell)) for cell in cells] for cells in table]
-    numbers = [None if number is None else int(number) for number in trials] or [None] * len(lines)
     rows = []
-    for cells, number in zip(lines, numbers, strict=True):
+    for cells, number in zip(lines, trials or [None] * len(lines), strict=True):
         if number is None:
             rows.append(f"<tr><td>{'<td>'.join(cells)}")
         else:

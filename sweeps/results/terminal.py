@@ -18,7 +18,7 @@ from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.results import groups, standing
 from sweeps.results.scaling import Scaling
-from sweeps.results.summary import Row, Summary, result_of
+from sweeps.results.summary import Row, Summary, by_way, result_of
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import Request, State
 
@@ -63,10 +63,7 @@ class View:
             self.console.print(table(summary), width=width)
         if front := summary.front():
             self.say(f"the answer: {len(front)} trials on the front, than which none is better in all objectives")
-        alike: dict[tuple[str, str], list[Row]] = {}
-        for row in summary.bad():
-            alike.setdefault(row.way, []).append(row)
-        for row, *others in alike.values():
+        for row, *others in by_way(summary.bad()):
             log = f"   log: {near(log)}" if (log := _log(row)) else ""
             so_did = f" (and {_few([other.number for other in others])} alike)" if others else ""
             self.say(f"trial {row.number}{so_did} {row.state}: {row.error}{log}")

@@ -22,7 +22,7 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
-from sweeps.results.summary import Row, Summary, result_of
+from sweeps.results.summary import Row, Summary, by_way, result_of
 from sweeps.results.terminal import View, cost, requests_table, tally
 from sweeps.secrets import has_password, refuse_typed
 from sweeps.settings import SweeperConf, read
@@ -216,8 +216,7 @@ class Driver:
         lines = [tally(summary)]
         if best := summary.best():
             lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, summary)}")
-        wrong = {(row.state, row.error): row.number for row in reversed(summary.bad())}
-        lines += [f"trial {number} {state}: {error}" for (state, error), number in [*wrong.items()][-3:]][::-1]
+        lines += [f"trial {row.number} {row.state}: {row.error}" for row, *_ in by_way(summary.bad())[:3]]
         lines.append(f"in {summary.folder} on {socket.gethostname()}")
         lines += [f"go on with: {self._resume_line}"] * (summary.over() < (summary.total or 0))
         View().say(notify.tell(how, subject, "\n".join(lines)))

@@ -40,7 +40,7 @@ class Tracker:
 
     def __init__(self, uri: str | None, experiment: str, summary: Summary, command: str = "") -> None:
         """`command` is the one that started the study, by default this process's."""
-        self.uri = _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
+        self.uri = store_of(uri)
         self._experiment, self._summary, self._command = experiment, summary, command
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
@@ -226,6 +226,11 @@ def _goes_on(row: Row) -> bool:
         newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
         return row.state is State.RUNNING or (newest is not None and not newest.is_over)
     return False
+
+
+def store_of(uri: str | None) -> str:
+    """MLflow's store at this address; at None the one that the environment names, or the default."""
+    return _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
 
 
 def _absolute(uri: str) -> str:
