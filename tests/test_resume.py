@@ -106,6 +106,7 @@ def assert_mlflow_has_each_epoch_once(folder: Path, trials: int) -> None:
         assert sorted(metric.step for metric in history) == list(range(1, EPOCHS + 1))
 
 
+@pytest.mark.long  # the store alone: tests/tracking/test_new_store.py
 def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
     line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.study_name=s"]
     for i in range(6):
@@ -253,7 +254,7 @@ def test_what_trials_started_ends_when_their_driver_is_killed(tmp_path: Path) ->
 
 
 def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
-    driver = start(folder, "lost", "seed=1", "epochs=200", "trainer.checkpoint_interval_s=0.0", "tracking=none")
+    driver = start(folder, "lost", "seed=1", "epochs=80", "trainer.checkpoint_interval_s=0.0", "tracking=none")
     trial = folder / "multirun" / "lost" / "0"
     wait_until(lambda: len(steps(trial)) > 5)
     holder = json.loads((trial / "attempts" / "1" / "alive").read_text())
@@ -261,7 +262,7 @@ def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
     done = lines.finish(driver, folder)
     assert done.code == 0, done.said
     assert "it goes on in a new attempt" in done.out
-    assert steps(trial) == list(range(1, 201))
+    assert steps(trial) == list(range(1, 81))
     assert end(trial, 1).state is State.LOST
     assert end(trial, 1).error
     assert end(trial, 2).state is State.COMPLETED

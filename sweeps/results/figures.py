@@ -25,15 +25,13 @@ from sweeps.results.drawing import (
 )
 from sweeps.results.front import hypervolumes, reference
 from sweeps.results.seen import Seen, is_wide, short, value_of
-from sweeps.results.summary import Row, Summary, text
+from sweeps.results.summary import ENOUGH, Row, Summary, text
 from sweeps.results.trials import Curves, Trials
 from sweeps.secrets import without_password
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plotted
 
-ENOUGH = 10
-"""Completed trials from which on an importance is told."""
 COST = "What it cost"
 _MOST_POINTS = 1500
 _MOST_CURVES = 60

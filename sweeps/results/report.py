@@ -13,7 +13,7 @@ from sweeps.results import figures, groups, ledger, notes, overview, page, scali
 from sweeps.results.page import Section
 from sweeps.results.scaling import Scaling
 from sweeps.results.seen import kind_of
-from sweeps.results.summary import Row, Summary, parameters, text
+from sweeps.results.summary import ENOUGH, Row, Summary, parameters, text
 from sweeps.results.tables import Part, Table
 from sweeps.results.trials import Trials
 from sweeps.secrets import without_password
@@ -96,9 +96,9 @@ def _page(
 
 def _no_importance(summary: Summary, running: bool) -> str:
     few = summary.count(State.COMPLETED)
-    if few >= figures.ENOUGH:
+    if few >= ENOUGH:
         return "How much each parameter matters is told when the study ends." if running else ""
-    return f"How much each parameter matters is told from {figures.ENOUGH} completed trials on; there are {few}."
+    return f"How much each parameter matters is told from {ENOUGH} completed trials on; there are {few}."
 
 
 def _short(summary: Summary, noted: dict[str, Note], measured: Scaling | None) -> str:

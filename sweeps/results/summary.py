@@ -71,6 +71,10 @@ class Row:
         return " ".join(shown) or f"trial {self.number}"
 
 
+ENOUGH = 10
+"""Completed trials from which on the importance of a parameter is told."""
+
+
 @dataclass
 class Summary:
     """A study and all its trials."""

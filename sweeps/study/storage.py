@@ -18,7 +18,7 @@ from optuna.trial import BaseTrial, TrialState
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, append_lines, last_lines, read_json, set_aside, write_whole
-from sweeps.results.summary import Row, Summary, look
+from sweeps.results.summary import ENOUGH, Row, Summary, look
 from sweeps.secrets import without_password
 from sweeps.study.definition import DONE, Definition, resume_line, sweeps_line
 from sweeps.trial.job import End, Point, State
@@ -167,11 +167,16 @@ def read_importance(folder: Path, definition: Definition) -> dict[str, float]:
 
 
 def importance(study: optuna.Study) -> dict[str, float]:
-    """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014)."""
+    """The share of each parameter in the first objective's variance (fANOVA, Hutter et al., ICML 2014), once there are
+    enough trials to tell.
+    """
+    ends = map(ended, study.get_trials(deepcopy=False))
+    if sum(end is not None and end.state is State.COMPLETED for end in ends) < ENOUGH:
+        return {}  # without importing scikit-learn, which takes a second
     try:
         fanova = optuna.importance.FanovaImportanceEvaluator(seed=0)
         return optuna.importance.get_param_importances(study, evaluator=fanova, target=_result)
-    except (ValueError, RuntimeError):  # too few trials, or all of them equal: nothing to tell apart
+    except (ValueError, RuntimeError):  # all of them are equal: nothing to tell apart
         return {}
 
 

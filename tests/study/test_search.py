@@ -171,8 +171,16 @@ def test_a_corner_that_fails_is_left(make: MakeSearch) -> None:
 
 
 def test_a_made_up_value_is_in_no_importance(make: MakeSearch) -> None:
-    search = make("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", sampler="CmaEs")
+    search = make("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", sampler="CmaEs", n_trials=40)
     run(search, lambda point: State.FAILED if float(point["y"] or 0) > 0.5 else float(point["x"] or 0))
+    assert search.importance()["x"] > 0.9
+
+
+def test_few_trials_tell_of_no_importance(make: MakeSearch) -> None:
+    search = make("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", sampler="Random")
+    run(search, lambda point: float(point["x"] or 0), most=9)
+    assert search.importance() == {}
+    run(search, lambda point: float(point["x"] or 0))
     assert search.importance()["x"] > 0.9
 
 

@@ -33,7 +33,7 @@ def code_of(child):
 """
 KILLED = """
 random.seed(sys.argv[2])
-for number in range(4):
+for number in range(3):
     folder = Path(sys.argv[1], str(number))
     child = in_child(lambda: open_at(folder))
     time.sleep(random.uniform(0.3 * number, 0.3 * (number + 1)))
@@ -42,7 +42,7 @@ for number in range(4):
     print(number, code_of(in_child(lambda: open_at(folder))), flush=True)
 """
 TOGETHER = """
-children = [in_child(lambda: open_at(Path(sys.argv[1]))) for _ in range(4)]
+children = [in_child(lambda: open_at(Path(sys.argv[1]))) for _ in range(2)]
 print([code_of(child) for child in children])
 """
 
@@ -54,8 +54,8 @@ def run(code: str, *arguments: object) -> str:
 
 def test_a_driver_killed_while_it_made_the_store_is_followed_by_another(tmp_path: Path) -> None:
     said = run(KILLED, tmp_path, time.time())
-    assert said.splitlines() == [f"{number} 0" for number in range(4)], said
-    for number in range(4):
+    assert said.splitlines() == [f"{number} 0" for number in range(3)], said
+    for number in range(3):
         uri = f"sqlite:///{tmp_path / str(number)}/mlflow.db"
         assert list(runs(uri)) == ["s"]  # the killed driver's run, if it made one
         note = json.loads((tmp_path / str(number) / "s" / "tracking.json").read_text())
@@ -63,4 +63,4 @@ def test_a_driver_killed_while_it_made_the_store_is_followed_by_another(tmp_path
 
 
 def test_drivers_may_start_at_once_in_a_new_store(tmp_path: Path) -> None:
-    assert run(TOGETHER, tmp_path) == "[0, 0, 0, 0]\n"
+    assert run(TOGETHER, tmp_path) == "[0, 0]\n"
