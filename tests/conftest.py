@@ -2,6 +2,7 @@
 among processes (pytest-xdist).
 """
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # nobody looks through all the modules any more, again and again
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

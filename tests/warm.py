@@ -21,6 +21,7 @@ from threading import Lock
 
 _IMPORTED = ("numpy", "optuna", "rich.live", "rich.table", "typer", "yaml", "sweeps.app", "sweeps.study.driver")
 _IMPORTED += ("mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
+_IMPORTED += ("matplotlib.backends.backend_agg", "sklearn.ensemble")  # the last seconds of a study, or of a search
 _start, _servers = Lock(), list[tuple["subprocess.Popen[bytes]", socket.socket]]()
 
 
@@ -98,11 +99,10 @@ def _server() -> socket.socket:
 def main() -> None:
     for module in _IMPORTED:
         importlib.import_module(module)
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.plugins import Plugins
+    from hydra import compose, initialize_config_dir
 
-    Plugins.instance()  # which imports all that there are
-    OverridesParser.create().parse_override("key=[1,2]")  # which makes the parser's tables
+    with initialize_config_dir(str(Path(__file__).parent / "apps"), version_base="1.3"):
+        compose(overrides=["+key=[1,2]", "hydra/sweeper=grid"])  # which imports the plugins, and makes parsers' tables
     gc.freeze()
     requests = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the forks

@@ -17,6 +17,8 @@ from sweeps.trial.folder import GPU, USE
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4
 _NOT_GENAI = "workflowType=machine_learning"  # else MLflow 3.17 opens as for GenAI, whatever the kind
+ALL = f"/#/experiments?{_NOT_GENAI}"
+"""Where all experiments are."""
 _SECTIONS = [
     {"uuid": name, "name": name, "columns": columns, "cardHeight": height, "display": True, "isReordered": True}
     for name, columns, height in (
@@ -106,11 +108,6 @@ def path(experiment_id: str, study: str, as_table: bool = False) -> str:
     """The view's address below that of the MLflow server: its charts, or the table with how each trial ended."""
     page = f"/#/experiments/{experiment_id}/runs?{_NOT_GENAI}"
     return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
-
-
-def run_path(experiment_id: str, run_id: str) -> str:
-    """The address of a run's page below that of the MLflow server."""
-    return f"/#/experiments/{experiment_id}/runs/{run_id}?{_NOT_GENAI}"
 
 
 def quoted(text: str) -> str:

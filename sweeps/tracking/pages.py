@@ -63,7 +63,7 @@ def all_of(uri: str) -> str:
     if _is_missing(uri):
         said = f"there is no MLflow store at {without_password(uri)}"
         raise UserError(f"{said}\nStart one with sweep.py -m, or name a store that is there with --uri")
-    return "/#/experiments?workflowType=machine_learning"
+    return comparison_view.ALL
 
 
 def _ask(uri: str, question: Callable[[Any], Any], lacks: UserError | None = None) -> Any:
