@@ -31,14 +31,22 @@ make_secrets() { # once; without them nothing starts
 
 admin() { compose exec -T mlflow python /service/admin.py "$@"; }
 
+check_name() { [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]*$ ]] || fail "$1: a user's name has letters, digits and ._-"; }
+
 user() { # name
-    [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]*$ ]] || fail "$1: a user's name has letters, digits and ._-"
+    check_name "$1"
     local password file=$secrets/users/$1.env
     password=$(random)
     printf 'export MLFLOW_TRACKING_USERNAME=%s\nexport MLFLOW_TRACKING_PASSWORD=%s\n' "$1" "$password" >"$file.new"
     admin user "$1" <<<"$password"
     mv "$file.new" "$file"
     echo "$file: give it to $1, who types: . $1.env"
+}
+
+remove() { # name
+    check_name "$1"
+    admin remove "$1"
+    rm -f "$secrets/users/$1.env"
 }
 
 # The database first: what it names, the artifacts that are read after it have.
@@ -83,7 +91,7 @@ case $command in
 up) make_secrets && start ;;
 user | remove | backup | restore | upgrade)
     [ $# = 1 ] || fail "service.sh $command needs one name"
-    case $command in remove) admin remove "$1" && rm -f "$secrets/users/$1.env" ;; *) "$command" "$1" ;; esac ;;
+    "$command" "$1" ;;
 grant)
     [ $# = 3 ] || fail "service.sh grant NAME EXPERIMENT READ|EDIT|MANAGE|NO_PERMISSIONS"
     admin grant "$@" ;;
