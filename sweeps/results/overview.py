@@ -43,7 +43,7 @@ def status(summary: Summary, running: bool) -> str:
     over = summary.done or summary.total is None or summary.over() >= summary.total
     running = running or summary.count(State.RUNNING) > 0  # where another driver has it, or its jobs go on without
     state = "running" if running else "finished" if over else "stopped"
-    written = time.strftime("%Y-%m-%d %H:%M:%S")
+    written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     return (
         f'<p class="status"><b class="{state}">{state}</b> <span id="written">written {written}</span> '
         '<button id="pause" hidden></button></p>'
