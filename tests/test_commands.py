@@ -247,6 +247,16 @@ def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkey
     assert code == 2 and f"{damaged} cannot be read: " in said and "sweeps resume good" in said
 
 
+@pytest.mark.parametrize("words", [["ui"], ["sync"], ["resume"], ["delete", "--yes"]])
+def test_a_study_whose_folder_is_elsewhere_by_now(answer: Answer, tmp_path: Path, words: list[str]) -> None:
+    file = tmp_path / "multirun" / "good" / "study.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "working_folder": "/gone/away"}))
+    code, said = answer(words[0], "good", *words[1:])
+    assert code == 2
+    assert "study good was started in /gone/away, which is not here\nMake that folder, or a link to" in said
+    assert file.exists()
+
+
 def test_sync_leaves_a_study_to_its_driver(answer: Answer, tmp_path: Path) -> None:
     lock = Lock(tmp_path / "multirun" / "good" / "driver.lock")
     code, said = answer("sync", "good")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from sweeps.errors import UserError
 from sweeps.launchers.slurm.queue import JobInfo, living_jobs
 from sweeps.results.summary import Summary
 from sweeps.study import definition
@@ -43,8 +44,19 @@ def store_of(definition_: Definition) -> str:
     from sweeps.study.storage import resolved
     from sweeps.tracking import tracker
 
-    with chdir(definition_.working_folder):
+    with chdir(began_in(definition_)):
         return tracker.store_of(definition_.tracking_uri and resolved(definition_.tracking_uri))
+
+
+def began_in(definition_: Definition) -> Path:
+    """The folder that what is relative in the study's command is seen from. Raises UserError if it is gone."""
+    folder = Path(definition_.working_folder)
+    if not folder.is_dir():
+        raise UserError(
+            f"study {definition_.name} was started in {folder}, which is not here\n"
+            "Make that folder, or a link to where it is now, and type this again"
+        )
+    return folder
 
 
 def newest_first(root: Path) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Name, Root, app, console, read, store_of
+from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, read, store_of
 from sweeps.results.summary import result_of
 
 
@@ -47,7 +47,7 @@ def refit(
     row = refit.chosen(summary, trial)
     words, folder = refit.command(definition_, summary, row, all_data)
     console.print(best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
-    if code := subprocess.run(words, check=False, cwd=definition_.working_folder).returncode:
+    if code := subprocess.run(words, check=False, cwd=began_in(definition_)).returncode:
         raise SystemExit(code)
     again, _ = read(folder.name, folder.parent)
     trained = again.rows[0]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Name, Root, app, console, store_of
+from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, store_of
 from sweeps.study import definition
 
 Yes = Annotated[bool, typer.Option("--yes", help="do it without asking")]
@@ -33,7 +33,7 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     with removal.taken(folder):
         yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
         count = delete_runs(store_of(definition_), folder)
-        with chdir(definition_.working_folder):
+        with chdir(began_in(definition_)):
             storage.forget(definition_)
         removal.delete(folder)
     console.print(f"deleted {folder}, and {count} runs in MLflow", soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Name, Root, app, console, read
+from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, read
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock, holder
 from sweeps.results.summary import Summary
@@ -35,7 +35,7 @@ def resume(
         _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
     console.print(line, soft_wrap=True, markup=False)
-    os.chdir(definition_.working_folder)
+    os.chdir(began_in(definition_))
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
 

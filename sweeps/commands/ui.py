@@ -15,7 +15,7 @@ from sweeps.study import definition
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="by default 5000, or another one if it is taken")]
 OneOrNewest = Annotated[str | None, typer.Argument(help="the study's name; by default the newest study")]
-OneOrAll = Annotated[str | None, typer.Argument(help="the study's name; by default all that were not kept out of MLflow")]
+OneOrAll = Annotated[str | None, typer.Argument(help="the study's name; by default all, but those kept out of MLflow")]
 
 
 @app.command()
