@@ -21,7 +21,7 @@ from threading import Lock
 
 _IMPORTED = ("numpy", "optuna", "rich.live", "rich.table", "typer", "yaml", "sweeps.app", "sweeps.study.driver")
 _IMPORTED += ("mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store")
-_IMPORTED += ("matplotlib.backends.backend_agg", "sklearn.ensemble")  # the last seconds of a study, or of a search
+_IMPORTED += ("sklearn.ensemble",)  # the last second of a search
 _start, _servers = Lock(), list[tuple["subprocess.Popen[bytes]", socket.socket]]()
 
 

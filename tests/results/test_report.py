@@ -380,15 +380,6 @@ def test_the_picture_shows_names_as_they_may_be_shown(tmp_path: Path, objective:
     assert "sesame" not in picture
 
 
-def test_a_picture_takes_a_name_for_no_formula(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
-    summary = study(tmp_path, *GRID)
-    summary.objective = ("$\\frac$ 日",)
-    picture = printed.of_study(summary)
-    assert picture
-    picture.savefig(io.BytesIO())
-    assert not recwarn.list
-
-
 def test_there_is_no_picture_of_nothing(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
