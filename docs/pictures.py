@@ -18,8 +18,6 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from sweeps.tracking.comparison_view import run_path
-
 HERE = Path(__file__).parent
 CURVES, AXES, MAP, SCALING = "Learning curves", "Parameters and objective", "Two parameters", "Scaling"
 FIGURES = {
@@ -123,7 +121,8 @@ def take_mlflow(page: Page, folder: Path, name: str) -> None:
             if what != "view":
                 known = json.loads((folder / "multirun" / study / "tracking.json").read_text())
                 run_id = json.loads((folder / "multirun" / study / what / "tracking.json").read_text())["run_id"]
-                page.goto(address.removesuffix(f"/{study}") + run_path(known["experiment"], run_id))
+                run = f"/#/experiments/{known['experiment']}/runs/{run_id}?workflowType=machine_learning"
+                page.goto(address.removesuffix(f"/{study}") + run)
             page.wait_for_timeout(15_000)  # MLflow's script is long
             for more in page.get_by_text("Show more", exact=True).all():
                 more.click()
