@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read, store_of
@@ -18,7 +18,8 @@ from sweeps.trial.job import State
 @app.command("list")
 def list_studies(root: Root = MULTIRUN) -> None:
     """All studies, newest first."""
-    shown, troubles = Table("study", "trials", "pruned", "failed", "best", "driver"), []
+    name = Column("study", no_wrap=True, overflow="fold")  # whole, since it is what one types
+    shown, troubles = Table(name, "trials", "pruned", "failed", "best", "driver"), []
     for found in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
         try:
             summary, _ = read(found.parent.name, root)
@@ -33,6 +34,9 @@ def list_studies(root: Root = MULTIRUN) -> None:
             *(str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad()))),
         )
         shown.add_row(summary.name, *counts, Text("".join(top)), str(driver or "").partition(" since ")[0])
+    if not shown.row_count:
+        console.print(f"there are no studies in {root}; start one with sweep.py -m", markup=False)
+        return
     console.print(shown)
     for trouble in troubles:
         console.print(trouble, soft_wrap=True, markup=False)

@@ -52,7 +52,7 @@ class View:
             self.console.quiet = True
 
     def opening(self, summary: Summary, how_to_look: str) -> None:
-        self.say(f"study {summary.name}: {summary.total} trials in {near(summary.folder)}")
+        self.say(f"study {summary.name}: {summary.total} trial{'s' * (summary.total != 1)} in {near(summary.folder)}")
         self.say(how_to_look)
 
     def closing(self, summary: Summary, how_to_look: str = "") -> None:
@@ -81,7 +81,7 @@ class View:
 
     def started(self, row: Row) -> None:
         if not self.console.is_terminal:
-            self.say(f"trial {row.number} started   {row.name}")
+            self.say(f"trial {row.number} started{_values(row)}")
 
     def ended(self, row: Row, summary: Summary) -> None:
         """A line for a trial that ended; with the end of its log if it is the first one that went wrong in its way. One
@@ -98,7 +98,7 @@ class View:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)
             self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")
         elif not self.console.is_terminal:
-            self.say(f"trial {row.number} {row.state}   {row.name}   {result_of(row, summary)}")
+            self.say(f"trial {row.number} {row.state}{_values(row)}   {result_of(row, summary)}")
 
     def tick(self, summary: Summary, notes: list[str]) -> None:
         """Show how the study stands; `notes` are said once each, numbers aside, where there is no live view, outages
@@ -251,6 +251,10 @@ def _newest(metrics: Mapping[str, float], summary: Summary) -> str:
     """What a trial reported last, its objectives first."""
     names = sorted(metrics, key=lambda name: name not in summary.objective)
     return "  ".join(f"{name}={metrics[name]:.4g}" for name in names[:3])
+
+
+def _values(row: Row) -> str:
+    return f"   {row.name}" if row.params else ""  # the only trial of its study
 
 
 def _few(numbers: Sequence[int]) -> str:
