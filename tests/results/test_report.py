@@ -323,6 +323,14 @@ def test_heat_map_of_a_search_shows_its_places_and_contours(tmp_path: Path) -> N
     assert 0 <= min(known) < max(known) <= 0.6
 
 
+def test_a_search_under_several_seeds_is_no_grid(tmp_path: Path) -> None:
+    places: list[Point] = [{"lr": 10.0**-i, "batch": 2 ** (i % 3)} for i in range(6)]
+    figure = drawn(
+        study(tmp_path, *({**point, "seed": seed} for seed in range(5) for point in places)), "Two parameters"
+    )
+    assert [trace["type"] for trace in figure["data"]] == ["contour", "scatter"]
+
+
 @pytest.mark.parametrize("points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]])
 def test_no_heat_map_unless_two_numbers_were_swept(tmp_path: Path, points: list[Point]) -> None:
     summary = study(tmp_path, *points)
