@@ -118,16 +118,17 @@ def test_what_a_driver_that_was_killed_left_is_queued(answer: Answer) -> None:
 
 
 WRONG = [
-    (["status", "nothing"], "there is no study nothing in multirun. There is: failed, good, killed"),
+    (["status", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
     (["status", "good", "--root", "nowhere"], "there is no study good in nowhere. There is: none; start one"),
+    (["status", "goood"], "there is no study goood in multirun. Did you mean good?"),
     (["stop", ".."], "there is no study .."),
-    (["ui", "nothing"], "there is no study nothing in multirun. There is: failed, good, killed"),
+    (["ui", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
     (["ui", "good"], "has no runs of study good\nBring them there: python -m sweeps sync good"),
     (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has nothing of the name good"),
     (["ui", "--uri", "sqlite:///none.db"], "none.db\nStart one with sweep.py -m, or name a store that is there with"),
     (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
     (["ui", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
-    (["sync", "nothing"], "there is no study nothing in multirun. There is: failed, good, killed"),
+    (["sync", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
     (["sync", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
     (["resume", "failed", "--retry", "fialed"], "--retry fialed: choose among failed, diverged"),
     (["resume", "failed", "--retry", "completed"], "--retry completed: choose among failed"),
@@ -221,6 +222,21 @@ def test_the_list_counts_what_was_pruned_and_failed(answer: Answer) -> None:
     assert lines[0] == ["study", "trials", "pruned", "failed", "best", "driver"]
     counts = {name: (trials, pruned, failed) for name, trials, pruned, failed, *_ in lines[1:]}
     assert counts == {"good": ("2 of 2", "", ""), "failed": ("3 of 3", "", "2"), "killed": ("0 of 3", "", "")}
+
+
+def test_the_list_tells_whole_names_and_where_there_are_none(answer: Answer, tmp_path: Path) -> None:
+    name = "optimizers_and_learning_rates_of_the_second_network_2026-11-22"
+    shutil.copytree(tmp_path / "multirun" / "good", tmp_path / "multirun" / name)
+    assert f" {name} " in answer("list")[1]
+    assert answer("list", "--root", "nowhere") == (0, "there are no studies in nowhere; start one with sweep.py -m\n")
+
+
+def test_a_study_that_is_packed_is_said_to_be(answer: Answer, tmp_path: Path) -> None:
+    packed = tmp_path / "multirun" / "archive" / "old.tar.gz"
+    packed.parent.mkdir()
+    packed.touch()
+    said = "study old is packed in multirun/archive/old.tar.gz\nUnpack it with: tar -xzf multirun/archive/old.tar.gz -C"
+    assert answer("status", "old") == (2, f"{said} multirun\n")
 
 
 def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
                 )
             headers = {name: _header(archive, name, path) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
-        raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from error
+        raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from None
     shapes = {name: shape for name, (shape, _) in headers.items()}
     for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
         if shapes[x][0] != shapes[y][0]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, newest_first, read, store_of
@@ -18,7 +18,8 @@ from sweeps.trial.job import State
 @app.command("list")
 def list_studies(root: Root = MULTIRUN) -> None:
     """All studies, newest first."""
-    shown, troubles = Table("study", "trials", "pruned", "failed", "best", "driver"), []
+    study = Column("study", no_wrap=True, overflow="fold")  # whole, since it is what one types
+    shown, troubles = Table(study, "trials", "pruned", "failed", "best", "driver"), []
     for name in newest_first(root):
         try:
             summary, _ = read(name, root)
@@ -30,6 +31,9 @@ def list_studies(root: Root = MULTIRUN) -> None:
         driver = str(holder(summary.folder / "driver.lock") or "").partition(" since ")[0]
         pruned, failed = (str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad())))
         shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
+    if not shown.row_count:
+        console.print(f"there are no studies in {root}; start one with sweep.py -m", markup=False)
+        return
     console.print(shown)
     for trouble in troubles:
         console.print(trouble, soft_wrap=True, markup=False)

@@ -311,7 +311,8 @@ def heat_map(seen: Seen) -> Figure | None:
     done = [row for row in seen.summary.top()[::-1] if row.number in numbered and seen.value(row) is not None]
     if not done:
         return None
-    is_grid = len(across.numbers) * len(up.numbers) <= 2 * len(done)
+    places = {(row.params[across.name], row.params[up.name]) for row in done}  # several seeds are at one
+    is_grid = len(across.numbers) * len(up.numbers) <= 2 * len(places)
     data = [_cells(seen, done, across, up)] if is_grid else _contours(seen, done, across, up)
     axis_of = cell_axis if is_grid else parameter_axis
     for kind, alike in seen.of_kind(placed).items():

@@ -172,15 +172,17 @@ def _best(groups: Sequence[Group]) -> Group | None:
 
 def _table(groups: Sequence[Group], standing: Standing, objective: str) -> Table:
     names = list(dict.fromkeys(name for one in groups for name in one.params))
+    failed_header = ["no result"] if any(one.failed for one in groups) else []
     race_header = ["final race"] if standing.alive or standing.dropped else []
-    header = [*names, f"mean {objective}", f"{LEVEL:.0%} interval", "deviation", "seeds", "no result", *race_header]
+    header = [*names, f"mean {objective}", f"{LEVEL:.0%} interval", "deviation", "seeds", *failed_header, *race_header]
     table = [header]
     for i, one in enumerate(groups):
         cells = [text(one.params.get(name, "")) for name in names]
         values = one.values
         low, high = one.interval
         spread = [f"{low:.6g} to {high:.6g}", f"{stdev(values):.3g}"] if len(values) > 1 else ["", ""]
-        cells += [text(fmean(values)) if values else "", *spread, str(len(values)), str(one.failed or "")]
+        cells += [text(fmean(values)) if values else "", *spread, str(len(values))]
+        cells += [str(one.failed or "") for _ in failed_header]
         if race_header:
             left = "winner" if standing.alive[:1] == [i] else "not told apart" if i in standing.alive else ""
             left = "goes on" if left and standing.todo else left

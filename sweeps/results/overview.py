@@ -4,6 +4,7 @@ import html
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from sweeps.results import groups
 from sweeps.results.page import Section
@@ -101,7 +102,8 @@ def _answer(summary: Summary, said: Sequence[str]) -> list[Section]:
         shown += f"<p>No other trial dominates in {goals}: {links}{' ...' * (len(front) > _MOST_NAMED)}</p>"
         said = [line for line in said if not line.startswith("**The answer")]
     elif of_seeds:
-        shown = f"<p>{_chips(of_seeds.params.items())}</p>"
+        told = f"mean {_safe(summary.objective[0])} <small>({summary.directions[0]}d)</small>"
+        shown = f'<p class="big"><b>{fmean(of_seeds.values):.6g}</b> {told}</p><p>{_chips(of_seeds.params.items())}</p>'
     again = ""
     if best and summary.again:
         where = f'<small class="note">in {_safe(str(Path.cwd()))}</small>'

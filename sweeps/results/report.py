@@ -128,8 +128,9 @@ def _trials(summary: Summary, rows: list[Row], noted: dict[str, Note]) -> Table:
     table[0] += [*names, "state", "training (s)", "error"]
     for cells, row in zip(table[1:], rows, strict=True):
         cells += [text(row.metrics.get(name, "")) for name in names]
-        seconds = ledger.of_trial(row).get("seconds/training", 0.0)
-        cells += [row.state.replace("_", " "), f"{seconds:.1f}", row.error.strip().partition("\n")[0]]
+        cost = ledger.of_trial(row)
+        seconds = f"{cost['seconds/training']:.1f}" if "seconds/training" in cost else ""
+        cells += [row.state.replace("_", " "), seconds, row.error.strip().partition("\n")[0]]
     for subject, note in beside.items():
         table.append([subject, *[""] * (results - 1), *(text(note.get(name, "")) for name in names), "", "", ""])
     return table
@@ -146,8 +147,12 @@ def _costs(summary: Summary) -> Table:
     costs = ledger.of_study(summary.rows)
     names = ["trials", *(name for name in ledger.COSTS if name in costs.get("all", {}))]
     header = [name.replace("/", " ").replace("_", " ") for name in names]
-    lines = [[text(cost[name], digits=4) if name in cost else "" for name in names] for cost in costs.values()]
+    lines = [[_spent(name, cost[name]) if name in cost else "" for name in names] for cost in costs.values()]
     return [["", *header], *([kind, *line] for kind, line in zip(costs, lines, strict=True))]
+
+
+def _spent(name: str, value: float) -> str:
+    return f"{value:.1f}" if name.startswith("seconds/") else text(value, digits=4)
 
 
 def _headline(summary: Summary, noted: dict[str, Note]) -> list[str]:

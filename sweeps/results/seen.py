@@ -76,7 +76,7 @@ class Seen:
         ninth = values[len(values) // 10] if maximize else values[-1 - len(values) // 10]
         if abs(worst - best) > 5 * abs(ninth - best) > 0:
             worst = ninth
-        bar = {"title": {"text": short(self.summary.objective[0])}, "thickness": 12, "outlinewidth": 0}
+        bar = {"title": {"text": f"{short(self.summary.objective[0])}<br>\u00a0"}, "thickness": 12, "outlinewidth": 0}
         limits = {"cmin": min(best, worst), "cmax": max(best, worst)} if best != worst else {}
         return {"colorscale": "--scale", "reversescale": maximize, "colorbar": bar, **limits}
 

@@ -154,15 +154,16 @@ class Summary:
         return sorted(numeric, key=lambda name: -self.importance.get(name, 0.0))
 
     def table(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Some of its trials as rows of cells: number, parameters and objectives; with several objectives whether it is
-        on the front, unless all are. The first row is the header.
+        """Some of its trials as rows of cells: number, parameters and objectives, of one that runs those that it
+        reported last; with several objectives whether it is on the front, unless all are. The first row is the header.
         """
         params, front = parameters(rows), self.front()
         told = 0 < len(front) < len(self.top())
         cells = [["trial", *params, *self.objective, *["on the front"] * told]]
         for row in rows:
             values = [row.params.get(name, "") for name in params]
-            results: Sequence[object] = row.objective or [""] * len(self.objective)
+            last = row.metrics if row.state is State.RUNNING else {}
+            results: Sequence[object] = row.objective or [last.get(name, "") for name in self.objective]
             mark = ["yes" if row.number in front else ""] * told
             cells.append([text(value) for value in (row.number, *values, *results, *mark)])
         return cells

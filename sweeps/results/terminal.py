@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, Group, JustifyMethod
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Column, Table
@@ -25,6 +27,7 @@ from sweeps.trial.job import Request, State
 _FEW = 6
 _SHOWN = 30  # running trials
 _MANY = 10
+_WIDE = 160  # letters in a line of a file, or a pipe
 
 
 class View:
@@ -32,6 +35,8 @@ class View:
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
+        if not self.console.is_terminal:
+            self.console.width = _WIDE
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self._bar = Progress(BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9)
         self._bar.add_task("")
@@ -47,20 +52,20 @@ class View:
             self.console.quiet = True
 
     def opening(self, summary: Summary, how_to_look: str) -> None:
-        self.say(f"study {summary.name}: {summary.total} trials in {near(summary.folder)}")
+        self.say(f"study {summary.name}: {summary.total} trial{'s' * (summary.total != 1)} in {near(summary.folder)}")
         self.say(how_to_look)
 
     def closing(self, summary: Summary, how_to_look: str = "") -> None:
         """The best trials, what went wrong, and where everything is."""
-        width = None if self.console.is_terminal else 160
         if of_seeds := groups.parts(summary, most=10):
             for part in of_seeds:
                 if isinstance(part, str):
                     self.say(part.replace("**", ""))
                 else:
-                    self.console.print(_of_cells(part), width=width)
-        elif summary.best():
-            self.console.print(table(summary), width=width)
+                    self.console.print(_of_cells(part, self.console.width))
+        elif completed := summary.count(State.COMPLETED):
+            self.say(f"best of {completed} completed trial{'s' * (completed != 1)}")
+            self.console.print(_of_cells(summary.table(summary.top(10)), self.console.width, "right"))
         if front := summary.front():
             self.say(f"the answer: {len(front)} trials on the front, than which none is better in all objectives")
         for row, *others in by_way(summary.bad()):
@@ -73,7 +78,7 @@ class View:
 
     def started(self, row: Row) -> None:
         if not self.console.is_terminal:
-            self.say(f"trial {row.number} started   {row.name}")
+            self.say(f"trial {row.number} started{_values(row)}")
 
     def ended(self, row: Row, summary: Summary) -> None:
         """A line for a trial that ended; with the end of its log if it is the first one that went wrong in its way. One
@@ -90,7 +95,7 @@ class View:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)
             self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")
         elif not self.console.is_terminal:
-            self.say(f"trial {row.number} {row.state}   {row.name}   {result_of(row, summary)}")
+            self.say(f"trial {row.number} {row.state}{_values(row)}   {result_of(row, summary)}")
 
     def tick(self, summary: Summary, notes: list[str]) -> None:
         """Show how the study stands; `notes` are said once each, numbers aside, where there is no live view, outages
@@ -192,24 +197,28 @@ def show_scaling(scaling: Scaling) -> None:
             view.say(part.replace("**", ""))
         else:
             few = len(part) <= _FEW  # side by side, where names of columns need no breaking
-            view.console.print(_of_cells(list(zip(*part, strict=True)) if few else part))
+            view.console.print(_of_cells(list(zip(*part, strict=True)) if few else part, view.console.width))
 
 
-def _of_cells(rows: Sequence[Sequence[str]]) -> Table:
+def _of_cells(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = "left") -> Table:
+    """A table of these rows, the first of them its header. Where it would not fit into `width` letters it has no frame,
+    and breaks between words: a number that is cut in two is read as two.
+    """
     header, *lines = rows
-    shown = Table(*(Column(Text(cell), overflow="fold") for cell in header))
+    shown = Table(
+        *(Column(Text(cell), overflow="fold", justify="left" if i else first) for i, cell in enumerate(header))
+    )
     for cells in lines:
         shown.add_row(*map(Text, cells))  # no markup: model.act=[relu]
-    return shown
-
-
-def table(summary: Summary) -> Table:
-    """The best trials, best first."""
-    header, *lines = summary.table(summary.top(10))
-    columns = [Column(name, overflow="fold", justify="left" if i else "right") for i, name in enumerate(header)]
-    shown = Table(*columns, title=f"best of {summary.count(State.COMPLETED)} completed trials", title_justify="left")
-    for cells in lines:
-        shown.add_row(*map(Text, cells))  # no markup: model.act=[relu]
+    columns = list(zip(*rows, strict=True))
+    if sum(max(map(cell_len, column)) + 3 for column in columns) + 1 > width:
+        shown.box, shown.show_edge, shown.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
+        widths = [max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns]
+        left = width - sum(widths) - 2 * len(widths)
+        for column, least, (_, *cells) in zip(shown.columns, widths, columns, strict=True):
+            more = max(0, *map(cell_len, cells)) - least  # for what stands below the header to keep to one line
+            column.max_width = least + (more if 0 < more <= left else 0)
+            left -= column.max_width - least
     return shown
 
 
@@ -240,6 +249,10 @@ def _newest(metrics: Mapping[str, float], summary: Summary) -> str:
     """What a trial reported last, its objectives first."""
     names = sorted(metrics, key=lambda name: name not in summary.objective)
     return "  ".join(f"{name}={metrics[name]:.4g}" for name in names[:3])
+
+
+def _values(row: Row) -> str:
+    return f"   {row.name}" if row.params else ""  # the only trial of its study
 
 
 def _few(numbers: Sequence[int]) -> str:

@@ -1,5 +1,6 @@
 """What a study was started with: whether a later command means the same study, and how to type it again."""
 
+import difflib
 import json
 import re
 import shlex
@@ -21,6 +22,7 @@ DONE = "done"
 """The file that says why a study is done before all its trials were tried: it reached its target, for one."""
 _NAME = "hydra.sweeper.study_name"
 _MAY_CHANGE = ("tracking", "trainer.memory_axes", "trainer.refit")
+_SHOWN = 10
 _MAY_GROW = {"n_trials", "final_race", "final_race_seeds"}
 sweeps_line = terminal.sweeps_line
 
@@ -149,11 +151,25 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
     try:
         return folder, read(folder)
     except FileNotFoundError:
-        known = ", ".join(sorted(file.parent.name for file in root.glob("*/study.json")))
-        there_is = known or "none; start one with sweep.py -m"
-        raise UserError(f"there is no study {name} in {root}. There is: {there_is}") from None
+        packed = root / "archive" / f"{name}.tar.gz"
+        if packed.exists():
+            unpack = shlex.join(["tar", "-xzf", str(packed), "-C", str(root)])
+            raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack}") from None
+        raise UserError(f"there is no study {name} in {root}. {_which_there_are(name, root)}") from None
     except Unreadable as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
+
+
+def _which_there_are(name: str, root: Path) -> str:
+    """The study that was meant, or those that are there, the newest first."""
+    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
+    if not files:
+        return "There is: none; start one with sweep.py -m"
+    names = [file.parent.name for file in files]
+    if near := difflib.get_close_matches(name, names, 1):
+        return f"Did you mean {near[0]}?"
+    more = f" and {len(names) - _SHOWN} more: python -m sweeps list" if len(names) > _SHOWN else ""
+    return f"There is: {', '.join(names[:_SHOWN])}{more}"
 
 
 def resume_line(definition: Definition) -> str:

@@ -114,7 +114,9 @@ class Driver:
 
     def _preview(self, requests: list[Request], left_out: list[Infeasible]) -> None:
         view = View()
-        view.say(f"{len(requests)} trials, all of them composed and checked; none was started")
+        view.say(
+            f"{len(requests)} trial{'s' * (len(requests) != 1)}, all of them composed and checked; none was started"
+        )
         if left_out:
             what = "more points" if self._search.is_grid else "corners of the search space"
             view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
@@ -251,9 +253,8 @@ class Driver:
             lines.append(f"Go on with: {self._resume_line}")
         elif loop.had_ended:
             lines.append(f"nothing is left to do: every trial of study {self._name} had ended before.")
-            lines.append(
-                f"For more values or trials, change them, and add hydra.sweeper.extend=true: {self._resume_line}"
-            )
+            more = f"{self._resume_line} hydra.sweeper.extend=true"
+            lines.append(f"For more values or trials, change them in: {more}")
             if (bad := {str(row.state) for row in summary.bad()}) and not self._settings.storage:
                 lines.append(
                     f"Once more what failed: {sweeps_line('resume', self._folder)} --retry {','.join(sorted(bad))}"
@@ -333,8 +334,12 @@ class Driver:
                 count = len(one.distinct)
                 print(f"{one.key}={one.typed} is {count} value{'s' * (count > 1)}: each is tried once")
         wanted = self._settings.n_trials if any(".n_trials=" in word for word in typed) else None
-        if wanted and not is_grid(self._settings) and (points := total(self._settings, space)) < wanted:
-            print(f"the search space has {points} points: each is tried once, not hydra.sweeper.n_trials={wanted}")
+        if wanted and (points := total(self._settings, space)) < wanted:
+            what, else_ = (
+                ("grid", "; to search, add hydra/sweeper=optuna") if is_grid(self._settings) else ("search space", "")
+            )
+            has = f"the {what} has {points} point{'s' * (points != 1)}"
+            print(f"{has}: each is tried once, not hydra.sweeper.n_trials={wanted}{else_}")
 
     def _say_what_is_more(self) -> None:
         """That a configuration makes several trials, and that a race follows."""

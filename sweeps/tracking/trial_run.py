@@ -13,12 +13,17 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.files import Unreadable, last_lines
 from sweeps.results import ledger, notes
 from sweeps.results.summary import Row, result_of
+from sweeps.secrets import without_password
 from sweeps.tracking.kept_model import log_kept_model
 from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
 
-_LOG_LINES, _LOG_CHARACTERS = 20, 4000  # MLflow cuts a tag after 8000, and stars for a password may be longer
+_LOG_LINES, _LOG_WIDTH, _LOG_CHARACTERS = (
+    20,
+    80,
+    4000,
+)  # MLflow cuts a tag after 8000, and stars for a password may be longer
 
 
 class TrialRun:
@@ -120,7 +125,9 @@ class TrialRun:
         if result := result_of(self.row, self._study.summary):
             lines.append(result)
         attempt = self._folder.newest()
-        if attempt and (log := "\n".join(last_lines(attempt.log, _LOG_LINES))[-_LOG_CHARACTERS:]):
+        lines_of_log = last_lines(attempt.log, _LOG_LINES) if attempt else []
+        # One long line would make all of MLflow's page as wide as it is, and push what stands beside it out of sight.
+        if log := "\n".join(_folded(without_password(line)) for line in lines_of_log)[-_LOG_CHARACTERS:]:
             fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
             lines.append(f"The end of its log, which is whole among the artifacts:\n\n{fence}text\n{log}\n{fence}")
         return "\n\n".join(lines)
@@ -143,6 +150,11 @@ class TrialRun:
         note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number, "closed": closed}
         self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
         self._folder.write_tracking(note)
+
+
+def _folded(line: str) -> str:
+    """The line in pieces. What would be masked is to be masked before, while it is whole."""
+    return "\n".join(line[at : at + _LOG_WIDTH] for at in range(0, len(line), _LOG_WIDTH))
 
 
 def _status(state: State) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sweeps.files import append_lines
-from sweeps.results import axes, figures, live, overview, printed, report
+from sweeps.results import axes, figures, live, overview, printed, report, tables
 from sweeps.results.drawing import Figure
 from sweeps.results.seen import Seen
 from sweeps.results.summary import Row, Summary
@@ -43,10 +43,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 GRID: list[Point] = [{"optimizer": name, "lr": lr} for name in ("adam", "sgd") for lr in (0.001, 0.1)]
 
 
+def lines_of(summary: Summary) -> list[str]:
+    return report.markdown(summary).replace(tables.GAP, "").splitlines()
+
+
 def test_markdown(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     fail(summary.rows[3], State.OUT_OF_MEMORY)
-    assert report.markdown(summary).splitlines() == [
+    assert lines_of(summary) == [
         "**4 trials**: 3 completed, 1 out of memory.",
         "**Best: trial 2**, optimizer=sgd lr=0.001: acc 0.2 (maximized).",
         "",
@@ -61,12 +65,20 @@ def test_markdown(tmp_path: Path) -> None:
         "",
         "|  | trials | seconds tracking |",
         "| --- | --- | --- |",
-        "| completed | 3 | 0 |",
-        "| failed | 1 | 0 |",
-        "| all | 4 | 0 |",
+        "| completed | 3 | 0.0 |",
+        "| failed | 1 | 0.0 |",
+        "| all | 4 | 0.0 |",
         "",
         "Slots that stood empty while the last trials ran: 0.0 s.",
     ]
+
+
+def test_a_trial_that_runs_has_its_last_value_and_no_seconds_yet(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID[:2])
+    summary.rows[1] = Row(1, GRID[1], State.RUNNING, tmp_path / "1", metrics={"acc": 0.25})
+    assert "| 1 | adam | 0.1 | 0.25 | running |" in lines_of(summary)
+    page = report.write(summary).read_text()
+    assert "<td>0.25<td>○ running<td><td>" in page
 
 
 @pytest.mark.parametrize(("direction", "order"), [("maximize", [3, 2, 1, 0]), ("minimize", [0, 1, 2, 3])])
@@ -309,6 +321,14 @@ def test_heat_map_of_a_search_shows_its_places_and_contours(tmp_path: Path) -> N
     assert figure["layout"]["xaxis"]["type"] == "log"
     known = [value for line in figure["data"][0]["z"] for value in line if value is not None]
     assert 0 <= min(known) < max(known) <= 0.6
+
+
+def test_a_search_under_several_seeds_is_no_grid(tmp_path: Path) -> None:
+    places: list[Point] = [{"lr": 10.0**-i, "batch": 2 ** (i % 3)} for i in range(6)]
+    figure = drawn(
+        study(tmp_path, *({**point, "seed": seed} for seed in range(5) for point in places)), "Two parameters"
+    )
+    assert [trace["type"] for trace in figure["data"]] == ["contour", "scatter"]
 
 
 @pytest.mark.parametrize("points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]])
@@ -598,7 +618,7 @@ def test_what_trials_noted_is_said_once_and_numbers_stand_beside_their_own(tmp_p
         TrialFolder(row.folder).add_note("closed form", {"weight": 1.96154, "r2": 0.5})
         TrialFolder(row.folder).add_note("classes", [f"c{i}" for i in range(30)])
     TrialFolder(summary.rows[1].folder).add_note("data", "<the test set> was looked at")
-    lines = report.markdown(summary).splitlines()
+    lines = lines_of(summary)
     assert "**classes**: " + ", ".join(f"c{i}" for i in range(20)) + ", and 10 more" in lines
     assert "**data (trial 1)**: <the test set> was looked at" in lines
     assert "| trial | lr | acc | weight | r2 | state |" in lines

@@ -54,6 +54,27 @@ def test_the_counts_add_up(rows: list[Row], total: int | None, text: str) -> Non
     assert tally(summary(*rows, total=total)) == text
 
 
+@pytest.mark.parametrize("width", [80, 200])
+def test_no_number_is_cut_in_two(width: int) -> None:
+    view = View()
+    view.console = Console(file=io.StringIO(), width=width)
+    point = {"model.hidden": [256, 128], "optimizer.learning_rate": 0.0142478, "batch_size": 64, "seed": 1}
+    done = [Row(i, point, State.COMPLETED, Path("nowhere")) for i in range(2)]
+    for one in done:
+        one.attempts.append(End(State.COMPLETED, objective=[0.00963778 + one.number, 0.102515]))
+    study = Summary("s", Path("nowhere"), ("val_accuracy", "epoch_time"), ("minimize", "minimize"), done)
+    view.closing(study)
+    assert "best of 2 completed trials\n" in said(view)
+    assert all(len(line) <= width for line in said(view).splitlines())
+    (line,) = (line for line in said(view).splitlines() if "1.00964" in line)
+    assert {"1", "[256,", "0.0142478", "64", "0.102515"} <= set(line.replace("│", " ").split())
+    assert ("│" in line) == (width == 200)
+
+
+def test_lines_of_a_file_are_as_long_as_they_need_to_be() -> None:
+    assert View().console.width > 80  # under pytest stdout is no terminal
+
+
 def test_what_went_wrong_in_one_way_is_told_once(view: View) -> None:
     rows = [row(i, State.FAILED, f"OSError: part {i} of the data is missing") for i in range(15)]
     rows.append(row(15, State.FAILED, "ValueError: another one"))

@@ -246,6 +246,16 @@ def test_a_preview_counts_what_cannot_run_here(
     assert not (tmp_path / "multirun").exists()
 
 
+def test_a_grid_says_that_it_does_not_search(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    run(FakeLauncher(trains(), clock), "hydra.sweeper.n_trials=9", sweep="x=1,2,3")
+    said = (
+        "the grid has 3 points: each is tried once, not hydra.sweeper.n_trials=9; to search, add hydra/sweeper=optuna"
+    )
+    assert said in capsys.readouterr().out
+    run(FakeLauncher(trains(), clock), "hydra.sweeper.n_trials=2", "hydra.sweeper.study_name=t", sweep="x=1,2,3")
+    assert "n_trials" not in capsys.readouterr().out
+
+
 def test_what_cannot_run_here_is_retried_when_a_person_says_so(
     run: Run, limited: None, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from mlflow import MlflowClient
 from sweeps.errors import UserError
 from sweeps.results import report
 from sweeps.results.summary import Row
+from sweeps.results.tables import GAP
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import End, State
@@ -70,7 +71,7 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
         **{f"study/{kind}/{name}": value for kind in ("all", "completed") for name, value in cost.items()},
         "study/idle_slot_seconds_at_the_end": 0,
     }
-    assert "| 0 | adam | 1 | 0.9 | completed |" in parent.data.tags["mlflow.note.content"]
+    assert "| 0 | adam | 1 | 0.9 | completed |" in parent.data.tags["mlflow.note.content"].replace(GAP, "")
     tags = {"mlflow.parentRunId": parent.info.run_id, "role": "trial", "study": "s", "trial": "0"}
     tags |= {"overrides": "optimizer=adam +extra@x=1", "state": "completed"}
     assert child.data.tags.items() >= tags.items()
@@ -110,7 +111,7 @@ def test_the_note_of_a_study_of_gpus_tells_how_it_scales(store: str, tmp_path: P
     report.write(summary)
     finish(tracker, summary)
     run = runs(store)["s"]
-    note = run.data.tags["mlflow.note.content"]
+    note = run.data.tags["mlflow.note.content"].replace(GAP, "")
     assert "**Scaling**\n\n2 GPUs: 2.00 times as fast as 1, 100% of what is ideal." in note
     assert "| 2 | 1 | 4 | 2.00 | 100% |" in note
     page = MlflowClient(store).download_artifacts(run.info.run_id, "report.html", str(tmp_path))
@@ -406,13 +407,16 @@ def test_a_trials_description_has_its_end_and_the_tail_of_its_log(store: str, tm
     tracker.start_trial(row, [])
     attempt = TrialFolder(row.folder).new_attempt()
     lines = [f"epoch {number}" for number in range(100)]
-    attempt.log.write_text("\n".join([*lines, "``` at me:", "ValueError: too large"]))
+    long = f"{'x' * 50} sqlite {'y' * 3} postgresql://me:sesame@host/db {'z' * 100}"  # it is folded within the address
+    attempt.log.write_text("\n".join([long, *lines[-17:], "``` at me:", "ValueError: too large"]))
     row.take(attempt.close(End(State.FAILED, "ValueError: too large")))
     finish(tracker, summary_of(tmp_path / "s", row))
     told = runs(store)["lr=0.1"].data.tags["mlflow.note.content"]
     assert told.startswith("**failed**: ValueError: too large\n")
     assert told.endswith("epoch 99\n``` at me:\nValueError: too large\n````")
-    assert "epoch 82\n" in told and "epoch 81\n" not in told
+    assert "epoch 83\n" in told and "epoch 82\n" not in told
+    assert max(map(len, told.splitlines())) == 80
+    assert "sesame" not in told.replace("\n", "")
     (view,) = (tag for name, tag in experiment_tags(store).items() if name.startswith("mlflow.sharedViewState."))
     packed = json.loads(view)["state"].removeprefix("deflate;")
     columns = json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
