@@ -22,12 +22,12 @@ def list_studies(root: Root = MULTIRUN) -> None:
     for found in sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime):
         try:
             summary, _ = read(found.parent.name, root)
-        except UserError as error:  # of this study alone
+            driver = holder(found.parent / "driver.lock")
+        except (UserError, OSError) as error:  # of this study alone
             shown.add_row(found.parent.name, "?", "?", "?", "(see below)", "")
             troubles.append(str(error).splitlines()[0])
             continue
         top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
-        driver = holder(found.parent / "driver.lock")
         counts = (
             f"{summary.over()} of {summary.total}",
             *(str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad()))),

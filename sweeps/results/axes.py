@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -38,14 +39,14 @@ class Axis:
             return _NOWHERE
         if self.words:
             return self.words.index(text(value, digits=4)) / max(1, len(self.words) - 1)
-        low, high, at = (self._scaled(number) for number in (self.low, self.high, float(value)))
+        low, high, at = (self._scaled(number) / 2 for number in (self.low, self.high, float(value)))  # both may be huge
         return (at - low) / (high - low) if high > low else 0.5
 
     def number_at(self, place: float) -> float:
         """The number that stands there."""
         low, high = self._scaled(self.low), self._scaled(self.high)
-        at = low + place * (high - low)
-        return 10**at if self.log else at
+        at = low * (1 - place) + high * place
+        return 10 ** max(-323.0, min(at, 308.0)) if self.log else at  # what a float can hold
 
     def ticks(self) -> dict[float, str]:
         """What is written beside the axis, by place."""
@@ -69,8 +70,8 @@ class Axis:
             return sorted({*powers, *far})
         if self.low == self.high:
             return [self.low]
-        size = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
-        step = next(size * times for times in (1, 2, 5, 10) if (self.high - self.low) / (size * times) <= 6)
+        size = 10.0 ** math.floor(math.log10(max(self.high / 4 - self.low / 4, 5e-324)))
+        step = next(size * times for times in (1, 2, 5, 10) if self.high / (size * times) - self.low / (size * times) <= 6)
         return [i * step for i in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
 
     def _scaled(self, number: float) -> float:
@@ -119,4 +120,4 @@ def _are_multiples(numbers: Sequence[float]) -> bool:
 
 
 def is_number(value: Value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

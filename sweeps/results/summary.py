@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps.secrets import without_password
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, Point, State
+
+_STEERS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass
@@ -186,6 +189,11 @@ def result_of(row: Row, summary: Summary) -> str:
 def parameters(rows: Iterable[Row]) -> list[str]:
     """Every parameter that was swept in some of these trials."""
     return list(dict.fromkeys(name for row in rows for name in row.params))
+
+
+def printable(words: str) -> str:
+    """As a person may see it: without passwords, and without what would steer a terminal."""
+    return without_password(_STEERS.sub("", words))
 
 
 def text(value: object, digits: int = 6) -> str:

@@ -2,10 +2,12 @@
 
 import re
 import shlex
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -18,13 +20,20 @@ from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.results import groups, standing
 from sweeps.results.scaling import Scaling
-from sweeps.results.summary import Row, Summary, result_of
+from sweeps.results.summary import Row, Summary, result_of, printable
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import Request, State
 
 _FEW = 6
 _SHOWN = 30  # running trials
 _MANY = 10
+_LINE = 500  # characters of a log
+
+
+def take_any_words() -> None:
+    """Let stdout write what its encoding lacks as an escape, as stderr does, where it would raise."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class View:
@@ -42,7 +51,7 @@ class View:
     def say(self, text: str) -> None:
         try:
             if text:
-                self.console.print(text, markup=False, soft_wrap=True)
+                self.console.print(printable(text), markup=False, soft_wrap=True)
         except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
             self.console.quiet = True
 
@@ -257,7 +266,7 @@ def _log(row: Row) -> Path | None:
 
 def _log_end(row: Row) -> str:
     log = _log(row)
-    lines = [*last_lines(log, 5), f"whole log: {log}"] if log else []
+    lines = [*(line[:_LINE] for line in last_lines(log, 5)), f"whole log: {log}"] if log else []
     return "".join(f"\n    {line}" for line in lines)
 
 

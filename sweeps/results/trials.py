@@ -2,7 +2,6 @@
 
 import html
 import math
-import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from sweeps.files import last_lines
 from sweeps.results import ledger
-from sweeps.results.summary import Row, Summary, result_of, text
+from sweeps.results.summary import Row, Summary, result_of, printable, text
 from sweeps.secrets import without_password
 from sweeps.trial.folder import TrialFolder
 
@@ -24,7 +23,6 @@ _NUMBERS = 60_000  # of all curves together
 _CONFIG = 20_000  # characters
 _TOLD = 1000  # trials of each kind: the best, and the newest of the others
 _CONFIGS = 300  # trials: of more than that only the best and newest bring theirs
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @dataclass
@@ -170,7 +168,7 @@ def _log(row: Row) -> list[str]:
     except OSError:
         return []
     lines = last_lines(newest.log, _LOG_LINES) if newest else []
-    return [_masked(_ESCAPES.sub("", line), _LINE) for line in lines]
+    return [printable(line[: 2 * _LINE])[:_LINE] for line in lines]
 
 
 def _config(folder: Path) -> list[str]:

@@ -22,8 +22,8 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
-from sweeps.results.summary import Row, Summary, result_of
-from sweeps.results.terminal import View, cost, requests_table, tally
+from sweeps.results.summary import Row, Summary, printable, result_of
+from sweeps.results.terminal import View, cost, requests_table, take_any_words, tally
 from sweeps.secrets import has_password, refuse_typed
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
@@ -59,6 +59,7 @@ class Driver:
 
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
+        take_any_words()
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
         notify.check(self._config)
         typed = [*self._config.hydra.overrides.hydra, *arguments]
@@ -221,7 +222,7 @@ class Driver:
         lines += [f"trial {number} {state}: {error}" for (state, error), number in [*wrong.items()][-3:]][::-1]
         lines.append(f"in {summary.folder} on {socket.gethostname()}")
         lines += [f"go on with: {self._resume_line}"] * (summary.over() < (summary.total or 0))
-        View().say(notify.tell(how, subject, "\n".join(lines)))
+        View().say(notify.tell(how, printable(subject), printable("\n".join(lines))))
 
     def _what_is_left(self, loop: Loop) -> list[str]:
         """What did not run, and how to go on."""

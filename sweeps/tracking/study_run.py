@@ -194,7 +194,11 @@ class StudyRun:
 
     def _picture(self, summary: Summary) -> str:
         """Log the study's main figure, and return the line of a description that shows it; empty without one."""
-        if not (picture := printed.of_study(summary)):
+        try:
+            picture = printed.of_study(summary)
+        except Exception as error:  # whatever numbers trials can have: the rest is told
+            return f"No picture could be drawn: {first_line(error)}\n\n"
+        if not picture:
             return ""
         self.client.log_text(self.run_id, picture, _PICTURE)
         # As MLflow's pages load an artifact, below their own address.
