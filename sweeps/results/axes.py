@@ -71,7 +71,9 @@ class Axis:
         if self.low == self.high:
             return [self.low]
         size = 10.0 ** math.floor(math.log10(max(self.high / 4 - self.low / 4, 5e-324)))
-        step = next(size * times for times in (1, 2, 5, 10) if self.high / (size * times) - self.low / (size * times) <= 6)
+        step = next(
+            size * times for times in (1, 2, 5, 10) if self.high / (size * times) - self.low / (size * times) <= 6
+        )
         return [i * step for i in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
 
     def _scaled(self, number: float) -> float:

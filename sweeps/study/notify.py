@@ -73,7 +73,12 @@ def _run(words: list[str], subject: str, text: str) -> str:
         command = [words[0], *(word.replace("{subject}", subject) for word in words[1:])]
         try:
             done = subprocess.run(
-                command, input=text.encode(errors="backslashreplace"), stdout=subprocess.DEVNULL, stderr=errors, timeout=_COMMAND_S, check=False
+                command,
+                input=text.encode(errors="backslashreplace"),
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                timeout=_COMMAND_S,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return f"{said} was ended after {_COMMAND_S:g} s"

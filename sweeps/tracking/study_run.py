@@ -139,10 +139,10 @@ class StudyRun:
     def send_files(self, run_id: str, *files: Path) -> None:
         """Log files as artifacts; of a long one its head and its tail."""
         for file in files:
-            if file.exists() and file.stat().st_size > _LONG_BYTES:
+            if file.is_file() and file.stat().st_size > _LONG_BYTES:
                 with tempfile.TemporaryDirectory() as folder:
                     self.client.log_artifact(run_id, str(_shortened(file, Path(folder))))
-            elif file.exists():
+            elif file.is_file():
                 self.client.log_artifact(run_id, str(file))
 
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
@@ -182,7 +182,7 @@ class StudyRun:
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
-        if (summary.folder / report.HTML).exists():
+        if (summary.folder / report.HTML).is_file():
             self.client.log_text(self.run_id, report.standalone(summary.folder), report.HTML)
         self.send_files(self.run_id, summary.folder / report.CSV)
         for file in summary.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules

@@ -463,3 +463,18 @@ def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrat
     assert [found[name].info.status for name in ("s", "lr=0.1", "lr=0.2")] == ["RUNNING", "FINISHED", "RUNNING"]
     once_more = open_tracker(store, study)
     assert once_more.catch_up(summary) == (0, 1)
+
+
+def test_a_picture_that_cannot_be_drawn_costs_nothing_else(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_folder(summary: object) -> None:
+        raise OSError("Matplotlib requires access to a writable cache directory")
+
+    monkeypatch.setattr("sweeps.results.printed.of_study", no_folder)
+    tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    study = runs(store)["s"]
+    assert study.info.status == "FINISHED" and study.data.tags["best_trial"] == "0: lr=0.1"
+    assert study.data.tags["mlflow.note.content"].startswith("No picture could be drawn: Matplotlib requires")
