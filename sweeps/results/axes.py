@@ -70,7 +70,7 @@ class Axis:
             return sorted({*powers, *far})
         if self.low == self.high:
             return [self.low]
-        size = 10.0 ** math.floor(math.log10(max(self.high / 4 - self.low / 4, 5e-324)))
+        size = 10.0 ** math.floor(math.log10(max(self.high / 4 - self.low / 4, sys.float_info.min)))
         step = next(
             size * times for times in (1, 2, 5, 10) if self.high / (size * times) - self.low / (size * times) <= 6
         )

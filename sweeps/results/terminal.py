@@ -20,7 +20,7 @@ from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.results import groups, standing
 from sweeps.results.scaling import Scaling
-from sweeps.results.summary import Row, Summary, result_of, printable
+from sweeps.results.summary import Row, Summary, printable, result_of
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import Request, State
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.files import last_lines
 from sweeps.results import ledger
-from sweeps.results.summary import Row, Summary, result_of, printable, text
+from sweeps.results.summary import Row, Summary, printable, result_of, text
 from sweeps.secrets import without_password
 from sweeps.trial.folder import TrialFolder
 

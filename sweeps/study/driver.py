@@ -47,6 +47,7 @@ class Driver:
     """Runs one study, from its command line to its report."""
 
     def __init__(self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction) -> None:
+        take_any_words()
         HydraConfig.instance().set_config(config)
         self._config = config
         self._context = hydra_context
@@ -60,7 +61,6 @@ class Driver:
 
     def run(self, launcher: Launcher, arguments: Sequence[str]) -> Summary:
         """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
-        take_any_words()
         refuse_typed(OmegaConf.to_container(self._config, resolve=False))
         notify.check(self._config)
         typed = [*self._config.hydra.overrides.hydra, *arguments]
