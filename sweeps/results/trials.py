@@ -178,7 +178,7 @@ def _log(row: Row) -> list[str]:
     except OSError:
         return []
     lines = last_lines(newest.log, _LOG_LINES) if newest else []
-    return [printable(line[: 2 * _LINE])[:_LINE] for line in lines]
+    return [printable(line)[:_LINE] for line in lines]
 
 
 def _config(folder: Path) -> list[str]:
@@ -196,5 +196,5 @@ def _wrapped(words: str, most: int = 56) -> str:
 
 
 def _masked(words: str, most: int) -> str:
-    """As it may be shown."""
-    return without_password(words[: 2 * most])[:most]
+    """As it may be shown. A password that was cut would no longer look like one."""
+    return without_password(words)[:most]

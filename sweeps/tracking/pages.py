@@ -13,7 +13,7 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.results.terminal import sweeps_line
-from sweeps.secrets import without_password
+from sweeps.secrets import has_password, without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
 from sweeps.tracking.study_run import connect, first_line, outages
@@ -94,7 +94,7 @@ def serve(uri: str, name: str, path: str, port: int | None, say: Callable[[str],
         {  # as mlflow.server._run_server tells the processes that it starts
             "_MLFLOW_SERVER_FILE_STORE": uri,
             "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
-            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(Path(uri.removeprefix("sqlite:///")).parent / "mlartifacts"),
+            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": artifacts_of(uri),
             "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # nothing here uses it: a dozen processes and 2 GB
             "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -110,6 +110,12 @@ def serve(uri: str, name: str, path: str, port: int | None, say: Callable[[str],
 
     app.router.routes.insert(0, Route(f"/{short}", lambda _: HTMLResponse(_GO_ON % {"path": path})))
     uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")).run(sockets=[listener])
+
+
+def artifacts_of(uri: str) -> str:
+    """Where a server for this store keeps what runs upload. It tells the folder's name in its errors."""
+    database = uri.removeprefix("sqlite:///")
+    return str((Path() if database == uri or has_password(uri) else Path(database).parent) / "mlartifacts")
 
 
 def _listen(port: int | None) -> socket.socket:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.files import Unreadable, last_lines
 from sweeps.results import ledger, notes
-from sweeps.results.summary import Row, result_of
+from sweeps.results.summary import Row, printable, result_of
 from sweeps.tracking.kept_model import log_kept_model
 from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
@@ -120,7 +120,8 @@ class TrialRun:
         if result := result_of(self.row, self._study.summary):
             lines.append(result)
         attempt = self._folder.newest()
-        if attempt and (log := "\n".join(last_lines(attempt.log, _LOG_LINES))[-_LOG_CHARACTERS:]):
+        tail = printable("\n".join(last_lines(attempt.log, _LOG_LINES))) if attempt else ""
+        if log := tail[-_LOG_CHARACTERS:]:
             fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
             lines.append(f"The end of its log, which is whole among the artifacts:\n\n{fence}text\n{log}\n{fence}")
         return "\n\n".join(lines)

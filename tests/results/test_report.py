@@ -443,6 +443,17 @@ def test_of_thousands_of_metrics_the_page_has_some_and_the_objective(tmp_path: P
     assert told["facts"]["metrics"] == "1001, of which 200 are here"
 
 
+@pytest.mark.parametrize("room", [*range(135, 145), *range(575, 585), *range(1475, 1485)])
+def test_a_password_that_is_cut_is_shown_in_no_part(tmp_path: Path, room: int) -> None:
+    """Each text of a page has its own length."""
+    error = "." * room + " postgresql://me:qxqxqx@host/db"
+    for text in (error, f"first\n{error}"):
+        summary = Summary("s", tmp_path, ("acc",), ("maximize",), [Row(0, {"x": 1}, State.QUEUED, tmp_path / "0")])
+        fail(summary.rows[0], State.FAILED, text)
+        parts = [part.html for part in overview.sections(summary, Trials(summary), [])]
+        assert "qxq" not in json.dumps([*parts, Trials(summary).as_data()])
+
+
 def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_path: Path) -> None:
     nasty = "</script><!--<script> http://me:sesame@host/db \x1b[31mred"
     summary = study(tmp_path, *({"lr": 0.1 * i, "n</script>": nasty} for i in range(50)))

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.secrets import has_password, refuse_typed, without_password
+from sweeps.tracking import pages
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
@@ -56,6 +57,19 @@ def test_to_look_for_one_takes_no_longer_in_one_long_word(piece: str) -> None:
     began = time.perf_counter()
     without_password(piece * (30_000 // len(piece)) if ":" not in piece[-1] else piece * 1000)
     assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder"),
+    [
+        ("sqlite:////home/me/mlflow.db", "/home/me/mlartifacts"),
+        ("sqlite:///file:/home/me/mlflow.db?uri=true&password=sesame", "mlartifacts"),
+        ("postgresql://me:sesame@host/db", "mlartifacts"),
+        ("mysql+pymysql://host/db", "mlartifacts"),
+    ],
+)
+def test_no_folder_has_its_name_of_a_password(uri: str, folder: str) -> None:
+    assert pages.artifacts_of(uri) == folder
 
 
 @pytest.mark.parametrize("text", WITHOUT)
