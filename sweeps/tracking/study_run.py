@@ -56,7 +56,10 @@ def is_refusal(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    line = without_password(str(error).strip().partition("\n")[0])
+    told = re.sub(
+        r"^\(raised as a result of [^\n]*\n", "", str(error).strip()
+    )  # what it is comes after SQLAlchemy's advice
+    line = without_password(told.partition("\n")[0])
     unreached = re.search(r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line)
     return unreached[1] if unreached else line or type(error).__name__
 
@@ -268,9 +271,13 @@ def _shortened(file: Path, folder: Path) -> Path:
 
 
 def _make_database(uri: str) -> None:
-    """Make a new SQLite store whole before it has its name: half a migration would be refused by MLflow for ever."""
+    """Make a new SQLite store whole before it has its name: half a migration would be refused by MLflow for ever.
+    Raises OSError if there is one that cannot be opened, which MLflow would try for minutes.
+    """
     path = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:////") or path.exists():
+    if not uri.startswith("sqlite:////"):
+        return
+    with suppress(FileNotFoundError), path.open("rb"):
         return
     from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore

@@ -19,6 +19,7 @@ from mlflow import MlflowClient
 from sweeps.errors import UserError
 from sweeps.results import report
 from sweeps.results.summary import Row
+from sweeps.tracking.study_run import first_line
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import End, State
@@ -302,13 +303,20 @@ def test_a_deleted_experiment_is_explained(store: str, tmp_path: Path) -> None:
         open_tracker(store, tmp_path / "s")
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "gopher://x"])
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "sqlite:////usr", "gopher://x"])
 def test_a_store_that_cannot_be_used_is_a_users_mistake(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match=r"cannot be used: .+\n.*hydra.sweeper.tracking=false"):
         open_tracker(uri, tmp_path / "s")
+
+
+def test_of_a_full_disk_the_cause_is_told_before_sqlalchemys_advice() -> None:
+    error = "(raised as a result of Query-invoked autoflush; consider using a session.no_autoflush block)\n"
+    assert first_line(Exception(f"{error}(sqlite3.OperationalError) database or disk is full\n[SQL: x]")) == (
+        "(sqlite3.OperationalError) database or disk is full"
+    )
 
 
 @pytest.fixture
