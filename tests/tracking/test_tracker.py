@@ -485,4 +485,4 @@ def test_a_picture_that_cannot_be_drawn_costs_nothing_else(
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
     study = runs(store)["s"]
     assert study.info.status == "FINISHED" and study.data.tags["best_trial"] == "0: lr=0.1"
-    assert study.data.tags["mlflow.note.content"].startswith("No picture could be drawn: Matplotlib requires")
+    assert "\n\nNo picture could be drawn: Matplotlib requires" in study.data.tags["mlflow.note.content"]
