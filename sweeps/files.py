@@ -50,11 +50,12 @@ class Rounds:
 
 def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
     """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part; after a crash of
-    the whole node only with `sync`, which notes that are needed only while it is up do without.
+    the whole node only with `sync`, which notes that are needed only while it is up do without. Half a surrogate pair,
+    as a file's name may hold, is written as its escape.
     """
     aside = _aside(path)
     with _naming(path), aside.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
         if sync:
             file.flush()
             os.fsync(file.fileno())

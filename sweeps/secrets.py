@@ -6,8 +6,9 @@ import re
 from sweeps.errors import UserError
 
 # What ${...} stands for was not typed. A password may hold anything but blanks: all up to the last @ counts as one.
+# A scheme begins where a word does: to try each letter of a long word would take the square of its length.
 _PASSWORD = re.compile(
-    r"""(?P<user>[\w.+-]+://(?:\$\{[^}]*\}|[^/:@$\s"'])*:)(?!\$\{)[^\s"']+@"""
+    r"""(?P<user>(?<![\w.+-])[\w.+-]+://(?:\$\{[^}]*\}|[^/:@$\s"'])*:)(?!\$\{)[^\s"']+@"""
     r"""|(?P<query>[?&](?:\w*password|passwd|pwd)=)(?!\$\{)[^\s"'&]+""",
     re.IGNORECASE,
 )

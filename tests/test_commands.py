@@ -202,6 +202,25 @@ def test_other_damaged_files_hide_nothing(answer: Answer, tmp_path: Path, file: 
     assert "0 of 3 trials have ended" in answer("status", "killed")[1]
 
 
+def test_a_folder_in_the_place_of_a_file_concerns_that_study(
+    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    file = tmp_path / "multirun" / "failed" / "driver.lock"
+    file.unlink()
+    file.mkdir()
+    code, listed = answer("list")
+    assert code == 0 and "2 of 2" in listed and f"Is a directory: 'multirun/{'/'.join(file.parts[-2:])}'" in listed
+    code, said = answer("sync")
+    assert code == 1 and "study good: sent 2 of its 2 trials" in said and "Is a directory" in said
+
+
+def test_a_trial_whose_folder_cannot_be_read_concerns_that_trial(answer: Answer, tmp_path: Path) -> None:
+    (end := tmp_path / "multirun" / "killed" / "1" / "attempts" / "1" / "end.json").mkdir()
+    code, said = answer("status", "killed")
+    assert code == 0 and "0 of 3 trials have ended" in said, (end, said)
+
+
 def test_a_damaged_study_is_mended_by_going_on(studies: Path, tmp_path: Path) -> None:
     shutil.copytree(studies / "multirun" / "failed", tmp_path / "multirun" / "failed")
     study = tmp_path / "multirun" / "failed"

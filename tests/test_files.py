@@ -78,12 +78,12 @@ Fork = Callable[[Callable[[], object]], int]
 # Writing whole
 
 
-@pytest.mark.parametrize("content", ["text", "", "ä\n", b"\x00\xff"])
+@pytest.mark.parametrize("content", ["text", "", "ä\n", "half a pair \udcff", b"\x00\xff"])
 def test_write_whole(tmp_path: Path, content: str | bytes) -> None:
     file = tmp_path / "file"
     file.write_text("before")
     write_whole(file, content)
-    assert file.read_bytes() == (content if isinstance(content, bytes) else content.encode())
+    assert file.read_bytes() == (content if isinstance(content, bytes) else content.encode(errors="backslashreplace"))
     assert list(tmp_path.iterdir()) == [file]
 
 

@@ -23,12 +23,12 @@ def list_studies(root: Root = MULTIRUN) -> None:
     for name in newest_first(root):
         try:
             summary, _ = read(name, root)
-        except UserError as error:  # of this study alone
+            driver = str(holder(summary.folder / "driver.lock") or "").partition(" since ")[0]
+        except (UserError, OSError) as error:  # of this study alone
             shown.add_row(name, "?", "?", "?", "(see below)", "")
             troubles.append(str(error).splitlines()[0])
             continue
         top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
-        driver = str(holder(summary.folder / "driver.lock") or "").partition(" since ")[0]
         pruned, failed = (str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad())))
         shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
     if not shown.row_count:

@@ -71,7 +71,7 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
     for one in names:
         try:
             complete = _sync(one, root, by_name=name is not None) and complete
-        except UserError as error:
+        except (UserError, OSError) as error:
             if name:
                 raise
             complete = False  # of this study alone

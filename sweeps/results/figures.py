@@ -62,11 +62,13 @@ def of_study(summary: Summary, curves: Mapping[int, Curves]) -> dict[str, Figure
     """The figures that this study gives rise to, by their sections' titles, and there by their own."""
     seen = Seen(summary, curves)
     found: dict[str, Figures] = {}
-    for title, draw in _FIGURES.items():
-        if figure := draw(seen):
-            found[title] = {"": figure}
-    if pieces := slices(seen):
-        found["Slices"] = pieces
+    for title, draw in {**_FIGURES, "Slices": slices}.items():
+        try:
+            drawn = draw(seen)
+        except Exception as error:  # whatever numbers trials can have: the other figures are drawn
+            drawn = figure_of([], 80, f"It cannot be drawn: {type(error).__name__}: {error}")
+        if drawn:
+            found[title] = {"": drawn} if "layout" in drawn else drawn
     return found
 
 

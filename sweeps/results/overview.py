@@ -131,8 +131,8 @@ def _failures(summary: Summary, trials: Trials) -> list[Section]:
         reason, _, rest = rows[0].error.strip().partition("\n")
         parts.append(
             f'<li><p><span class="failed">{MARKS["failed"]}</span> <b>{len(rows)} {_safe(rows[0].way[0])}</b>: '
-            f'<span class="reason">{_safe(reason[:600])}</span></p>'
-            + (f"<pre>{_safe(rest[:1500])}</pre>" if rest else "")
+            f'<span class="reason">{_safe(without_password(reason)[:600])}</span></p>'
+            + (f"<pre>{_safe(without_password(rest)[:1500])}</pre>" if rest else "")
             + f'<p class="note">{links}{more}</p>{log}'
         )
     if len(found) > _MOST_REASONS:

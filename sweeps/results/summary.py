@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps.secrets import without_password
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, Point, State
+
+_STEERS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass
@@ -200,6 +203,11 @@ def by_way(rows: Iterable[Row]) -> list[list[Row]]:
     for row in rows:
         alike.setdefault(row.way, []).append(row)
     return [*alike.values()]
+
+
+def printable(words: str) -> str:
+    """As a person may see it: without passwords, and without what would steer a terminal."""
+    return without_password(_STEERS.sub("", words))
 
 
 def text(value: object, digits: int = 6) -> str:

@@ -2,10 +2,12 @@
 
 import re
 import shlex
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -20,7 +22,7 @@ from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.results import groups, standing
 from sweeps.results.scaling import Scaling
-from sweeps.results.summary import Row, Summary, by_way, result_of
+from sweeps.results.summary import Row, Summary, by_way, printable, result_of
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import Request, State
 
@@ -28,6 +30,13 @@ _FEW = 6
 _SHOWN = 30  # running trials
 _MANY = 10
 _WIDE = 160  # letters in a line of a file, or a pipe
+_LINE = 500  # characters of a log
+
+
+def take_any_words() -> None:
+    """Let stdout write what its encoding lacks as an escape, as stderr does, where it would raise."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class View:
@@ -47,7 +56,7 @@ class View:
     def say(self, text: str) -> None:
         try:
             if text:
-                self.console.print(text, markup=False, soft_wrap=True)
+                self.console.print(printable(text), markup=False, soft_wrap=True)
         except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
             self.console.quiet = True
 
@@ -268,7 +277,7 @@ def _log(row: Row) -> Path | None:
 
 def _log_end(row: Row) -> str:
     log = _log(row)
-    lines = [*last_lines(log, 5), f"whole log: {log}"] if log else []
+    lines = [*(line[:_LINE] for line in last_lines(log, 5)), f"whole log: {log}"] if log else []
     return "".join(f"\n    {line}" for line in lines)
 
 

@@ -2,15 +2,15 @@
 
 import html
 import math
-import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweeps.files import last_lines
 from sweeps.results import ledger
-from sweeps.results.summary import Row, Summary, result_of, text
+from sweeps.results.summary import Row, Summary, printable, result_of, text
 from sweeps.secrets import without_password
 from sweeps.trial.folder import TrialFolder
 
@@ -20,11 +20,11 @@ Curves = dict[str, tuple[list[int], list[float | None]]]
 _LOG_LINES, _LINE, _LOG = 20, 300, 4000  # of a log its last lines, cut to so many characters, and of all together
 _LOGS = 600_000  # characters, of all trials together
 _POINTS = 150  # of a curve
+_NAMES = 200  # of metrics, of each trial; the objectives come first
 _NUMBERS = 60_000  # of all curves together
 _CONFIG = 20_000  # characters
 _TOLD = 1000  # trials of each kind: the best, and the newest of the others
 _CONFIGS = 300  # trials: of more than that only the best and newest bring theirs
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Trials:
                 "state": str(row.state).replace("_", " "),
                 "facts": self._facts(row),
                 "params": {name: _masked(text(value), _LINE) for name, value in row.params.items()},
-                "metrics": {name: text(value) for name, value in row.metrics.items()},
+                "metrics": {name: text(row.metrics[name]) for name in _few(row.metrics, self.summary.objective)},
                 "curves": {name: _every(*curve, every) for name, curve in known.curves.items()},
                 "error": _masked(row.error, _LOG),
                 "log": "\n".join(known.log)[-most:],
@@ -120,6 +120,7 @@ class Trials:
         facts |= {"GPU-hours": f"{cost['gpu_hours']:.3g}"} if "gpu_hours" in cost else {}
         facts |= {"repeats": f"trial {row.of}"} if row.of is not None else {}
         facts |= {"added": "by hand"} if row.by_hand else {}
+        facts |= {"metrics": f"{len(row.metrics)}, of which {_NAMES} are here"} if len(row.metrics) > _NAMES else {}
         return {name: fact for name, fact in {**facts, "folder": str(row.folder)}.items() if fact}
 
     def _read(self, row: Row) -> _Known:
@@ -129,7 +130,7 @@ class Trials:
         known = self._known.setdefault(row.number, _Known(stands))
         known.stands, known.log = stands, _log(row)
         known.config = known.config or _config(row.folder)
-        known.read_to = _add_new(known.raw, row, known.read_to)
+        known.read_to = _add_new(known.raw, row, known.read_to, self.summary.objective)
         thin = {name: math.ceil(len(steps) / _POINTS) for name, (steps, _) in known.raw.items()}
         known.curves = {name: _every(*curve, thin[name]) for name, curve in known.raw.items()}
         if row.state.is_over:
@@ -140,7 +141,7 @@ class Trials:
         return known
 
 
-def _add_new(found: Curves, row: Row, offset: int) -> int:
+def _add_new(found: Curves, row: Row, offset: int, first: Sequence[str]) -> int:
     """Add what the trial reported after these bytes of its file, and return how many they are by now."""
     try:
         lines = TrialFolder(row.folder).read_metrics(offset)
@@ -149,11 +150,18 @@ def _add_new(found: Curves, row: Row, offset: int) -> int:
     if lines.offset < offset:
         found.clear()  # it was cut, and all of it is read again
     for line in lines.values:
-        for name, value in line.metrics.items():
+        for name in _few(line.metrics, first):
+            value = line.metrics[name]
             steps, values = found.setdefault(name, ([], []))
             steps.append(line.step)
             values.append(float(f"{value:.6g}") if math.isfinite(value) else None)
     return lines.offset
+
+
+def _few(metrics: Mapping[str, float], first: Sequence[str]) -> list[str]:
+    """The names of those that the page has."""
+    names = [*metrics] if len(metrics) <= _NAMES else [*dict.fromkeys([n for n in first if n in metrics] + [*metrics])]
+    return names[:_NAMES]
 
 
 def _every(steps: list[int], values: list[float | None], count: int) -> tuple[list[int], list[float | None]]:
@@ -170,7 +178,7 @@ def _log(row: Row) -> list[str]:
     except OSError:
         return []
     lines = last_lines(newest.log, _LOG_LINES) if newest else []
-    return [_masked(_ESCAPES.sub("", line), _LINE) for line in lines]
+    return [printable(line)[:_LINE] for line in lines]
 
 
 def _config(folder: Path) -> list[str]:
@@ -188,5 +196,5 @@ def _wrapped(words: str, most: int = 56) -> str:
 
 
 def _masked(words: str, most: int) -> str:
-    """As it may be shown."""
-    return without_password(words[: 2 * most])[:most]
+    """As it may be shown. A password that was cut would no longer look like one."""
+    return without_password(words)[:most]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -22,8 +23,8 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
-from sweeps.results.summary import Row, Summary, by_way, result_of
-from sweeps.results.terminal import View, cost, requests_table, tally
+from sweeps.results.summary import Row, Summary, by_way, printable, result_of
+from sweeps.results.terminal import View, cost, requests_table, take_any_words, tally
 from sweeps.secrets import has_password, refuse_typed
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
@@ -46,6 +47,7 @@ class Driver:
     """Runs one study, from its command line to its report."""
 
     def __init__(self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction) -> None:
+        take_any_words()
         HydraConfig.instance().set_config(config)
         self._config = config
         self._context = hydra_context
@@ -167,8 +169,7 @@ class Driver:
         return len(summary.bad()) > (self._settings.max_failure_rate or 0.0) * len(summary.rows)
 
     def _run(self) -> Loop:
-        # Here, where the launcher is still busy importing TensorFlow.
-        from sweeps.results import live, report, solutions
+        from sweeps.results import live  # here, where the launcher is still busy importing TensorFlow
 
         search, summary = self._search, self._summary
         search.open()
@@ -195,10 +196,11 @@ class Driver:
                 summary.done = loop.enough.why
             if tracker:
                 tracker.drain(summary)
-            report.write(summary)
-            solutions.write(summary)
+            unwritten = self._write(summary)
             if tracker:
                 tracker.complete(summary)
+            if unwritten:
+                raise unwritten
         view.say(f"study {summary.name}: {tally(summary)}")
         view.closing(summary, tracker.how_to_look() if tracker else "")
         view.say((tracker and tracker.problem) or "")
@@ -208,6 +210,19 @@ class Driver:
         if not loop.had_ended and not loop.running:  # else nothing happened, or its end is still to come
             self._tell(next((line for line in left if line.startswith("study ")), f"study {self._name} is finished"))
         return loop
+
+    def _write(self, summary: Summary) -> OSError | None:
+        """Write what is to be read of the study. Returns why that was not possible: MLflow is told all the same."""
+        from sweeps.results import report, solutions
+
+        try:
+            report.write(summary)
+            solutions.write(summary)
+        except OSError as error:
+            return error
+        except Exception as error:  # whatever its trials left: they have ended, and are kept
+            return OSError(f"{report.HTML} cannot be written: {type(error).__name__}: {error}")
+        return None
 
     def _tell(self, subject: str) -> None:
         """Whom the user wants to be told that a study which has begun has ended, or stopped."""
@@ -221,7 +236,7 @@ class Driver:
         lines += [f"trial {row.number} {row.state}: {row.error}" for row, *_ in by_way(summary.bad())[:3]]
         lines.append(f"in {summary.folder} on {socket.gethostname()}")
         lines += [f"go on with: {self._resume_line}"] * (summary.over() < (summary.total or 0))
-        View().say(notify.tell(how, subject, "\n".join(lines)))
+        View().say(notify.tell(how, printable(subject), printable("\n".join(lines))))
 
     def _what_is_left(self, loop: Loop) -> list[str]:
         """What did not run, and how to go on."""
@@ -285,7 +300,9 @@ class Driver:
         # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
         with read_write(self._config.hydra), open_dict(self._config.hydra):
             self._config.hydra.sweep.dir = str(folder)
-            self._config.hydra.overrides.hydra.append(f"hydra.sweep.dir={text_of(str(folder))}")
+            self._config.hydra.overrides.hydra.append(
+                f"hydra.sweep.dir={QuotedString(str(folder), Quote.single).with_quotes()}"
+            )
         return name, folder.absolute()
 
     def _check_directions(self, typed: Sequence[str]) -> None:

@@ -73,12 +73,19 @@ def _run(words: list[str], subject: str, text: str) -> str:
         command = [words[0], *(word.replace("{subject}", subject) for word in words[1:])]
         try:
             done = subprocess.run(
-                command, input=text.encode(), stdout=subprocess.DEVNULL, stderr=errors, timeout=_COMMAND_S, check=False
+                command,
+                input=text.encode(errors="backslashreplace"),
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                timeout=_COMMAND_S,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return f"{said} was ended after {_COMMAND_S:g} s"
         except OSError as error:
             return f"{said} cannot be run: {error.strerror}"
+        except ValueError as error:  # a word that no command line can hold
+            return f"{said} cannot be run: {error}"
         errors.seek(0)
         lines = errors.read().decode(errors="replace").strip().splitlines()
     if not done.returncode:

@@ -54,7 +54,7 @@ def pack(study: Path) -> Path:
     try:
         with aside.open("wb") as file:
             with tarfile.open(fileobj=file, mode="w:gz") as tar:
-                tar.add(study, study.name, filter=lambda one: None if one.name.endswith(f"/{_LOCK}") else one)
+                tar.add(study.resolve(), study.name, filter=lambda one: None if one.name.endswith(f"/{_LOCK}") else one)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(packed)
@@ -65,7 +65,10 @@ def pack(study: Path) -> Path:
 
 
 def delete(study: Path) -> None:
-    """Delete the folder: at once for all who look, then file by file."""
-    gone = study.rename(study.with_name(f".{study.name}.deleted-{time.time_ns()}"))
+    """Delete the folder, also one that is a link's: at once for all who look, then file by file."""
+    folder = study.resolve()
+    gone = folder.rename(folder.with_name(f".{folder.name}.deleted-{time.time_ns()}"))
+    if study.is_symlink():
+        study.unlink()
     (gone / "study.json").unlink(missing_ok=True)  # a crash leaves something that is no study
     shutil.rmtree(gone)

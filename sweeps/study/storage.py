@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,8 @@ def read_summary(folder: Path, definition: Definition) -> Summary:
         ) from error
     for row in rows:  # what began or ended since the last driver looked
         if row.state is State.QUEUED:
-            look(row)
+            with suppress(OSError):  # its files cannot be read now: it stands as its driver recorded it
+                look(row)
     objective, directions = tuple(definition.objective), tuple(definition.directions)
     total = study.user_attrs.get(TOTAL, definition.total)
     summary = Summary(folder.name, folder, objective, directions, rows, total, fixed=definition.config)

@@ -56,7 +56,10 @@ def is_refusal(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    line = without_password(str(error).strip().partition("\n")[0])
+    told = re.sub(
+        r"^\(raised as a result of [^\n]*\n", "", str(error).strip()
+    )  # what it is comes after SQLAlchemy's advice
+    line = without_password(told.partition("\n")[0])
     unreached = re.search(r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line)
     return unreached[1] if unreached else line or type(error).__name__
 
@@ -139,10 +142,10 @@ class StudyRun:
     def send_files(self, run_id: str, *files: Path) -> None:
         """Log files as artifacts; of a long one its head and its tail."""
         for file in files:
-            if file.exists() and file.stat().st_size > _LONG_BYTES:
+            if file.is_file() and file.stat().st_size > _LONG_BYTES:
                 with tempfile.TemporaryDirectory() as folder:
                     self.client.log_artifact(run_id, str(_shortened(file, Path(folder))))
-            elif file.exists():
+            elif file.is_file():
                 self.client.log_artifact(run_id, str(file))
 
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
@@ -182,7 +185,7 @@ class StudyRun:
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
-        if (summary.folder / report.HTML).exists():
+        if (summary.folder / report.HTML).is_file():
             self.client.log_text(self.run_id, report.standalone(summary.folder), report.HTML)
         self.send_files(self.run_id, summary.folder / report.CSV)
         for file in summary.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
@@ -194,7 +197,11 @@ class StudyRun:
 
     def _picture(self, summary: Summary) -> str:
         """Log the study's main figure, and return the line of a description that shows it; empty without one."""
-        if not (picture := printed.of_study(summary)):
+        try:
+            picture = printed.of_study(summary)
+        except Exception as error:  # whatever numbers trials can have: the rest is told
+            return f"No picture could be drawn: {first_line(error)}\n\n"
+        if not picture:
             return ""
         self.client.log_text(self.run_id, picture, _PICTURE)
         # As MLflow's pages load an artifact, below their own address.
@@ -268,9 +275,13 @@ def _shortened(file: Path, folder: Path) -> Path:
 
 
 def _make_database(uri: str) -> None:
-    """Make a new SQLite store whole before it has its name: half a migration would be refused by MLflow for ever."""
+    """Make a new SQLite store whole before it has its name: half a migration would be refused by MLflow for ever.
+    Raises OSError if there is one that cannot be opened, which MLflow would try for minutes.
+    """
     path = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:////") or path.exists():
+    if not uri.startswith("sqlite:////"):
+        return
+    with suppress(FileNotFoundError), path.open("rb"):
         return
     from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore

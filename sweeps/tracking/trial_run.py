@@ -12,8 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.files import Unreadable, last_lines
 from sweeps.results import ledger, notes
-from sweeps.results.summary import Row, result_of
-from sweeps.secrets import without_password
+from sweeps.results.summary import Row, printable, result_of
 from sweeps.tracking.kept_model import log_kept_model
 from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
@@ -127,7 +126,7 @@ class TrialRun:
         attempt = self._folder.newest()
         lines_of_log = last_lines(attempt.log, _LOG_LINES) if attempt else []
         # One long line would make all of MLflow's page as wide as it is, and push what stands beside it out of sight.
-        if log := "\n".join(_folded(without_password(line)) for line in lines_of_log)[-_LOG_CHARACTERS:]:
+        if log := "\n".join(_folded(printable(line)) for line in lines_of_log)[-_LOG_CHARACTERS:]:
             fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
             lines.append(f"The end of its log, which is whole among the artifacts:\n\n{fence}text\n{log}\n{fence}")
         return "\n\n".join(lines)

@@ -36,6 +36,8 @@ METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
 GPU, CPU = "system/gpu_", "system/cpu_"  # how the names of system metrics begin, of GPUs with the GPU's number
 POWER, USE = "power_usage_watts", "utilization_percentage"  # and how they end
 
+_MOST = 2**63  # of steps, and of milliseconds
+
 Note = str | list[str] | dict[str, float]
 """A sentence, names, or numbers that a trial's own metrics of the same names are to be seen beside."""
 
@@ -52,7 +54,10 @@ class MetricsLine:
     def parse(cls, line: bytes) -> "MetricsLine":
         content = json.loads(line)
         metrics = {name: float(value) for name, value in content["metrics"].items()}
-        return cls(int(content["step"]), float(content["time"]), metrics)
+        step, reported = int(content["step"]), float(content["time"])
+        if not (abs(step) < _MOST and abs(reported) < _MOST / 1000):
+            raise ValueError(f"no database takes step {step} at {reported}")
+        return cls(step, reported, metrics)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from omegaconf import DictConfig
 if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
 
+_MOST_ERROR = 3000  # characters: MLflow warns of more than 8000 in a description, where the log follows
+
 Value = bool | int | float | str | None
 Point = dict[str, Value]  # one configuration: the value of each swept parameter that exists in it
 
@@ -69,7 +71,9 @@ class End:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "End":
         """From what `as_json` made. Raises ValueError, KeyError, TypeError or OverflowError else."""
-        end = cls(**{**content, "state": State(content["state"])})
+        error = str(content.get("error", "")).encode(errors="backslashreplace").decode()  # which may hold any bytes
+        error = error if len(error) <= _MOST_ERROR else f"{error[:_MOST_ERROR]} ... (the rest is in its log)"
+        end = cls(**{**content, "state": State(content["state"]), "error": error})
         float(end.asked), float(end.ended), dict(end.metrics), dict(end.seconds), list(end.objective)
         return end
 

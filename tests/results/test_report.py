@@ -438,6 +438,61 @@ def test_odd_numbers_take_no_page_with_them(tmp_path: Path, values: list[float])
     assert numbers_of(summary, "Parameters and objective") == set(range(6))
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda i: (-1) ** i * 1.7e308,
+        lambda i: 10.0 ** (-300 + 150 * i),
+        lambda i: 10 ** (200 * i),
+        lambda i: (i + 1) * 5e-324,
+    ],
+    ids=["both ends", "log", "no float", "the least"],
+)
+@pytest.mark.parametrize("what", ["parameter", "objective"])
+def test_the_largest_and_least_numbers_have_their_page(tmp_path: Path, what: str, number: Any) -> None:
+    summary = study(tmp_path, *({"lr": number(i) if what == "parameter" else i / 10, "x": i} for i in range(5)))
+    for i, row in enumerate(summary.rows if what == "objective" else ()):
+        row.attempts[0].objective[0] = float(min(number(i), 1.7e308))
+    assert "It cannot be drawn" not in report.write(summary).read_text()
+    assert printed.of_study(summary).startswith("<svg")
+
+
+def test_a_figure_that_cannot_be_drawn_says_so_among_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(seen: Seen) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setitem(figures._FIGURES, "History", odd)
+    page = report.write(study(tmp_path, *GRID)).read_text()
+    assert "It cannot be drawn: ZeroDivisionError: a bug" in page and "<h2>Parameters and objective</h2>" in page
+
+
+def test_of_thousands_of_metrics_the_page_has_some_and_the_objective(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    metrics = {f"m{i}": 1.0 for i in range(1000)} | {"acc": 0.5}
+    for row in summary.rows:
+        row.metrics = metrics
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, metrics))
+    trials = Trials(summary)
+    trials.look()
+    told = trials.as_data()["trials"][0]
+    assert len(told["metrics"]) == len(told["curves"]) == 200
+    assert "acc" in told["metrics"] and "acc" in told["curves"]
+    assert told["facts"]["metrics"] == "1001, of which 200 are here"
+
+
+@pytest.mark.parametrize("room", [*range(135, 145), *range(575, 585), *range(1475, 1485)])
+def test_a_password_that_is_cut_is_shown_in_no_part(tmp_path: Path, room: int) -> None:
+    """Each text of a page has its own length."""
+    error = "." * room + " postgresql://me:qxqxqx@host/db"
+    for text in (error, f"first\n{error}"):
+        summary = Summary("s", tmp_path, ("acc",), ("maximize",), [Row(0, {"x": 1}, State.QUEUED, tmp_path / "0")])
+        fail(summary.rows[0], State.FAILED, text)
+        parts = [part.html for part in overview.sections(summary, Trials(summary), [])]
+        assert "qxq" not in json.dumps([*parts, Trials(summary).as_data()])
+
+
 def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_path: Path) -> None:
     nasty = "</script><!--<script> http://me:sesame@host/db \x1b[31mred"
     summary = study(tmp_path, *({"lr": 0.1 * i, "n</script>": nasty} for i in range(50)))

@@ -1,6 +1,7 @@
 """What a study's view says: counts that add up, what is alike once, an outage when it begins and when it ends."""
 
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from sweeps.errors import Outage
 from sweeps.results.summary import Row, Summary
-from sweeps.results.terminal import View, tally
+from sweeps.results.terminal import View, take_any_words, tally
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
 
@@ -97,6 +98,21 @@ def test_logs_are_named_where_there_are_some(view: View, tmp_path: Path) -> None
     TrialFolder(study.rows[0].folder).new_attempt().log.write_text("words\n")
     view.closing(study)
     assert "logs: nowhere/<trial>/attempts/<n>/log" in said(view)
+
+
+def test_what_is_said_steers_no_terminal_and_holds_no_password(view: View) -> None:
+    view.say("a\x1b[2J\x00b\x1b]0;title\x07 c\nd postgresql://me:sesame@host/db")
+    text = said(view)
+    assert text.rstrip() == "ab c\nd postgresql://me:***@host/db"
+
+
+def test_what_an_encoding_lacks_is_said_as_an_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_ = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(bytes_, "ascii"))
+    take_any_words()
+    View().say("ä \ud800")
+    sys.stdout.flush()
+    assert bytes_.getvalue() == b"\\xe4 \\ud800\n"
 
 
 def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:

@@ -372,6 +372,24 @@ def test_a_full_disk_shows_what_there_is_and_names_the_file(
     assert "│     0 │ 1 │ 100" in out.partition("study s: 3 trials: ")[2]
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "report.html"), ZeroDivisionError("a bug")])
+def test_a_page_that_cannot_be_written_at_the_end_is_told_last(
+    run: Run, clock: Clock, error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raise_(summary: Summary) -> None:
+        raise error
+
+    monkeypatch.setattr(report, "write", raise_)
+    with pytest.raises(UserError, match=r"report\.html.*\nWhat has ended is kept"):
+        run(FakeLauncher(trains(), clock))
+    assert "study s: 3 trials: 3 completed" in capsys.readouterr().out
+
+
+def test_a_name_with_signs_that_hydra_reads_otherwise(run: Run, clock: Clock, tmp_path: Path) -> None:
+    run(FakeLauncher(trains(), clock), "hydra.sweeper.study_name='a \"b\" <c> \\'é'")
+    assert (tmp_path / "multirun" / 'a "b" <c> \'é' / "study.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "sweep", "said"),
     [

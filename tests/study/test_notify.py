@@ -67,8 +67,10 @@ def test_a_command_is_told_how_a_study_ended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     how = f'hydra.sweeper.notify=["{script}",-s,"{{subject}}","$HOME; rm x"]'
-    launcher = FakeLauncher(by_trial(trains(), t1=ends(End(State.FAILED, "KeyError: 'x'"))), clock)
+    error = "KeyError: 'x' of postgresql://me:sesame@host/db"
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(End(State.FAILED, error))), clock)
     run(launcher, how)
+    assert "me:***@host/db" in (tmp_path / "told").read_text()
     words = (tmp_path / "told").read_text().partition("KeyError")[0].splitlines()
     assert words[:3] == ["-s", "study s is finished", "$HOME; rm x"]
     assert words[3:] == ["3 trials: 2 completed, 1 failed", "best: trial 0 (x=1): objective=100", "trial 1 failed: "]
@@ -150,13 +152,14 @@ def test_a_webhook_is_told_and_its_address_is_nowhere(
         (["sleep", "600"], "sleep was ended after 0.2 s"),
         (["/no/such"], "/no/such cannot be run: No such file or directory"),
         (["true"], ""),
+        (["echo", "{subject}\0"], "echo cannot be run: embedded null byte"),
     ],
 )
 def test_what_goes_wrong_is_told_in_a_line(
     how: str | list[object], wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "_COMMAND_S", 0.2)
-    said = notify.tell(how, "study s is finished", "a text")
+    said = notify.tell(how, "study s is finished", "a text \ud800")
     assert said == (f"hydra.sweeper.notify: {wrong}" if wrong else "")
 
 

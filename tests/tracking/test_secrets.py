@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.secrets import has_password, refuse_typed, without_password
+from sweeps.tracking import pages
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
@@ -49,6 +50,26 @@ def test_a_password_is_seen_and_masked(text: str) -> None:
     with pytest.raises(UserError, match=r"\*\*\*.*\n.*MLFLOW_TRACKING_URI=.*oc.env") as refused:
         refuse_typed(["sweep.py", text])
     assert "sesame" not in str(refused.value)
+
+
+@pytest.mark.parametrize("letter", ["x", "."])
+def test_to_look_for_one_takes_no_longer_in_one_long_word(letter: str) -> None:
+    began = time.perf_counter()
+    without_password(letter * 30_000)
+    assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder"),
+    [
+        ("sqlite:////home/me/mlflow.db", "/home/me/mlartifacts"),
+        ("sqlite:///file:/home/me/mlflow.db?uri=true&password=sesame", "mlartifacts"),
+        ("postgresql://me:sesame@host/db", "mlartifacts"),
+        ("mysql+pymysql://host/db", "mlartifacts"),
+    ],
+)
+def test_no_folder_has_its_name_of_a_password(uri: str, folder: str) -> None:
+    assert pages.artifacts_of(uri) == folder
 
 
 @pytest.mark.parametrize("text", WITHOUT)

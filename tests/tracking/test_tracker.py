@@ -20,6 +20,7 @@ from sweeps.errors import UserError
 from sweeps.results import report
 from sweeps.results.summary import Row
 from sweeps.results.tables import GAP
+from sweeps.tracking.study_run import first_line
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import End, State
@@ -303,13 +304,20 @@ def test_a_deleted_experiment_is_explained(store: str, tmp_path: Path) -> None:
         open_tracker(store, tmp_path / "s")
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "gopher://x"])
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "sqlite:////usr", "gopher://x"])
 def test_a_store_that_cannot_be_used_is_a_users_mistake(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match=r"cannot be used: .+\n.*hydra.sweeper.tracking=false"):
         open_tracker(uri, tmp_path / "s")
+
+
+def test_of_a_full_disk_the_cause_is_told_before_sqlalchemys_advice() -> None:
+    error = "(raised as a result of Query-invoked autoflush; consider using a session.no_autoflush block)\n"
+    assert first_line(Exception(f"{error}(sqlite3.OperationalError) database or disk is full\n[SQL: x]")) == (
+        "(sqlite3.OperationalError) database or disk is full"
+    )
 
 
 @pytest.fixture
@@ -467,3 +475,18 @@ def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrat
     assert [found[name].info.status for name in ("s", "lr=0.1", "lr=0.2")] == ["RUNNING", "FINISHED", "RUNNING"]
     once_more = open_tracker(store, study)
     assert once_more.catch_up(summary) == (0, 1)
+
+
+def test_a_picture_that_cannot_be_drawn_costs_nothing_else(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(summary: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("sweeps.results.printed.of_study", odd)
+    tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    study = runs(store)["s"]
+    assert study.info.status == "FINISHED" and study.data.tags["best_trial"] == "0: lr=0.1"
+    assert "\n\nNo picture could be drawn: a bug" in study.data.tags["mlflow.note.content"]

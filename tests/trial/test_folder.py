@@ -52,6 +52,9 @@ def test_metrics_cut_off_at_every_byte(folder: TrialFolder) -> None:
         "{}",
         '{"step": "x", "time": 1, "metrics": {}}',
         '{"step": 1, "time": null, "metrics": {}}',
+        '{"step": 1, "time": NaN, "metrics": {}}',
+        '{"step": 1, "time": 1e300, "metrics": {}}',
+        '{"step": 9223372036854775808, "time": 1, "metrics": {}}',
         '{"step": 1, "time": 1, "metrics": []}',
         '{"step": 1, "time": 1, "metrics": {"loss": "high"}}',
         '{"step": 1, "time": 1, "metr{"step": 1, "time": 1, "metrics": {}}',
@@ -129,6 +132,15 @@ def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str
 )
 def test_an_end_is_read_as_it_was_written(end: End) -> None:
     assert End.from_json(json.loads(json.dumps(end.as_json()))) == end
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [("a file \udcff", "a file \\udcff"), ("x" * 100_000, "x" * 3000 + " ... (the rest is in its log)")],
+    ids=["half a pair", "long"],
+)
+def test_an_error_can_be_shown_whatever_it_holds(error: str, shown: str) -> None:
+    assert End.from_json(json.loads(json.dumps(End(State.FAILED, error).as_json()))).error == shown
 
 
 def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
