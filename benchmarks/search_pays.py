@@ -35,7 +35,7 @@ def sweep(path: str, *settings: str) -> tuple[float, int, str]:
 def main() -> None:
     path = sys.argv[1] if len(sys.argv) > 1 else str(ROOT.parent / "shared" / "data" / "mnist.npz")
     seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    trials = sys.argv[3] if len(sys.argv) > 3 else "30"
+    trials = sys.argv[3] if len(sys.argv) > 3 else "16"
     grid = sweep(path, f"lr={RATES}")
     print(f"MNIST 784-128-10, lr (log 1e-5..1) x batch size (32..1024), {EPOCHS} epochs; {machine()}")
     print(f"  grid of 7 x 6   {100 * grid[0]:.2f} %  {grid[1]} epochs  {grid[2]}", flush=True)

@@ -210,7 +210,7 @@ def test_a_folder_in_the_place_of_a_file_concerns_that_study(
     file.unlink()
     file.mkdir()
     code, listed = answer("list")
-    assert code == 0 and "2 of 2" in listed and f"Is a directory: 'multirun/{'/'.join(file.parts[-2:])}'" in listed
+    assert code == 0 and "2 of 2" in listed and f"Is a directory: '{file}'" in listed
     code, said = answer("sync")
     assert code == 1 and "study good: sent 2 of its 2 trials" in said and "Is a directory" in said
 

@@ -42,9 +42,9 @@ def _printed(figure: Figure) -> str:
     up = _axis(layout["yaxis"], [y for trace in valued for y in trace["y"]])
     parts, at = _frame(across, up), _LEFT + 8.0
     for trace in traces:
-        places = [(_x(across, x), _y(up, y)) for x, y in zip(trace["x"], trace["y"], strict=True)]
-        if trace.get("yaxis") == _STRIP:
-            places = [(x, _HEIGHT - _BOTTOM) for x, _ in places]  # those without a value stand on the axis
+        is_strip = trace.get("yaxis") == _STRIP  # those without a value stand on the axis
+        ys = [_HEIGHT - _BOTTOM if is_strip else _y(up, y) for y in trace["y"]]
+        places = [(_x(across, x), y) for x, y in zip(trace["x"], ys, strict=True)]
         if "lines" in trace["mode"]:
             parts.append(_line(places, trace["line"]))
         if "markers" in trace["mode"]:

@@ -258,9 +258,11 @@ class StudyRun:
 
 
 def artifacts_of(uri: str) -> str | None:
-    """The folder of a store's artifacts: beside an SQLite file. None leaves it to MLflow."""
+    """The folder of a store's artifacts: beside an SQLite file. None leaves it to MLflow: its errors tell the folder,
+    which must be no part of an address with a password.
+    """
     database = uri.removeprefix("sqlite:///")
-    return None if database == uri else str(Path(database).parent / "mlartifacts")
+    return None if database == uri or "file:" in uri else str(Path(database).parent / "mlartifacts")
 
 
 def _shortened(file: Path, folder: Path) -> Path:
