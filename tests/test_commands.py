@@ -211,6 +211,9 @@ def test_a_folder_in_the_place_of_a_file_concerns_that_study(
     file.mkdir()
     code, listed = answer("list")
     assert code == 0 and "2 of 2" in listed and f"Is a directory: '{file}'" in listed
+    for study in (tmp_path / "multirun").iterdir():
+        settings = study / "multirun.yaml"
+        settings.write_text(settings.read_text().replace("tracking: false", "tracking: true"))
     code, said = answer("sync")
     assert code == 1 and "study good: sent 2 of its 2 trials" in said and "Is a directory" in said
 
