@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from sweeps.results.summary import Row, text
+from sweeps.secrets import without_password
 from sweeps.trial.job import Value
 
 MOST_TICKS = 12
@@ -38,9 +39,19 @@ class Axis:
         if value is None:
             return _NOWHERE
         if self.words:
-            return self.words.index(text(value, digits=4)) / max(1, len(self.words) - 1)
+            return self.words.index(self.cell(value)) / max(1, len(self.words) - 1)
         low, high, at = (self._scaled(number) for number in (self.low, self.high, float(value)))
         return (at - low) / (high - low) if high > low else 0.5
+
+    @property
+    def cells(self) -> list[str]:
+        """Its values as they are written where each has a cell of its own."""
+        return [self.cell(value) for value in self.words or self.numbers]
+
+    def cell(self, value: Value) -> str:
+        if value is None:
+            return NONE
+        return text(float(value), digits=4) if self.is_of_numbers else _word(value)
 
     def number_at(self, place: float) -> float:
         """The number that stands there."""
@@ -93,7 +104,7 @@ def _axis(name: str, values: Sequence[Value], space: Mapping[str, str]) -> Axis 
         return None
     numbers = tuple(sorted({float(value) for value in known if is_number(value)}))
     if not all(map(is_number, known)):
-        words = {text(value, digits=4) for value in known}
+        words = {_word(value) for value in known}
         typed = ",".join(said for key, said in space.items() if key.partition(" under ")[0] == name)
         return Axis(
             name, sorted(words, key=lambda word: (_place_in(typed, word), word)), has_none=len(known) < len(values)
@@ -105,6 +116,10 @@ def _axis(name: str, values: Sequence[Value], space: Mapping[str, str]) -> Axis 
             log = bool(ends[1])
     log = low > 0 and (log if declared else high / low >= 20 or _are_multiples(numbers))
     return Axis(name, [], low, high, log, len(known) < len(values), numbers)
+
+
+def _word(value: Value) -> str:
+    return without_password(text(value, digits=4))
 
 
 def _place_in(typed: str, word: str) -> float:

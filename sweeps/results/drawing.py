@@ -112,8 +112,7 @@ def _strip(domain: list[float]) -> dict[str, Any]:
 
 def place_on(axis: Axis, value: Value, as_cell: bool = False) -> Any:
     """Where plotly places a value of this parameter."""
-    number = value if axis.is_of_numbers and not as_cell else None
-    return number if number is not None else escaped(axes.NONE if value is None else text(value, digits=4))
+    return escaped(axis.cell(value)) if as_cell or value is None or not axis.is_of_numbers else value
 
 
 def parameter_axis(axis: Axis) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from sweeps.results.seen import Seen, is_wide, short, value_of
 from sweeps.results.summary import ENOUGH, Row, Summary, text
 from sweeps.results.trials import Curves, Trials
 from sweeps.secrets import without_password
+from sweeps.trial.job import Point
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plotted
@@ -296,17 +297,17 @@ def slices(seen: Seen) -> Figures:
 
 
 def heat_map(seen: Seen) -> Figure | None:
-    """The first objective over two numbers: the only two that were swept, or the two most important ones. A grid shows
-    its cells, of what else was swept the best; a search its trials, and contours of what they say.
+    """The first objective over the only two parameters, or over two numbers: the only two, or the two most important
+    ones. A grid shows its cells, of what else was swept the best; a search its trials, and contours of what they say.
     """
-    numbers = [axis for axis in seen.axes if axis.is_of_numbers]
-    if len(numbers) > 2 and len(seen.completed) >= ENOUGH:
+    pair = [axis for axis in seen.axes if axis.is_of_numbers or len(seen.axes) == 2]
+    if len(pair) > 2 and len(seen.completed) >= ENOUGH:
         shares = seen.summary.importance
-        known = sorted((axis for axis in numbers if axis.name in shares), key=lambda axis: -shares[axis.name])[:2]
-        numbers = [axis for axis in numbers if axis in known]
-    if len(numbers) != 2 or not seen.completed:
+        known = sorted((axis for axis in pair if axis.name in shares), key=lambda axis: -shares[axis.name])[:2]
+        pair = [axis for axis in pair if axis in known]
+    if len(pair) != 2 or not seen.completed:
         return None
-    across, up = numbers
+    across, up = pair
     some, _ = seen.some(_MOST_POINTS)
     placed = [row for row in some if row.params.get(across.name) is not None and row.params.get(up.name) is not None]
     numbered = {row.number for row in placed}
@@ -314,7 +315,9 @@ def heat_map(seen: Seen) -> Figure | None:
     if not done:
         return None
     places = {(row.params[across.name], row.params[up.name]) for row in done}  # several seeds are at one
-    is_grid = len(across.numbers) * len(up.numbers) <= 2 * len(places)
+    is_grid = len(across.cells) * len(up.cells) <= 2 * len(places)
+    if not is_grid and (across.words or up.words):
+        return None
     data = [_cells(seen, done, across, up)] if is_grid else _contours(seen, done, across, up)
     axis_of = cell_axis if is_grid else parameter_axis
     for kind, alike in seen.of_kind(placed).items():
@@ -330,20 +333,23 @@ def heat_map(seen: Seen) -> Figure | None:
 
 def _cells(seen: Seen, done: Sequence[Row], across: Axis, up: Axis) -> dict[str, Any]:
     """Of trials at one place the last one counts, which is the best; of several seeds their mean."""
-    known = {(row.params[across.name], row.params[up.name]): (seen.value(row), row.number) for row in done}
+
+    def cell(params: Point) -> tuple[str, str]:
+        return across.cell(params.get(across.name)), up.cell(params.get(up.name))
+
+    known = {cell(row.params): (seen.value(row), row.number) for row in done}
     means = [one for one in reversed(groups.of_study(seen.summary)) if one.values]
     for one in means:
         number = (one.rows or one.raced)[0].number
-        known[one.params.get(across.name), one.params.get(up.name)] = sum(one.values) / len(one.values), number
-    grid = [[known.get((a, b), (None, None)) for a in across.numbers] for b in up.numbers]
+        known[cell(one.params)] = sum(one.values) / len(one.values), number
+    grid = [[known.get((a, b), (None, None)) for a in across.cells] for b in up.cells]
     cells = {
         "z": [[value for value, _ in line] for line in grid],
         "customdata": [[n for _, n in line] for line in grid],
     }
-    names = {"x": [text(n, digits=4) for n in across.numbers], "y": [text(n, digits=4) for n in up.numbers]}
+    names = {"x": [*map(escaped, across.cells)], "y": [*map(escaped, up.cells)]}
     hover = f"{escaped(across.name)} %{{x}}, {escaped(up.name)} %{{y}}: %{{z:.5g}}<extra></extra>"
-    few = len(across.numbers) <= axes.MOST_TICKS
-    shown = {"texttemplate": "%{z:.4g}"} if few else {}
+    shown = {"texttemplate": "%{z:.4g}"} if len(across.cells) <= axes.MOST_TICKS else {}
     return (
         {"type": "heatmap", "coloraxis": "coloraxis", "hovertemplate": hover, "xgap": 2, "ygap": 2}
         | names

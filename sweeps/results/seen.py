@@ -96,11 +96,7 @@ class Seen:
         if "cmin" not in self.shades:
             return theme.LEVELS // 2  # the colour of what is done
         low, high = self.shades["cmin"], self.shades["cmax"]
-        above, reach = (
-            (self.value(row) or 0.0) / 2 - low / 2,
-            high / 2 - low / 2,
-        )  # both may be huge, or next to nothing
-        share = min(1.0, max(0.0, above / reach)) if reach else 0.5
+        share = min(1.0, max(0.0, ((self.value(row) or 0.0) - low) / (high - low)))
         return round((theme.LEVELS - 1) * float(1 - share if self.shades["reversescale"] else share))
 
     def colors(self, bar: bool = False) -> dict[str, Any]:

@@ -116,9 +116,8 @@ class Driver:
 
     def _preview(self, requests: list[Request], left_out: list[Infeasible]) -> None:
         view = View()
-        view.say(
-            f"{len(requests)} trial{'s' * (len(requests) != 1)}, all of them composed and checked; none was started"
-        )
+        trials = f"{len(requests)} trial{'s' * (len(requests) != 1)}"
+        view.say(f"{trials}, all of them composed and checked; none was started")
         if left_out:
             what = "more points" if self._search.is_grid else "corners of the search space"
             view.say(f"{len(left_out)} {what} are infeasible, and would not be started. The first: {left_out[0]}")
@@ -352,11 +351,10 @@ class Driver:
                 print(f"{one.key}={one.typed} is {count} value{'s' * (count > 1)}: each is tried once")
         wanted = self._settings.n_trials if any(".n_trials=" in word for word in typed) else None
         if wanted and (points := total(self._settings, space)) < wanted:
-            what, else_ = (
-                ("grid", "; to search, add hydra/sweeper=optuna") if is_grid(self._settings) else ("search space", "")
-            )
-            has = f"the {what} has {points} point{'s' * (points != 1)}"
-            print(f"{has}: each is tried once, not hydra.sweeper.n_trials={wanted}{else_}")
+            grid = is_grid(self._settings)
+            has = f"the {'grid' if grid else 'search space'} has {points} point{'s' * (points != 1)}"
+            hint = "; to search, add hydra/sweeper=optuna" * grid
+            print(f"{has}: each is tried once, not hydra.sweeper.n_trials={wanted}{hint}")
 
     def _say_what_is_more(self) -> None:
         """That a configuration makes several trials, and that a race follows."""

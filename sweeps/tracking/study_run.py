@@ -56,9 +56,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    told = re.sub(
-        r"^\(raised as a result of [^\n]*\n", "", str(error).strip()
-    )  # what it is comes after SQLAlchemy's advice
+    told = re.sub(r"^\(raised as a result of [^\n]*\n", "", str(error).strip())  # SQLAlchemy's advice
     line = without_password(told.partition("\n")[0])
     unreached = re.search(r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line)
     return unreached[1] if unreached else line or type(error).__name__

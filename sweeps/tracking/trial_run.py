@@ -18,11 +18,8 @@ from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
 from sweeps.trial.job import State
 
-_LOG_LINES, _LOG_WIDTH, _LOG_CHARACTERS = (
-    20,
-    80,
-    4000,
-)  # MLflow cuts a tag after 8000, and stars for a password may be longer
+_LOG_LINES, _LOG_WIDTH = 20, 80
+_LOG_CHARACTERS = 4000  # MLflow cuts a tag after 8000, and stars for a password may be longer
 
 
 class TrialRun:

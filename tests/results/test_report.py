@@ -141,6 +141,7 @@ def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
         "Parameters and objective",
         "History",
         "Learning curves",
+        "Two parameters",
         "Importance",
         "Slices",
         "Trials",
@@ -331,8 +332,31 @@ def test_a_search_under_several_seeds_is_no_grid(tmp_path: Path) -> None:
     assert [trace["type"] for trace in figure["data"]] == ["contour", "scatter"]
 
 
-@pytest.mark.parametrize("points", [GRID, [{"x": 1}, {"x": 2}], [{"x": i, "y": -i, "z": i * i} for i in range(3)]])
-def test_no_heat_map_unless_two_numbers_were_swept(tmp_path: Path, points: list[Point]) -> None:
+def test_heat_map_of_words_has_a_cell_for_each(tmp_path: Path) -> None:
+    (cells,) = drawn(study(tmp_path, *GRID), "Two parameters")["data"]
+    assert (cells["x"], cells["y"]) == (["adam", "sgd"], ["0.001", "0.1"])
+    assert cells["z"] == [[0.0, 0.2], [0.1, 0.3]]
+    assert cells["customdata"] == [[0, 2], [1, 3]]
+
+
+def test_a_failed_trial_stands_in_its_cell(tmp_path: Path) -> None:
+    summary = study(tmp_path, *({"x": x, "n": n} for x in ("a<b>", "c") for n in (64, 100_000)))
+    fail(summary.rows[3], State.FAILED)
+    cells, failed = drawn(summary, "Two parameters")["data"]
+    assert (failed["x"], failed["y"]) == ([cells["x"][1]], [cells["y"][1]]) == (["c"], ["1e+05"])
+    assert cells["x"][0] == "a&lt;b&gt;"
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [{"x": 1}, {"x": 2}],
+        [{"x": i, "y": -i, "z": i * i} for i in range(3)],
+        [{"x": f"word {i}", "y": i} for i in range(5)],
+        [{"x": "a", "y": 1, "z": "a"}, {"x": "b", "y": 2, "z": "b"}],
+    ],
+)
+def test_no_heat_map_unless_two_numbers_or_a_grid_of_two_were_swept(tmp_path: Path, points: list[Point]) -> None:
     summary = study(tmp_path, *points)
     assert "Two parameters" not in figures.of_study(summary, {})
 
@@ -530,6 +554,7 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
     names = [trace.get("name") for trace in figure["data"] if trace["mode"] == "lines"]
     assert names == [f"db=http://me:***@host/{i}" if count == 3 else None for i in range(count)]
     assert figure["data"][-1]["showlegend"] is False
+    assert "sesame" not in report.write(summary).read_text()
 
 
 def test_figures_in_a_notebook(tmp_path: Path) -> None:
