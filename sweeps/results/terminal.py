@@ -72,7 +72,8 @@ class View:
                     self.say(part.replace("**", ""))
                 else:
                     self.console.print(_of_cells(part, self.console.width))
-        elif completed := summary.count(State.COMPLETED):
+        elif summary.best():
+            completed = summary.count(State.COMPLETED)
             self.say(f"best of {completed} completed trial{'s' * (completed != 1)}")
             self.console.print(_of_cells(summary.table(summary.top(10)), self.console.width, "right"))
         if front := summary.front():

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -122,7 +122,12 @@ def process_ids(trials: TrialLauncher, job: Job) -> list[int]:
 
 def are_gone(pids: list[int]) -> bool:
     """Whether none of them runs any more. A zombie is gone: it only waits for its parent to notice."""
-    return all(not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in pids)
+    running = set()
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                running.add(pid)
+    return not running
 
 
 @contextmanager
