@@ -194,23 +194,32 @@
     }, 1000);
   }
 
-  if (window.Plotly) {
+  async function unpack() {
+    const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (letter) => letter.charCodeAt(0));
+    const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    document.head.append(element("script", await new Response(unpacked).text()));
+  }
+
+  function drawAll() {
     const watch = new IntersectionObserver((seen) => {
       for (const { isIntersecting, target } of seen) if (isIntersecting && !target.drawn) { watch.unobserve(target); draw(target); }
     }, { rootMargin: "400px" });
     boxes().forEach((box) => watch.observe(box));
     dark.addEventListener("change", () => boxes().filter((box) => box.drawn).forEach((box) => draw(box)));
+    if (chosen !== null) show(chosen, false); // its curve
     addEventListener("beforeprint", () => boxes().filter((box) => !box.drawn).forEach((box) => draw(box)));
-  } else if (boxes().length) {
-    const said = "Figures cannot be drawn: plotly.min.js is not beside this page. python -m sweeps report writes both again.";
-    document.querySelector("main").before(element("p", said, { class: "warning" }));
+  }
+
+  function drawNothing(error) {
+    document.querySelector("main").before(element("p", `Figures cannot be drawn: ${error}`, { class: "warning" }));
     boxes().forEach((box) => { box.style.height = "auto"; });
   }
+
   if (data.again_s) refresh();
   const asked = () => {
     const found = /^#trial-(\d+)$/.exec(location.hash);
     if (found && Number(found[1]) !== chosen) show(Number(found[1]), false);
   };
   addEventListener("hashchange", asked);
-  asked();
+  (boxes().length ? unpack().then(drawAll).catch(drawNothing) : Promise.resolve()).finally(asked);
 })();

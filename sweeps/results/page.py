@@ -1,25 +1,23 @@
-"""The page of a study: HTML with its data, one style sheet and one script, and plotly's script in a file beside it.
+"""The page of a study: one file of HTML with its data, a style sheet, a script, and plotly's script, packed.
 
-It is read from file://, where a page may load a script that lies beside it, and no data. In MLflow, which shows it in a
-frame of its own without anything beside it, it holds plotly's script itself (`standalone`).
+So it is read from file:// and in MLflow, which shows it in a frame of its own without anything beside it. Plotly's
+script is its bundle of flat figures, a third of the whole one in plotly's Python package: from npm's
+plotly.js-cartesian-dist-min 4.1.1, by `gzip -9 -n`. Pages unpack it: https://developer.mozilla.org/docs/Web/API/DecompressionStream
 """
 
+import base64
 import html
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from importlib.util import find_spec
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import write_whole
 from sweeps.results import theme
 from sweeps.results.drawing import Figures
 
-PLOTLY = "plotly.min.js"
-_BESIDE = f'<script src="{PLOTLY}"></script>'
 _HERE = Path(__file__).parent
 
 
@@ -36,9 +34,7 @@ class Section:
 
 
 def page(title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = "") -> str:
-    """A whole page, which needs plotly's script beside it. `data` is what its script is to know, `top` what stands
-    beside its title.
-    """
+    """A whole page. `data` is what its script is to know, `top` what stands beside its title."""
     figures: dict[str, Any] = {}
     written = "\n".join(_section(one, figures) for one in sections)
     known = {"trials": {}, "lines": [], **(data or {}), "figures": _plain(figures)}
@@ -49,29 +45,15 @@ def page(title: str, sections: Sequence[Section], data: Mapping[str, Any] | None
         style=f"{theme.style()}\n{(_HERE / 'page.css').read_text()}",
         top=top,
         body=written,
-        plotly=_BESIDE,
+        plotly=_plotly() if figures else "",
         data=packed,
         script=(_HERE / "page.js").read_text(),
     )
 
 
-def write_plotly(folder: Path) -> None:
-    """Put plotly's script into the folder, unless it is there."""
-    source, target = _plotly(), folder / PLOTLY
-    if not target.exists() or target.stat().st_size != source.stat().st_size:
-        write_whole(target, source.read_bytes(), sync=False)
-
-
-def standalone(page: str) -> str:
-    """The same page with plotly's script in it."""
-    return page.replace(_BESIDE, f"<script>{_plotly().read_text()}</script>", 1)
-
-
-def _plotly() -> Path:
-    spec = find_spec("plotly")  # finds it without importing it
-    if spec is None or spec.origin is None:
-        raise FileNotFoundError(f"plotly {version('plotly')} has no file")
-    return Path(spec.origin).parent / "package_data" / PLOTLY
+@cache
+def _plotly() -> str:
+    return base64.b64encode((_HERE / "plotly-cartesian.min.js.gz").read_bytes()).decode()
 
 
 def _section(section: Section, figures: dict[str, Any]) -> str:
@@ -118,7 +100,7 @@ _PAGE = """<!doctype html>
 </main>
 <aside id="trial" hidden aria-label="trial"></aside>
 <script type="application/json" id="data">{data}</script>
-{plotly}
+<script type="application/gzip" id="plotly">{plotly}</script>
 <script>
 {script}</script>
 </body></html>

@@ -40,7 +40,6 @@ def write(summary: Summary, measured: Scaling | None = None) -> Path:
     summary.folder.mkdir(parents=True, exist_ok=True)
     write_whole(summary.folder / CSV, _csv(summary))
     noted, measured = notes.of_study(summary.rows), measured or scaling.of_study(summary)
-    page.write_plotly(summary.folder)
     path = summary.folder / HTML
     write_whole(path, _page(summary, Trials(summary), noted, measured))
     summary.note = _short(summary, noted, measured)
@@ -52,13 +51,7 @@ def write_live(summary: Summary, trials: Trials, again_s: float) -> None:
 
     `trials` are known from the time before. Notes and scaling, for which all files are read, wait for the end.
     """
-    page.write_plotly(summary.folder)
     write_whole(summary.folder / HTML, _page(summary, trials, {}, None, again_s), sync=False)
-
-
-def standalone(folder: Path) -> str:
-    """The page that was written there, with all that it needs in it."""
-    return page.standalone((folder / HTML).read_text())
 
 
 def _page(

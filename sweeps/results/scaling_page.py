@@ -29,7 +29,7 @@ def section(scaling: Scaling) -> Section:
 
 def whole_page(scaling: Scaling) -> str:
     """Of a table of numbers: one file."""
-    return page.standalone(page.page(scaling.title, [section(scaling)]))
+    return page.page(scaling.title, [section(scaling)])
 
 
 def tables(scaling: Scaling) -> list[Table]:

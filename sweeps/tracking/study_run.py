@@ -183,8 +183,8 @@ class StudyRun:
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
-        if (summary.folder / report.HTML).is_file():
-            self.client.log_text(self.run_id, report.standalone(summary.folder), report.HTML)
+        if (page := summary.folder / report.HTML).is_file():
+            self.client.log_artifact(self.run_id, str(page))
         self.send_files(self.run_id, summary.folder / report.CSV)
         for file in summary.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
             self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(summary.folder)))

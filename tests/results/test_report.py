@@ -147,12 +147,8 @@ def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
         "Trials",
         "What it cost",
     ]
-    assert re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=([^>]*)", page) == ['"plotly.min.js"']
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
     assert "&lt;script&gt;alert" in page and "<script>alert" not in page
-    assert (tmp_path / "plotly.min.js").stat().st_size > 1e6
-    alone = report.standalone(tmp_path)
-    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", alone)
-    assert alone.count("plotly.js v") == 1
 
 
 @pytest.mark.parametrize("completed", [2, 9, 10])

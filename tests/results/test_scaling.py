@@ -326,7 +326,7 @@ def test_a_report_ends_with_it(tmp_path: Path) -> None:
     assert page.index("What it cost") < page.index("<h2>Scaling</h2>") < page.index("Forecast, with the ends")
     assert "4 GPUs: 4.00 times as fast as 1, 100% of what is ideal." in page
     assert "Trial 5 (gpus=8 m=&lt;b&gt;) is not in it: failed, no memory." in page
-    assert page.count('src="plotly.min.js"') == 1
+    assert page.count('id="plotly"') == 1
     note = report.markdown(summary).replace(GAP, "")
     assert note == summary.note.replace(GAP, "")  # and so is read from the trials once
     assert "**Scaling**\n\n4 GPUs: 4.00 times as fast as 1" in note
