@@ -111,11 +111,11 @@ def check(config: DictConfig, starts: bool = False) -> None:
     """
     nodes = config._content
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
-    if "hydra" in config:
-        _check_ranks(config, config.hydra.launcher)
-    hydra = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
+    hydra: Any = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
     try:
         whole: Any = OmegaConf.to_object(config)
+        if hydra is not None:
+            _check_ranks(whole, hydra.launcher)
         if starts and hasattr(whole, "check_here"):
             whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
@@ -126,7 +126,7 @@ def check(config: DictConfig, starts: bool = False) -> None:
             nodes["hydra"] = hydra
 
 
-def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
+def _check_ranks(config: Any, launcher: DictConfig) -> None:
     """Raise UserError if a trial was given other processes than its trainer says that it wants."""
     for name, setting in (("nodes", "nodes"), ("ranks", "tasks_per_node")):
         wanted, given = _wanted(config, name), launcher.get(setting)
@@ -144,9 +144,10 @@ def processes(config: DictConfig) -> int:
     return (_wanted(config, "nodes") or 1) * (_wanted(config, "ranks") or 1)
 
 
-def _wanted(config: DictConfig, name: str) -> int | None:
-    trainer = config.get("trainer")
-    return trainer.get(name) if OmegaConf.is_dict(trainer) else None
+def _wanted(config: Any, name: str) -> int | None:
+    for key in ("trainer", name):  # a config, a dict or a dataclass
+        config = config.get(key) if hasattr(config, "get") else getattr(config, key, None)
+    return config  # type: ignore[no-any-return]
 
 
 def explain(error: Exception, config: DictConfig) -> str:

@@ -381,7 +381,7 @@ class Driver:
         seed = {self._settings.seed_key: self._search.seeds[0]} if self._search.seeds else {}
         for point in space.points() if every_point else [*space.corners(), *self._search.start]:
             try:
-                config = self._composer.compose(space.overrides({**seed, **point}), 0)
+                config = self._compose({**seed, **point})
             except UserError as error:
                 raise self._composer.in_space(error, space) from error
             try:
@@ -403,7 +403,7 @@ class Driver:
 
     def _check_point(self, point: Point) -> None:
         """Raises UserError if a trial of these values cannot start here."""
-        config = self._composer.compose(self._search.space.overrides(point), 0)
+        config = self._compose(point)
         check(config)
         self._trials.request(config)
 
@@ -421,9 +421,13 @@ class Driver:
                 by_hand.refuse(file, error)
                 view.say(f"not added: {error}")
 
-    def _make_job(self, row: Row) -> Job:
-        config, infeasible = self._composer.compose(self._search.space.overrides(row.params), row.number), None
+    def _compose(self, point: Point, number: int = 0) -> DictConfig:
+        config = self._composer.compose(self._search.space.overrides(point), number)
         OmegaConf.resolve(config.hydra.launcher)  # once, not at each look
+        return config
+
+    def _make_job(self, row: Row) -> Job:
+        config, infeasible = self._compose(row.params, row.number), None
         try:
             check(config)
         except Infeasible as error:
