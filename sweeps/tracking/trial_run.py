@@ -173,8 +173,8 @@ def _describe(config: DictConfig) -> dict[str, Any]:
     """What tells this configuration from another: the choice of each config group, and the values at its top."""
     choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
     found = [(name, choice) for name, choice in choices.items() if not name.startswith("hydra/")]
-    task = OmegaConf.masked_copy(config, [str(name) for name in config if name != "hydra"])
-    written: Any = OmegaConf.to_container(task, enum_to_str=True)
+    written: Any = OmegaConf.to_container(config, enum_to_str=True)
+    written.pop("hydra", None)
     found += [(str(name), _value(written, str(name))) for name in written]
     return {name: value for name, value in found if isinstance(value, bool | int | float | str)}
 
