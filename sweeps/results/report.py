@@ -24,6 +24,7 @@ CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
 _MOST_IN_MARKDOWN = 7800  # characters: MLflow cuts after 8000; a picture comes before, stars for a password are longer
 _ROWS_IN_HTML = 1000
+_ROWS_READ_LIVE = 200
 _WIDE = {"Parameters and objective", "Slices"}
 
 
@@ -49,9 +50,11 @@ def write(summary: Summary, measured: Scaling | None = None) -> Path:
 def write_live(summary: Summary, trials: Trials, again_s: float) -> None:
     """Write the page of a study that runs, which looks for itself anew and expects that to be again after `again_s`.
 
-    `trials` are known from the time before. Notes and scaling, for which all files are read, wait for the end.
+    `trials` are known from the time before. Of many, notes and scaling, for which all files are read, wait for the end.
     """
-    write_whole(summary.folder / HTML, _page(summary, trials, {}, None, again_s), sync=False)
+    few = len(summary.rows) <= _ROWS_READ_LIVE
+    noted, measured = (notes.of_study(summary.rows), scaling.of_study(summary)) if few else ({}, None)
+    write_whole(summary.folder / HTML, _page(summary, trials, noted, measured, again_s), sync=False)
 
 
 def _page(
@@ -90,7 +93,7 @@ def _page(
 def _no_importance(summary: Summary, running: bool) -> str:
     few = summary.count(State.COMPLETED)
     if few >= ENOUGH:
-        return "How much each parameter matters is told when the study ends." if running else ""
+        return "How much each parameter matters is told from the second minute on." if running else ""
     return f"How much each parameter matters is told from {ENOUGH} completed trials on; there are {few}."
 
 

@@ -185,7 +185,7 @@ class Driver:
                 gc.enable()
             view.opening(summary, tracker.how_to_look() if tracker else "")
             loop = Loop(search, self._trials, self._make_job, summary, self._settings, view, tracker, self._stop_reason)
-            loop.added, loop.page = partial(self._added, view), live.LivePage(summary)
+            loop.added, loop.page = partial(self._added, view), live.LivePage(summary, search.importance)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             loop.run()
             if loop.detach:

@@ -58,7 +58,10 @@ def test_every_loss_fits_a_dataset(loss: str) -> None:
         (("dataset=line", "loss=huber"), {"loss._target_": "keras.losses.Huber"}),
         (("loss=huber", "dataset=line", "model=mlp"), {"model._target_": "trainers.networks.mlp"}),
         (("+trainer.mine=3", "trainer._target_=json.dumps"), {"trainer.mine": 3}),
-        (("trainer=own", "trainer._target_=json.dumps"), {"trainer._target_": "json.dumps", "trainer.preload": ["conf.schema", "sweeps.app"]}),
+        (
+            ("trainer=own", "trainer._target_=json.dumps"),
+            {"trainer._target_": "json.dumps", "trainer.preload": ["conf.schema", "sweeps.app"]},
+        ),
         (("dataset=mnist",), {"dataset.validation_split": 1 / 6}),
         (("model.hidden=[]",), {"model.hidden": []}),
         (

@@ -613,7 +613,7 @@ class Now:
 def test_a_running_study_has_its_page_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary, clock = study(tmp_path, *GRID, total=9), Now()
     fail(summary.rows[0], State.RUNNING)
-    page = live.LivePage(summary, clock)
+    page = live.LivePage(summary, clock=clock)
     write, written = report.write_live, list[float]()
 
     def counted(*given: Any) -> None:
@@ -635,9 +635,25 @@ def test_a_running_study_has_its_page_now_and_then(tmp_path: Path, monkeypatch: 
     assert '"again_s":0.0' in (tmp_path / report.HTML).read_text()
 
 
+def test_a_running_search_tells_what_matters_now_and_then(tmp_path: Path) -> None:
+    summary, clock, asked = study(tmp_path, *({"x": i, "y": i} for i in range(210)), searched=True), Now(), list[int]()
+    rows, summary.rows = summary.rows, []
+
+    def importance() -> dict[str, float]:
+        asked.append(len(summary.rows))
+        return {"x": 0.8, "y": 0.2}
+
+    page = live.LivePage(summary, importance, clock)
+    for now, trials in ((5, 9), (45, 12), (100, 12), (130, 17), (160, 18), (190, 27), (220, 40), (300, 41), (400, 201)):
+        clock.now, summary.rows = now, rows[:trials]
+        page.tick()
+    assert asked == [12, 18, 27, 41]
+    assert "<h2>Importance</h2>" in (tmp_path / report.HTML).read_text()
+
+
 def test_a_page_that_cannot_be_written_ends_no_study(tmp_path: Path) -> None:
     summary, clock = study(tmp_path, *GRID), Now()
-    page = live.LivePage(summary, clock)
+    page = live.LivePage(summary, clock=clock)
     (tmp_path / report.HTML).mkdir()
     clock.now = 5
     page.tick()
