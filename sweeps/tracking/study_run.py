@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, write_once
@@ -95,6 +95,7 @@ class StudyRun:
         self._source: dict[str, str] = resolve_tags()  # whose code it is, and from where
         self._swept: dict[str, None] = {}  # for the comparison view, in this order
         self._curves: dict[str, None] = {}
+        self._places: dict[str, str] = {}  # where the artifacts of each run go
         self.experiment_id = self._open_experiment(uri, experiment)
         self.run_id = self._open_run(command or shlex.join([Path(sys.executable).name, *sys.argv]))
 
@@ -139,12 +140,18 @@ class StudyRun:
 
     def send_files(self, run_id: str, *files: Path) -> None:
         """Log files as artifacts; of a long one its head and its tail."""
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+        from mlflow.utils.uri import add_databricks_profile_info_to_artifact_uri
+
+        # As client.log_artifact does, which asks the server once more for the place of each run.
+        uri, locate = self.client.tracking_uri, cast(Any, add_databricks_profile_info_to_artifact_uri)
+        place: Any = get_artifact_repository(locate(self._places[run_id], uri), uri)
         for file in files:
             if file.is_file() and file.stat().st_size > _LONG_BYTES:
                 with tempfile.TemporaryDirectory() as folder:
-                    self.client.log_artifact(run_id, str(_shortened(file, Path(folder))))
+                    place.log_artifact(str(_shortened(file, Path(folder))))
             elif file.is_file():
-                self.client.log_artifact(run_id, str(file))
+                place.log_artifact(str(file))
 
     def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
         """Let the comparison view know these parameters and metrics, as MLflow names them."""
@@ -246,13 +253,17 @@ class StudyRun:
 
     def _reopen(self, run: Any) -> str:
         self.client.update_run(run.info.run_id, status="RUNNING")
-        return str(run.info.run_id)
+        return self._known(run)
 
     def _create(self, name: str, tags: Mapping[str, str]) -> str:
         tags = {**tags, "study": self.summary.name, **self._source}
         shown = {tag: without_password(value) for tag, value in tags.items()}
-        made = self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name))
-        return str(made.info.run_id)
+        return self._known(self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name)))
+
+    def _known(self, run: Any) -> str:
+        """Its id."""
+        self._places[run.info.run_id] = run.info.artifact_uri
+        return str(run.info.run_id)
 
 
 def artifacts_of(uri: str) -> str | None:
