@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Container, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import optuna
@@ -17,10 +18,11 @@ from sweeps.study.sampling import distribution
 from sweeps.study.search_space import Choice, SearchSpace
 from sweeps.study.start import Known
 from sweeps.study.storage import Axes
+from sweeps.study.surrogate import Surrogate
 from sweeps.trial.job import End, Point, State
 
 _TIMES = 5
-_EVERY = 3
+_EVERY, _LEAST = 3, 5
 _RUNS = "runs"  # the constraint: above 0 where it is violated
 _CONSTRAINED = (GPSampler, NSGAIISampler, NSGAIIISampler)
 """They want the constraint of each trial, and look at none but those that completed."""
@@ -47,8 +49,11 @@ class Learner:
         self._proposals = Proposals(space)
         self._worst: list[float] = []
         self._guesses = isinstance(study.sampler, (TPESampler, *_CONSTRAINED, CmaEsSampler)) and not open_ended
-        self._climbs = isinstance(study.sampler, TPESampler) and len(study.directions) == 1 and not open_ended
-        self._best, self._least = Point(), math.inf
+        self._models = isinstance(study.sampler, TPESampler) and len(study.directions) == 1 and not open_ended
+        self._surrogate = Surrogate(self._proposals.owners()) if self._models else None
+        self._results: list[tuple[float, Point]] = []
+        """The loss of each point that ended, infinite where it was pruned, in the order in which they did."""
+        self._running: dict[int, Point] = {}
         self._startup = getattr(study.sampler, "_n_startup_trials", 0)
         for one in earlier:
             self._hear(one.objective, one.point)
@@ -78,10 +83,13 @@ class Learner:
     def take_up(self, trial: optuna.trial.FrozenTrial, point: Point, end: End | None) -> None:
         """A trial that was asked for under an earlier driver, and how it ended; None if it has not."""
         self._proposals.add(point)
+        there = point in self._proposals
         if trial.state is TrialState.COMPLETE:
-            self._hear(trial.values, point if point in self._proposals else {})
+            self._hear(trial.values, point if there else {})
         if end:
             self._learn(point, end)
+        elif there:
+            self._running[trial.number] = point
 
     def choose(self, trial: optuna.Trial) -> None:
         """Settle the values of a trial: a point that was not tried, and of which nothing says that it will fail."""
@@ -90,8 +98,8 @@ class Learner:
             self._study.sampler._n_startup_trials = 1  # it counts those that were asked for, not those that have ended
         held = [parameter.key for parameter, name in self._named if name in settled]
         untried = None
-        for _ in range(_TIMES):
-            point = self._beside_best(trial, settled) or self._draw(trial, settled)
+        for time in range(_TIMES):
+            point = (not time and self._promising(trial, settled)) or self._draw(trial, settled)
             if self._open_ended or len(held) == len(point):
                 break
             if point not in self._proposals:
@@ -105,16 +113,27 @@ class Learner:
     def take(self, trial: optuna.Trial, point: Point) -> None:
         """Let a trial have these values."""
         self._proposals.add(point)
+        self._running[trial.number] = point
         trial._fixed_params = placed(self._space.named(point), self._axes)
 
-    def _beside_best(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
-        """For one trial in three a neighbour of the best point, else empty: TPE is slow to look there. That is the
-        step of SMAC's local search (Hutter et al., LION 2011).
+    def _promising(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
+        """For two trials in three the point of which the surrogate expects most, else empty: TPE alone is slow to
+        follow what is known. Its third of the trials looks elsewhere (`benchmarks/search_learns.py`).
         """
         sampler: Any = self._study.sampler
-        if not self._climbs or settled or not self._best or trial.number < self._startup or trial.number % _EVERY:
+        losses = [loss for loss, _ in self._results]
+        few = len(losses) < _LEAST or len(set(losses)) < 2
+        if not self._surrogate or settled or few or trial.number < self._startup or trial.number % _EVERY == 0:
             return {}
-        return self._proposals.beside(self._best, iter(sampler._rng.rng.random_sample, None))
+        proposals, rng = self._proposals, sampler._rng.rng
+        running = [proposals.place(point) for point in self._running.values()]
+        known = [proposals.place(point) for _, point in self._results]
+        self._surrogate.learn(known, losses, running, proposals.failed, rng)
+        best = [point for _, point in sorted(self._results, key=itemgetter(0))]
+        found = proposals.candidates(best, iter(rng.random_sample, None))
+        promise = self._surrogate.promise([proposals.place(point) for point in found])
+        ranked = (found[i] for i in promise.argsort()[::-1])
+        return next((one for one in ranked if one not in proposals and not proposals.seems_to_fail(one)), Point())
 
     def _draw(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
         """What the sampler proposes, recorded nowhere yet."""
@@ -145,6 +164,7 @@ class Learner:
         """Record how a trial ended, in the words that its sampler learns from."""
         end = row.attempts[-1]
         self._learn(row.params, end)
+        self._running.pop(trial.number, None)
         state, values, runs = self._words(row.state, row.objective, _blames_its_point(end))
         if runs is not None:
             trial.set_constraint(_RUNS, runs)
@@ -169,13 +189,15 @@ class Learner:
             return
         if end.state in {State.COMPLETED, State.PRUNED, *_BLAMED} and not end.misfit:
             self._proposals.hear(point, ran=not _blames_its_point(end))
+            if end.state is State.PRUNED and end.began is not None:
+                self._results.append((math.inf, point))
 
     def _hear(self, values: Sequence[float], point: Point) -> None:
         if values:
             ways = [1.0 if way is StudyDirection.MINIMIZE else -1.0 for way in self._study.directions]
             losses = [way * value for way, value in zip(ways, values, strict=True)]
-            if point and (not self._best or losses[0] < self._least):
-                self._best, self._least = point, losses[0]
+            if point:
+                self._results.append((losses[0], point))
             worst = [max(a, way * b) for a, way, b in zip(losses, ways, self._worst or values, strict=True)]
             self._worst = [way * loss for way, loss in zip(ways, worst, strict=True)]
 

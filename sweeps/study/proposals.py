@@ -1,14 +1,15 @@
 """What a search has tried, and what it proposes in place of a point that it tried already. Knows no Optuna."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
-from sweeps.study.search_space import Choice, Interval, SearchSpace, canonical
+from sweeps.study.search_space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
 _MOST = 10_000  # points that are compared
-_NEAR = 0.1  # of an interval
+_RANDOM, _BEST, _VALUES = 400, 5, 12  # candidates anywhere; the best points, and values of each of their parameters
+_NEAR = 0.3  # of an interval, at most; most candidates are far nearer
 
 
 class Proposals:
@@ -18,7 +19,7 @@ class Proposals:
         self._space = space
         self._tried: set[str] = set()
         self._ran: list[list[float]] = []
-        self._failed: list[list[float]] = []
+        self.failed: list[list[float]] = []
 
     def __len__(self) -> int:
         return len(self._tried)
@@ -34,40 +35,58 @@ class Proposals:
 
     def hear(self, point: Point, ran: bool) -> None:
         """Whether this point has run."""
-        (self._ran if ran else self._failed).append(self._place(point))
+        (self._ran if ran else self.failed).append(self.place(point))
 
     def seems_to_fail(self, point: Point) -> bool:
         """Whether the nearest point that anything is known of has failed (Cover and Hart, 1967)."""
-        here = self._place(point)
-        nearest = min((math.dist(here, there) for there in self._failed), default=math.inf)
-        return bool(self._failed) and all(math.dist(here, there) > nearest for there in self._ran)
+        here = self.place(point)
+        nearest = min((math.dist(here, there) for there in self.failed), default=math.inf)
+        return bool(self.failed) and all(math.dist(here, there) > nearest for there in self._ran)
 
     def nearest(self, point: Point, held: Collection[str] = ()) -> Point:
         """The untried point next to this one, which is returned if all were tried. The values of `held` stay."""
-        here = self._place(point)
+        here = self.place(point)
         some = islice(self._space.all_points(), len(self) + _MOST)
         left = (one for one in some if one not in self and all(one.get(key) == point[key] for key in held))
-        return min(left, key=lambda one: math.dist(here, self._place(one)), default=point)
+        return min(left, key=lambda one: math.dist(here, self.place(one)), default=point)
 
-    def beside(self, point: Point, draws: Iterator[float]) -> Point:
-        """A neighbour of this point, by `draws` from 0 to 1: one parameter has the next value on its axis, one nearby
-        on its interval, or another choice. The point itself if all its parameters decide which others exist.
+    def candidates(self, best: Sequence[Point], draws: Iterator[float]) -> list[Point]:
+        """Points to choose one from, by `draws` from 0 to 1: some from anywhere, and the neighbours of the best points,
+        which differ from these in one parameter that decides of no other one.
         """
-        parameters = self._space.parameters
-        deciding = {one.condition.key for one in parameters if one.condition}
-        there = [one for one in parameters if self._space.exists(one, point) and one.key not in deciding]
-        if not there:
-            return point
-        one = there[int(next(draws) * len(there))]
-        if isinstance(one, Interval):
-            width = max(_NEAR, 1.0 / (one.high - one.low) if one.whole and not one.log else 0.0)
-            return {**point, one.key: one.at(one.share(point[one.key]) + width * (2.0 * next(draws) - 1.0))}
-        if one.ordered:
-            at = one.ordered.index(point[one.key]) + (1 if next(draws) < 0.5 else -1)
-            return {**point, one.key: one.ordered[min(max(at, 0), len(one.ordered) - 1)]}
-        return {**point, one.key: one.distinct[int(next(draws) * len(one.distinct))]}
+        found = [self._random(draws) for _ in range(_RANDOM)]
+        deciding = {one.condition.key for one in self._space.parameters if one.condition}
+        for point in best[:_BEST]:
+            for one in self._space.parameters:
+                if one.key in point and one.key not in deciding and self._space.exists(one, point):
+                    found += [{**point, one.key: value} for value in self._others(one, point[one.key], draws)]
+        return found
 
-    def _place(self, point: Point) -> list[float]:
+    def _random(self, draws: Iterator[float]) -> Point:
+        point: Point = {}
+        for one in self._space.parameters:
+            if self._space.exists(one, point):
+                drawn = next(draws)
+                point[one.key] = (
+                    one.at(drawn) if isinstance(one, Interval) else one.distinct[int(drawn * len(one.distinct))]
+                )
+        return point
+
+    def _others(self, one: Parameter, value: Value, draws: Iterator[float]) -> list[Value]:
+        """Other values of a parameter: of an interval most of them nearby."""
+        values = [*islice(one.distinct, _VALUES + 1)]
+        if len(values) <= _VALUES:
+            return values
+        if isinstance(one, Interval):
+            return [one.at(one.share(value) + _NEAR * (2 * next(draws) - 1) ** 3) for _ in range(_VALUES)]
+        return [one.distinct[int(next(draws) * len(one.distinct))] for _ in range(_VALUES)]
+
+    def owners(self) -> list[int]:
+        """Which parameter, from 0 on, each coordinate of a place belongs to."""
+        categories = [isinstance(one, Choice) and not one.ordered and one.distinct for one in self._space.parameters]
+        return [i for i, found in enumerate(categories) for _ in found or [0]]
+
+    def place(self, point: Point) -> list[float]:
         """A point as coordinates: of an axis from 0 to 1, two choices of one parameter 1 apart."""
         place: list[float] = []
         for one in self._space.parameters:

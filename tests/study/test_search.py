@@ -1,7 +1,9 @@
 """What a search learns from, proposes and never repeats: real studies, and trials that end as a table says."""
 
 import json
+import random
 import shutil
+import statistics
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -402,32 +404,74 @@ def test_the_nearest_point(lines: list[str], tried: list[Any], point: Any, neare
 
 
 @pytest.mark.parametrize(
-    ("line", "value", "draw", "expected"),
+    ("line", "value", "kind"),
     [
-        ("x=1,10,11,100", 10, 0.2, 11),
-        ("x=1,10,11,100", 10, 0.8, 1),
-        ("x=1,10,11,100", 100, 0.2, 100),  # there is none: it is asked again
-        ("x=a,b,c", "a", 0.5, "b"),
-        ("x=interval(0.0,10.0)", 5.0, 0.75, 5.5),
-        ("x=interval(0.0,10.0)", 0.0, 0.25, 0.0),
-        ("x=int(interval(1,5))", 3, 1.0, 4),
-        ("x=tag(log,interval(1.0,1e4))", 100.0, 1.0, 10**2.4),
+        ("x=1,10,11,100", 10, int),
+        ("x=a,b,c", "a", str),
+        ("x=true,false", True, bool),
+        ("x=interval(0.0,10.0)", 10.0, float),
+        ("x=int(interval(1,5))", 3, int),
+        ("x=tag(log,interval(1.0,1e4))", 100.0, float),
+        ("x=range(0,1000)", 3, int),
     ],
 )
-def test_a_neighbour(line: str, value: Any, draw: float, expected: Any) -> None:
-    found = Proposals(space(line)).beside({"x": value}, iter([0.0, draw]))["x"]
-    assert found == pytest.approx(expected) if isinstance(expected, float) else found == expected
-    assert type(found) is type(value)
+def test_candidates_are_of_the_space(line: str, value: Any, kind: type) -> None:
+    whole = space(line, "o=1,2,3")
+    found = Proposals(whole).candidates([{"x": value, "o": 2}], iter(random.Random(0).random, None))
+    assert {type(point["x"]) for point in found} == {kind}
+    assert all(whole.parameters[0].find(point["x"]) for point in found)
+    beside = [point for point in found[400:] if point["o"] == 2]
+    assert len(found) < 440 and len({point["x"] for point in beside}) >= min(3, len({point["x"] for point in found}))
 
 
-def test_a_neighbour_has_the_same_parameters() -> None:
-    """What decides on others stays."""
+def test_a_candidate_beside_another_has_its_parameters() -> None:
+    """What decides on others stays; anywhere all that exist together are there."""
     proposals = Proposals(space("o=a,b", "x=1,2,3", conditional={"o=b": ["y=interval(0.0,1.0)"]}))
     point: Point = {"o": "b", "x": 2, "y": 0.5}
-    draws = iter([0.1, 0.1, 0.9, 0.1])
-    assert proposals.beside(point, draws) == {"o": "b", "x": 3, "y": 0.5}
-    assert proposals.beside(point, draws)["y"] == pytest.approx(0.42)
-    assert Proposals(space("o=a,b", conditional={"o=b": ["x=1,2"]})).beside({"o": "a"}, draws) == {"o": "a"}
+    found = proposals.candidates([point], iter(random.Random(0).random, None))
+    assert {(one["o"], "y" in one) for one in found[:400]} == {("a", False), ("b", True)}
+    assert all(one["o"] == "b" and sum(one[key] != point[key] for key in "xy") <= 1 for one in found[400:])
+    assert len(found) == 400 + 3 + 12
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_two_trials_in_three_are_where_the_results_so_far_promise_most(make: MakeSearch, resumed: bool) -> None:
+    lines = ("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", "o=a,b,c")
+
+    def outcome(point: Point) -> float | State:
+        x, y = float(point["x"] or 0), float(point["y"] or 0)
+        return (x - 0.3) ** 2 + (y - 0.6) ** 2 + (point["o"] != "b")
+
+    search = make(*lines, n_trials=40)
+    found = run(search, outcome, most=20)
+    found += run(make(*lines, n_trials=40) if resumed else search, outcome)
+    losses = [float(outcome(point)) for point in found]
+    assert statistics.median(losses[:10]) > 1
+    assert statistics.median(losses[25:]) < 0.05
+
+
+def test_what_runs_is_known_until_it_ends(make: MakeSearch) -> None:
+    search = make("x=interval(0.0,1.0)", n_trials=40)
+    rows = [row for _ in range(6) if (row := search.ask())]
+    end(search, rows[0], 0.5)
+    end(search, rows[1], State.FAILED)
+    again = make("x=interval(0.0,1.0)", n_trials=40)
+    for one in (search, again):
+        assert one._learner
+        assert [*one._learner._running.values()] == [row.params for row in rows[2:]]
+
+
+def test_pruned_trials_are_bad_ones(make: MakeSearch) -> None:
+    search = make("x=interval(0.0,1.0)", n_trials=40)
+    found = []
+    while row := search.ask():
+        found.append(float(row.params["x"] or 0))
+        if found[-1] > 0.4:  # of which nothing was known but that it had to end
+            row.take(End(State.PRUNED, began=1.0))
+            search.tell(row)
+        else:
+            end(search, row, 1.0 - found[-1])
+    assert statistics.median(found[20:]) == pytest.approx(0.4, abs=0.1)
 
 
 def test_the_first_trials_count_when_they_are_asked_for(make: MakeSearch) -> None:

@@ -1,0 +1,120 @@
+"""A Gaussian process over the results of a search: what it expects of points that were not tried.
+
+Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5. In numpy, as scikit-learn takes
+a second to import, and Optuna's own needs PyTorch.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Places = Sequence[Sequence[float]]
+
+_MOST = 200  # results; of more the best and the newest: each guess at the scales takes their number to the third
+_GUESSES = 20  # at the scales, for each time that it learns; it goes on from the last one's
+_CAUTION = 4  # the power of that chance: with 1 more trials fail, and the best is no better
+_LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # before anything is known, as logarithms; all likely within e times
+
+
+class Surrogate:
+    """Learns losses at places from 0 to 1, with a Matérn 5/2 kernel that has a length for each parameter.
+
+    Losses count by their ranks alone, as normal quantiles: one that is far off changes nothing, and math.inf may stand
+    for whatever was no good.
+    """
+
+    def __init__(self, owners: Sequence[int]) -> None:
+        """`owners` has for each coordinate of a place the parameter, from 0 on, that it belongs to."""
+        self._owners = np.array(owners)
+        self._prior = np.append(np.full(max(owners) + 1, _LENGTH), _NOISE)
+        self._scales = self._prior
+
+    def learn(self, places: Places, losses: Sequence[float], running: Places, failed: Places, rng: Any) -> None:
+        """Learn `losses`, of which two differ, at `places`, oldest first. `running` are places whose losses are to
+        come: what is expected of them is taken for granted (the kriging believer, Ginsbourger et al., 2010). At those
+        of `failed` there will be none. `rng` is a numpy RandomState.
+        """
+        kept = _kept(losses)
+        x, y = np.array([places[i] for i in kept]), _quantiles(np.array([losses[i] for i in kept]))
+        least = self._unlikelihood(self._scales, x, y)
+        for guess in range(_GUESSES):
+            step = (1.0 if guess % 3 == 0 else 0.3) * rng.standard_normal(len(self._scales))
+            scales = self._scales + step * (rng.random_sample(len(step)) < 0.5)
+            if (found := self._unlikelihood(scales, x, y)) < least:
+                least, self._scales = found, scales
+        ended = self._known(x, y)
+        self._best = float(ended.expect(x)[0].min())
+        soon = np.array(running).reshape(-1, x.shape[1])
+        self._losses = self._known(np.vstack([x, soon]), np.append(y, ended.expect(soon)[0]))
+        bad = np.array(failed[-_MOST:]).reshape(-1, x.shape[1])
+        self._runs = self._known(np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
+        self._failed = len(bad) > 0
+
+    def promise(self, places: Places) -> Array:
+        """The expected improvement on the best at each place (Jones et al., 1998), weighed by the chance that there
+        will be a result (Gardner et al., 2014; by least squares, Rasmussen and Williams, 6.5).
+        """
+        at = np.array(places)
+        mean, deviation = self._losses.expect(at)
+        better = (self._best - mean) / deviation
+        found: Array = deviation * (better * _below(better) + np.exp(-(better**2) / 2) / math.sqrt(2 * math.pi))
+        if self._failed:
+            runs, unsure = self._runs.expect(at)
+            found *= _below(runs / unsure) ** _CAUTION
+        return found
+
+    def _known(self, x: Array, y: Array) -> "_Posterior":
+        return _Posterior(np.exp(self._scales[:-1])[self._owners], math.exp(self._scales[-1]), x, y)
+
+    def _unlikelihood(self, scales: Array, x: Array, y: Array) -> float:
+        """The negative logarithm of how likely the losses are at these scales, and these scales at all."""
+        prior = 0.5 * float(((scales - self._prior) ** 2).sum())
+        return prior + _Posterior(np.exp(scales[:-1])[self._owners], math.exp(scales[-1]), x, y).unlikelihood
+
+
+class _Posterior:
+    """What is known of a function that has the values `y` at `x`, with `noise` in units of its variance."""
+
+    def __init__(self, lengths: Array, noise: float, x: Array, y: Array) -> None:
+        self._lengths, self._x = lengths, x
+        self._root = np.linalg.cholesky(self._covariance(x) + (noise + 1e-6) * np.eye(len(x)))
+        self._shifted = np.linalg.solve(self._root, y)
+        self._variance = float(self._shifted @ self._shifted) / len(y)
+
+    @property
+    def unlikelihood(self) -> float:
+        """The negative logarithm of how likely the values are."""
+        return len(self._x) / 2 * math.log(self._variance) + float(np.log(np.diag(self._root)).sum())
+
+    def expect(self, places: Array) -> tuple[Array, Array]:
+        """The mean and the standard deviation at each place."""
+        near = np.linalg.solve(self._root, self._covariance(places))
+        return near.T @ self._shifted, np.sqrt(self._variance * np.maximum(1 - (near**2).sum(0), 1e-9))
+
+    def _covariance(self, places: Array) -> Array:
+        distance = math.sqrt(5) * np.sqrt((((self._x[:, None] - places) / self._lengths) ** 2).sum(-1))
+        found: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
+        return found
+
+
+def _below(z: Array) -> Array:
+    """The share of the normal distribution that lies below."""
+    return np.array([NormalDist().cdf(one) for one in z])
+
+
+def _kept(losses: Sequence[float]) -> list[int]:
+    """Which results are learned from."""
+    newest = range(max(0, len(losses) - _MOST // 2), len(losses))
+    best = sorted(range(newest.start), key=losses.__getitem__)[: _MOST // 2]
+    return [*best, *newest]
+
+
+def _quantiles(losses: Array) -> Array:
+    """Normal quantiles of the losses' ranks; of equal ones those of the middle."""
+    ranks = (losses[:, None] > losses).sum(1) + (losses[:, None] == losses).sum(1) / 2
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(rank / len(losses)) for rank in ranks])
