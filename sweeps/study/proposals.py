@@ -29,9 +29,12 @@ class Proposals:
 
     def add(self, point: Point) -> None:
         """What lies outside of the space, or is half a point, is not counted."""
-        there = [one for one in self._space.parameters if self._space.exists(one, point)]
-        if all(one.key in point and one.find(point[one.key]) for one in there):
+        if self._is_whole(point):
             self._tried.add(canonical(point))
+
+    def _is_whole(self, point: Point) -> bool:
+        there = [one for one in self._space.parameters if self._space.exists(one, point)]
+        return all(one.key in point and one.find(point[one.key]) for one in there)
 
     def hear(self, point: Point, ran: bool) -> None:
         """Whether this point has run."""
@@ -56,9 +59,9 @@ class Proposals:
         """
         found = [self._random(draws) for _ in range(_RANDOM)]
         deciding = {one.condition.key for one in self._space.parameters if one.condition}
-        for point in best[:_BEST]:
+        for point in islice(filter(self._is_whole, best), _BEST):
             for one in self._space.parameters:
-                if one.key in point and one.key not in deciding and self._space.exists(one, point):
+                if one.key not in deciding and self._space.exists(one, point):
                     found += [{**point, one.key: value} for value in self._others(one, point[one.key], draws)]
         return found
 
@@ -66,10 +69,7 @@ class Proposals:
         point: Point = {}
         for one in self._space.parameters:
             if self._space.exists(one, point):
-                drawn = next(draws)
-                point[one.key] = (
-                    one.at(drawn) if isinstance(one, Interval) else one.distinct[int(drawn * len(one.distinct))]
-                )
+                point[one.key] = _drawn(one, next(draws))
         return point
 
     def _others(self, one: Parameter, value: Value, draws: Iterator[float]) -> list[Value]:
@@ -79,7 +79,7 @@ class Proposals:
             return values
         if isinstance(one, Interval):
             return [one.at(one.share(value) + _NEAR * (2 * next(draws) - 1) ** 3) for _ in range(_VALUES)]
-        return [one.distinct[int(next(draws) * len(one.distinct))] for _ in range(_VALUES)]
+        return [_drawn(one, next(draws)) for _ in range(_VALUES)]
 
     def owners(self) -> list[int]:
         """Which parameter, from 0 on, each coordinate of a place belongs to."""
@@ -96,6 +96,10 @@ class Proposals:
             else:
                 place.append(one.share(point[one.key]) if exists else 0.5)
         return place
+
+
+def _drawn(one: Parameter, draw: float) -> Value:
+    return one.at(draw) if isinstance(one, Interval) else one.distinct[int(draw * len(one.distinct))]
 
 
 def _same(value: Value, other: Value) -> bool:
