@@ -51,8 +51,8 @@ class Learner:
         self._guesses = isinstance(study.sampler, (TPESampler, *_CONSTRAINED, CmaEsSampler)) and not open_ended
         self._models = isinstance(study.sampler, TPESampler) and len(study.directions) == 1 and not open_ended
         self._surrogate = Surrogate(self._proposals.owners()) if self._models else None
-        self._results: list[tuple[float, Point]] = []
-        """The loss of each point that ended, infinite where it was pruned, in the order in which they did."""
+        self._results: list[tuple[float, Point, list[float]]] = []
+        """The loss of each point that ended, infinite where it was pruned, and its place; oldest first."""
         self._running: dict[int, Point] = {}
         self._startup = getattr(study.sampler, "_n_startup_trials", 0)
         for one in earlier:
@@ -121,15 +121,14 @@ class Learner:
         follow what is known. Its third of the trials looks elsewhere (`benchmarks/search_learns.py`).
         """
         sampler: Any = self._study.sampler
-        losses = [loss for loss, _ in self._results]
+        losses = [loss for loss, _, _ in self._results]
         few = len(losses) < _LEAST or len(set(losses)) < 2
         if not self._surrogate or settled or few or trial.number < self._startup or trial.number % _EVERY == 0:
             return {}
         proposals, rng = self._proposals, sampler._rng.rng
         running = [proposals.place(point) for point in self._running.values()]
-        known = [proposals.place(point) for _, point in self._results]
-        self._surrogate.learn(known, losses, running, proposals.failed, rng)
-        best = [point for _, point in sorted(self._results, key=itemgetter(0))]
+        self._surrogate.learn([place for _, _, place in self._results], losses, running, proposals.failed, rng)
+        best = [point for _, point, _ in sorted(self._results, key=itemgetter(0))]
         found = proposals.candidates(best, iter(rng.random_sample, None))
         promise = self._surrogate.promise([proposals.place(point) for point in found])
         ranked = (found[i] for i in promise.argsort()[::-1])
@@ -190,14 +189,17 @@ class Learner:
         if end.state in {State.COMPLETED, State.PRUNED, *_BLAMED} and not end.misfit:
             self._proposals.hear(point, ran=not _blames_its_point(end))
             if end.state is State.PRUNED and end.began is not None:
-                self._results.append((math.inf, point))
+                self._note(math.inf, point)
+
+    def _note(self, loss: float, point: Point) -> None:
+        self._results.append((loss, point, self._proposals.place(point)))
 
     def _hear(self, values: Sequence[float], point: Point) -> None:
         if values:
             ways = [1.0 if way is StudyDirection.MINIMIZE else -1.0 for way in self._study.directions]
             losses = [way * value for way, value in zip(ways, values, strict=True)]
             if point:
-                self._results.append((losses[0], point))
+                self._note(losses[0], point)
             worst = [max(a, way * b) for a, way, b in zip(losses, ways, self._worst or values, strict=True)]
             self._worst = [way * loss for way, loss in zip(ways, worst, strict=True)]
 

@@ -16,7 +16,7 @@ Places = Sequence[Sequence[float]]
 
 _MOST = 200  # results; of more the best and the newest: each guess at the scales takes their number to the third
 _GUESSES = 20  # at the scales, for each time that it learns; it goes on from the last one's
-_CAUTION = 4  # the power of that chance: with 1 more trials fail, and the best is no better
+_CAUTION = 4  # the power of the chance of a result: with 1 more trials fail, and the best is no better
 _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # before anything is known, as logarithms; all likely within e times
 
 
