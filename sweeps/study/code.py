@@ -50,8 +50,9 @@ class Code:
     trouble: str = ""  # why no modules are kept, or what git did not tell
 
 
-def keep(study: Path, task_function: Any, extend: bool) -> tuple[Copies | None, str]:
-    """Keep the app's code in the study's folder; or, if it has some, check that the app still is that.
+def keep(study: Path, task_function: Any, extend: bool, again: str) -> tuple[Copies | None, str]:
+    """Keep the app's code in the study's folder; or, if it has some, check that the app still is that. `again` is what
+    to type to go on with the study.
 
     Returns what the trials are to use, and what had to be mended or cannot be kept, in words. Raises UserError if the
     app's code is another one, unless the study is being extended: then that is kept too.
@@ -70,7 +71,7 @@ def keep(study: Path, task_function: Any, extend: bool) -> tuple[Copies | None, 
             shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
             raise UserError(
                 f"study {study.name} was started with other code: {shown}; as it was: {kept}\n"
-                "Undo that, or let the trials that are left run the new code: add hydra.sweeper.extend=true"
+                f"Undo that, or let the trials that are left run the new code: {again} hydra.sweeper.extend=true"
             )
         known = None if others else known
     if known is None:

@@ -147,14 +147,14 @@ class Driver:
         definition = define(self._name, self._settings, self._search.space, self._config)
         if mended := agree(self._folder, definition, self._settings.extend):
             print(mended)
-        copies, said = code.keep(self._folder, self._task_function, self._settings.extend)
+        self._resume_line = resume_line(definition)
+        copies, said = code.keep(self._folder, self._task_function, self._settings.extend, self._resume_line)
         if said:
             print(said)
         use(copies)
         self._summary.total, self._summary.fixed = definition.total, definition.config
         self._summary.seed_key, self._summary.space = definition.seed_key, definition.parameters
         self._summary.searched, self._summary.again = not self._search.is_grid, sweeps_line("best", self._folder)
-        self._resume_line = resume_line(definition)
         OmegaConf.save(self._config, self._folder / "multirun.yaml")
         for note in ("stop", DONE):
             (self._folder / note).unlink(missing_ok=True)

@@ -50,7 +50,7 @@ def keep_(repo: Path) -> Keep:
     def begin(extend: bool = False, file: str = "app.py") -> tuple[Copies | None, str]:
         names: dict[str, object] = {}
         exec(compile("def main(cfg): ...", str(repo / file), "exec"), names)  # noqa: S102 - as Python runs the app
-        return keep(repo / "multirun" / "s", names["main"], extend)
+        return keep(repo / "multirun" / "s", names["main"], extend, "python app.py -m x=1,2")
 
     return begin
 
@@ -129,7 +129,7 @@ def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Ke
     with pytest.raises(UserError) as refused:
         keep_()
     assert str(refused.value).startswith("study s was started with other code: lib/part.py; as it was: ")
-    assert str(refused.value).endswith("add hydra.sweeper.extend=true")
+    assert str(refused.value).endswith("the new code: python app.py -m x=1,2 hydra.sweeper.extend=true")
     second, said = keep_(extend=True)
     assert (said, kept_files(repo, 2)) == ("", {*APP, "new.py"})
     assert first and second and first.kept != second.kept
