@@ -15,7 +15,7 @@ from sweeps.results.summary import Row
 from sweeps.study.memory import Memory
 from sweeps.study.proposals import Proposals
 from sweeps.study.sampling import distribution
-from sweeps.study.search_space import Choice, SearchSpace
+from sweeps.study.search_space import Choice, SearchSpace, canonical
 from sweeps.study.start import Known
 from sweeps.study.storage import Axes
 from sweeps.study.surrogate import Surrogate
@@ -49,11 +49,12 @@ class Learner:
         self._proposals = Proposals(space)
         self._worst: list[float] = []
         self._guesses = isinstance(study.sampler, (TPESampler, *_CONSTRAINED, CmaEsSampler)) and not open_ended
-        self._models = isinstance(study.sampler, TPESampler) and len(study.directions) == 1 and not open_ended
-        self._surrogate = Surrogate(self._proposals.owners()) if self._models else None
+        models = isinstance(study.sampler, TPESampler) and len(study.directions) == 1 and not open_ended
+        self._surrogate = Surrogate(self._proposals.owners()) if models else None
         self._results: list[tuple[float, Point, list[float]]] = []
         """The loss of each point that ended, infinite where it was pruned, and its place; oldest first."""
-        self._running: dict[int, Point] = {}
+        self._running: dict[str, Point] = {}
+        """The points that are not told of yet, by their text: the repeats of one are one."""
         self._startup = getattr(study.sampler, "_n_startup_trials", 0)
         for one in earlier:
             self._hear(one.objective, one.point)
@@ -89,7 +90,7 @@ class Learner:
         if end:
             self._learn(point, end)
         elif there:
-            self._running[trial.number] = point
+            self._running[canonical(point)] = point
 
     def choose(self, trial: optuna.Trial) -> None:
         """Settle the values of a trial: a point that was not tried, and of which nothing says that it will fail."""
@@ -113,7 +114,7 @@ class Learner:
     def take(self, trial: optuna.Trial, point: Point) -> None:
         """Let a trial have these values."""
         self._proposals.add(point)
-        self._running[trial.number] = point
+        self._running[canonical(point)] = point
         trial._fixed_params = placed(self._space.named(point), self._axes)
 
     def _promising(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
@@ -163,7 +164,7 @@ class Learner:
         """Record how a trial ended, in the words that its sampler learns from."""
         end = row.attempts[-1]
         self._learn(row.params, end)
-        self._running.pop(trial.number, None)
+        self._running.pop(canonical(row.params), None)
         state, values, runs = self._words(row.state, row.objective, _blames_its_point(end))
         if runs is not None:
             trial.set_constraint(_RUNS, runs)

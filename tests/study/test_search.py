@@ -461,6 +461,13 @@ def test_what_runs_is_known_until_it_ends(make: MakeSearch) -> None:
         assert [*one._learner._running.values()] == [row.params for row in rows[2:]]
 
 
+def test_repeats_do_not_run_for_ever(make: MakeSearch) -> None:
+    search = make("x=interval(0.0,1.0)", n_trials=4, repeats=3, seed_key="+seed")
+    assert len(run(search, lambda point: float(point["x"] or 0))) == 12
+    assert search._learner
+    assert not search._learner._running
+
+
 def test_pruned_trials_are_bad_ones(make: MakeSearch) -> None:
     search = make("x=interval(0.0,1.0)", n_trials=40)
     found = []
