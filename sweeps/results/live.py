@@ -55,4 +55,5 @@ class LivePage:
     def _weigh(self, now: float) -> None:
         completed = self.summary.count(State.COMPLETED)
         if self.summary.searched and now >= self._weigh_from and self._weigh_at <= completed <= _WEIGHED[1]:
-            self.summary.importance, self._weigh_at = self.importance(), 1.5 * completed
+            self._weigh_at = 1.5 * completed  # also if it raises: the page comes without it the next time
+            self.summary.importance = self.importance()

@@ -93,7 +93,8 @@ def _page(
 def _no_importance(summary: Summary, running: bool) -> str:
     few = summary.count(State.COMPLETED)
     if few >= ENOUGH:
-        return "How much each parameter matters is told from the second minute on." if running else ""
+        when = "from the second minute on, of more than 200 trials at the end"
+        return f"How much each parameter matters is told {when}." if running else ""
     return f"How much each parameter matters is told from {ENOUGH} completed trials on; there are {few}."
 
 

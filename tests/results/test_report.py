@@ -641,12 +641,15 @@ def test_a_running_search_tells_what_matters_now_and_then(tmp_path: Path) -> Non
 
     def importance() -> dict[str, float]:
         asked.append(len(summary.rows))
+        if len(asked) == 2:
+            raise RuntimeError("it cannot be told")
         return {"x": 0.8, "y": 0.2}
 
     page = live.LivePage(summary, importance, clock)
     for now, trials in ((5, 9), (45, 12), (100, 12), (130, 17), (160, 18), (190, 27), (220, 40), (300, 41), (400, 201)):
         clock.now, summary.rows = now, rows[:trials]
         page.tick()
+        assert bool(page.problem) == (now == 160)
     assert asked == [12, 18, 27, 41]
     assert "<h2>Importance</h2>" in (tmp_path / report.HTML).read_text()
 
