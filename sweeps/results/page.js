@@ -36,7 +36,7 @@
     if (touch) layout.dragmode = false; // a finger moves the page
     if (layout.coloraxis && box.clientWidth < 480) layout.coloraxis.showscale = false; // the page's key tells
     const bar = { modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: touch ? false : "hover" };
-    Plotly.newPlot(box, traces, layout, { displaylogo: false, responsive: true, ...bar });
+    Plotly.newPlot(box, traces, layout, { displaylogo: false, showSendToCloud: false, responsive: true, ...bar });
     box.on("plotly_click", ({ points: [point] }) => {
       const number = point.customdata ?? point.data.meta;
       if (number in data.trials) show(number);

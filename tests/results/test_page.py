@@ -218,6 +218,12 @@ def test_in_a_frame_without_anything_beside_it(files: dict[str, Path], browser: 
         expect(inside.get_by_role("heading", name="trial 4: failed")).to_be_visible()
 
 
+def test_nothing_offers_to_send_a_figure_elsewhere(pages: Pages) -> None:
+    buttons = figure(pages("search"), "History").locator(".modebar-btn")
+    expect(buttons.first).to_be_attached()
+    assert not [title for title in buttons.evaluate_all("all => all.map(one => one.dataset.title)") if "hare" in title]
+
+
 def test_an_old_browser_says_why_it_draws_nothing_and_tells_the_rest(files: dict[str, Path], browser: Browser) -> None:
     with browser.new_page() as page:
         page.add_init_script("delete window.DecompressionStream")
