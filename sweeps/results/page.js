@@ -176,6 +176,10 @@
   // While the study runs the page looks for itself anew, unless somebody is just using it.
   function refresh() {
     const said = document.getElementById("written");
+    if (location.protocol === "blob:") { // inside MLflow, which gets a new one once a minute
+      said.append("; open it again for a newer one");
+      return;
+    }
     const button = document.getElementById("pause");
     const late_ms = 1000 * Math.max(60, 5 * data.again_s);
     let paused = remembered("paused") === "1";

@@ -35,13 +35,14 @@ _REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION
 _LONG_BYTES = 5_000_000
 _PICTURE = "study.svg"
 _BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
+QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # the links that it prints open it in its GenAI mode
 _ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    **QUIET,
 }
 
 
@@ -190,8 +191,7 @@ class StudyRun:
             tags["best_trial"] = f"{best.number}: {best.name}"
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
-        if (page := summary.folder / report.HTML).is_file():
-            self.client.log_artifact(self.run_id, str(page))
+        self.send_page()
         self.send_files(self.run_id, summary.folder / report.CSV)
         for file in summary.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
             self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(summary.folder)))
@@ -199,6 +199,11 @@ class StudyRun:
             failed = summary.bad() and not summary.count(State.COMPLETED)
             status = "KILLED" if summary.over() < len(summary.rows) else "FAILED" if failed else "FINISHED"
             self.client.set_terminated(self.run_id, status, now_ms)
+
+    def send_page(self) -> None:
+        """Log the study's page, if there is one by now."""
+        if (page := self.summary.folder / report.HTML).is_file():
+            self.client.log_artifact(self.run_id, str(page))
 
     def _picture(self, summary: Summary) -> str:
         """Log the study's main figure, and return the line of a description that shows it; empty without one."""

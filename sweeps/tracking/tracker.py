@@ -21,7 +21,7 @@ from sweeps.results.summary import Row, Summary
 from sweeps.results.terminal import sweeps_line
 from sweeps.secrets import has_password, without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.study_run import StudyRun, first_line, is_refusal, outages
+from sweeps.tracking.study_run import QUIET, StudyRun, first_line, is_refusal, outages
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -29,6 +29,7 @@ from sweeps.trial.job import State
 _EVERY_S = 1.0
 _PATIENCE_S = 3.0
 _SOON_S = 0.01  # when nothing more comes
+_PAGE_EVERY_S = 60.0
 _DEFAULT = "sqlite:///mlflow.db"
 
 
@@ -47,6 +48,7 @@ class Tracker:
         self._outage = ""
         self._file: tuple[int, int] | None = None  # of an SQLite store, once it is open
         self._lacking: dict[int, str] = {}
+        self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
 
@@ -98,10 +100,10 @@ class Tracker:
                 if isinstance(error, outages()):
                     self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
         row.tracking_s += time.monotonic() - started
-        self._trials[row.number] = trial
+        self._trials[row.number], self._page_is_old = trial, True
         if trial.run_id is None:
             return {}
-        run = {"MLFLOW_RUN_ID": trial.run_id}
+        run = {"MLFLOW_RUN_ID": trial.run_id, **QUIET}
         if has_password(self.uri):
             return run if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
         return {"MLFLOW_TRACKING_URI": self.uri, **run}
@@ -110,7 +112,7 @@ class Tracker:
         """Hand over a trial that is over; what remains is sent in the background."""
         trial = self._trials.get(row.number) or TrialRun(self._study, row)
         trial.row, trial.ended = row, True
-        self._trials[row.number] = trial
+        self._trials[row.number], self._page_is_old = trial, True
 
     def drain(self, summary: Summary, timeout_s: float = 30.0) -> None:
         """Wait until everything is sent, or nothing was for `timeout_s`: the next driver sends what `problem` names."""
@@ -193,8 +195,20 @@ class Tracker:
                     self._trials.pop(number, None)
             if not answered:
                 self._finished.wait(_EVERY_S)
-            elif self._draining.wait(max(_EVERY_S, len(self._trials) / LOOKS_PER_S)):
+                continue
+            if self._page_is_old and time.monotonic() >= self._page_due and not self._draining.is_set():
+                self._send_page()
+            if self._draining.wait(max(_EVERY_S, len(self._trials) / LOOKS_PER_S)):
                 self._finished.wait(_SOON_S)
+
+    def _send_page(self) -> None:
+        """Send the page as it stands. The next one comes in a minute, and the last one at the study's end."""
+        self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
+        try:
+            self._study.send_page()
+            self._lacking.pop(-1, None)
+        except Exception as error:  # whatever it is: trials come first
+            self._lacking[-1] = f"the study: its page: {first_line(error)}"
 
     def _sync(self, trial: TrialRun) -> bool:
         """Whether MLflow answered."""

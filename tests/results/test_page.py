@@ -258,3 +258,19 @@ def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser
         page.evaluate("window.same = true")
         page.wait_for_timeout(1300)
         assert page.evaluate("window.same") is True
+
+
+def test_in_mlflows_frame_it_does_not_look_for_itself_anew(browser: Browser, tmp_path: Path) -> None:
+    summary = search(tmp_path)
+    report.write_live(summary, Trials(summary), again_s=0.2)
+    with browser.new_page() as page:
+        # As MLflow's page shows an artifact.
+        show = """html => { const frame = document.createElement("iframe");
+                            frame.src = URL.createObjectURL(new Blob([html], { type: "text/html" }));
+                            document.body.append(frame); }"""
+        page.evaluate(show, re.sub(r'"written":\d+', '"written":0', (tmp_path / report.HTML).read_text()))
+        shown = page.frame_locator("iframe")
+        expect(shown.locator("#written")).to_contain_text("open it again for a newer one")
+        page.wait_for_timeout(1300)
+        expect(shown.locator("#written")).not_to_contain_text("not written")
+        expect(shown.locator("#pause")).to_be_hidden()

@@ -20,7 +20,7 @@ from sweeps.errors import UserError
 from sweeps.results import report
 from sweeps.results.summary import Row
 from sweeps.results.tables import GAP
-from sweeps.tracking.study_run import first_line
+from sweeps.tracking.study_run import QUIET, first_line
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import End, State
@@ -59,7 +59,7 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     assert tracker.problem is None
     found = runs(store)
     parent, child = found["s"], found["optimizer=adam extra@x=1"]
-    assert environment == {"MLFLOW_TRACKING_URI": store, "MLFLOW_RUN_ID": child.info.run_id}
+    assert environment == {"MLFLOW_TRACKING_URI": store, "MLFLOW_RUN_ID": child.info.run_id, **QUIET}
     assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
     assert parent.data.tags.items() >= {"role": "study", "study": "s", "best_trial": f"0: {row.name}"}.items()
     metrics = dict(parent.data.metrics)
@@ -192,6 +192,50 @@ def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None
         wait_for(lambda: len(steps_of(store, runs(store)["lr=0.1"])) == epoch + 1)  # noqa: B023
     assert runs(store)["lr=0.1"].info.status == "RUNNING"
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
+
+
+def test_the_page_is_there_while_the_study_runs(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.tracking.tracker._PAGE_EVERY_S", 0.5)
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    row = new_row(study, 0)
+    tracker.start_trial(row, [])
+
+    def page() -> str:
+        run = runs(store)["s"]
+        if not any(one.path == report.HTML for one in MlflowClient(store).list_artifacts(run.info.run_id)):
+            return ""
+        return Path(MlflowClient(store).download_artifacts(run.info.run_id, report.HTML, str(tmp_path))).read_text()
+
+    for text in ("as it began", "as its trial ended"):
+        (study / report.HTML).write_text(text)
+        wait_for(lambda: page() == text)  # noqa: B023
+        tracker.end_trial(complete(row))
+    finish(tracker, summary_of(study, row))
+    assert tracker.problem is None
+
+
+def test_a_page_that_cannot_be_sent_costs_nothing_else(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.tracking.tracker._PAGE_EVERY_S", 0.0)
+    study = tmp_path / "s"
+    tracker = open_tracker(store, study)
+    places = list(Path(runs(store)["s"].info.artifact_uri).parents)
+    places[0].mkdir(parents=True)
+    places[0].joinpath("artifacts").write_text("no folder")
+    (study / report.HTML).write_text("the page")
+    row = new_row(study, 0)
+    tracker.start_trial(row, [])
+    wait_for(lambda: tracker.problem)
+    assert "MLflow lacks some of the study: its page: " in str(tracker.problem)
+    train(row, range(2))
+    wait_for(lambda: len(steps_of(store, runs(store)["lr=0.1"])) == 2)
+    places[0].joinpath("artifacts").unlink()
+    tracker.end_trial(complete(row))
+    wait_for(lambda: not tracker.problem)
+    finish(tracker, summary_of(study, row))
+    assert tracker.problem is None
 
 
 def test_more_lines_than_one_call_takes(store: str, tmp_path: Path) -> None:
