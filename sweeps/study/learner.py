@@ -22,7 +22,7 @@ from sweeps.study.surrogate import Surrogate
 from sweeps.trial.job import End, Point, State
 
 _TIMES = 5
-_EVERY, _LEAST = 3, 5
+_EVERY, _LEAST = 10, 3
 _RUNS = "runs"  # the constraint: above 0 where it is violated
 _CONSTRAINED = (GPSampler, NSGAIISampler, NSGAIIISampler)
 """They want the constraint of each trial, and look at none but those that completed."""
@@ -53,8 +53,8 @@ class Learner:
         self._surrogate = Surrogate(self._proposals.owners()) if models else None
         self._results: list[tuple[float, Point, list[float]]] = []
         """The loss of each point that ended, infinite where it was pruned, and its place; oldest first."""
-        self._running: dict[str, Point] = {}
-        """The points that are not told of yet, by their text: the repeats of one are one."""
+        self._running: set[str] = set()
+        """The points that are not told of yet, as text: the repeats of one are one."""
         self._startup = getattr(study.sampler, "_n_startup_trials", 0)
         for one in earlier:
             self._hear(one.objective, one.point)
@@ -90,7 +90,7 @@ class Learner:
         if end:
             self._learn(point, end)
         elif there:
-            self._running[canonical(point)] = point
+            self._running.add(canonical(point))
 
     def choose(self, trial: optuna.Trial) -> None:
         """Settle the values of a trial: a point that was not tried, and of which nothing says that it will fail."""
@@ -114,12 +114,12 @@ class Learner:
     def take(self, trial: optuna.Trial, point: Point) -> None:
         """Let a trial have these values."""
         self._proposals.add(point)
-        self._running[canonical(point)] = point
+        self._running.add(canonical(point))
         trial._fixed_params = placed(self._space.named(point), self._axes)
 
     def _promising(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
-        """For two trials in three the point of which the surrogate expects most, else empty: TPE alone is slow to
-        follow what is known. Its third of the trials looks elsewhere (`benchmarks/search_learns.py`).
+        """For nine trials in ten the point of which the surrogate hopes for most, else empty: TPE alone is slow to
+        follow what is known. Its tenth of the trials looks elsewhere (`benchmarks/search_learns.py`).
         """
         sampler: Any = self._study.sampler
         losses = [loss for loss, _, _ in self._results]
@@ -127,12 +127,12 @@ class Learner:
         if not self._surrogate or settled or few or trial.number < self._startup or trial.number % _EVERY == 0:
             return {}
         proposals, rng = self._proposals, sampler._rng.rng
-        running = [proposals.place(point) for point in self._running.values()]
-        self._surrogate.learn([place for _, _, place in self._results], losses, running, proposals.failed, rng)
+        self._surrogate.learn([place for _, _, place in self._results], losses, proposals.failed, rng)
         best = [point for _, point, _ in sorted(self._results, key=itemgetter(0))]
         found = proposals.candidates(best, iter(rng.random_sample, None))
-        promise = self._surrogate.promise([proposals.place(point) for point in found])
-        ranked = (found[i] for i in promise.argsort()[::-1])
+        places = [proposals.place(point) for point in found]
+        hopes = self._surrogate.draw(places, rng) if self._running else self._surrogate.promise(places)
+        ranked = (found[i] for i in hopes.argsort()[::-1])
         return next((one for one in ranked if one not in proposals and not proposals.seems_to_fail(one)), Point())
 
     def _draw(self, trial: optuna.Trial, settled: Mapping[str, Any]) -> Point:
@@ -164,7 +164,7 @@ class Learner:
         """Record how a trial ended, in the words that its sampler learns from."""
         end = row.attempts[-1]
         self._learn(row.params, end)
-        self._running.pop(canonical(row.params), None)
+        self._running.discard(canonical(row.params))
         state, values, runs = self._words(row.state, row.objective, _blames_its_point(end))
         if runs is not None:
             trial.set_constraint(_RUNS, runs)

@@ -17,6 +17,7 @@ Places = Sequence[Sequence[float]]
 _MOST = 200  # results; of more the best and the newest: each guess at the scales takes their number to the third
 _GUESSES = 20  # at the scales, for each time that it learns; it goes on from the last one's
 _CAUTION = 4  # the power of the chance of a result: with 1 more trials fail, and the best is no better
+_TINY = 1e-6  # of the variance: what rounding may take from a covariance
 _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # before anything is known, as logarithms; all likely within e times
 
 
@@ -33,10 +34,9 @@ class Surrogate:
         self._prior = np.append(np.full(max(owners) + 1, _LENGTH), _NOISE)
         self._scales = self._prior
 
-    def learn(self, places: Places, losses: Sequence[float], running: Places, failed: Places, rng: Any) -> None:
-        """Learn `losses`, of which two differ, at `places`, oldest first. `running` are places whose losses are to
-        come: what is expected of them is taken for granted (the kriging believer, Ginsbourger et al., 2010). At those
-        of `failed` there will be none. `rng` is a numpy RandomState.
+    def learn(self, places: Places, losses: Sequence[float], failed: Places, rng: Any) -> None:
+        """Learn `losses`, of which two differ, at `places`, oldest first, and that at those of `failed` there will be
+        none. `rng` is a numpy RandomState.
         """
         kept = _kept(losses)
         x, y = np.array([places[i] for i in kept]), _quantiles(np.array([losses[i] for i in kept]))
@@ -46,25 +46,34 @@ class Surrogate:
             scales = self._scales + step * (rng.random_sample(len(step)) < 0.5)
             if (found := self._unlikelihood(scales, x, y)) < least:
                 least, self._scales = found, scales
-        ended = self._known(x, y)
-        self._best = float(ended.expect(x)[0].min())
-        soon = np.array(running).reshape(-1, x.shape[1])
-        self._losses = self._known(np.vstack([x, soon]), np.append(y, ended.expect(soon)[0]))
+        self._losses = self._known(x, y)
+        self._best = float(self._losses.expect(x)[0].min())
         bad = np.array(failed[-_MOST:]).reshape(-1, x.shape[1])
         self._runs = self._known(np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
         self._failed = len(bad) > 0
 
     def promise(self, places: Places) -> Array:
-        """The expected improvement on the best at each place (Jones et al., 1998), weighed by the chance that there
-        will be a result (Gardner et al., 2014; by least squares, Rasmussen and Williams, 6.5).
-        """
-        at = np.array(places)
-        mean, deviation = self._losses.expect(at)
+        """The expected improvement on the best at each place (Jones et al., 1998), by the chance of a result."""
+        mean, deviation = self._losses.expect(np.array(places))
         better = (self._best - mean) / deviation
         found: Array = deviation * (better * _below(better) + np.exp(-(better**2) / 2) / math.sqrt(2 * math.pi))
-        if self._failed:
-            runs, unsure = self._runs.expect(at)
-            found *= _below(runs / unsure) ** _CAUTION
+        return found * self._chance(places)
+
+    def draw(self, places: Places, rng: Any) -> Array:
+        """How good each place is, above the worst of them, in one function out of all that may be (Thompson sampling:
+        Kandasamy et al., AISTATS 2018), by the chance of a result. No two draws are alike: what several trials at a
+        time are to try.
+        """
+        losses = self._losses.draw(np.array(places), rng)
+        found: Array = (losses.max() - losses) * self._chance(places)
+        return found
+
+    def _chance(self, places: Places) -> Array | float:
+        """Of a result (Gardner et al., 2014; by least squares, Rasmussen and Williams, 6.5), with caution."""
+        if not self._failed:
+            return 1.0
+        runs, unsure = self._runs.expect(np.array(places))
+        found: Array = _below(runs / unsure) ** _CAUTION
         return found
 
     def _known(self, x: Array, y: Array) -> "_Posterior":
@@ -81,7 +90,7 @@ class _Posterior:
 
     def __init__(self, lengths: Array, noise: float, x: Array, y: Array) -> None:
         self._lengths, self._x = lengths, x
-        self._root = np.linalg.cholesky(self._covariance(x) + (noise + 1e-6) * np.eye(len(x)))
+        self._root = np.linalg.cholesky(self._covariance(x, x) + (noise + _TINY) * np.eye(len(x)))
         self._shifted = np.linalg.solve(self._root, y)
         self._variance = float(self._shifted @ self._shifted) / len(y)
 
@@ -92,11 +101,18 @@ class _Posterior:
 
     def expect(self, places: Array) -> tuple[Array, Array]:
         """The mean and the standard deviation at each place."""
-        near = np.linalg.solve(self._root, self._covariance(places))
+        near = np.linalg.solve(self._root, self._covariance(self._x, places))
         return near.T @ self._shifted, np.sqrt(self._variance * np.maximum(1 - (near**2).sum(0), 1e-9))
 
-    def _covariance(self, places: Array) -> Array:
-        distance = math.sqrt(5) * np.sqrt((((self._x[:, None] - places) / self._lengths) ** 2).sum(-1))
+    def draw(self, places: Array, rng: Any) -> Array:
+        """Values at the places, together as likely as they are."""
+        near = np.linalg.solve(self._root, self._covariance(self._x, places))
+        among = self._covariance(places, places) - near.T @ near + _TINY * np.eye(len(places))
+        some: Array = math.sqrt(self._variance) * np.linalg.cholesky(among) @ rng.standard_normal(len(places))
+        return near.T @ self._shifted + some
+
+    def _covariance(self, some: Array, others: Array) -> Array:
+        distance = math.sqrt(5) * np.sqrt((((some[:, None] - others) / self._lengths) ** 2).sum(-1))
         found: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
         return found
 

@@ -13,12 +13,10 @@ from sweeps.study.surrogate import Surrogate, _kept, _Posterior, _quantiles
 AXIS = [[i / 20] for i in range(21)]
 
 
-def learned(
-    places: list[list[float]], losses: list[float], running: list[list[float]], failed: list[list[float]]
-) -> Surrogate:
+def learned(places: list[list[float]], losses: list[float], failed: list[list[float]] | None = None) -> Surrogate:
     surrogate = Surrogate([*range(len(places[0]))])
     for seed in range(3):  # as a search does, it goes on from the scales that it found
-        surrogate.learn(places, losses, running, failed, np.random.RandomState(seed))
+        surrogate.learn(places, losses, failed or [], np.random.RandomState(seed))
     return surrogate
 
 
@@ -35,21 +33,31 @@ def test_it_is_scikit_learns() -> None:
 
 def test_it_promises_most_between_good_places() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
-    surrogate = learned(tried, [(x - 0.33) ** 2 for [x] in tried], [], [])
+    surrogate = learned(tried, [(x - 0.33) ** 2 for [x] in tried])
     assert AXIS[surrogate.promise(AXIS).argmax()][0] == pytest.approx(0.33, abs=0.1)
 
 
-def test_what_runs_already_promises_less() -> None:
+def test_draws_differ_and_keep_to_what_is_known() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
-    losses = [(x - 0.33) ** 2 for [x] in tried]
-    before, after = (learned(tried, losses, running, []).promise([[0.3]])[0] for running in ([], [[0.31]]))
-    assert after < 0.5 * before
+    surrogate = learned(tried, [(x - 0.33) ** 2 for [x] in tried])
+    best = [AXIS[surrogate.draw(AXIS, np.random.RandomState(seed)).argmax()][0] for seed in range(100)]
+    assert len(set(best)) > 2
+    assert np.median(best) == pytest.approx(0.33, abs=0.1)
+
+
+def test_draws_have_the_mean_and_deviation_that_are_expected() -> None:
+    rng = np.random.RandomState(0)
+    known, there = _Posterior(np.array([0.2, 0.5]), 0.1, rng.rand(20, 2), rng.randn(20)), rng.rand(5, 2)
+    draws = np.array([known.draw(there, rng) for _ in range(4000)])
+    mean, deviation = known.expect(there)
+    assert draws.mean(0) == pytest.approx(mean, abs=0.1)
+    assert draws.std(0) == pytest.approx(deviation, rel=0.1)
 
 
 def test_what_lies_beside_failures_promises_less() -> None:
     tried, losses = [[0.1], [0.3], [0.5]], [3.0, 2.0, 1.0]
     ahead = [[x] for x in (0.55, 0.6, 0.7, 0.8)]
-    before, after = (learned(tried, losses, [], failed).promise(ahead) for failed in ([], [[0.75], [0.9]]))
+    before, after = (learned(tried, losses, failed).promise(ahead) for failed in ([], [[0.75], [0.9]]))
     shares = after / before
     assert shares[0] > 0.3 and shares[3] < 0.05
     assert all(a > b for a, b in pairwise(shares))
@@ -57,14 +65,14 @@ def test_what_lies_beside_failures_promises_less() -> None:
 
 def test_only_the_order_of_losses_counts() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
-    one = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0], [], []).promise(AXIS)
-    assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf], [], []).promise(AXIS) == pytest.approx(one)
+    one = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0]).promise(AXIS)
+    assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf]).promise(AXIS) == pytest.approx(one)
     assert _quantiles(np.array([1.0, math.inf, math.inf])) == pytest.approx([-0.967, 0.431, 0.431], abs=0.001)
 
 
 def test_it_finds_which_parameter_matters() -> None:
     tried = np.random.RandomState(0).rand(40, 3).tolist()
-    scales = learned(tried, [math.sin(6 * y) for _, y, _ in tried], [], [])._scales
+    scales = learned(tried, [math.sin(6 * y) for _, y, _ in tried])._scales
     assert scales[1] < min(scales[0], scales[2]) - 0.7
 
 
