@@ -76,8 +76,8 @@ class Tracker:
                 raise
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
-                "Choose another with tracking.uri=..., or none: tracking=none (of an app without these keys: "
-                "hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
+                "Choose another, as tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; or none: "
+                "tracking=none (without these keys: hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
             ) from error
         self._file = _identity(self.uri)
         self._thread.start()
