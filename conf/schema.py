@@ -141,7 +141,9 @@ class Config:
         wrong otherwise: a study that was begun goes on.
         """
         training.check_meant(self)
+        networks.check_heeded(self.model)
         download.check(self.dataset)
+        download.check_weights(self.model)
 
 
 def _check_target(section: str, settings: dict[str, Any]) -> None:

@@ -55,6 +55,12 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         PLAIN,
         ["lr_schedule.warmup_epochs=9 is longer", "epochs=5", "try"],
     ),
+    ("+model.fine_tune=false", PLAIN, ["model.fine_tune=False: this model has no base", "try model=mobilenetv2"]),
+    (
+        "model=mobilenetv2 dataset.size=32 model.fine_tune_lr=1e-5",
+        SWEPT,
+        ["model.fine_tune_lr=1e-05", "model.head_epochs, which is 0", "try lr=1e-05, or model.head_epochs=2"],
+    ),
     ("epochs=0", SWEPT, ["epochs=0", ">= 1", "try epochs=5"]),
     ("gpus=-1", PLAIN, ["gpus=-1", ">= 0", "gpus=0"]),
     ("+dataset.examples=50", PLAIN, ["dataset.examples is no setting of trainers.data.sources.digits", "it has none"]),
@@ -78,6 +84,11 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         "dataset=npz dataset.path={files}/pickled.npz",
         BOTH,
         ["y_train holds pickled objects", "never loaded", "store numbers"],
+    ),
+    (
+        "dataset=image_folder dataset.path={files}/images",
+        SWEPT,
+        ["images/cat/a.jpg is no image that can be read", "dataset.skip_broken=true"],
     ),
     ("trainer._target_=no_such_module.f", BOTH, ["no_such_module", "there is no module"]),
     (
@@ -197,6 +208,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "half.npz", x_train=numbers, y_train=numbers, x_test=numbers, y_test=numbers)
     whole = (folder / "half.npz").read_bytes()
     (folder / "half.npz").write_bytes(whole[: len(whole) // 2])
+    for name in ("cat", "dog"):
+        (folder / "images" / name).mkdir(parents=True)
+        (folder / "images" / name / "a.jpg").write_text("no image")
     return folder
 
 

@@ -1,11 +1,15 @@
-"""Whether a dataset that Keras downloads is here, or can be had from where this runs."""
+"""Whether a dataset, or weights, that Keras downloads are here, or can be had from where this runs."""
 
 import os
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from conf.checks.networks import APPLICATION, named
 
 _GOOGLE, _TORONTO = "https://storage.googleapis.com/tensorflow/tf-keras-datasets", "https://www.cs.toronto.edu/~kriz"
 PLACES = {
@@ -16,6 +20,7 @@ PLACES = {
 }
 """What each is called in Keras' folder of datasets, and where Keras 3.15 takes it from."""
 _ANSWER_S = 5.0
+_WEIGHTS = "https://storage.googleapis.com/tensorflow/keras-applications/"
 
 
 def check(dataset: dict[str, Any]) -> None:
@@ -25,14 +30,36 @@ def check(dataset: dict[str, Any]) -> None:
     if not wanted or name not in PLACES:
         return
     file, address = PLACES[name]
-    folders = (Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")), Path("/tmp/.keras"))  # noqa: S108 - Keras' own
-    if any((folder / "datasets" / file).exists() for folder in folders):
+    if any((folder / "datasets" / file).exists() for folder in _folders()):
         return
     if why := _unreachable(address):
         raise ValueError(
             f"dataset={name} is downloaded once, and {address.split('/')[2]} cannot be reached from here: {why}\n"
             f"Give a local copy: dataset={name} dataset.path=my.npz, with x_train, y_train, x_test, y_test"
         )
+
+
+def check_weights(model: Mapping[str, Any]) -> None:
+    """Raise ValueError, for the user, if the weights of a network cannot be had for want of another."""
+    if model.get("_target_") != APPLICATION or model.get("weights") != "imagenet":
+        return
+    name = _letters(named(model.get("name", "")))
+    if any(name in _letters(file.name) for folder in _folders() for file in (folder / "models").glob("*.h5")):
+        return
+    if why := _unreachable(_WEIGHTS):
+        raise ValueError(
+            f"model.weights=imagenet is downloaded once, and {_WEIGHTS.split('/')[2]} cannot be reached from here: "
+            f"{why}\nGive a file that was: model.weights=my_notop.h5, from ~/.keras/models; or model.weights=null"
+        )
+
+
+def _folders() -> tuple[Path, ...]:
+    return Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")), Path("/tmp/.keras")  # noqa: S108 - Keras' own
+
+
+def _letters(name: str) -> str:
+    """Of a network, as its class and its files have them in common."""
+    return re.sub("[^a-z0-9]", "", name.lower())
 
 
 @cache

@@ -109,8 +109,8 @@ def _typed(dataset: Mapping[str, Any]) -> Examples:
         width = len(values[0]) if isinstance(values[0], list) else None
         for row, value in enumerate(values):
             numbers = value if isinstance(value, list) else [value]
-            if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
-                raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a number")
+            if not all(isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n) for n in numbers):
+                raise ValueError(f"dataset.{name}[{row}] is {value!r}; must be a finite number")
             if (len(value) if isinstance(value, list) else None) != width:
                 raise ValueError(f"dataset.{name}[{row}] is {value}, of another length than dataset.{name}[0]")
     assert isinstance(x, list)

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -137,11 +137,12 @@ def channels(found: Listing, wanted: int | None, skip_broken: bool) -> int:
                 raise ValueError(
                     f"{found.name(row)} is no image that can be read ({reason})\n"
                     "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
-                ) from error
-    if wanted is not None:
-        return wanted
+                ) from None
     if not held:
         raise ValueError(f"dataset.path={found.path}: none of its {len(found.files)} images can be read")
+    check_left(found, held)
+    if wanted is not None:
+        return wanted
     usual, count = Counter(held.values()).most_common(1)[0]
     odd = next((row for row, depth in held.items() if depth != usual), None)
     if odd is not None:
@@ -152,6 +153,17 @@ def channels(found: Listing, wanted: int | None, skip_broken: bool) -> int:
     if usual == 2:
         raise ValueError(f"{found.name(next(iter(held)))} is grey and transparent: say dataset.channels=1, or 3")
     return usual
+
+
+def check_left(found: Listing, rows: Collection[int]) -> None:
+    """Raise Undecodable unless these `rows` of its files leave each class one to train on."""
+    left = {found.labels[row] for row in rows if row < found.splits["train"]}
+    lost = next((name for label, name in enumerate(found.classes) if label not in left), None)
+    if lost is not None:
+        raise Undecodable(
+            f"{found.path}: no training image of class {lost!r} can be read, so that skip_broken=true leaves none\n"
+            "Mend one, or remove the folder of that class"
+        )
 
 
 def first_channels(found: Listing) -> int:

@@ -3,7 +3,7 @@
 import difflib
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
@@ -61,6 +61,7 @@ NETWORKS = {
     "Xception": Network(20_861_480, 2048, 71),
 }
 SUFFIXES = (".h5", ".keras", ".hdf5")
+OF_A_BASE = ("fine_tune", "head_epochs", "fine_tune_lr", "weights")
 APPLICATION, CNN = "trainers.networks.application", "trainers.networks.cnn"
 
 
@@ -79,7 +80,7 @@ def named(name: str) -> str:
 def check(model: Mapping[str, Any], epochs: int) -> None:
     """Raise ValueError if the network cannot be had, or is not to be trained as `fine_tune` says."""
     if model.get("_target_") != APPLICATION:
-        _check_no_base(model)
+        _check_no_base(model, [key for key in OF_A_BASE if model.get(key)])
         return
     name, weights = named(model.get("name", "")), model.get("weights")
     if weights not in (None, "imagenet", "random"):
@@ -105,8 +106,18 @@ def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str 
         )
 
 
-def _check_no_base(model: Mapping[str, Any]) -> None:
-    given = [key for key in ("fine_tune", "head_epochs", "fine_tune_lr", "weights") if model.get(key)]
+def check_heeded(model: Mapping[str, Any]) -> None:
+    """Raise ValueError for a setting of fine-tuning that would change nothing."""
+    if model.get("_target_") != APPLICATION:
+        _check_no_base(model, [key for key in OF_A_BASE if model.get(key) is not None])
+    elif model.get("fine_tune_lr") is not None and not model.get("head_epochs"):
+        raise ValueError(
+            f"model.fine_tune_lr={model['fine_tune_lr']} is the learning rate after model.head_epochs, which is 0: it "
+            f"would not be used; try lr={model['fine_tune_lr']}, or model.head_epochs=2"
+        )
+
+
+def _check_no_base(model: Mapping[str, Any], given: Sequence[str]) -> None:
     if given and str(model.get("_target_")).startswith("trainers.networks."):
         raise ValueError(
             f"model.{given[0]}={model[given[0]]}: this model has no base to fine-tune; try model=mobilenetv2"
@@ -147,7 +158,7 @@ def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
     try:
         count = _numbers_in(path)
     except (OSError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"model.weights={path} is no file of weights ({error})") from error
+        raise ValueError(f"model.weights={path} is no file of weights ({error})") from None
     expected, features, _ = NETWORKS[name]
     classes, rest = divmod(count - expected, features + 1)
     if rest == 0 and classes > 0 and not path.endswith((".weights.h5", ".keras")):

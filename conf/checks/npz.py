@@ -43,7 +43,7 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
                     f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
-            headers = {name: _header(archive, name, path) for name in ARRAYS}
+            headers = {name: _header(archive, name, path, classes) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
         raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from None
     shapes = {name: shape for name, (shape, _) in headers.items()}
@@ -61,22 +61,22 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
             with np.load(path, allow_pickle=False) as arrays:
                 y, y_test = arrays["y_train"], arrays["y_test"]
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
-            raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from error
+            raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from None
         labels.check(f"dataset.path={path}", y, y_test)
     return headers
 
 
-def _header(archive: zipfile.ZipFile, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
+def _header(archive: zipfile.ZipFile, name: str, path: str, classes: bool) -> tuple[tuple[int, ...], np.dtype]:
     with archive.open(f"{name}.npy") as file:
         try:
             shape, _, dtype = READERS[npy.read_magic(file)](file)
         except (ValueError, KeyError) as error:
-            raise ValueError(f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})") from error
+            raise ValueError(f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})") from None
     if dtype.hasobject:
         raise ValueError(
             f"dataset.path={path}: {name} holds pickled objects, which are never loaded; store numbers in it"
         )
-    if dtype.kind not in "buif" and not name.startswith("y_"):
+    if dtype.kind not in "buif" and not (classes and name.startswith("y_")):
         raise ValueError(f"dataset.path={path}: {name} is {dtype}; store numbers in it")
     if not shape or shape[0] == 0:
         raise ValueError(f"dataset.path={path}: {name} is empty; it needs one row an example")

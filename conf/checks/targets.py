@@ -89,7 +89,7 @@ def _check_name(what: str, module: str, spec: ModuleSpec, name: str) -> ast.Modu
         try:
             source, tree = _parsed(spec.origin)
         except SyntaxError as error:
-            raise ValueError(f"{what}: {spec.origin}, line {error.lineno}: {error.msg}") from error
+            raise ValueError(f"{what}: {spec.origin}, line {error.lineno}: {error.msg}") from None
         names = set(_bound(tree.body))
         if name in names or names & {"*", "__getattr__"} or "globals()" in source:
             return tree

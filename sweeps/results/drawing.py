@@ -140,8 +140,11 @@ def _log_if(log: bool) -> dict[str, Any]:
 
 
 def value_scale(values: Sequence[float]) -> dict[str, Any]:
-    """Of an axis of values: logarithmic if they are wide."""
-    return {**_log_if(True), "dtick": 1} if is_wide(values) else {}
+    """Of an axis of values: logarithmic if they are wide, with as many powers of ten as can be read."""
+    if not is_wide(values):
+        return {}
+    decades = math.log10(max(values)) - math.log10(min(values))
+    return {**_log_if(True), "dtick": max(1, math.ceil(decades / 8))}
 
 
 def escaped(words: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.files import append_lines
 from sweeps.results import axes, figures, live, overview, printed, report, tables
-from sweeps.results.drawing import Figure
+from sweeps.results.drawing import Figure, value_scale
 from sweeps.results.seen import Seen
 from sweeps.results.summary import Row, Summary
 from sweeps.results.trials import Trials
@@ -395,6 +395,13 @@ def test_what_trials_cost_beside_what_they_reached(tmp_path: Path, seconds: list
     assert found == {n: spent for n, spent in enumerate(seconds) if spent}
     page = report.write(summary).read_text()
     assert page.count("<h2>What it cost</h2>") == 1 and 'aria-label="What it cost"' in page
+
+
+@pytest.mark.parametrize(
+    ("values", "tick"), [([1.0, 10.0], None), ([0.0, 1e6], None), ([0.01, 10.0], 1), ([0.1, 1e8], 2), ([1e-3, 1e38], 6)]
+)
+def test_powers_of_ten_on_an_axis_can_be_read(values: list[float], tick: int | None) -> None:
+    assert value_scale(values).get("dtick") == tick
 
 
 def test_the_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None:

@@ -220,6 +220,15 @@ def test_a_broken_image_is_left_out_and_counted(tmp_path: Path, capsys: pytest.C
         assert f"left out 1 of 30 images, first {path}" in capsys.readouterr().out
 
 
+def test_a_class_of_which_nothing_can_be_decoded_is_told_of(tmp_path: Path) -> None:
+    folder = write(tmp_path / "images", splits=("train", "test"))
+    for path in (folder / "train" / "green").iterdir():
+        path.write_bytes(path.read_bytes()[:-40])
+    for _ in range(2):  # the second time without a look at the files
+        with pytest.raises(ValueError, match="no training image of class 'green' can be read"):
+            load(f"dataset.path={folder}", "dataset.skip_broken=true")
+
+
 def test_what_tensorflow_does_not_read_pillow_may(tmp_path: Path) -> None:
     folder = write(tmp_path / "images", each=3)
     Image.new("P", (6, 6), 0).save(folder / "red" / "000.bmp")

@@ -12,6 +12,7 @@ from conf.checks.image_folder import (
     Listing,
     Undecodable,
     cache_folder,
+    check_left,
     entry_name,
     first_channels,
     header_channels,
@@ -145,6 +146,8 @@ def _decode(source: ImageFolder, size: tuple[int, int], depth: int, write: cache
             f"{next(iter(broken.values()))}{more} cannot be decoded\n"
             "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
         )
+    if lasting:
+        check_left(found, set(range(total)) - broken.keys())
     return {"broken": list(broken), "classes": found.classes}
 
 

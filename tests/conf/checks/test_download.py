@@ -7,7 +7,7 @@ from urllib.error import HTTPError, URLError
 import pytest
 
 from conf.checks import download
-from conf.checks.download import PLACES, check
+from conf.checks.download import PLACES, check, check_weights
 
 MNIST: dict[str, Any] = {"_target_": "trainers.data.sources.keras_dataset", "name": "mnist", "path": None}
 
@@ -59,3 +59,34 @@ def test_what_is_reached_or_needs_no_network(
     asked = answering(monkeypatch, error)
     check({**MNIST, **changes})
     assert bool(asked) == (not changes)
+
+
+@pytest.mark.parametrize("name", ["MobileNetV2", "resnet50v2"])
+def test_weights_that_cannot_be_had_are_told_of(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    asked = answering(monkeypatch, URLError("away"))
+    model = {"_target_": "trainers.networks.application", "name": name, "weights": "imagenet"}
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"imagenet is downloaded once, and storage\.googleapis\.com") as caught:
+            check_weights(model)
+    assert "\nGive a file that was: model.weights=" in str(caught.value)
+    assert len(asked) == 1
+    for weights in (None, "random", "my.h5"):
+        check_weights({**model, "weights": weights})
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("mobilenetv2", "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5"),
+        ("EfficientNetV2B0", "efficientnetv2-b0_notop.h5"),
+        ("MobileNetV3Large", "weights_mobilenet_v3_large_224_1.0_float_no_top_v2.h5"),
+        ("ResNet50V2", "resnet50v2_weights_tf_dim_ordering_tf_kernels_notop.h5"),
+    ],
+)
+def test_weights_that_were_downloaded_need_no_network(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str, file: str
+) -> None:
+    answering(monkeypatch, URLError("away"))
+    (home / "models").mkdir()
+    (home / "models" / file).touch()
+    check_weights({"_target_": "trainers.networks.application", "name": name, "weights": "imagenet"})

@@ -53,6 +53,11 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
         (),
         "FOLDER/dog/a.jpg is no image that can be read (its header is damaged, or it is of another kind)",
     ),
+    (
+        lambda i: [file.write_text("no image") for file in (folder(i) / "dog").iterdir()],
+        ("dataset.skip_broken=true",),
+        "FOLDER: no training image of class 'dog' can be read, so that skip_broken=true leaves none",
+    ),
     (lambda i: (folder(i, "train") / "test").mkdir(), (), "FOLDER/test is empty"),
     (
         lambda i: image(folder(i, "train", "test") / "test" / "cow" / "1.png"),
@@ -200,7 +205,9 @@ def test_a_class_that_only_the_test_set_has(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ("dataset=points dataset.x=[1,2] dataset.y=[1]", "dataset.x has 2 values, but dataset.y has 1"),
-        ("dataset=points dataset.x=[1,a] dataset.y=[1,2]", "dataset.x[1] is 'a'; must be a number"),
+        ("dataset=points dataset.x=[1,a] dataset.y=[1,2]", "dataset.x[1] is 'a'; must be a finite number"),
+        ("dataset=points dataset.x=[1,2] dataset.y=[1,nan]", "dataset.y[1] is nan; must be a finite number"),
+        ("dataset=points dataset.x=[1,-inf] dataset.y=[1,2]", "dataset.x[1] is -inf; must be a finite number"),
         ("dataset=points dataset.x=3", "dataset.x=3: must be a list of numbers, as in 'dataset.x=[1,2,5]'"),
         ("dataset=points dataset.x=[]", "dataset.x=[]: must be a list of numbers"),
         ("dataset=points dataset.x=[[1,2],[3]] dataset.y=[1,2]", "dataset.x[1] is [3], of another length"),

@@ -50,6 +50,12 @@ def test_what_is_wrong_inside(changes: dict[str, object], message: str, tmp_path
     assert len(str(error.value).splitlines()) <= 2
 
 
+def test_values_to_predict_are_numbers(tmp_path: Path) -> None:
+    np.savez(tmp_path / "texts.npz", **(GOOD | {"y_train": Y.astype(str)}))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"texts\.npz: y_train is <U21; store numbers in it"):
+        check("dataset=npz", f"dataset.path={tmp_path}/texts.npz", "dataset.task=regression", "loss=mse")
+
+
 def test_what_is_no_npz_at_all(tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", X)
     (tmp_path / "text.npz").write_text("x_train")
