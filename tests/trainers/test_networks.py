@@ -316,11 +316,15 @@ def test_steps_can_be_compiled_by_xla(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("which", "attained"), [("best", "val_accuracy"), ("last", "test_accuracy")])
 def test_the_model_is_kept(which: str, attained: str, tmp_path: Path) -> None:
     settings = ("epochs=6", "lr=0.05", "model.hidden=[4]", "seed=3", "trainer.checkpoint_interval_s=0")
-    cfg = compose(*settings, f"trainer.save_model={which}")
+    ours = ("lr_schedule=step", "loss=focal")
+    cfg = compose(*settings, *ours, f"trainer.save_model={which}")
     train(cfg, Recorder(tmp_path, stop_after=4))
     assert not (tmp_path / "model").exists()
     result = train(cfg, Recorder(tmp_path))
-    model = keras.models.load_model(tmp_path / "model" / "data" / "model.keras")
+    file = tmp_path / "model" / "data" / "model.keras"
+    model = keras.models.load_model(file)
+    with zipfile.ZipFile(file) as archive:  # nothing that a Keras without this repository would look for
+        assert b"trainers." not in archive.read("config.json")
     signature = Model.load(str(tmp_path / "model")).signature
     assert [spec.shape for one in (signature.inputs, signature.outputs) for spec in one.inputs] == [
         (-1, 8, 8),
