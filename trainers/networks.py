@@ -187,8 +187,8 @@ def save(
     from mlflow.types import Schema, TensorSpec
 
     if isinstance(model, keras.Sequential) or type(model).__name__ == "Functional":
-        # One that was never compiled (clone_model compiles its own): neither optimizer, schedule nor loss are in the way
-        # of whoever loads it.
+        # One that was never compiled, which clone_model's is: neither optimizer, schedule nor loss are in the way of
+        # whoever loads it.
         trained, model = model, type(model).from_config(model.get_config())
         model.set_weights(weights or trained.get_weights())
     elif weights:

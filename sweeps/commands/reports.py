@@ -23,7 +23,7 @@ def report(
 ) -> None:
     """Write report.html and trials.csv again."""
     from sweeps.results import report as writer
-    from sweeps.results.scaling import COUNTED, EPOCH_TIME, of_study
+    from sweeps.results.scaling import COUNTED, EPOCH_TIME, of_study, tried
     from sweeps.results.terminal import show_scaling
     from sweeps.study.storage import read_importance
 
@@ -31,6 +31,11 @@ def report(
     summary.importance = read_importance(summary.folder, definition_)
     measured = of_study(summary, target, wanted)
     if measured is None and (scaling or target is not None or wanted):
+        if tried(summary) > 1:
+            raise UserError(
+                f"study {name} has no scaling to show: none of its {len(summary.rows)} trials has completed, or was "
+                f"pruned, and told {EPOCH_TIME} of an epoch after its first\nWhy: python -m sweeps status {name}"
+            )
         known = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
         raise UserError(
             f"study {name} has no scaling to show: for that, trials differ in {known} and report {EPOCH_TIME}\n"

@@ -98,7 +98,7 @@ def _answer(summary: Summary, said: Sequence[str]) -> list[Section]:
     elif front:
         links = ", ".join(_link(row.number) for row in summary.undominated()[:_MOST_NAMED])
         goals = " and ".join(f"{_safe(n)} ({d}d)" for n, d in zip(summary.objective, summary.directions, strict=True))
-        shown = f'<p class="big"><b>{len(front)}</b> trials on the front</p>'
+        shown = f'<p class="big"><b>{len(front)}</b> trial{"s" * (len(front) != 1)} on the front</p>'
         shown += f"<p>No other trial dominates in {goals}: {links}{' ...' * (len(front) > _MOST_NAMED)}</p>"
         said = [line for line in said if not line.startswith("**The answer")]
     elif of_seeds:

@@ -98,10 +98,9 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
     """None unless the study tried two sizes of what is counted, and trials reported EPOCH_TIME. `target` is what its
     first objective is to reach, `wanted` are counts to forecast.
     """
-    fixed: Point = {name: value for name in COUNTED if (value := summary.fixed.get(name, "")).isdecimal()}
-    points = {row.number: fixed | {n.lstrip("+~"): value for n, value in row.params.items()} for row in summary.rows}
+    points = _points(summary)
     sizes = {number: found for number, point in points.items() if (found := size(point))}
-    if len({*sizes.values()}) < 2:
+    if tried(summary) < 2:
         return None
     on_gpus = any(gpus for _, _, gpus in sizes.values())
     unit = "GPUs" if on_gpus else "processes" if any(count > nodes for count, nodes, _ in sizes.values()) else "nodes"
@@ -124,6 +123,17 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
     hours = f"{'GPU' if on_gpus else ONE[unit]}-hours"
     scaling = Scaling(summary.name, unit, hours, summary.objective[0], wanted=wanted, remarks=remarks)
     return compare(scaling, named, summary.directions[0] == "maximize", target)
+
+
+def tried(summary: Summary) -> int:
+    """How many sizes of what is counted the study tried."""
+    return len({*map(size, _points(summary).values())} - {None})
+
+
+def _points(summary: Summary) -> dict[int, Point]:
+    """What each trial has, of what is counted also what all have."""
+    fixed: Point = {name: value for name in COUNTED if (value := summary.fixed.get(name, "")).isdecimal()}
+    return {row.number: fixed | {n.lstrip("+~"): value for n, value in row.params.items()} for row in summary.rows}
 
 
 def compare(scaling: Scaling, samples: Iterable[Sample], maximize: bool = True, target: float | None = None) -> Scaling:

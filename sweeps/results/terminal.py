@@ -77,7 +77,8 @@ class View:
             self.say(f"best of {completed} completed trial{'s' * (completed != 1)}")
             self.console.print(_of_cells(summary.table(summary.top(10)), self.console.width, "right"))
         if front := summary.front():
-            self.say(f"the answer: {len(front)} trials on the front, than which none is better in all objectives")
+            trials = f"{len(front)} trial{'s' * (len(front) != 1)}"
+            self.say(f"the answer: {trials} on the front, than which none is better in all objectives")
         for row, *others in by_way(summary.bad()):
             log = f"   log: {near(log)}" if (log := _log(row)) else ""
             so_did = f" (and {_few([other.number for other in others])} alike)" if others else ""

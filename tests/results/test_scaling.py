@@ -386,6 +386,14 @@ def test_a_study_without_scaling_says_what_it_lacks(tmp_path: Path) -> None:
         assert len(said.err.splitlines()) == 2
 
 
+def test_a_study_whose_trials_told_nothing_says_so(tmp_path: Path) -> None:
+    lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=1", "+epoch_time=1"), tmp_path)
+    said = lines.sweeps(tmp_path, "report", "s", "--scaling")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("study s has no scaling to show: none of its 2 trials has completed, or was pruned, and")
+    assert len(said.err.splitlines()) == 2
+
+
 def test_trials_that_failed_alike_are_told_in_one_line(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "lr": 0.1}, [2, 1]) for n in (1, 2)]
     rows += [trial(tmp_path / str(n), {"gpus": 8, "lr": n}, [], state=State.FAILED) for n in range(3, 40)]
