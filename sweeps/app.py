@@ -31,7 +31,7 @@ from sweeps.secrets import refuse_typed
 from sweeps.settings import HEEDED_ALONE, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import notify
-from sweeps.study.compose import check, explain, processes
+from sweeps.study.compose import check, explain, processes, refuse_lost
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
@@ -101,6 +101,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in (cfg, hydra)))
         notify.refuse_address(whole)
         check(cfg, starts=True)
+        refuse_lost(hydra)
         _refuse_sweep(hydra.overrides.hydra)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
             LocalTrials([], Path()).request(whole)

@@ -71,6 +71,21 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("ranks=2", PLAIN, ["several processes", "add -m"]),
     ("gpus=64 batch_size=64", BOTH, ["gpus=64", "this machine has", "GPUs"]),
     ("optimizer.beta_1=1.5", SWEPT, ["optimizer.beta_1=1.5", "< 1"]),
+    (
+        "dataset.augment=light dataset.augment.rotation=5",
+        PLAIN,
+        ["'dataset.augment.rotation' is not in the configuration. Another value that is typed takes its place"],
+    ),
+    (
+        "dataset.augment.rotation=5 dataset.augment=light",
+        BOTH,
+        ["dataset.augment=light and dataset.augment.rotation=5: one would", "'dataset.augment={rotation: 5, ...}'"],
+    ),
+    (
+        "dataset.augment.rotation=5 dataset.augment=light,strong",
+        SWEPT,
+        ["dataset.augment=light and dataset.augment.rotation=5: one would replace the other"],
+    ),
     ("dataset=npz dataset.path=no/such.npz", BOTH, ["no/such.npz", "does not exist", ".npz file"]),
     ("dataset=npz dataset.path={files}", PLAIN, ["is a folder", ".npz file"]),
     ("dataset=npz dataset.path={files}/text.npz", PLAIN, ["text.npz is no .npz file", "numpy.savez"]),

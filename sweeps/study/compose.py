@@ -116,6 +116,8 @@ def check(config: DictConfig, starts: bool = False) -> None:
         whole: Any = OmegaConf.to_object(config)
         if hydra is not None:
             _check_ranks(whole, hydra.launcher)
+        if starts and hydra is not None:
+            refuse_lost(hydra)
         if starts and hasattr(whole, "check_here"):
             whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
@@ -124,6 +126,21 @@ def check(config: DictConfig, starts: bool = False) -> None:
     finally:
         if hydra is not None:
             nodes["hydra"] = hydra
+
+
+def refuse_lost(hydra: DictConfig) -> None:
+    """Raise UserError for a value, and another one for a part of it, of which Hydra keeps the later alone."""
+    words = [word.lstrip("+").partition("=") for word in hydra.overrides.task if not word.startswith("~")]
+    typed = {key: value for key, _, value in words}
+    for key, value in typed.items():
+        part = next((other for other in typed if other.startswith(f"{key}.")), None)
+        plain = value not in ("", "null") and not value.startswith(("{", "[", "$"))
+        if part and plain and key not in hydra.runtime.choices:
+            raise UserError(
+                f"{key}={value} and {part}={typed[part]}: one would replace the other, since {value} has no parts\n"
+                "Leave one of them out, or name all parts: "
+                + shlex.quote(f"{key}={{{part.removeprefix(f'{key}.')}: {typed[part]}, ...}}")
+            )
 
 
 def _check_ranks(config: Any, launcher: DictConfig) -> None:
@@ -212,6 +229,8 @@ def _wrong_choice(lines: list[str]) -> str | None:
 
 def _nearest(key: str, config: DictConfig) -> str:
     known = [k for k in _keys(OmegaConf.to_container(config)) if k.startswith("hydra.") == key.startswith("hydra.")]
+    if key in known:
+        return " Another value that is typed takes its place."
     parent = key.rpartition(".")[0]
     beside = [k for k in known if k.rpartition(".")[0] == parent] if parent else []
     # Beside what exists the last part alone is wrong: what all have in common makes none of them near.

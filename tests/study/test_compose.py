@@ -179,3 +179,26 @@ def test_what_is_wrong_with_a_point_is_said_of_the_space(composer: Composer, lin
     assert len(answer.splitlines()) <= 2
     if "conditional_params" in answer:  # what it says to type can be typed
         composer.parse(shlex.split(answer.splitlines()[1]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "lost"),
+    [
+        ("dataset.augment.rotation=5 dataset.augment=light", True),
+        ("dataset.augment=light +dataset.augment.rotation=5", True),
+        ("dataset.augment.rotation=5 dataset.augment.preset=light", False),
+        ("dataset.augment={preset:light} +dataset.augment.rotation=5", False),
+        ("~dataset.augment +dataset.augment.rotation=5", False),
+        ("optimizer=adam optimizer.beta_2=0.9", False),
+        ("batch_schedule=doubling batch_schedule.maximum=64", False),
+    ],
+)
+def test_nothing_that_is_typed_is_lost(composer: Composer, lines: str, lost: bool) -> None:
+    config = composer.compose(lines.split(), 0)
+    check(config)  # a study that was begun goes on
+    if not lost:
+        check(config, starts=True)
+        return
+    with pytest.raises(UserError, match="one would replace the other, since light has no parts") as caught:
+        check(config, starts=True)
+    assert len(str(caught.value).splitlines()) == 2
