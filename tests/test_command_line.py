@@ -154,7 +154,15 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "optimizer=adam,sgd optimizer.beta_2=0.9",
         SWEPT,
-        ["optimizer=sgd has no 'optimizer.beta_2'", r'={optimizer\=adam: {optimizer.beta_2: "0.9"}}'],
+        [
+            "optimizer=sgd has no 'optimizer.beta_2'",
+            r"+hydra.sweeper.conditional_params={optimizer\=adam: {optimizer.beta_2",
+        ],
+    ),
+    (
+        r"hydra.sweeper.conditional_params={{optimizer\=adam:{{optimizer.beta_2:0.9}}}}",
+        SWEPT,
+        ["'hydra.sweeper.conditional_params' is in the conf", "To add them: '+hydra.sweeper.conditional_params={opt"],
     ),
     (
         "hydra.launcher.n_jobs=2",

@@ -84,7 +84,7 @@ class Composer:
                 lacking = ",".join(one for one in group.texts if one not in having)
                 if having and lacking:
                     under = f"{group.key}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
-                    declared = f'hydra.sweeper.conditional_params={{{under}: {{{key}: "{typed[key]}"}}}}'
+                    declared = f'+hydra.sweeper.conditional_params={{{under}: {{{key}: "{typed[key]}"}}}}'
                     what = f"{group.key}={lacking} has no '{key}'"
                     return UserError(f"{what}. In place of {key}={typed[key]} type:\n{shlex.quote(declared)}")
         return error
@@ -176,7 +176,10 @@ def explain(error: Exception, config: DictConfig) -> str:
     if lines[0].startswith("Could not override '"):
         key = lines[0].split("'")[1]
         closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
-        to_add = "" if closed else f"\nTo add a new key: {lines[1].split(' use ')[-1]}"
+        added = lines[1].split(" use ")[-1]
+        if added.partition("=")[2].startswith("{") and key in _keys(OmegaConf.to_container(config)):
+            return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(added)}"
+        to_add = "" if closed else f"\nTo add a new key: {added}"
         return f"'{key}' is not in the configuration.{_at_home(key) or _nearest(key, config) + to_add}"
     if lines[0].startswith("Error merging override"):
         return f"{lines[0].removeprefix('Error merging override ')}: {_whole(lines[1])}"
