@@ -24,6 +24,8 @@ _BEAT_S = 10.0
 _DEAD_S = 60.0
 _TAIL = 65536  # bytes of a log
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+"""The errors of a disk that takes no files."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
@@ -64,18 +66,21 @@ def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Let an OSError say which file could not be written: that of a write, as on a full disk, does not."""
+    """Let an OSError say which file could not be written: that of a write, as on a full disk, names none, and others
+    name the one aside.
+    """
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        error.filename = str(path)
         raise
 
 
 def write_once(path: Path, content: str | bytes) -> None:
     """Make `path`, whole. If it is there already nothing is changed: the first writer's word stands."""
     aside = _aside(path)
-    write_whole(aside, content)
+    with _naming(path):
+        write_whole(aside, content)
     try:
         os.link(aside, path)
     except OSError:
@@ -193,8 +198,9 @@ class Lock:
         if _is_held(path, self._file, fcntl.F_OFD_SETLK):
             os.close(self._file)
             raise Held(str(_note(path)))
-        os.truncate(self._file, 0)
-        os.pwrite(self._file, json.dumps(vars(self._own)).encode(), 0)
+        with _naming(path):
+            os.truncate(self._file, 0)
+            os.pwrite(self._file, json.dumps(vars(self._own)).encode(), 0)
         if beats:
             threading.Thread(target=self._beat, name="lock", daemon=True).start()
 

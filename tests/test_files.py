@@ -142,8 +142,9 @@ def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, fork: Fork, write: 
     def fills() -> bool:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         for path in (file, other):
-            with pytest.raises(OSError, match="File too large"):
+            with pytest.raises(OSError, match="File too large") as raised:
                 write(path, "x" * 2000)
+            assert raised.value.filename == str(path)
         return True
 
     assert wait(fork(fills)) == 0

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +74,8 @@ def end_of(returned: JobReturn, objective: Objective | None, heard: State | None
     error = returned._return_value  # reading .return_value would raise it
     if isinstance(error, SystemExit) and not error.code:
         return end_of_return(None, objective, heard)
-    traceback.print_exception(error)
+    with suppress(OSError):  # the log is on a full disk too: what the trial failed of is still told
+        traceback.print_exception(error)
     return end_of_error(error)
 
 

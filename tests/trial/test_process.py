@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,14 @@ def test_what_completes_a_trial(value: Any, objective: Objective | None, end: En
     found = returned(value, objective)
     assert found.state is State.COMPLETED
     assert end is None or found == end
+
+
+def test_what_it_raised_is_told_where_its_log_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr("sys.stderr", full)
+        assert returned(ValueError("no such layer"), SEARCH).error == "ValueError: no such layer"
+        with suppress(OSError):  # what is still in its buffer
+            full.close()
 
 
 @pytest.mark.parametrize("heard", [State.PRUNED, State.CANCELLED, State.TIMED_OUT])

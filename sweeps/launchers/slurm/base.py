@@ -1,6 +1,5 @@
 """What the two SLURM launchers share: they follow SLURM jobs, in which their trials run, until these are over."""
 
-import errno
 import logging
 import math
 import re
@@ -16,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
-from sweeps.files import Rounds, Unreadable
+from sweeps.files import NO_ROOM, Rounds, Unreadable
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm.queue import ENDED, Followed, JobInfo, SlurmError, Watcher, cancel, name_of, note_id
 from sweeps.launchers.slurm.request import request
@@ -39,7 +38,6 @@ _STUCK = re.compile(
 """The reasons of jobs that will not start by themselves: https://slurm.schedmd.com/job_reason_codes.html
 
 Not AssocMaxJobsLimit and its like, which the end of another job lifts, nor nodes that are down for a while."""
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class SlurmBase(TrialLauncher):
@@ -117,7 +115,7 @@ class SlurmBase(TrialLauncher):
             try:
                 return write()
             except OSError as error:
-                if error.errno not in _NO_ROOM:
+                if error.errno not in NO_ROOM:
                     raise
                 self._report(job.number, End(State.REFUSED, f"its files cannot be written: {error}"))
                 return True

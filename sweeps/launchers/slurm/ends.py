@@ -4,6 +4,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sweeps.files import last_lines
@@ -24,6 +25,7 @@ _STATES = {
 }
 _TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
 _TASK_STATES = {
+    f"Exited with exit code {os.EX_IOERR}": (State.REFUSED, "its files could not be written"),
     "Exited with exit code": (State.FAILED, "its process ended without a result"),
     "Killed": (State.LOST, "its process was killed from outside"),
     "Terminated": (State.LOST, "its process was killed from outside"),
@@ -46,7 +48,14 @@ def end_of(info: JobInfo, folder: Path) -> End:
     said = f"({job}): {own[-1]}" if own else f"({job})"
     if any(map(_MEMORY.search, lines)):
         return End(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {said}")
-    if not (folder / "slurm" / "set_up").exists():
+    for note in folder.glob("slurm/errno.*"):
+        number = int(note.suffix[1:])
+        return End(State.REFUSED, f"{OSError(number, os.strerror(number), str(folder))} ({job})")
+    set_up = (folder / "slurm" / "set_up").exists()
+    if not (set_up or (folder / "log").exists()):  # which SLURM makes before all else; if it cannot: JobLaunchFailure
+        disk = "as on a disk that is full, read-only or not mounted there"
+        return End(State.REFUSED, f"its node has not made {folder / 'log'}, {disk} ({job})")
+    if not set_up:
         return End(State.REFUSED, f"it ended before its processes started; a setup line failed {said}")
     if info.state == "COMPLETED":
         state, words = State.FAILED, "its process ended without a result"
@@ -62,6 +71,8 @@ def end_of(info: JobInfo, folder: Path) -> End:
 def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:
     """The end of a job that ran one attempt."""
     end = end_of(info, attempt.path)
+    if end.state is State.REFUSED and attempt.began() is not None:  # and could not write its own end
+        return replace(end, state=State.LOST)
     told = said(attempt)
     if told and end.state in (State.FAILED, State.LOST):  # who said so then had the others killed
         return End(told.state, f"{told.error} (SLURM job {info.id})")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from types import FrameType
 import cloudpickle
 
 from sweeps.errors import UserError
-from sweeps.files import read_own
+from sweeps.files import NO_ROOM, read_own
 from sweeps.launchers.slurm.request import WARNING
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial import copies
@@ -45,6 +46,14 @@ def main() -> None:
         function(*arguments)
     except UserError as error:
         raise SystemExit(str(error).replace("\n", "; ")) from error
+    except OSError as error:  # the log too may be on a full disk, which often still takes a file without content
+        if error.errno not in NO_ROOM:
+            raise
+        with suppress(OSError):
+            file.with_name(f"errno.{error.errno}").touch()
+        with suppress(OSError):
+            traceback.print_exc()
+        raise SystemExit(os.EX_IOERR) from error
 
 
 def run_attempt(job: Job) -> None:
@@ -111,18 +120,24 @@ class Notice:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.given = True
         reason = State.TIMED_OUT if number == WARNING and self.is_due(_EARLY_S) else State.LOST
-        print(f"SLURM says that this job must end soon ({signal.Signals(number).name})", flush=True)
+        say(f"SLURM says that this job must end soon ({signal.Signals(number).name})")
         for folder in list(self.folders):
             try:
                 if folder.stop_requested() is None:
                     folder.request_stop(reason)
             except OSError as error:  # the others must hear it, and the next signal too
-                print(f"{folder.path} could not be told: {error}", flush=True)
+                say(f"{folder.path} could not be told: {error}")
 
 
 def job_start() -> float:
     """When the job began, in seconds since 1970; its batch script notes it."""
     return float(os.environ["SWEEPYARD_JOB_START"])
+
+
+def say(words: str) -> None:
+    """Print it, if the log takes it: it may lie on a full disk, for which nobody may end who has more to do."""
+    with suppress(OSError):
+        print(words, flush=True)
 
 
 def _fence(attempt: AttemptFolder, world: World) -> None:
@@ -140,7 +155,7 @@ def _fence(attempt: AttemptFolder, world: World) -> None:
                 why = "the trial is over"
             elif any(rank.stem != str(world.rank) for rank in attempt.path.glob("ranks/*.json")):
                 why = "another rank has given up"
-    print(f"{why}; this process ends", flush=True)
+    say(f"{why}; this process ends")
     os.kill(os.getpid(), signal.SIGKILL)
 
 

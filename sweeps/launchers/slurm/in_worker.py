@@ -19,7 +19,7 @@ import cloudpickle
 from sweeps.errors import UserError
 from sweeps.files import read_own
 from sweeps.launchers.forks import Forks
-from sweeps.launchers.slurm.in_job import Notice
+from sweeps.launchers.slurm.in_job import Notice, say
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import End, Job, State
@@ -68,7 +68,7 @@ class Worker:
                 try:
                     step()
                 except OSError as error:  # a disk that is away for a moment ends no worker
-                    print(f"tried again: {error}", flush=True)
+                    say(f"tried again: {error}")
                     time.sleep(_LOOK_S)
             if self._running or not self._forks.ready:
                 busy_at = time.monotonic()
@@ -109,7 +109,7 @@ class Worker:
                 claimed.rename(waiting)
                 raise
             except Exception as error:  # whatever unpickling half a file raises
-                print(f"{waiting} cannot be read: {error!r}", flush=True)
+                say(f"{waiting} cannot be read: {error!r}")
                 claimed.unlink()
                 continue
             self._taken += 1

@@ -5,6 +5,7 @@ The files by which the driver and a job find each other, in the attempt's own fo
     job.json          which SLURM job this is, once sbatch has said so                     (driver)
     slurm/call.pkl    what the job is to run; only its owner may look into slurm/          (driver)
     slurm/set_up      there once every line of `setup` has succeeded                       (job)
+    slurm/errno.<n>   which error of the disk the job ended of, whose log may be on that disk too   (job)
     slurm/*.sh        the batch script, as submitit makes it                               (driver)
     rank<r>.json      why a rank above 0 failed, as an `End`                               (that rank)
 """

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,12 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
             State.FAILED,
             "(SLURM job 7): half a line",
         ),
+        (
+            JobInfo("7", "FAILED"),
+            f"OSError: [Errno 30] Read-only file system: 'x'\n{SRUN}Exited with exit code 74",
+            State.LOST,
+            "(SLURM job 7): OSError: [Errno 30] Read-only file system: 'x'",
+        ),
         (JobInfo("7", "FAILED"), f"{SRUN}Segmentation fault", State.FAILED, "crashed, task 0 on lab1"),
         (JobInfo("7", "FAILED"), f"{SRUN}Killed", State.LOST, "killed from outside, task 0 on lab1"),
         (JobInfo("7", "FAILED"), "hello", State.LOST, "its job was killed from outside"),
@@ -90,6 +97,19 @@ def test_what_never_began_is_refused(attempt: AttemptFolder) -> None:
     (attempt.path / "slurm" / "set_up").unlink()
     end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
     assert (end.state, "a setup line failed" in end.error) == (State.REFUSED, True)
+
+
+def test_a_full_disk_refuses_what_it_let_not_begin_and_costs_the_rest_an_attempt(attempt: AttemptFolder) -> None:
+    attempt.log.touch()  # which takes no words
+    (attempt.path / "slurm" / "errno.28").touch()
+    end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
+    assert end == End(State.LOST, f"[Errno 28] No space left on device: '{attempt.path}' (SLURM job 7)")
+    (attempt.path / "began").unlink()
+    assert end_of_attempt(JobInfo("7", "FAILED"), attempt) == replace(end, state=State.REFUSED)
+    for file in (attempt.log, attempt.path / "slurm" / "errno.28", attempt.path / "slurm" / "set_up"):
+        file.unlink()
+    end = end_of_attempt(JobInfo("7", "FAILED", "JobLaunchFailure"), attempt)
+    assert (end.state, str(attempt.log) in end.error) == (State.REFUSED, True), end
 
 
 def test_what_was_told_to_make_room_is_lost_unless_its_owner_cancelled_it(attempt: AttemptFolder) -> None:

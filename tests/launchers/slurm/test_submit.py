@@ -1,8 +1,10 @@
 """How a job is handed to SLURM, with an sbatch that answers what a test says."""
 
+import errno
 import os
 import pickle
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from lab import ScriptedSlurm
 
 from sweeps.files import Unreadable, read_json
 from sweeps.launchers.slurm import submit as module
-from sweeps.launchers.slurm.in_job import main
+from sweeps.launchers.slurm.in_job import main, say
 from sweeps.launchers.slurm.queue import name_of, noted_id
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import BusyError, RefusedError, UnansweredError, submit
@@ -66,6 +68,38 @@ def test_what_a_job_runs_is_read_only_if_its_user_wrote_it(
     with pytest.raises(SystemExit, match="belongs to user") as refused:
         main()
     assert isinstance(refused.value.__cause__, Unreadable)
+
+
+def no_room(number: int) -> None:
+    raise OSError(number, "as a disk says", "end.json")
+
+
+@pytest.mark.parametrize(("number", "left"), [(errno.ENOSPC, ["errno.28"]), (errno.EROFS, ["errno.30"]), (2, [])])
+def test_a_job_leaves_word_of_a_disk_that_takes_none(
+    scripted_slurm: ScriptedSlurm,
+    attempt: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    number: int,
+    left: list[str],
+) -> None:
+    send(attempt, no_room, number)
+    monkeypatch.setattr("sys.argv", ["-c", str(attempt / "slurm")])
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    with pytest.raises((OSError, SystemExit)) as raised:
+        main()
+    if left:
+        assert raised.value.args == (os.EX_IOERR,)
+        assert capsys.readouterr().err.endswith(f"OSError: [Errno {number}] as a disk says: 'end.json'\n")
+    assert [file.name for file in (attempt / "slurm").glob("errno*")] == left
+
+
+def test_a_full_disk_keeps_nobody_from_what_follows_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        say("it is tried again")
+        with suppress(OSError):  # what is still in its buffer
+            full.close()
 
 
 def test_a_driver_inside_a_job_hands_nothing_of_it_on(

@@ -135,15 +135,25 @@ def test_a_cancelled_pending_worker_costs_no_trial(start: Callable[..., Driver],
 
 
 @pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        ("log", "a setup line failed"),
+        ("slurm/errno.28", "[Errno 28] No space left on device: "),
+        ("set_down", "/log, as on a disk that is full, read-only or not mounted there"),
+    ],
+)
 def test_two_workers_that_never_begin_refuse_what_waits(
-    start: Callable[..., Driver], make_job: MakeJob, together: bool
+    start: Callable[..., Driver], make_job: MakeJob, together: bool, left: str, words: str
 ) -> None:
     driver = start(array_parallelism=2 if together else 1)
     driver.submit(*(make_job(number, task, **WARM) for number in range(4)))
     for _ in range(6):
+        for folder in driver.folder.glob("*/[0-9]*/slurm"):
+            (folder.parent / left).touch()
         driver.tick(*["FAILED"] * len(driver.slurm.names))
     assert states(driver.over) == dict.fromkeys(range(4), State.REFUSED)
-    assert all("never began" in end.error and "setup line failed" in end.error for end in driver.over.values())
+    assert all("never began" in end.error and words in end.error for end in driver.over.values()), driver.over
     before = len(driver.slurm.names)
     assert before <= 2 + together  # one may be on its way when the second fails
     driver.submit(make_job(9, task, **WARM))  # the reason has not gone away
