@@ -70,7 +70,7 @@ def test_what_completes_a_trial(value: Any, objective: Objective | None, end: En
 
 
 def test_what_it_raised_is_told_where_its_log_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open("/dev/full", "w", buffering=1) as full:
+    with Path("/dev/full").open("w", buffering=1) as full:
         monkeypatch.setattr("sys.stderr", full)
         assert returned(ValueError("no such layer"), SEARCH).error == "ValueError: no such layer"
         with suppress(OSError):  # what is still in its buffer

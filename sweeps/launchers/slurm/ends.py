@@ -48,15 +48,8 @@ def end_of(info: JobInfo, folder: Path) -> End:
     said = f"({job}): {own[-1]}" if own else f"({job})"
     if any(map(_MEMORY.search, lines)):
         return End(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {said}")
-    for note in folder.glob("slurm/errno.*"):
-        number = int(note.suffix[1:])
-        return End(State.REFUSED, f"{OSError(number, os.strerror(number), str(folder))} ({job})")
-    set_up = (folder / "slurm" / "set_up").exists()
-    if not (set_up or (folder / "log").exists()):  # which SLURM makes before all else; if it cannot: JobLaunchFailure
-        disk = "as on a disk that is full, read-only or not mounted there"
-        return End(State.REFUSED, f"its node has not made {folder / 'log'}, {disk} ({job})")
-    if not set_up:
-        return End(State.REFUSED, f"it ended before its processes started; a setup line failed {said}")
+    if why := _why_not_begun(folder):
+        return End(State.REFUSED, f"{why} {said}")
     if info.state == "COMPLETED":
         state, words = State.FAILED, "its process ended without a result"
     elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):  # srun then kills the other tasks
@@ -66,6 +59,18 @@ def end_of(info: JobInfo, folder: Path) -> End:
     else:  # the batch script and its srun died too
         state, words = State.LOST, "its job was killed from outside"
     return End(state, f"{words} {said}")
+
+
+def _why_not_begun(folder: Path) -> str:
+    """What kept a job from running, or from writing its own end; empty if nothing did."""
+    for note in folder.glob("slurm/errno.*"):
+        number = int(note.suffix[1:])
+        return str(OSError(number, os.strerror(number), str(folder)))
+    if (folder / "slurm" / "set_up").exists():
+        return ""
+    if not (folder / "log").exists():  # which SLURM makes before all else; if it cannot: JobLaunchFailure
+        return f"its node has not made {folder / 'log'}, as on a disk that is full, read-only or not mounted there"
+    return "it ended before its processes started; a setup line failed"
 
 
 def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:

@@ -95,7 +95,7 @@ def test_a_job_leaves_word_of_a_disk_that_takes_none(
 
 
 def test_a_full_disk_keeps_nobody_from_what_follows_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
         say("it is tried again")
         with suppress(OSError):  # what is still in its buffer
