@@ -183,7 +183,7 @@ def _waits(last: standing.Standing | None, driver: bool, jobs: bool) -> list[str
     if last.stopped:
         return [f"of which none starts: {last.stopped}"]
     if last.full and not last.running:
-        return ["for the modules that trials share, which are being imported", *last.notes]
+        return list(last.notes) or ["for the modules that trials share, which are being imported"]
     return [*last.notes, *(["for a slot"] if last.full else [])] or ["of which the next one is being made ready"]
 
 

@@ -126,7 +126,10 @@ class Watcher(threading.Thread):
     def ask(self) -> None:
         """Bring what is known up to date. No answer means unknown, not over. Raises SlurmError if squeue gives none."""
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
-        listed = squeue() if jobs else {}
+        listed = squeue() if jobs or self.problem else {}  # that it is over, no silence of ours may say
+        for job in jobs:  # at once: sacct may take long
+            if info := listed.get(job.name):
+                job.info, job.absent_since = info, None
         unclear = [job for job in jobs if job.name not in listed or listed[job.name].state == "CANCELLED"]
         told, problem = {}, ""
         if ids := [job.id for job in unclear if job.id]:
@@ -135,15 +138,14 @@ class Watcher(threading.Thread):
             except SlurmError as error:  # without accounting a job that squeue forgot is GONE
                 problem = str(error)
         self.problem = problem
-        known = listed | {name: info for name, info in told.items() if info.by or name not in listed}
         now = time.monotonic()
-        for job in jobs:
-            if info := known.get(job.name):
+        for job in unclear:
+            if (info := told.get(job.name)) and (info.by or job.name not in listed):
                 job.info, job.absent_since = info, None
-                continue
-            job.absent_since = job.absent_since or now
-            if now - job.absent_since > _ABSENT_S:
-                job.info = JobInfo(job.id or "", GONE)
+            elif job.name not in listed:
+                job.absent_since = job.absent_since or now
+                if now - job.absent_since > _ABSENT_S:
+                    job.info = JobInfo(job.id or "", GONE)
 
 
 def squeue() -> dict[str, JobInfo]:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +108,33 @@ def test_the_watcher_survives_and_says_what_it_met(
     monkeypatch.setenv("PATH", str(scripted_slurm.folder), prepend=":")
     wait_for(lambda: job.info == JobInfo("1", "RUNNING", "None"), 5)
     watcher.stop()
+
+
+def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slurm: ScriptedSlurm) -> None:
+    scripted_slurm.say("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    watcher, job = watch("mine", "1", poll_s=0.01)
+    watcher.start()
+    wait_for(lambda: "Unable to contact" in watcher.problem, 5)
+    watcher._jobs.clear()
+    time.sleep(0.1)
+    assert "Unable to contact" in watcher.problem
+    scripted_slurm.say("squeue", "true")
+    wait_for(lambda: not watcher.problem, 5)
+    watcher.stop()
+
+
+def test_an_accounting_that_hangs_keeps_back_nothing_that_squeue_tells(scripted_slurm: ScriptedSlurm) -> None:
+    watcher, forgotten = watch("forgotten", "9")
+    mine = watcher._jobs["mine"] = Followed(Path(), "mine", "1")
+    (scripted_slurm.folder / "names").write_text("mine\n")
+    scripted_slurm.list("FAILED")
+    scripted_slurm.say("sacct", 'touch "$F/asked"; while [ -e "$F/asked" ]; do sleep 0.05; done')
+    asking = threading.Thread(target=watcher.ask)
+    asking.start()
+    wait_for((scripted_slurm.folder / "asked").exists, 5)
+    assert (mine.info, forgotten.info) == (JobInfo("1", "FAILED", "None"), None)
+    (scripted_slurm.folder / "asked").unlink()
+    asking.join()
 
 
 def test_squeue_of_a_user_with_odd_jobs(scripted_slurm: ScriptedSlurm) -> None:
