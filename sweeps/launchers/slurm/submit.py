@@ -75,4 +75,4 @@ class _Executor(submitit.SlurmExecutor):
         # A driver that runs in a job itself must not hand on what SLURM said of that one.
         inside = [name for name in os.environ if name.startswith(_OF_A_JOB) and "SLURM_JOB_ID" in os.environ]
         without = [f"--unset={name}" for name in inside if name != "SLURM_CONF"]
-        return ["env", *without, "timeout", str(_TIMEOUT_S), "sbatch", str(submission_file_path)]
+        return ["env", *without, "timeout", "--kill-after=1", str(_TIMEOUT_S), "sbatch", str(submission_file_path)]

@@ -112,7 +112,7 @@ def test_the_watcher_survives_and_says_what_it_met(
 
 def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slurm: ScriptedSlurm) -> None:
     scripted_slurm.say("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
-    watcher, job = watch("mine", "1", poll_s=0.01)
+    watcher, _ = watch("mine", "1", poll_s=0.01)
     watcher.start()
     wait_for(lambda: "Unable to contact" in watcher.problem, 5)
     watcher._jobs.clear()

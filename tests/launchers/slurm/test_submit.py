@@ -130,6 +130,7 @@ def test_a_driver_on_a_login_node_keeps_its_habits(
         ("echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1", BusyError, "Unable to contact"),
         ("echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1", UnansweredError, "timed out"),
         ("sleep 5", UnansweredError, "longer than"),
+        ("trap '' TERM; sleep 5", UnansweredError, "longer than"),  # as a site's own sbatch may be
         ("echo hello", UnansweredError, "hello"),
     ],
 )
