@@ -167,8 +167,10 @@ class SlurmBase(TrialLauncher):
         if info.state == "PENDING" and now > job.warn_at and _STUCK.search(info.reason):
             job.warn_at = math.inf
             what = f"{job.id} waits and will not start by itself ({job.name}: {info.reason})"
-            held = f"Release it: scontrol release {job.id}, or give"
-            do = held if "eld" in info.reason else "Change what it asks for, and give"
+            do = "Change what it asks for, and give"
+            if "eld" in info.reason:
+                by_admin = "Admin" in info.reason  # whom alone SLURM lets release it
+                do = f"{'Ask your admins to release' if by_admin else 'Release'} it: scontrol release {job.id}, or give"
             log.warning("SLURM job %s. %s it up: scancel %s", what, do, job.id)
         return None
 

@@ -39,7 +39,8 @@ def end_of(info: JobInfo, folder: Path) -> End:
     """The end of a job that is over, whose files lie in `folder`."""
     job = f"SLURM job {info.id}"
     if info.by and info.by != str(os.getuid()):
-        return End(State.LOST, f"it was cancelled by user {info.by} ({job}: CANCELLED)")
+        who = f"user {info.by}" if info.by.isdecimal() else info.by
+        return End(State.LOST, f"it was cancelled by {who} ({job}: CANCELLED)")
     if info.state not in ("COMPLETED", "FAILED"):
         return End(_STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})")
     lines = last_lines(folder / "log", 20)

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweeps.errors import UserError
@@ -80,7 +80,7 @@ class JobInfo:
     id: str
     state: str  # SLURM's own word
     reason: str = ""  # why it is pending
-    by: str | None = None  # the user (a number) who cancelled it, which sacct alone knows
+    by: str | None = None  # who cancelled it, which sacct alone knows: a user (a number), or "SLURM"
 
 
 @dataclass
@@ -141,6 +141,8 @@ class Watcher(threading.Thread):
         now = time.monotonic()
         for job in unclear:
             if (info := told.get(job.name)) and (info.by or job.name not in listed):
+                if info.state == "CANCELLED" and not info.by:  # by a controller that has lost its memory of all jobs
+                    info = replace(info, by="SLURM")
                 job.info, job.absent_since = info, None
             elif job.name not in listed:
                 job.absent_since = job.absent_since or now

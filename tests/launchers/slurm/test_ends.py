@@ -49,6 +49,7 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
         (JobInfo("7", "CANCELLED"), "", State.CANCELLED, "cancelled with scancel"),  # who did is not known
         (JobInfo("7", "CANCELLED", by=""), "", State.CANCELLED, "cancelled with scancel"),
         (JobInfo("7", "CANCELLED", by="12345"), "", State.LOST, "cancelled by user 12345"),
+        (JobInfo("7", "CANCELLED", by="SLURM"), "", State.LOST, "cancelled by SLURM"),
         (JobInfo("7", "PREEMPTED"), "", State.LOST, "preempted"),
         (JobInfo("7", "NODE_FAIL"), "", State.LOST, "its node failed"),
         (JobInfo("7", GONE), "", State.LOST, "SLURM no longer knows it"),

@@ -178,6 +178,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
     ("reason", "words"),
     [
         ("JobHeldUser", "Release it: scontrol release 1"),
+        ("JobHeldAdmin", "Ask your admins to release it: scontrol release 1"),
         ("launch_failed_requeued_held", "Release it"),
         ("PartitionTimeLimit", "Change what it asks for"),
         ("BadConstraints", "Change what it asks for"),

@@ -54,6 +54,7 @@ def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> N
         ("echo 'sacct: error: no slurmdbd' >&2; exit 1", None),
         ("echo '7|COMPLETED|a-study-1.1-none'", JobInfo("7", "COMPLETED")),
         ("echo '7|CANCELLED by 12|a-study-1.1-none'", JobInfo("7", "CANCELLED", by="12")),
+        ("echo '7|CANCELLED|a-study-1.1-none'", JobInfo("7", "CANCELLED", by="SLURM")),
         ("echo '7|COMPLETED|a-study-1.1-none'; echo '7.0|OUT_OF_MEMORY|x'", JobInfo("7", "OUT_OF_MEMORY")),
         ("echo '8|COMPLETED|somebody-elses'; echo '7|'; echo", None),  # the id that was noted is another job's
     ],
