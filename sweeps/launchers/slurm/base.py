@@ -162,7 +162,8 @@ class SlurmBase(TrialLauncher):
         if job.id != info.id:  # sbatch's answer never came, or came to an earlier driver
             note_id(job.folder, info.id)
             job.id = info.id
-        if info.state == "PENDING" and job.cancel_at is not None and now > job.cancel_at:
+        late = job.cancel_at is not None and now > job.cancel_at
+        if info.state == "PENDING" and late and not self._watcher.problem:  # a silent SLURM would take seconds for each
             self._cancel([job], only_pending=True)
         if info.state == "PENDING" and now > job.warn_at and _STUCK.search(info.reason):
             job.warn_at = math.inf

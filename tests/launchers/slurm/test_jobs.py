@@ -231,7 +231,11 @@ def test_a_cancelled_job_is_cancelled_again_if_it_lives_on(
 ) -> None:
     monkeypatch.setattr(base, "_CANCEL_AGAIN_S", 0.0)
     assert driver.launcher.submit(make_job(1, task))
+    driver.tick("PENDING Priority")
     driver.launcher.withdraw()
+    driver.launcher._watcher.problem = "Unable to contact slurm controller"
+    driver.launcher.poll(0.02)
+    assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
     driver.tick("PENDING Priority")
     assert driver.slurm.lines("scancelled")[:2] == ["--state=PENDING 1"] * 2
     assert driver.tick("CANCELLED")[1].state is State.CANCELLED
