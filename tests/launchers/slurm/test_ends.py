@@ -1,6 +1,7 @@
 """How trials end: every end has its own name, and words. By what SLURM and the log say, and on a real cluster."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -241,3 +242,12 @@ def test_each_end_has_its_name(trials: SlurmTrials, make_job: Callable[..., Job]
         assert (end.state, words in end.error) == (state, True), end
     assert found[0].objective == [3.0]
     assert "hello from the trial" in jobs[0].attempt_folder.log.read_text()
+
+
+def test_a_node_that_cannot_make_the_log_refuses_the_trial(trials: SlurmTrials, make_job: Callable[..., Job]) -> None:
+    job = make_job(1, complete, additional_parameters={"begin": "now+1"})
+    while not trials.submit(job):
+        time.sleep(0.1)
+    shutil.rmtree(job.attempt_folder.path)  # as on a node where the study's disk is not mounted
+    end = exits(trials, 1)[1]
+    assert (end.state, f"its node has not made {job.attempt_folder.log}" in end.error) == (State.REFUSED, True), end

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def test_a_job_leaves_word_of_a_disk_that_takes_none(
     send(attempt, no_room, number)
     monkeypatch.setattr("sys.argv", ["-c", str(attempt / "slurm")])
     monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    monkeypatch.setattr(os, "_exit", sys.exit)
     with pytest.raises((OSError, SystemExit)) as raised:
         main()
     if left:
