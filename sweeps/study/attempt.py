@@ -20,6 +20,7 @@ class Attempt:
     said: End | None = None  # what the launcher said of its end, until that is settled
     trouble: str = ""  # what cannot be read of it; it is looked at again
     trouble_since: float = 0.0
+    adopted: bool = False  # whether an earlier driver submitted it
     read_to: int = 0  # up to where its metrics were read, in bytes
 
     def make_folder(self, idle_slot_s: float) -> None:

@@ -163,7 +163,7 @@ class Loop:
         adopted = replace(job, attempt=newest.number)
         if not newest.is_over and self.launcher.adopt(adopted):
             row.attempts = job.folder.ends()
-            self.running[row.number] = replace(attempt, job=adopted)
+            self.running[row.number] = replace(attempt, job=adopted, adopted=True)
             return
         newest.close(End(State.CANCELLED, "it ended with its driver"), newest.last_written())
         row.attempts = job.folder.ends()
@@ -333,7 +333,9 @@ class Loop:
         ends = row.attempts[row.forgiven :]
         if end.misfit:
             self._stop(end.error)
-        if end.state in GOES_ON and may_go_on(ends, self.settings.max_attempts, self.launcher.max_timeouts):
+        again = end.state in GOES_ON and may_go_on(ends, self.settings.max_attempts, self.launcher.max_timeouts)
+        refused_before = end.state is State.REFUSED and attempt.adopted and not self.stopped  # this command takes it up
+        if again or refused_before:
             if not self.stopped:
                 self.view.say(f"trial {row.number} {end.state}: {end.error}; it goes on in a new attempt")
                 row.state = State.QUEUED

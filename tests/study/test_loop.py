@@ -552,6 +552,22 @@ def test_another_driver_adopts_what_lives_and_goes_on_with_the_rest(
         assert study.trial(0).ends()[0].error == "it ended with its driver"
 
 
+def test_what_was_refused_while_no_driver_ran_goes_on_with_the_next_one(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=range(2)")
+    refused = ends(End(State.REFUSED, "no space left"), begins=False)
+    launcher = FakeLauncher(refused, clock, survives=True)
+    launcher.on_poll = lambda: killed(launcher.polls == 1)
+    with pytest.raises(Killed):
+        study.drive(launcher)
+    launcher.on_poll, before = (lambda: None), list(launcher.submitted)
+    done = study.drive(launcher)
+    assert done.states() == ["refused"] * 2  # once more, and no third time
+    assert launcher.submitted == [*before, (0, 2), (1, 2)]
+    assert "trial 0 refused: no space left; it goes on in a new attempt" in done.lines
+    launcher.script = trains()
+    assert study.drive(launcher).states() == ["completed"] * 2
+
+
 class Killed(BaseException):
     """As kill -9: nothing is written any more."""
 
