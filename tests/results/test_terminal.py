@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from sweeps.errors import Outage
+from sweeps.results.standing import Standing
 from sweeps.results.summary import Row, Summary
-from sweeps.results.terminal import View, take_any_words, tally
+from sweeps.results.terminal import View, _waits, take_any_words, tally
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
 
@@ -131,3 +132,10 @@ def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
         view.tick(summary(), [f"{count} pending: Priority"])
     if not view.console.is_terminal:
         assert said(view).splitlines() == ["9 pending: Priority"]
+
+
+def test_what_waits_for_a_silent_slurm_is_not_said_to_wait_for_imports() -> None:
+    away = "SLURM takes no job now: Unable to contact slurm controller"
+    assert _waits(Standing(0, full=True, notes=(away,)), driver=True, jobs=True) == [away]
+    [why] = _waits(Standing(0, full=True), driver=True, jobs=False)
+    assert "being imported" in why

@@ -184,4 +184,5 @@ class SlurmBase(TrialLauncher):
             try:
                 cancel(some, only_pending)
             except SlurmError as error:
-                log.warning("these jobs may still run: %s\nTo cancel them: scancel %s", error, " ".join(some))
+                typed = " ".join(["scancel", *(["--state=PENDING"] * only_pending), *some])
+                log.warning("these jobs may still run: %s\nTo cancel them: %s", error, typed)

@@ -275,5 +275,8 @@ def test_jobs_whose_answer_never_came_are_told_of_on_leaving(driver: Driver, mak
     job = make_job(1, task)
     assert driver.launcher.submit(job)
     driver.slurm.say("scancel", "echo away >&2; exit 1")
-    driver.launcher.close()
-    assert "may still run" in caplog.text and name_of(job.attempt_folder.path) in caplog.text
+    name = name_of(job.attempt_folder.path)
+    for leave, typed in [(driver.launcher.withdraw, f"--state=PENDING --name={name}"), (driver.launcher.close, name)]:
+        caplog.clear()
+        leave()
+        assert "may still run" in caplog.text and caplog.text.rstrip().endswith(typed)
