@@ -29,6 +29,9 @@ _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # with the controller away they would try for minutes
 _ABSENT_S = 30.0
+_RUNAWAY_S = (
+    300.0  # for an accounting that never heard of a job's end and has it run for ever: sacctmgr(1), RunawayJobs
+)
 
 GONE = "GONE"  # not SLURM's word: it has no record of the job
 
@@ -143,11 +146,13 @@ class Watcher(threading.Thread):
             if (info := told.get(job.name)) and (info.by or job.name not in listed):
                 if info.state == "CANCELLED" and not info.by:  # by a controller that has lost its memory of all jobs
                     info = replace(info, by="SLURM")
-                job.info, job.absent_since = info, None
-            elif job.name not in listed:
-                job.absent_since = job.absent_since or now
-                if now - job.absent_since > _ABSENT_S:
-                    job.info = JobInfo(job.id or "", GONE)
+                job.info = info
+            if job.name in listed or (info and info.state in ENDED):
+                job.absent_since = None
+                continue
+            job.absent_since = job.absent_since or now
+            if now - job.absent_since > (_RUNAWAY_S if info else _ABSENT_S):
+                job.info = JobInfo(job.id or "", GONE)
 
 
 def squeue() -> dict[str, JobInfo]:

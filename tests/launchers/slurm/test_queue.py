@@ -74,6 +74,22 @@ def test_a_job_that_squeue_forgot(
     assert second == (known or JobInfo("7", GONE))
 
 
+def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
+    scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted_slurm.say("sacct", "echo '7|RUNNING|mine'")
+    watcher, job = watch("mine", "7")
+    for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
+        monkeypatch.setattr(queue, "_RUNAWAY_S", patience_s)
+        watcher.ask()
+        time.sleep(0.1)
+        assert job.info and job.info.state == expected
+    (scripted_slurm.folder / "names").write_text("mine\n")
+    scripted_slurm.list("RUNNING")
+    watcher.ask()
+    assert (job.info, job.absent_since) == (JobInfo("1", "RUNNING", "None"), None)
+
+
 def missing(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
     monkeypatch.setenv("PATH", str(scripted_slurm.folder))
     (scripted_slurm.folder / "sacct").unlink()
