@@ -29,9 +29,8 @@ _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # with the controller away they would try for minutes
 _ABSENT_S = 30.0
-_RUNAWAY_S = (
-    300.0  # for an accounting that never heard of a job's end and has it run for ever: sacctmgr(1), RunawayJobs
-)
+_RUNAWAY_S = 300.0
+"""For a job whose end the accounting never heard of, and which so runs there for ever: sacctmgr(1), RunawayJobs."""
 
 GONE = "GONE"  # not SLURM's word: it has no record of the job
 
@@ -95,7 +94,8 @@ class Followed:
     id: str | None = None  # None as long as neither sbatch nor squeue has told: SLURM may not have it
     warn_at: float = math.inf  # when to tell that it will not start by itself. Times are those of time.monotonic().
     info: JobInfo | None = None  # None as long as SLURM has not said anything of it
-    absent_since: float | None = None  # since when SLURM does not know it
+    absent_since: float | None = None  # since when squeue does not know it, nor sacct its end
+    accounted: bool = False  # whether sacct has said meanwhile that it lives
     ended_at: float | None = None
     cancel_at: float | None = None
     """When to cancel it once more, should it still be pending; None if it was not cancelled."""
@@ -150,8 +150,8 @@ class Watcher(threading.Thread):
             if job.name in listed or (info and info.state in ENDED):
                 job.absent_since = None
                 continue
-            job.absent_since = job.absent_since or now
-            if now - job.absent_since > (_RUNAWAY_S if info else _ABSENT_S):
+            job.absent_since, job.accounted = job.absent_since or now, job.accounted or info is not None
+            if now - job.absent_since > (_RUNAWAY_S if job.accounted else _ABSENT_S):
                 job.info = JobInfo(job.id or "", GONE)
 
 

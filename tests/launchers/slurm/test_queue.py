@@ -77,7 +77,7 @@ def test_a_job_that_squeue_forgot(
 def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
     scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted_slurm.say("sacct", "echo '7|RUNNING|mine'")
+    scripted_slurm.say("sacct", "echo '7|RUNNING|mine'; rm $0")  # it answers once
     watcher, job = watch("mine", "7")
     for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
         monkeypatch.setattr(queue, "_RUNAWAY_S", patience_s)
