@@ -20,7 +20,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     with removal.taken(folder):
         yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
         packed = removal.pack(folder)
-    console.print(f"{packed}\nunpack it with: tar -xzf {packed} -C {folder.parent}", soft_wrap=True)
+    console.print(f"{packed}\nunpack it with: {definition.unpack_line(packed)}", soft_wrap=True, markup=False)
 
 
 @app.command()

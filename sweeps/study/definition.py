@@ -20,6 +20,8 @@ from sweeps.study.search_space import Choice, Parameter, SearchSpace, is_grid, t
 _FILE = "study.json"
 DONE = "done"
 """The file that says why a study is done before all its trials were tried: it reached its target, for one."""
+ARCHIVE = "archive"
+"""The folder beside the studies' own that holds those that were packed."""
 _NAME = "hydra.sweeper.study_name"
 _MAY_CHANGE = ("tracking", "trainer.memory_axes", "trainer.refit")
 _SHOWN = 10
@@ -151,13 +153,17 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
     try:
         return folder, read(folder)
     except FileNotFoundError:
-        packed = root / "archive" / f"{name}.tar.gz"
+        packed = root / ARCHIVE / f"{name}.tar.gz"
         if packed.exists():
-            unpack = shlex.join(["tar", "-xzf", str(packed), "-C", str(root)])
-            raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack}") from None
+            raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
         raise UserError(f"there is no study {name} in {root}. {_which_there_are(name, root)}") from None
     except Unreadable as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
+
+
+def unpack_line(packed: Path) -> str:
+    """What to type to have a packed study back."""
+    return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
 
 
 def _which_there_are(name: str, root: Path) -> str:

@@ -30,7 +30,7 @@ from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import by_hand, code, notify
 from sweeps.study.compose import Composer, check
-from sweeps.study.definition import DONE, agree, as_typed, define, resume_line, sweeps_line
+from sweeps.study.definition import ARCHIVE, DONE, agree, as_typed, define, resume_line, sweeps_line
 from sweeps.study.help import at_once
 from sweeps.study.loop import Loop
 from sweeps.study.search import Search
@@ -293,9 +293,11 @@ class Driver:
         else:
             name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"  # two may start in one second
             folder = Path("multirun", name)
-        if not name or Path(name).name != name or name.startswith(".") or len(os.fsencode(name)) > 200:
-            rule = "the name is a folder's name, without / or a first dot, and of 200 letters at most"
+        if not name or Path(name).name != name or name.startswith((".", "-")) or len(os.fsencode(name)) > 200:
+            rule = "the name is a folder's name, without / or a first dot or dash, and of 200 letters at most"
             raise UserError(f"hydra.sweeper.study_name={name[:200]}: {rule}")
+        if name == ARCHIVE:
+            raise UserError(f"hydra.sweeper.study_name={name}: studies that are packed lie there; choose another name")
         # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
         with read_write(self._config.hydra), open_dict(self._config.hydra):
             self._config.hydra.sweep.dir = str(folder)

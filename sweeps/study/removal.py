@@ -11,7 +11,7 @@ from pathlib import Path
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
-from sweeps.study.definition import sweeps_line
+from sweeps.study.definition import ARCHIVE, sweeps_line
 from sweeps.trial.folder import TrialFolder
 
 _LOCK = "driver.lock"
@@ -19,7 +19,11 @@ _LOCK = "driver.lock"
 
 @contextmanager
 def taken(study: Path) -> Iterator[None]:
-    """Keep every driver out. Raises UserError if one runs the study, or it has jobs that may still run."""
+    """Keep every driver out. Raises UserError if one runs the study, it has jobs that may still run, or its folder
+    holds packed studies.
+    """
+    if any(study.glob("*.tar.gz")):  # it was named so before that was refused
+        raise UserError(f"{study} holds packed studies too (*.tar.gz)\nMove them elsewhere first")
     try:
         lock = Lock(study / _LOCK)
     except Held as error:
@@ -46,7 +50,7 @@ def _refuse_jobs(study: Path) -> None:
 
 def pack(study: Path) -> Path:
     """Put the study's folder into `archive/<name>.tar.gz` beside it. A crash leaves the folder, the file, or both."""
-    packed = study.parent / "archive" / f"{study.name}.tar.gz"
+    packed = study.parent / ARCHIVE / f"{study.name}.tar.gz"
     if packed.exists():
         raise UserError(f"{packed} is there already\nRename it, or this study's folder")
     packed.parent.mkdir(exist_ok=True)
