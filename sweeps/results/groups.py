@@ -11,7 +11,7 @@ from sweeps.results.summary import Row, Summary, parameters, text
 from sweeps.results.tables import Part, Table
 from sweeps.trial.job import Point, State, Value
 
-_LOST = {State.LOST, State.TIMED_OUT}
+LOST = {State.LOST, State.TIMED_OUT}
 """Ends that say nothing of the configuration."""
 
 
@@ -56,7 +56,7 @@ class Group:
         found: dict[int, float | None] = {}
         for row in self.raced:
             if row.state.is_over:
-                lost = math.nan if row.state in _LOST else None
+                lost = math.nan if row.state in LOST else None
                 found[seed_of(row, self.key)] = row.objective[0] if row.objective else lost
         return found
 
@@ -77,7 +77,7 @@ def by_configuration(rows: Sequence[Row], key: str) -> list[Group]:
 
 def candidates(groups: Sequence[Group], count: int, maximize: bool) -> list[Group]:
     """The `count` best of those of which every trial before the race completed, or was lost."""
-    sound = [one for one in groups if one.rows and all(row.objective or row.state in _LOST for row in one.rows)]
+    sound = [one for one in groups if one.rows and all(row.objective or row.state in LOST for row in one.rows)]
     sound = [one for one in sound if not math.isnan(one.mean())]
     return sorted(sound, key=lambda one: -one.mean() if maximize else one.mean())[:count]
 

@@ -1,10 +1,12 @@
 """When a study has enough: it reached its target, stopped improving, spent its budget, or too much of it failed."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 
+from sweeps.results.groups import LOST, by_configuration
 from sweeps.results.summary import Row, Summary
 from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
@@ -31,17 +33,26 @@ class Budget:
     clock: Callable[[], float]
 
     def reached(self) -> Enough | None:
-        """Whether its results are good enough, or do not get better. Judged by what trials returned."""
+        """Whether its results are good enough, or do not get better. Judged by what trials returned, where each
+        configuration has several by their means; those of the final race, which is not for improving, say nothing.
+        """
         target, patience = self.settings.target, self.settings.patience
-        if (target is None and patience is None) or (best := self.summary.best()) is None:
+        if target is None and patience is None:
             return None
-        value = best.objective[0]
-        if target is not None and (value >= target if self.settings.directions[0] == "maximize" else value <= target):
-            name = self.summary.objective[0]
-            return Enough(f"trial {best.number} reached target={target:g} with {name}={value:.6g}", "target", done=True)
-        if patience is not None and (count := self._without_improvement()) >= patience:
-            said = f"{count} trials ended without an improvement on trial {best.number} (patience={patience})"
-            return Enough(said, "patience", done=True)
+        sign = -1 if self.settings.directions[0] == "maximize" else 1
+        best, said, count = math.inf, "", 0
+        for _, value, name in sorted(self._results(sign)):
+            count = 0 if value < best else count + 1
+            best, said = min((best, said), (value, name), key=lambda one: one[0])
+        if not said:
+            return None
+        if target is not None and best <= sign * target:
+            found = f"{self.summary.objective[0]}={sign * best:.6g}"
+            return Enough(f"{said} reached target={target:g} with {found}", "target", done=True)
+        if patience is not None and count >= patience:
+            what = "trials" if self.settings.repeats == 1 else "configurations"
+            why = f"{count} {what} ended without an improvement on {said} (patience={patience})"
+            return Enough(why, "patience", done=True)
         return None
 
     def spent(self, running: Iterable[Attempt]) -> Enough | None:
@@ -80,16 +91,18 @@ class Budget:
                 return Enough(f"{said} ({overrun})", "max_gpu_hours")
         return None
 
-    def _without_improvement(self) -> int:
-        """How many trials ended since the best one did, infeasible ones aside."""
-        sign = -1 if self.settings.directions[0] == "maximize" else 1
-        ended = [row for row in self.summary.rows if row.state.is_over and not row.infeasible and row.attempts]
-        best, count = math.inf, 0
-        for row in sorted(ended, key=lambda row: row.attempts[-1].ended):
-            value = sign * row.objective[0] if row.state is State.COMPLETED and row.objective else math.inf
-            count = 0 if value < best else count + 1
-            best = min(best, value)
-        return count
+    def _results(self, sign: int) -> Iterator[tuple[float, float, str]]:
+        """When each ended (s), its value, the less the better and inf if it has none, and its name."""
+        key, repeats = self.settings.seed_key, self.settings.repeats
+        rows = [row for row in self.summary.rows if not row.infeasible and not row.race]
+        together = [one.rows for one in by_configuration(rows, key)] if repeats > 1 else [[row] for row in rows]
+        for rows in together:
+            ended = [row for row in rows if row.state.is_over and row.attempts]
+            values = [sign * row.objective[0] for row in ended if row.state is State.COMPLETED and row.objective]
+            bad = any(row.state not in (State.COMPLETED, *LOST) for row in ended)
+            if bad or (ended and len(ended) >= (repeats if key in rows[0].params else 1)):
+                value = math.inf if bad or not values else fmean(values)
+                yield max(row.attempts[-1].ended for row in ended), value, f"trial {rows[0].number}"
 
     def _gpu_hours(self, running: Sequence[Attempt]) -> float:
         ended = sum(end.gpu_hours for row in self.summary.rows for end in row.attempts)

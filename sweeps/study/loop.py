@@ -58,6 +58,7 @@ class Loop:
     _again: deque[Attempt] = field(default_factory=deque)
     _next: Attempt | None = None
     _asked_all: bool = False
+    _race_alone: bool = False  # whether the search has enough, and only trials of its final race begin
     _waits: bool = False  # whether there is no trial to start until one has ended
     _at_once: bool = False  # whether the last that was asked for cannot be started, and room may stand empty
     _free_since: deque[float] = field(default_factory=deque)  # when the slots that stand empty became so
@@ -173,8 +174,17 @@ class Loop:
             self._settle(attempt, row.attempts[-1])
 
     def _goes_on(self) -> bool:
-        more = self._fill()
+        more = self._fill() or (self._begins_race() and self._fill())
         return (more and self._has_room()) if self.detach else (more or bool(self.running))
+
+    def _begins_race(self) -> bool:
+        """Whether a study whose search has enough goes on with its final race alone, which is not for improving."""
+        has_enough = self.enough is not None and self.enough.done and self.settings.final_race > 0
+        if not has_enough or self.running or self.interrupted or self._race_alone:
+            return False
+        self._race_alone, self.stopped, self._asked_all, self._next = True, "", False, None
+        self._again.clear()
+        return True
 
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. False when there is nothing left to submit."""
@@ -233,7 +243,7 @@ class Loop:
         self._waits = False
         if self._asked_all or self._spent():
             return None
-        row = self.search.ask()
+        row = self.search.ask(self._race_alone)
         self._waits = row is None and bool(self.running) and self.search.waits
         self._asked_all = row is None and not self._waits
         self.summary.total = self.search.total
@@ -276,16 +286,17 @@ class Loop:
         if not self.stopped:
             budget, running = Budget(self.settings, self.summary, self.clock), self.running.values()
             wanted = attempt is not None and attempt.row.by_hand  # also of a study that has enough
-            enough = budget.spent(running) or (None if wanted else budget.reached())
+            enough = budget.spent(running) or (None if wanted or self._race_alone else budget.reached())
             if enough and enough.done and self._waits_by_hand():
                 return True  # it would be taken back with the others
             waiting = [*([attempt] if attempt else []), *(one for one in running if one.began is None)]
             exceeding = (budget.exceeded_by(one, running) for one in waiting)
-            self.enough = enough or next(filter(None, exceeding), None)
-            if self.enough:
+            if enough := enough or next(filter(None, exceeding), None):
+                self.enough = enough
                 if self.running:
-                    self.view.say(f"no further trial starts: {self.enough.why}; those that run go on to their ends")
-                self._stop(self.enough.why)
+                    but = " but those of the final race" if enough.done and self.settings.final_race else ""
+                    self.view.say(f"no further trial starts{but}: {enough.why}; those that run go on to their ends")
+                self._stop(enough.why)
         return bool(self.stopped)
 
     def _hear(self, attempt: Attempt) -> None:

@@ -146,9 +146,12 @@ class Search:
         """Whether a trial was added under this name."""
         return any(one.user_attrs.get(storage.ADDED) == name for one in self._study.get_trials(deepcopy=False))
 
-    def ask(self) -> Row | None:
-        """A trial that was never asked for. None when the study has all it should have, or `waits`."""
-        row = self._ask_repeat() or self._ask_new() or self._ask_raced()
+    def ask(self, race_alone: bool = False) -> Row | None:
+        """A trial that was never asked for, where only the final race is left one of its. None when the study has all
+        it should have, or `waits`.
+        """
+        row = None if race_alone else self._ask_repeat() or self._ask_new()
+        row = row or self._ask_raced(race_alone)
         self._note_total()
         return row
 
@@ -157,11 +160,12 @@ class Search:
         found = self._repeats.next()
         return self._again(*found, race=False) if found else None
 
-    def _ask_raced(self) -> Row | None:
-        """One of the best configurations, under a fresh seed."""
+    def _ask_raced(self, alone: bool) -> Row | None:
+        """One of the best configurations, under a fresh seed. With `alone` it waits for no other trials."""
         if not self.waits or not self._changed:
             return None
         rows = [self._row_of(trial) for trial in self._study.get_trials(deepcopy=False)]
+        rows = [row for row in rows if row.race or row.state.is_over or not alone]
         settings, maximize = self._settings, self._settings.directions[0] == "maximize"
         found = next_of(rows, settings.final_race, settings.seed_key, self.fresh_seeds, maximize)
         self.waits, self._changed = found.waits, bool(found.begin)

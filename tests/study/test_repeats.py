@@ -229,6 +229,51 @@ def test_a_race_may_follow_later(make_study: MakeStudy, clock: Clock) -> None:
 # Drivers that die
 
 
+ENOUGH: list[tuple[dict[str, Any], str]] = [
+    ({"patience": 1}, "1 trials ended without an improvement on trial 2"),
+    ({"patience": 4}, ""),  # of which those of the race are none
+    ({"target": 1.2}, "reached target=1.2"),
+    ({"target": 0.9}, ""),  # the best has less under a fresh seed alone
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), ENOUGH)
+def test_a_race_is_run_to_its_end_also_where_the_search_has_enough(
+    make_study: MakeStudy, clock: Clock, settings: dict[str, Any], said: str
+) -> None:
+    def judge(point: Point) -> float:
+        return noisy(point) - 0.3 * (int(str(point.get("seed", 0))) > 0)
+
+    study = make_study("x=3,2,1,4,5", "seed=0", final_race=2, final_race_seeds=4, **settings)
+    done = study.drive(FakeLauncher(judged(judge), clock, 1))
+    ended = [row for row in done.summary.rows if row.state is State.COMPLETED]
+    assert (sum(not row.race for row in ended) < 5) == bool(said)
+    assert said in (done.loop.enough.why if done.loop.enough else "") and done.loop.stopped == ""
+    assert [row.params["seed"] for row in ended if row.race and row.params["x"] == 1] == [1, 2, 3]
+    found = groups.headline(done.summary)
+    assert found.startswith("**The final race's winner**: x=1") and found.endswith(
+        "The others in the race were dropped."
+    )
+    again = FakeLauncher(judged(judge), clock, 1)
+    assert groups.headline(study.drive(again).summary) == found
+    assert again.submitted == []
+
+
+def test_a_configuration_is_good_enough_by_its_mean(make_study: MakeStudy, clock: Clock) -> None:
+    def judge(point: Point) -> float:
+        return {1: 5.0, 2: 4.0, 3: 6.0, 4: 7.0}[int(str(point["x"]))] - 3.0 * (point["seed"] == 1)
+
+    study = make_study("x=1,2,3,4", "seed=0", repeats=2, target=2.6)
+    done = study.drive(FakeLauncher(judged(judge), clock, 1))
+    assert (done.loop.stopped, len(points(done))) == ("trial 2 reached target=2.6 with objective=2.5", 4)
+
+
+def test_a_configuration_counts_once_for_the_patience(make_study: MakeStudy, clock: Clock) -> None:
+    done = make_study("x=1,2,3,4", "seed=0", repeats=2, patience=2).drive(FakeLauncher(judged(noisy), clock, 1))
+    why = "2 configurations ended without an improvement on trial 0 (patience=2)"
+    assert (done.loop.stopped, len(points(done))) == (why, 6)
+
+
 @pytest.mark.parametrize("settings", [REPEATS, {**RACE, "n_trials": 4}, {**RACE, "n_trials": 4, "repeats": 2}])
 def test_a_driver_may_be_killed_at_any_poll(tmp_path: Path, clock: Clock, settings: dict[str, Any]) -> None:
     """And its next one, until they are through: all trials there are, once each, and all told."""
