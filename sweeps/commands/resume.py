@@ -24,12 +24,12 @@ def resume(
     retry: Annotated[str, typer.Option(help=f"also the trials that ended so: {', '.join(_RETRIED)}")] = "",
     trials: Annotated[str, typer.Option(help="of those only these, as 3,7")] = "",
     add: Annotated[
-        str, typer.Option(help='try this point too, also while the study runs: "lr=0.003 batch_size=48"')
-    ] = "",
+        str | None, typer.Option(help='try this point too, also while the study runs: "lr=0.003 batch_size=48"')
+    ] = None,
 ) -> None:
     """Go on with a study, with the command that started it."""
     _, definition_ = definition.find(name, root)
-    if add and _add(*read(name, root), add):
+    if add is not None and _add(*read(name, root), add):
         return
     if retry or trials:
         _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)

@@ -76,7 +76,7 @@ class Axis:
             return [*self.numbers]
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-            powers = [10.0**power for power in range(first, last + 1)]
+            powers = [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)]
             far = [end for end in (self.low, self.high) if all(abs(math.log10(end / one)) > 0.3 for one in powers)]
             return sorted({*powers, *far})
         if self.high - self.low < _SMALLEST:

@@ -11,8 +11,8 @@ from typing import Any
 
 from sweeps.results import axes
 from sweeps.results.axes import Axis
-from sweeps.results.seen import Seen, is_wide, short
-from sweeps.results.summary import Row, text
+from sweeps.results.seen import Seen, is_wide
+from sweeps.results.summary import Row, short, text
 from sweeps.trial.job import Value
 
 Figure = dict[str, Any]
@@ -119,7 +119,7 @@ def parameter_axis(axis: Axis) -> dict[str, Any]:
     title = {"title": {"text": label_of(axis)}}
     if not axis.is_of_numbers:
         words = [escaped(word) for word in [*axis.words, *[axes.NONE] * axis.has_none]]
-        return {**title, "type": "category", "categoryorder": "array", "categoryarray": words}
+        return {**title, "type": "category", "categoryorder": "array", "categoryarray": words, **_long(words)}
     shown = axis.round_numbers()
     few = {"tickvals": shown, "ticktext": [text(float(f"{number:.4g}")) for number in shown]}
     ends = [axis.number_at(place) for place in (-0.04, 1.04)]
@@ -132,7 +132,15 @@ def label_of(axis: Axis, most: int = 40) -> str:
 
 
 def cell_axis(axis: Axis) -> dict[str, Any]:
-    return {"title": {"text": escaped(short(axis.name.lstrip("+"), 40))}, "type": "category", "showgrid": False}
+    title = {"title": {"text": escaped(short(axis.name.lstrip("+"), 40))}}
+    return {**title, "type": "category", "showgrid": False, **_long([*map(escaped, axis.cells)])}
+
+
+def _long(words: Sequence[str]) -> dict[str, Any]:
+    """Labels of categories whose names would leave no room for the figure."""
+    if max(map(len, words), default=0) <= 40:
+        return {}
+    return {"tickvals": words, "ticktext": [short(word, 40) for word in words]}
 
 
 def _log_if(log: bool) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from sweeps.results.drawing import (
     value_scale,
 )
 from sweeps.results.front import hypervolumes, reference
-from sweeps.results.seen import Seen, is_wide, short, value_of
-from sweeps.results.summary import ENOUGH, Row, Summary, text
+from sweeps.results.seen import Seen, is_wide, value_of
+from sweeps.results.summary import ENOUGH, Row, Summary, short, text
 from sweeps.results.trials import Curves, Trials
 from sweeps.secrets import without_password
 from sweeps.trial.job import Point

@@ -7,7 +7,7 @@ from itertools import combinations
 from statistics import fmean, stdev
 
 from sweeps.results.comparison import LEVEL, Results, Standing, holm, interval, paired_p, race
-from sweeps.results.summary import Row, Summary, parameters, text
+from sweeps.results.summary import LONGEST, Row, Summary, parameters, short, text
 from sweeps.results.tables import Part, Table
 from sweeps.trial.job import Point, State, Value
 
@@ -100,9 +100,9 @@ def of_study(summary: Summary) -> list[Group]:
     for one in groups:
         one.rivals = max(1, len(alive)) if one.raced else 1
 
-    def order(one: Group) -> tuple[bool, float, bool, float]:
+    def order(one: Group) -> tuple[bool, bool, float, bool, float]:
         mean = fmean(one.values) if one.values else math.inf
-        return not one.raced, place.get(id(one), math.inf), bool(one.failed), sign * mean
+        return not one.values, not one.raced, place.get(id(one), math.inf), bool(one.failed), sign * mean
 
     return sorted(groups, key=order)
 
@@ -126,6 +126,8 @@ def parts(summary: Summary, most: int = 25) -> list[Part]:
     standing = _standing(groups, summary.directions[0] == "maximize")
     if standing.alive:
         said.append(_winner(groups, standing, summary.objective[0]))
+    elif standing.dropped:
+        said.append("**The final race has no winner**: each configuration in it failed under a fresh seed.")
     said.append(_table(groups[:most], standing, summary.objective[0]))
     if len(groups) > most:
         said.append(f"The first {most} of {len(groups)} configurations.")
@@ -177,7 +179,7 @@ def _table(groups: Sequence[Group], standing: Standing, objective: str) -> Table
     header = [*names, f"mean {objective}", f"{LEVEL:.0%} interval", "deviation", "seeds", *failed_header, *race_header]
     table = [header]
     for i, one in enumerate(groups):
-        cells = [text(one.params.get(name, "")) for name in names]
+        cells = [short(text(one.params.get(name, "")), LONGEST) for name in names]
         values = one.values
         low, high = one.interval
         spread = [f"{low:.6g} to {high:.6g}", f"{stdev(values):.3g}"] if len(values) > 1 else ["", ""]

@@ -9,7 +9,7 @@ from statistics import fmean
 from sweeps.results import groups
 from sweeps.results.page import Section
 from sweeps.results.seen import kind_of
-from sweeps.results.summary import Summary, by_way, text
+from sweeps.results.summary import LONGEST, Summary, by_way, short, text
 from sweeps.results.tables import paragraphs
 from sweeps.results.trials import Trials
 from sweeps.secrets import without_password
@@ -146,7 +146,8 @@ def _link(number: int) -> str:
 
 
 def _chips(params: Iterable[tuple[str, object]]) -> str:
-    return " ".join(f"<code>{_safe(name.lstrip('+'))}={_safe(text(value))}</code>" for name, value in params)
+    shown = ((name.lstrip("+"), short(text(value), LONGEST)) for name, value in params)
+    return " ".join(f"<code>{_safe(name)}={_safe(value)}</code>" for name, value in shown)
 
 
 def _safe(words: str) -> str:

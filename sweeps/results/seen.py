@@ -6,7 +6,7 @@ from typing import Any
 
 from sweeps.results import axes, theme
 from sweeps.results.axes import Axis, is_number
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, short
 from sweeps.results.trials import Curves
 from sweeps.trial.job import State
 
@@ -120,7 +120,3 @@ def value_of(row: Row, summary: Summary, i: int = 0) -> float | None:
 def is_wide(values: Sequence[float]) -> bool:
     """Whether values are to be seen by their powers of ten."""
     return bool(values) and min(values) > 0 and max(values) >= 1000 * min(values)
-
-
-def short(words: str, most: int = 24) -> str:
-    return words if len(words) <= most else f"{words[: most // 2]}…{words[-most // 2 + 1 :]}"

@@ -70,10 +70,12 @@ class Row:
     @property
     def name(self) -> str:
         """The swept values alone, which is what tells one trial from another: `optimizer=adam lr=0.001`."""
-        shown = (f"{key.lstrip('+')}={text(value, digits=4)}" for key, value in self.params.items())
+        shown = (f"{key.lstrip('+')}={short(text(value, digits=4), LONGEST)}" for key, value in self.params.items())
         return " ".join(shown) or f"trial {self.number}"
 
 
+LONGEST = 100
+"""Characters of a value where many stand side by side."""
 ENOUGH = 10
 """Completed trials from which on the importance of a parameter is told."""
 
@@ -168,7 +170,7 @@ class Summary:
             last = row.metrics if row.state is State.RUNNING else {}
             results: Sequence[object] = row.objective or [last.get(name, "") for name in self.objective]
             mark = ["yes" if row.number in front else ""] * told
-            cells.append([text(value) for value in (row.number, *values, *results, *mark)])
+            cells.append([short(text(value), LONGEST) for value in (row.number, *values, *results, *mark)])
         return cells
 
 
@@ -212,3 +214,7 @@ def printable(words: str) -> str:
 
 def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def short(words: str, most: int = 24) -> str:
+    return words if len(words) <= most else f"{words[: most // 2]}…{words[-most // 2 + 1 :]}"

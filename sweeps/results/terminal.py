@@ -39,11 +39,21 @@ def take_any_words() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+class _Terminal(Console):
+    """One whose reader may leave (`| head`, `| tee log` at Ctrl-C), and the study goes on: rich would end the process,
+    with the trials that run, without a word.
+    """
+
+    def on_broken_pipe(self) -> None:
+        with suppress(SystemExit):  # where it has made stdout lead nowhere
+            super().on_broken_pipe()
+
+
 class View:
     """The driver's view of its study, on stdout, while `live` is entered."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False)
+        self.console = _Terminal(highlight=False)
         if not self.console.is_terminal:
             self.console.width = _WIDE
         self.live = Live(console=self.console, auto_refresh=False, transient=True)

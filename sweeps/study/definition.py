@@ -156,7 +156,7 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
         packed = root / ARCHIVE / f"{name}.tar.gz"
         if packed.exists():
             raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
-        raise UserError(f"there is no study {name} in {root}. {_which_there_are(name, root)}") from None
+        raise UserError(f"there is no study {name} in {root}. {which_there_are(name, root)}") from None
     except Unreadable as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
 
@@ -166,7 +166,7 @@ def unpack_line(packed: Path) -> str:
     return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
 
 
-def _which_there_are(name: str, root: Path) -> str:
+def which_there_are(name: str, root: Path) -> str:
     """The study that was meant, or those that are there, the newest first."""
     files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
     if not files:

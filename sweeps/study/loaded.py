@@ -53,15 +53,19 @@ class Study:
 
     @cached_property
     def curves(self) -> "pd.DataFrame":
-        """One line for each step that a trial reported: trial, step, time (s since 1970) and its metrics."""
+        """One line for each step that a trial reported: trial, step, time (s since 1970) and its metrics. One that is
+        named as one of the three has `metric.` before its name.
+        """
         import pandas as pd
 
+        own = {name: f"metric.{name}" for name in ("trial", "step", "time")}
         lines: list[dict[str, Any]] = []
         for row in sorted(self.summary.rows, key=lambda row: row.number):
             with suppress(OSError):  # of this trial alone; its damaged lines are left out
                 for line in TrialFolder(row.folder).read_metrics().values:
-                    lines.append({"trial": row.number, "step": line.step, "time": line.time, **line.metrics})
-        return pd.DataFrame(lines, columns=None if lines else ["trial", "step", "time"])
+                    metrics = {own.get(name, name): value for name, value in line.metrics.items()}
+                    lines.append({"trial": row.number, "step": line.step, "time": line.time, **metrics})
+        return pd.DataFrame(lines, columns=None if lines else [*own])
 
     @property
     def best(self) -> DictConfig:

@@ -261,6 +261,9 @@ def point_of(overrides: Sequence[Override]) -> Point:
     for one in overrides:
         if one.is_sweep_override() or one.is_delete():
             raise UserError(f"{one.input_line} is no value: give one, as in {one.get_key_element()}=1")
+    names = [one.get_key_element().lstrip("+") for one in overrides]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{twice[0]} has two values: leave one of them out")
     return {one.get_key_element(): _parameter(one, None).values[0] for one in overrides}
 
 

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,6 +14,7 @@ from yaml import YAMLError
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, write_whole
+from sweeps.results.groups import by_configuration
 from sweeps.results.summary import Row
 from sweeps.settings import SweeperConf
 from sweeps.study import definition, storage
@@ -110,14 +112,17 @@ def earlier(settings: SweeperConf, space: SearchSpace, config: DictConfig, folde
     with suppress(Unreadable, TypeError, LookupError):  # else they are read once more
         if (copy := read_json(folder / _FILE)) is not None:
             return Earlier(folder, [Known(**one) for one in copy["trials"]], [])
-    trials, said = [], []
+    trials, said, taken = [], [], set[Path]()
     for name in settings.learn_from:
         there = next((one for one in (folder.parent / name, Path(name)) if (one / "study.json").exists()), None)
         if there is None or there.absolute() == folder:
-            known = ", ".join(sorted(one.parent.name for one in folder.parent.glob("*/study.json"))) or "none"
+            known = definition.which_there_are(name, folder.parent)
             raise UserError(
                 f"hydra.sweeper.learn_from={name}: there is no such earlier study\nIn {folder.parent}: {known}"
             )
+        if there.resolve() in taken:
+            raise UserError(f"hydra.sweeper.learn_from has study {name} twice: leave one of them out")
+        taken.add(there.resolve())
         found, line = _of_study(there, settings, space, config)
         trials += found
         said.append(f"learns from {line}")
@@ -136,12 +141,16 @@ def _of_study(folder: Path, settings: SweeperConf, space: SearchSpace, config: D
             f"hydra.sweeper.learn_from={folder.name}: it searched for {has}, "
             f"and this one for {' and '.join(wanted[0])} ({' and '.join(wanted[1])})"
         )
-    rows = [row for row in storage.read_summary(folder, theirs).rows if row.state in _TELLING and not row.infeasible]
+    summary = storage.read_summary(folder, theirs)
+    rows, what = [row for row in summary.rows if row.state in _TELLING and not row.infeasible], "trial"
+    if all(one.key.lstrip("+") != summary.seed_key.lstrip("+") for one in space.parameters):
+        together = [_together(one.rows, one.params) for one in by_configuration(rows, summary.seed_key) if one.rows]
+        rows, what = together, "configuration" if len(together) < len(rows) else what
     before, now = theirs.config | _choices(folder / "multirun.yaml"), definition.shared(config) | _choices(config)
     found = [point for row in rows if (point := _within(row, before, now, space)) is not None]
     if not found:
-        what = f"none of its {len(rows)} trials lies in this search space"
-        raise UserError(f"hydra.sweeper.learn_from={folder.name}: {what}")
+        said = f"none of its {len(rows)} {what}s lies in this search space"
+        raise UserError(f"hydra.sweeper.learn_from={folder.name}: {said}")
     swept = {one.key for one in space.parameters} | {name.partition(" under ")[0] for name in theirs.parameters}
     below = tuple(f"{key}." for key in swept)
     differs = [
@@ -149,12 +158,25 @@ def _of_study(folder: Path, settings: SweeperConf, space: SearchSpace, config: D
         for key in before | now
         if key and before.get(key) != now.get(key) and key not in swept and not key.startswith(below)
     ]
-    line = f"{len(found)} trial{'s' * (len(found) > 1)} of study {folder.name}"
+    line = f"{len(found)} {what}{'s' * (len(found) > 1)} of study {folder.name}"
     if left := len(rows) - len(found):
         line += f" ({left} more outside of this search space)"
     if differs:
         line += f", which had {'; '.join(differs[:5])}{' ...' * (len(differs) > 5)}"
     return found, line
+
+
+def _together(rows: list[Row], params: Point) -> Row:
+    """The trials of one configuration, which differ in their seed alone, as one: with their mean, or as the first that
+    was pruned or failed.
+    """
+    bad = next((row for row in rows if row.state is not State.COMPLETED), None)
+    if bad or len(rows) == 1:
+        return replace(bad or rows[0], params=params)
+    mean = [fmean(values) for values in zip(*(row.objective for row in rows), strict=True)]
+    return replace(
+        rows[0], params=params, attempts=[*rows[0].attempts[:-1], replace(rows[0].attempts[-1], objective=mean)]
+    )
 
 
 def _within(row: Row, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace) -> Known | None:

@@ -159,3 +159,13 @@ def test_what_is_best_goes_by_means_everywhere(tmp_path: Path, race: int | None)
     tags = refit.tags(summary, chosen, chosen, [])
     low, high = groups.best(summary).interval  # type: ignore[union-attr]
     assert tags["interval"] == f"{low:.6g} to {high:.6g}"
+
+
+def test_a_race_in_which_all_failed_names_no_winner(tmp_path: Path) -> None:
+    """And what is known of the others comes first."""
+    trials: list[tuple[Point, float | State]] = [({"x": x, "seed": 0}, value) for x, value in ((1, 0.9), (2, 0.8))]
+    trials += [({"x": 1, "seed": seed}, State.FAILED) for seed in (1, 2)]
+    summary = study(tmp_path, *trials, race=2)
+    said, table, *_ = groups.parts(summary)
+    assert said == "**The final race has no winner**: each configuration in it failed under a fresh seed."
+    assert [line[0] for line in table] == ["x", "2", "1"]

@@ -737,3 +737,17 @@ def test_damaged_notes_are_no_notes(tmp_path: Path, content: str) -> None:
     before = report.markdown(summary)
     (summary.rows[0].folder / "notes.json").write_text(content)
     assert report.markdown(summary) == before
+
+
+def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
+    """Of values over many powers of ten, and of words of any length."""
+    summary = study(tmp_path, *({"x": 10.0**power, "path": "/a" * 100 + str(power % 2)} for power in range(-30, 31)))
+    for power, row in enumerate(summary.rows, start=-30):
+        row.attempts = [End(State.COMPLETED, objective=[10.0**power])]
+    drawn = figures.drawn(summary)
+    assert drawn["History"].layout.yaxis.dtick == 8
+    words = drawn["Slices: path"].layout.xaxis
+    assert [len(word) for word in words.ticktext] == [40, 40] and max(map(len, words.tickvals)) == 201
+    x = next(axis for axis in axes.of_study(summary.rows, {}) if axis.name == "x")
+    assert len(x.round_numbers()) <= 2 + axes.MOST_TICKS
+    assert x.round_numbers()[0] == 1e-30

@@ -1,6 +1,8 @@
 """What a study's view says: counts that add up, what is alike once, an outage when it begins and when it ends."""
 
 import io
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -139,3 +141,20 @@ def test_what_waits_for_a_silent_slurm_is_not_said_to_wait_for_imports() -> None
     assert _waits(Standing(0, full=True, notes=(away,)), driver=True, jobs=True) == [away]
     [why] = _waits(Standing(0, full=True), driver=True, jobs=False)
     assert "being imported" in why
+
+
+def test_a_study_goes_on_when_nobody_reads_what_it_says_any_more() -> None:
+    """As of `| head`, or of `| tee log` at Ctrl-C."""
+    code = "from sweeps.results.terminal import View; v = View(); [v.say('x' * 9999) for _ in range(99)]; print('end')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_value_of_any_length_leaves_room_for_the_others() -> None:
+    long = Row(0, {"path": "/a" * 2000, "x": 1}, State.COMPLETED, Path("0"), [End(State.COMPLETED, objective=[1.0])])
+    (_, cells) = summary(long).table([long])
+    assert [len(cell) for cell in cells] == [1, 100, 1, 1] and cells[1].startswith("/a/a") and "…" in cells[1]
+    assert len(long.name) < 120 and long.name.endswith(" x=1")

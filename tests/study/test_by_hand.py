@@ -58,6 +58,7 @@ def test_a_point_as_it_is_typed(tmp_path: Path, text: str, point: Point) -> None
         ("lr=0.1,0.2", "lr=0.1,0.2 is no value: give one, as in lr=1"),
         ("lr=interval(0.1,1)", "is no value"),
         ("~lr", "is no value"),
+        ("lr=0.1 batch_size=2 +lr=0.2", "lr has two values: leave one of them out"),
         ("lr=0.5 batch_size=2", r"trial 7 is that already \(lr=0.5 batch_size=2\): it is failed"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import sweeps
 from sweeps.errors import UserError
 from sweeps.study.definition import Definition
-from sweeps.trial.folder import TrialFolder
+from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import End, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Clock, FakeLauncher, Study, by_trial, ends, trains
@@ -46,6 +46,13 @@ def test_a_study_as_data_frames(study: Study, tmp_path: Path) -> None:
         loaded.model()
     with pytest.raises(UserError, match="no result of trial 2"):
         loaded.config(2)
+
+
+def test_a_metric_named_as_a_column_takes_none_of_its_place(study: Study, tmp_path: Path) -> None:
+    study.trial(0).append_metrics(MetricsLine(9, 5.0, {"time": 7.0, "step": 8.0, "loss": 1.0}))
+    curves = sweeps.load(tmp_path.name, tmp_path.parent).curves
+    found = curves[(curves["trial"] == 0) & (curves["step"] == 9)].iloc[0]
+    assert (found["time"], found["metric.time"], found["metric.step"], found["loss"]) == (5.0, 7.0, 8.0, 1.0)
 
 
 def test_files_that_are_cut_or_gone_cost_no_more_than_themselves(study: Study, tmp_path: Path) -> None:

@@ -649,6 +649,24 @@ def test_what_an_earlier_study_fixed_is_a_value_of_a_wider_space(
     assert len(run(search, lambda point: 1.0)) == 6
 
 
+def test_no_study_is_learnt_from_twice(make: MakeSearch, make_earlier: Callable[..., Path]) -> None:
+    folder = make_earlier(*LINES, outcome=bowl)
+    with pytest.raises(UserError, match=f"learn_from has study {folder} twice"):
+        make(*LINES, learn_from=[folder.name, str(folder)])
+
+
+def test_trials_under_several_seeds_are_learnt_from_as_one(make: MakeSearch, make_earlier: Callable[..., Path]) -> None:
+    def outcome(point: Point) -> float | State:
+        return State.DIVERGED if point == {"x": 3, "seed": 1} else float(point["x"] or 0) + float(point["seed"] or 0)
+
+    folder = make_earlier("x=1,2,3", "seed=0,1,2", outcome=outcome, seed=0)
+    search = make("x=interval(0.0,5.0)", learn_from=[folder.name])
+    found = sorted((one.point["x"], one.state, one.objective) for one in search.earlier.trials)
+    assert found == [(1.0, "completed", [2.0]), (2.0, "completed", [3.0]), (3.0, "diverged", [])]
+    (said,) = search.earlier.said
+    assert said.startswith(f"learns from 3 configurations of study {folder.name}")
+
+
 def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Callable[..., Path], tmp_path: Path) -> None:
     folder = make_earlier(*LINES, outcome=bowl)
     make(*LINES, learn_from=[folder.name])
