@@ -56,12 +56,16 @@ def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
     as a file's name may hold, is written as its escape.
     """
     aside = _aside(path)
-    with _naming(path), aside.open("wb") as file:
-        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with _naming(path), aside.open("wb") as file:
+            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)  # on a full disk it would take the room that is left
+        raise
 
 
 @contextmanager

@@ -149,7 +149,7 @@ def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, fork: Fork, write: 
 
     assert wait(fork(fills)) == 0
     assert file.read_text() == "before"
-    assert not other.exists()
+    assert [*tmp_path.iterdir()] == [file]  # nor takes the room that is left
 
 
 # Lines
