@@ -4,6 +4,7 @@ Names are those of hydra-optuna-sweeper and hydra-submitit-launcher, so that a c
 """
 
 import difflib
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -48,6 +49,8 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
         value, least = getattr(settings, one.name), one.metadata.get("least")
         if str(one.type).startswith("list") and isinstance(value, str):  # which an interpolation may bring
             raise UserError(f"hydra.{group}.{one.name}={value}: it must be a list, as in [{value}]")
+        if isinstance(value, float) and math.isnan(value):
+            raise UserError(f"hydra.{group}.{one.name}=nan: it must be a number")
         if value is not None and least is not None and value < least:
             raise UserError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
     return settings

@@ -190,6 +190,11 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ),
     ("hydra.sweeper.n_trials=0", SWEPT, ["hydra.sweeper.n_trials=0", "1 or more"]),
     ("hydra.sweeper.direction=up", SWEPT, ["hydra.sweeper.direction=up", "minimize or maximize"]),
+    ("hydra.sweeper.target=nan", SWEPT, ["hydra.sweeper.target=nan", "must be a number"]),
+    ("hydra.sweeper.learn_from=mine", SWEPT, ["learn_from=mine: it must be a list", "learn_from=[mine]'"]),
+    ("hydra.sweeper.memory_axes=[batchsize/gpus]", SWEPT, ["memory_axes has batchsize", "memory_axes=[]"]),
+    ("tracking_uri=a", PLAIN, ["'tracking_uri' is not", "Did you mean 'tracking.uri'?"]),
+    ("hydra.sweeper.tracking_url=a", SWEPT, ["Did you mean 'tracking.uri'?"]),
     ("hydra.sweeper.max_failure_rate=2", SWEPT, ["max_failure_rate=2", "between 0 and 1"]),
     ("hydra.sweeper.study_name=a/b", SWEPT, ["study_name=a/b", "folder's name"]),
     ("hydra.sweeper.study_name=-x", SWEPT, ["study_name=-x", "first dot or dash"]),  # no command could be given it

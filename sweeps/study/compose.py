@@ -171,7 +171,7 @@ def explain(error: Exception, config: DictConfig) -> str:
     """What Hydra or OmegaConf found wrong, in at most two lines, with the nearest key or choice that exists."""
     if isinstance(error, OverrideParseException):
         why = f": {error.message.splitlines()[0]}" if "while evaluating" in error.message else ""
-        return f"'{error.override}' cannot be read{why}{_at_home(error.override) or chr(10) + _GRAMMAR}"
+        return f"'{error.override}' cannot be read{why}{_at_home(error.override, config) or chr(10) + _GRAMMAR}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         key = lines[0].split("'")[1]
@@ -180,9 +180,12 @@ def explain(error: Exception, config: DictConfig) -> str:
         if added.partition("=")[2].startswith("{") and key in _keys(OmegaConf.to_container(config)):
             return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(added)}"
         to_add = "" if closed else f"\nTo add a new key: {added}"
-        return f"'{key}' is not in the configuration.{_at_home(key) or _nearest(key, config) + to_add}"
+        return f"'{key}' is not in the configuration.{_at_home(key, config) or _nearest(key, config) + to_add}"
     if lines[0].startswith("Error merging override"):
-        return f"{lines[0].removeprefix('Error merging override ')}: {_whole(lines[1])}"
+        typed = lines[0].removeprefix("Error merging override ")
+        if lines[1].endswith(("is not a ListConfig, list or tuple.", "Cannot merge DictConfig with ListConfig")):
+            return f"{typed}: it must be a list, as in '{typed.replace('=', '=[', 1)}]'"
+        return f"{typed}: {_whole(lines[1])}"
     if wrong := _wrong_choice(lines):
         return wrong
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
@@ -205,10 +208,13 @@ def _whole(said: str) -> str:
     return f"{said}. Type {value:.0f}" if value.is_integer() and abs(value) < 1e15 else said
 
 
-def _at_home(word: str) -> str:
+def _at_home(word: str, config: DictConfig) -> str:
     """Where a setting of the sweeper or of a launcher belongs, if it was typed elsewhere."""
     if not (typed := home(word)):
         return ""
+    key = typed.removesuffix("=...")
+    if key.startswith("hydra.sweeper.") and (own := _followed(key, config)) != key:
+        return f" Did you mean '{own}'?"
     owner = "the sweeper" if ".sweeper." in typed else typed.split()[0] if " " in typed else "the launcher"
     return f" It is a setting of {owner}.\nType: -m {typed}"
 
@@ -249,9 +255,10 @@ def _nearest(key: str, config: DictConfig) -> str:
 def _followed(key: str, config: DictConfig) -> str:
     """The key, or the one that it takes its value from."""
     section, _, name = key.rpartition(".")
-    node = (OmegaConf.select(config, section) if section else config)._get_node(name)
-    follows = re.fullmatch(r"\$\{(\w+)\}", str(node._value())) if node is not None else None
-    return follows[1] if follows else key
+    parent = OmegaConf.select(config, section) if section else config
+    node = parent._get_node(name) if isinstance(parent, DictConfig) else None
+    follows = re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,.*)?\}", str(node._value())) if node is not None else None
+    return follows[1] if follows and OmegaConf.select(config, follows[1], default=...) is not ... else key
 
 
 def _keys(node: Any, prefix: str = "") -> list[str]:

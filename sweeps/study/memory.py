@@ -29,6 +29,16 @@ class Memory:
         self._config = config
         self._ran_out: dict[str, list[tuple[int, tuple[float, ...]]]] = {}
 
+    def refuse_unknown(self, swept: Sequence[str]) -> None:
+        """Raise UserError if an axis has a key that is neither swept, nor below something that is, nor in the
+        configuration.
+        """
+        for key in (key for axis in self._axes for key in axis if key):
+            here = any(key == one or key.startswith(f"{one}.") for one in swept)
+            if not here and OmegaConf.select(self._config, key, default=...) is ...:
+                said = f"hydra.sweeper.memory_axes has {key}, which is not in the configuration and is not swept"
+                raise UserError(f"{said}\nName a key that is, or none: hydra.sweeper.memory_axes=[]")
+
     def add(self, number: int, point: Point) -> None:
         """Trial `number`, at this point, ran out of memory."""
         alike, needs = self._needs(point)

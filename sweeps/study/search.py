@@ -63,6 +63,8 @@ class Search:
         self._trials: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         self._memory = Memory(settings.memory_axes, config)
+        if not (folder / "study.json").exists():  # else it was passed over once
+            self._memory.refuse_unknown([one.key.lstrip("+") for one in space.parameters])
         self.start = start.points(settings, space)
         self.earlier = start.earlier(settings, space, config, folder)
         prunes = bool(settings.pruner) and settings.pruner["_target_"] != "optuna.pruners.NopPruner"

@@ -6,6 +6,7 @@ import shutil
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -239,6 +240,15 @@ def test_running_out_of_memory_is_monotone(axes: list[str], ran_out: Point, othe
 def test_what_is_no_axis(axis: str) -> None:
     with pytest.raises(UserError, match=r"hydra\.sweeper\.memory_axes="):
         Memory([axis], DictConfig({}))
+
+
+@pytest.mark.parametrize(
+    ("axis", "unknown"), [("b/gpus", ""), ("m.size", ""), ("x", ""), ("c", "c"), ("b/gpu", "gpu"), ("h.size", "h.size")]
+)
+def test_an_axis_that_nothing_is_known_of(axis: str, unknown: str) -> None:
+    memory, swept = Memory([axis], DictConfig({"b": 32, "gpus": 1, "h": {}})), ["m", "x"]  # m may be a config group
+    with pytest.raises(UserError, match=f"memory_axes has {unknown}, which is not") if unknown else nullcontext():
+        memory.refuse_unknown(swept)
 
 
 def test_a_grid_goes_on_without_what_cannot_fit(make_study: MakeStudy, clock: Clock) -> None:
