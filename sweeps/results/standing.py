@@ -18,6 +18,7 @@ class Standing:
     full: bool  # whether there is no room for another one
     stopped: str = ""  # why no further trial starts; empty if one does
     notes: tuple[str, ...] = ()  # what else keeps trials waiting
+    troubles: tuple[str, ...] = ()  # what keeps none waiting: a store or files that do not answer
 
     def write(self, folder: Path) -> None:
         with suppress(OSError):  # what is wrong with the disk, the study says where it matters
@@ -28,6 +29,7 @@ def read(folder: Path) -> Standing | None:
     """What the newest driver wrote; None if there is nothing that can be read."""
     try:
         content = read_json(folder / _FILE)
-        return Standing(**{**content, "notes": tuple(map(str, content["notes"]))}) if content else None
+        told = {name: tuple(map(str, (content or {}).get(name, ()))) for name in ("notes", "troubles")}
+        return Standing(**{**content, **told}) if content else None
     except (Unreadable, OSError, TypeError, KeyError):
         return None

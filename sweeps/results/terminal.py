@@ -122,12 +122,7 @@ class View:
         """Show how the study stands; `notes` are said once each, numbers aside, where there is no live view, outages
         everywhere.
         """
-        lasting = {note.over: note for note in notes if isinstance(note, Outage)}
-        for over in self._lasting.keys() - lasting.keys():
-            self.say(over)
-        for over in lasting.keys() - self._lasting.keys():
-            self.say(lasting[over])
-        self._lasting = lasting
+        self.outages(notes)
         if self.console.is_terminal:
             self.live.update(self._picture(summary, notes), refresh=True)
             return
@@ -136,6 +131,15 @@ class View:
             if kind not in self._said and not isinstance(note, Outage):
                 self._said.add(kind)
                 self.say(note)
+
+    def outages(self, notes: list[str]) -> None:
+        """Say which of those began, and which have ended."""
+        lasting = {note.over: note for note in notes if isinstance(note, Outage)}
+        for over in self._lasting.keys() - lasting.keys():
+            self.say(over)
+        for over in lasting.keys() - self._lasting.keys():
+            self.say(lasting[over])
+        self._lasting = lasting
 
     def _picture(self, summary: Summary, notes: list[str]) -> Group:
         ended, bad, pruned = summary.over(), len(summary.bad()), summary.count(State.PRUNED)
@@ -175,6 +179,8 @@ def show_status(summary: Summary, driver: str, jobs: str, how_to_look: str) -> N
     if waiting and not summary.done:
         for why in _waits(last, bool(driver), bool(jobs)):
             view.say(f"waiting: {waiting}, {why}")
+    for trouble in now.troubles if now else ():
+        view.say(trouble)
     running = [row for row in summary.rows if row.state is State.RUNNING]
     for row in running[:_SHOWN]:
         view.say(f"trial {row.number} runs   {row.name}   {_latest(row, summary)}")

@@ -195,6 +195,8 @@ class Driver:
                 summary.done = loop.enough.why
             if tracker:
                 tracker.drain(summary)
+                if not tracker.problem:
+                    view.outages(loop.notes())
             unwritten = self._write(summary)
             if tracker:
                 tracker.complete(summary)

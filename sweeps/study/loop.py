@@ -88,14 +88,15 @@ class Loop:
                     self._interrupt(reason)
                 if self.page:
                     self.page.tick()
-                notes = self._notes()
-                self.view.tick(self.summary, notes)
-                self._tell(notes)
-            self._tell([])
+                notes, troubles = self.launcher.notes(), self._troubles()
+                self.view.tick(self.summary, [*notes, *troubles])
+                self._tell(notes, troubles)
+            self._tell([], [])
 
-    def _tell(self, notes: list[str]) -> None:
+    def _tell(self, notes: list[str], troubles: list[str]) -> None:
         full = self._next is not None or not self._room
-        standing = Standing(len(self.running), full, self.stopped, tuple(map(str, notes)))
+        words = (tuple(map(str, some)) for some in (notes, troubles))
+        standing = Standing(len(self.running), full, self.stopped, *words)
         if standing != self._told:
             self._told = standing
             standing.write(self.summary.folder)
@@ -120,13 +121,18 @@ class Loop:
                 self.view.say(f"trial {number} cannot be told to stop: {error}")
         self.launcher.withdraw()
 
-    def _notes(self) -> list[str]:
+    def notes(self) -> list[str]:
+        """What is not as it should be, in words."""
+        return [*self.launcher.notes(), *self._troubles()]
+
+    def _troubles(self) -> list[str]:
+        """What of it keeps no trial waiting."""
         troubles = [f"trial {number}: {one.trouble}" for number, one in self.running.items() if one.trouble]
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         trouble = [Outage(f"{troubles[0]}{more}", "the files of all trials can be read again")] if troubles else []
         problem = [self.tracker.problem] if self.tracker and self.tracker.problem else []
         problem += [self.page.problem] if self.page and self.page.problem else []
-        return [*self.launcher.notes(), *trouble, *problem]
+        return [*trouble, *problem]
 
     def _take_up(self) -> None:
         """Go on with what an earlier driver left: adopt attempts that still live, queue the others."""

@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from sweeps.errors import Outage
+from sweeps.results import standing
 from sweeps.results.standing import Standing
 from sweeps.results.summary import Row, Summary
-from sweeps.results.terminal import View, _waits, take_any_words, tally
+from sweeps.results.terminal import View, _waits, show_status, take_any_words, tally
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
 
@@ -127,6 +128,21 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:
     lines = [line for line in said(view).splitlines() if "MLflow" in line and "timeout" not in line]
     told = [line for line in lines if "\x1b" not in line]
     assert told == ["MLflow does not answer: refused", "MLflow answers again"] * 2
+
+
+def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    away = Outage("MLflow does not answer: refused; training goes on", "MLflow answers again")
+    Standing(1, True, notes=("2 pending: Priority",), troubles=(away,)).write(tmp_path)
+    study = Summary("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
+    show_status(study, "process 1", "", "")
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith(("waiting", "MLflow"))] == [
+        "waiting: 2, 2 pending: Priority",
+        "waiting: 2, for a slot",
+        "MLflow does not answer: refused; training goes on",
+    ]
+    (tmp_path / "standing.json").write_text('{"running": 1, "full": false, "stopped": "", "notes": []}')  # as it was
+    assert standing.read(tmp_path) == Standing(1, False)
 
 
 def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
