@@ -132,7 +132,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:
 
 def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     away = Outage("MLflow does not answer: refused; training goes on", "MLflow answers again")
-    Standing(1, True, notes=("2 pending: Priority",), troubles=(away,)).write(tmp_path)
+    Standing(1, True, notes=("2 pending: Priority",), troubles=(str(away),)).write(tmp_path)
     study = Summary("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
     show_status(study, "process 1", "", "")
     said = capsys.readouterr().out.splitlines()
