@@ -1,6 +1,7 @@
 """python -m sweeps list, status: what there is, and how it stands."""
 
 from collections import Counter
+from statistics import fmean
 
 from rich.table import Column, Table
 from rich.text import Text
@@ -9,6 +10,7 @@ from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, newest_
 from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.slurm.queue import SlurmError
+from sweeps.results import groups
 from sweeps.results.summary import Summary
 from sweeps.study import definition
 from sweeps.study.definition import Definition
@@ -29,6 +31,8 @@ def list_studies(root: Root = MULTIRUN) -> None:
             troubles.append(str(error).splitlines()[0])
             continue
         top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
+        if best := groups.best(summary):
+            top = [f"mean {summary.objective[0]}={fmean(best.values):.6g}  {best.name}"]
         pruned, failed = (str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad())))
         shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
     if not shown.row_count:

@@ -23,6 +23,7 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
+from sweeps.results import groups
 from sweeps.results.summary import Row, Summary, by_way, printable, result_of
 from sweeps.results.terminal import View, cost, requests_table, take_any_words, tally
 from sweeps.secrets import has_password, refuse_typed
@@ -232,7 +233,9 @@ class Driver:
             return
         self._settings.notify = None  # once, also if Ctrl-C cuts it short
         lines = [tally(summary)]
-        if best := summary.best():
+        if of_seeds := groups.headline(summary):
+            lines.append(of_seeds.replace("**", ""))
+        elif best := summary.best():
             lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, summary)}")
         lines += [f"trial {row.number} {row.state}: {row.error}" for row, *_ in by_way(summary.bad())[:3]]
         lines.append(f"in {summary.folder} on {socket.gethostname()}")

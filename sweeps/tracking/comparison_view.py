@@ -44,6 +44,7 @@ def tag(
     curves: Collection[str],
     numbers: Sequence[str] = (),
     errors_first: bool = False,
+    lacking: Collection[str] = (),
 ) -> tuple[str, str]:
     """The experiment tag, as key and value, that holds the view of `study`.
 
@@ -53,13 +54,15 @@ def tag(
         maximize: whether more of the first objective is better.
         curves: the metrics that the trials report by step; the main ones get a chart, and the use of each GPU.
         numbers: those of the parameters that are numbers, the most important first.
+        lacking: those of the parameters that some trials have not: MLflow would draw no line for such a trial.
         errors_first: whether the table shows why trials failed before what they tried.
     """
     best = [f"best/{name}" for name in objective]
-    title = f"{', '.join(params) or 'trials'} → {', '.join(best)}"
+    shared = [name for name in params if name not in lacking] or params
+    title = f"{', '.join(shared) or 'trials'} → {', '.join(best)}"
     side_by_side: dict[str, Any] = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}
     side_by_side |= {"showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": ""}
-    charts = [_chart("PARALLEL", "Sweep", title, selectedParams=params, selectedMetrics=best, showAllRuns=True)]
+    charts = [_chart("PARALLEL", "Sweep", title, selectedParams=shared, selectedMetrics=best, showAllRuns=True)]
     if len(numbers) > 1:
         x, y = ({"key": name, "type": "PARAM"} for name in numbers[:2])
         title = f"{numbers[0]}, {numbers[1]} → {best[0]}"

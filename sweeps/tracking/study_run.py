@@ -165,15 +165,21 @@ class StudyRun:
     def _store_view(self, summary: Summary) -> None:
         objective, maximize = [*map(key, summary.objective)], summary.directions[0] == "maximize"
         numbers = [key(name) for name in summary.numbers()]
+        lacking = self._lacking(summary)
         view = comparison_view.tag(
-            summary.name, [*self._swept], objective, maximize, self._curves, numbers, summary.all_failed
+            summary.name, [*self._swept], objective, maximize, self._curves, numbers, summary.all_failed, lacking
         )
         self.client.set_experiment_tag(self.experiment_id, *view)
+
+    def _lacking(self, summary: Summary) -> set[str]:
+        """What not all trials have: the seed of a final race, what exists only under a condition."""
+        had = [{key(name) for name in row.params} for row in summary.rows if row.params]
+        return {name for name in self._swept if any(name not in some for some in had)}
 
     def complete(self, summary: Summary, goes_on: bool) -> None:
         """Write what stands for the whole study, with the files of report.write. End its run, unless trials go on."""
         now_ms = int(time.time() * 1000)
-        if summary.importance or summary.all_failed:
+        if summary.importance or summary.all_failed or self._lacking(summary):
             self._store_view(summary)
         costs = ledger.of_study(summary.rows)
         figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}

@@ -37,6 +37,14 @@ def test_it_shows_this_studys_trials_best_first() -> None:
     assert parallel["selectedMetrics"] == ["best/val_accuracy"]
 
 
+def test_parallel_coordinates_are_through_what_all_trials_have() -> None:
+    """Else those before a final race, which have no seed of their own, would have no line."""
+    content = view(params=["lr", "seed"], lacking={"seed"})
+    assert content["compareRunCharts"][0]["selectedParams"] == ["lr"]
+    assert "params.`seed`" in content["selectedColumns"]
+    assert view(params=["a", "b"], lacking={"a", "b"})["compareRunCharts"][0]["selectedParams"] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("objective", "curves", "shown"),
     [
