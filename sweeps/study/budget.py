@@ -44,12 +44,14 @@ class Budget:
         for _, value, name in sorted(self._results(sign)):
             count = 0 if value < best else count + 1
             best, said = min((best, said), (value, name), key=lambda one: one[0])
+            if said and count == patience:
+                break  # for good: what still ran then may have been better
         if not said:
             return None
         if target is not None and best <= sign * target:
             found = f"{self.summary.objective[0]}={sign * best:.6g}"
             return Enough(f"{said} reached target={target:g} with {found}", "target", done=True)
-        if patience is not None and count >= patience:
+        if count == patience:
             what = "trials" if self.settings.repeats == 1 else "configurations"
             why = f"{count} {what} ended without an improvement on {said} (patience={patience})"
             return Enough(why, "patience", done=True)

@@ -24,7 +24,9 @@ def next_of(rows: Sequence[Row], count: int, key: str, seeds: Sequence[int], max
     """
     if any(not row.state.is_over for row in rows if not row.race):
         return Next(waits=True)
-    chosen = candidates(by_configuration(rows, key), count, maximize)
+    groups = by_configuration(rows, key)
+    chosen = candidates(groups, count, maximize)
+    chosen += [one for one in groups if one.raced and one.rows and one not in chosen]  # what is in it stays in it
     standing = race([one.results() for one in chosen], seeds, maximize)
     begun = [{row.params[key] for row in one.raced} for one in chosen]
     left = [(chosen[i].rows[0].number, seed) for i, seed in standing.todo if seed not in begun[i]]

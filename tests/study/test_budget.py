@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sweeps.settings import SweeperConf
-from sweeps.study.budget import predicted_s
+from sweeps.study.budget import Budget, predicted_s
 from sweeps.trial.job import End, Job, Point, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, begin, by_trial, ends, trains
@@ -56,6 +56,13 @@ def test_results_that_are_good_enough_or_get_no_better(
     done = make_study("x=range(10)", **settings).drive(FakeLauncher(takes(clock, 0.1, objective=RESULTS), clock, 1))
     assert (over(done), done.loop.stopped) == (ended, said)
     assert bool(done.loop.enough and done.loop.enough.done) == bool(said)
+
+
+def test_patience_that_ran_out_is_over_for_good(make_study: MakeStudy, clock: Clock) -> None:
+    """Though what still ran then, here all that follows, was better: the same command starts nothing."""
+    done = make_study("x=range(10)").drive(FakeLauncher(takes(clock, 0.1, objective=RESULTS), clock, 1))
+    enough = Budget(SweeperConf(patience=2), done.summary, lambda: clock.now).reached()
+    assert enough and enough.why == "2 trials ended without an improvement on trial 1 (patience=2)"
 
 
 def test_patience_has_no_say_before_there_is_a_result(make_study: MakeStudy, clock: Clock) -> None:

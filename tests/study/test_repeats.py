@@ -259,6 +259,19 @@ def test_a_race_is_run_to_its_end_also_where_the_search_has_enough(
     assert again.submitted == []
 
 
+def test_what_has_begun_a_race_ends_it(make_study: MakeStudy, clock: Clock) -> None:
+    """Also where better ones come in between."""
+    study = make_study("x=3,4,5,1,2", "seed=0", final_race=2, final_race_seeds=4)
+
+    def cut() -> str:
+        return "enough" if sum(row.race for row in study.last.summary.rows) > 1 else ""
+
+    study.drive(FakeLauncher(judged(noisy), clock, 1), cut, n_trials=3)
+    done = study.drive(FakeLauncher(judged(noisy), clock, 1), n_trials=5, extend=True)
+    assert {row.params["x"] for row in done.summary.rows if row.race} == {1, 2, 3, 4}
+    assert groups.headline(done.summary).startswith("**The final race's winner**: x=1: mean")
+
+
 def test_a_configuration_is_good_enough_by_its_mean(make_study: MakeStudy, clock: Clock) -> None:
     def judge(point: Point) -> float:
         return {1: 5.0, 2: 4.0, 3: 6.0, 4: 7.0}[int(str(point["x"]))] - 3.0 * (point["seed"] == 1)
