@@ -188,8 +188,9 @@ class Loop:
         has_enough = self.enough is not None and self.enough.done and self.settings.final_race > 0
         if not has_enough or self.running or self.interrupted or self._race_alone:
             return False
+        begun = [*([self._next] if self._next else []), *self._again]  # which an earlier driver did not see end
+        self._again = deque(one for one in begun if one.row.race)
         self._race_alone, self.stopped, self._asked_all, self._next = True, "", False, None
-        self._again.clear()
         return True
 
     def _fill(self) -> bool:
@@ -204,7 +205,7 @@ class Loop:
                 return True
             waiting = self._by_hand or self._again
             self._next = self._next or (waiting.popleft() if waiting else self._ask())
-            waits = self._next is None and (self._waits or self._waits_by_hand())
+            waits = self._next is None and (self._waits or self._waits_for_wanted())
             self._at_once = self._next is None and not self._asked_all and not waits and not self.stopped
             if self._at_once or (self._next is None and self._waits):
                 return True
@@ -235,9 +236,9 @@ class Loop:
             if attempt := self._prepare(row):
                 self._by_hand.append(attempt)
 
-    def _waits_by_hand(self) -> bool:
-        """Whether a trial that a person added was submitted and has not begun."""
-        return any(one.row.by_hand and one.began is None for one in self.running.values())
+    def _waits_for_wanted(self) -> bool:
+        """Whether a trial that a person added, or one of the race, was submitted and has not begun."""
+        return any((one.row.by_hand or one.row.race) and one.began is None for one in self.running.values())
 
     def _has_room(self) -> bool:
         free = self.settings.n_jobs is None or len(self.running) < self.settings.n_jobs
@@ -293,7 +294,7 @@ class Loop:
             budget, running = Budget(self.settings, self.summary, self.clock), self.running.values()
             wanted = attempt is not None and attempt.row.by_hand  # also of a study that has enough
             enough = budget.spent(running) or (None if wanted or self._race_alone else budget.reached())
-            if enough and enough.done and self._waits_by_hand():
+            if enough and enough.done and self._waits_for_wanted():
                 return True  # it would be taken back with the others
             waiting = [*([attempt] if attempt else []), *(one for one in running if one.began is None)]
             exceeding = (budget.exceeded_by(one, running) for one in waiting)

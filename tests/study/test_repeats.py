@@ -259,6 +259,32 @@ def test_a_race_is_run_to_its_end_also_where_the_search_has_enough(
     assert again.submitted == []
 
 
+@pytest.mark.parametrize("survives", [False, True])
+@pytest.mark.parametrize("killed_at", range(4, 40, 9))
+def test_a_race_after_enough_is_finished_by_the_next_driver(
+    make_study: MakeStudy, clock: Clock, killed_at: int, survives: bool
+) -> None:
+    """Also where its trials wait in the queue of a cluster."""
+    study = make_study("x=3,2,1,4,5,6", "seed=0", final_race=3, final_race_seeds=4, patience=2)
+    launcher = FakeLauncher(judged(noisy), clock, 2, queue=2, survives=survives)
+
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        if launcher.polls == killed_at:
+            raise Killed
+
+    launcher.on_poll = kill
+    with suppress(Killed):
+        study.drive(launcher)
+    launcher.on_poll = lambda: None
+    done = study.drive(launcher)
+    assert done.loop.enough and done.loop.enough.done
+    assert groups.headline(done.summary).startswith("**The final race's winner**: x=1: mean")
+    assert all(row.state.is_over for row in done.summary.rows if row.race)
+
+
 def test_what_has_begun_a_race_ends_it(make_study: MakeStudy, clock: Clock) -> None:
     """Also where better ones come in between."""
     study = make_study("x=3,4,5,1,2", "seed=0", final_race=2, final_race_seeds=4)
