@@ -183,9 +183,7 @@ def explain(error: Exception, config: DictConfig) -> str:
         return f"'{key}' is not in the configuration.{_at_home(key, config) or _nearest(key, config) + to_add}"
     if lines[0].startswith("Error merging override"):
         typed = lines[0].removeprefix("Error merging override ")
-        if lines[1].endswith(("is not a ListConfig, list or tuple.", "Cannot merge DictConfig with ListConfig")):
-            return f"{typed}: it must be a list, as in '{typed.replace('=', '=[', 1)}]'"
-        return f"{typed}: {_whole(lines[1])}"
+        return f"{typed}: {_no_list(typed, lines[1]) or _whole(lines[1])}"
     if wrong := _wrong_choice(lines):
         return wrong
     notes = ("full_key: ", "object_type=", "reference_type=")  # OmegaConf's, below its message
@@ -199,6 +197,12 @@ def explain(error: Exception, config: DictConfig) -> str:
     if any("not in 'LocalLauncherConf'" in line for line in said):
         said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
     return ("".join(where[:1]) + "\n".join(said))[:600]
+
+
+def _no_list(typed: str, said: str) -> str:
+    """What to type where one value stands in place of a list."""
+    alone = said.endswith(("is not a ListConfig, list or tuple.", "Cannot merge DictConfig with ListConfig"))
+    return f"it must be a list, as in '{typed.replace('=', '=[', 1)}]'" if alone else ""
 
 
 def _whole(said: str) -> str:
