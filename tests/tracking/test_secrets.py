@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.secrets import has_password, refuse_typed, without_password
-from sweeps.tracking.study_run import artifacts_of
+from sweeps.tracking.study_run import QUIET, artifacts_of
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import End, State
@@ -98,7 +98,7 @@ def test_it_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, monkeyp
     monkeypatch.setattr(sys, "argv", ["sweep.py", f"tracking.uri={uri}"])
     tracker = open_tracker(uri, tmp_path / "s")
     row = new_row(tmp_path / "s", 0, lr=0.1, db=uri)
-    assert set(tracker.start_trial(row, [f"db={uri}"])) == {"MLFLOW_RUN_ID"}
+    assert set(tracker.start_trial(row, [f"db={uri}"])) == {"MLFLOW_RUN_ID", *QUIET}
     train(row, range(2))
     wait_for(lambda: "db" in next(r for r in runs(server.uri).values() if r.info.run_name != "s").data.params)
 
@@ -144,7 +144,7 @@ def test_a_trial_has_it_from_its_drivers_environment_or_not_at_all(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert tracker.start_trial(new_row(tmp_path / "s", 0), []) == {}
     monkeypatch.setenv("MLFLOW_TRACKING_URI", with_password)
-    assert set(tracker.start_trial(new_row(tmp_path / "s", 1), [])) == {"MLFLOW_RUN_ID"}
+    assert set(tracker.start_trial(new_row(tmp_path / "s", 1), [])) == {"MLFLOW_RUN_ID", *QUIET}
 
 
 def words_of(process: psutil.Process) -> list[str]:
