@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, store_of
+from sweeps.results.summary import counted
 from sweeps.study import definition
 
 Yes = Annotated[bool, typer.Option("--yes", help="do it without asking")]
@@ -36,4 +37,4 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
         with chdir(began_in(definition_)):
             storage.forget(definition_)
         removal.delete(folder)
-    console.print(f"deleted {folder}, and {count} runs in MLflow", soft_wrap=True)
+    console.print(f"deleted {folder}, and {counted(count, 'run')} in MLflow", soft_wrap=True)

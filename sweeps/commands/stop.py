@@ -9,7 +9,7 @@ from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read
 from sweeps.errors import UserError
 from sweeps.files import holder, write_whole
 from sweeps.launchers.slurm.queue import take_back
-from sweeps.results.summary import Summary
+from sweeps.results.summary import Summary, counted
 from sweeps.study import by_hand, definition
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -49,4 +49,6 @@ def _stop_jobs(summary: Summary) -> None:
             attempt.request_stop(State.CANCELLED)
     take_back(summary.folder, jobs)
     running = sum(job.state != "PENDING" for job in jobs)
-    console.print(f"cancelled {len(jobs) - running} jobs that waited; {running} end after their trials' epoch")
+    console.print(
+        f"cancelled {counted(len(jobs) - running, 'job')} that waited; {running} end after their trials' epoch"
+    )

@@ -7,7 +7,7 @@ from itertools import combinations
 from statistics import fmean, stdev
 
 from sweeps.results.comparison import LEVEL, Results, Standing, holm, interval, paired_p, race
-from sweeps.results.summary import LONGEST, Row, Summary, parameters, short, text
+from sweeps.results.summary import LONGEST, Row, Summary, counted, parameters, short, text
 from sweeps.results.tables import Part, Table
 from sweeps.trial.job import Point, State, Value
 
@@ -139,11 +139,12 @@ def parts(summary: Summary, most: int = 25) -> list[Part]:
 def _winner(groups: Sequence[Group], standing: Standing, objective: str) -> str:
     best, *others = [groups[i] for i in standing.alive]
     if standing.todo:
-        return f"**The final race goes on**: {len(standing.alive)} configurations are left, the best now {best.name}."
+        left = counted(len(standing.alive), "configuration")
+        return f"**The final race goes on**: {left} left, the best now {best.name}."
     line = f"**The final race's winner**: {best.name}: {_mean(best, objective)}"
     if others:
         names = "; ".join(one.name for one in others)
-        return f"{line}. It cannot be told from {len(others)} other{'s' * (len(others) > 1)}: {names}."
+        return f"{line}. It cannot be told from {counted(len(others), 'other')}: {names}."
     return f"{line}. The others in the race were dropped." if standing.dropped else f"{line}."
 
 

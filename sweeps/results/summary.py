@@ -216,5 +216,10 @@ def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
+def counted(count: int, what: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def short(words: str, most: int = 24) -> str:
     return words if len(words) <= most else f"{words[: most // 2]}…{words[-most // 2 + 1 :]}"

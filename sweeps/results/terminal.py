@@ -22,7 +22,7 @@ from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.results import groups, standing
 from sweeps.results.scaling import Scaling
-from sweeps.results.summary import Row, Summary, by_way, printable, result_of
+from sweeps.results.summary import Row, Summary, by_way, counted, printable, result_of
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import Request, State
 
@@ -71,7 +71,7 @@ class View:
             self.console.quiet = True
 
     def opening(self, summary: Summary, how_to_look: str) -> None:
-        self.say(f"study {summary.name}: {summary.total} trial{'s' * (summary.total != 1)} in {near(summary.folder)}")
+        self.say(f"study {summary.name}: {counted(summary.total or 0, 'trial')} in {near(summary.folder)}")
         self.say(how_to_look)
 
     def closing(self, summary: Summary, how_to_look: str = "") -> None:
@@ -84,11 +84,12 @@ class View:
                     self.console.print(_of_cells(part, self.console.width))
         elif summary.best():
             completed = summary.count(State.COMPLETED)
-            self.say(f"best of {completed} completed trial{'s' * (completed != 1)}")
+            self.say(f"best of {counted(completed, 'completed trial')}")
             self.console.print(_of_cells(summary.table(summary.top(10)), self.console.width, "right"))
         if front := summary.front():
-            trials = f"{len(front)} trial{'s' * (len(front) != 1)}"
-            self.say(f"the answer: {trials} on the front, than which none is better in all objectives")
+            self.say(
+                f"the answer: {counted(len(front), 'trial')} on the front, than which none is better in all objectives"
+            )
         for row, *others in by_way(summary.bad()):
             log = f"   log: {near(log)}" if (log := _log(row)) else ""
             so_did = f" (and {_few([other.number for other in others])} alike)" if others else ""
@@ -252,7 +253,7 @@ def _of_cells(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = 
 def tally(summary: Summary) -> str:
     """How many trials ended how, or did not; the counts add up."""
     trials = max(summary.total or 0, len(summary.rows))
-    return f"{trials} trial{'s' * (trials != 1)}: {_counts(summary)}" if trials else "no trials"
+    return f"{counted(trials, 'trial')}: {_counts(summary)}" if trials else "no trials"
 
 
 def _counts(summary: Summary) -> str:

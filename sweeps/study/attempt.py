@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from sweeps.results.summary import Row
+from sweeps.results.summary import Row, counted
 from sweeps.trial.job import End, Job, State
 
 GOES_ON = {State.LOST, State.TIMED_OUT}
@@ -49,7 +49,7 @@ def given_up(ends: list[End]) -> str:
     if ends[-1].state is State.TIMED_OUT:
         more = "give it more time (hydra.launcher.timeout_min), or attempts (hydra.sweeper.max_attempts)"
     count = sum(end.state in GOES_ON for end in ends)
-    return f"{ends[-1].error}; given up after {count} attempt{'s' * (count > 1)}: {more}"
+    return f"{ends[-1].error}; given up after {counted(count, 'attempt')}: {more}"
 
 
 def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 
 from sweeps.results.groups import LOST, by_configuration
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, counted
 from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
 from sweeps.trial.job import Point, State, Value
@@ -61,7 +61,7 @@ class Budget:
         """Whether too many trials failed, or a budget is used up."""
         rate, running = self.settings.max_failure_rate, list(running)
         if rate is not None and (bad := len(self.summary.bad())) > rate * (self.summary.total or 0):
-            return Enough(f"{bad} trials failed, more than max_failure_rate={rate} allows")
+            return Enough(f"{counted(bad, 'trial')} failed, more than max_failure_rate={rate} allows")
         for name, used in (("max_gpu_hours", self._gpu_hours), ("max_hours", self._hours)):
             most = getattr(self.settings, name)
             if most is not None and used(running) >= most:

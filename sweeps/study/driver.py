@@ -24,7 +24,7 @@ from sweeps.files import Held, Lock, write_whole
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.results import groups
-from sweeps.results.summary import Row, Summary, by_way, printable, result_of
+from sweeps.results.summary import Row, Summary, by_way, counted, printable, result_of
 from sweeps.results.terminal import View, cost, requests_table, take_any_words, tally
 from sweeps.secrets import has_password, refuse_typed
 from sweeps.settings import SweeperConf, read
@@ -117,7 +117,7 @@ class Driver:
 
     def _preview(self, requests: list[Request], left_out: list[Infeasible]) -> None:
         view = View()
-        trials = f"{len(requests)} trial{'s' * (len(requests) != 1)}"
+        trials = counted(len(requests), "trial")
         view.say(f"{trials}, all of them composed and checked; none was started")
         if left_out:
             what = "more points" if self._search.is_grid else "corners of the search space"
@@ -252,7 +252,7 @@ class Driver:
                 lines.append(f"Once they can run: {sweeps_line('resume', self._folder)} --retry infeasible")
         if running := len(loop.running):
             look = sweeps_line("status", self._folder)
-            lines.append(f"{running} trials go on without this command. Look at them: {look}")
+            lines.append(f"going on without this command: {counted(running, 'trial')}. Look: {look}")
         open_ones = (summary.total or len(summary.rows)) - summary.over()
         enough = loop.enough if not loop.interrupted else None
         if enough and summary.done:
@@ -263,7 +263,7 @@ class Driver:
             lines.append(f"study {self._name} is not finished: {enough.why}.")
             lines.append(f"To go on, raise hydra.sweeper.{enough.setting} in: {self._resume_line}")
         elif loop.stopped or open_ones:
-            why = loop.stopped or f"{open_ones} trials are open"
+            why = loop.stopped or f"{counted(open_ones, 'trial')} still open"
             lines.append(f"study {self._name} is not finished: {why}.")
             if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
                 lines.append(
@@ -354,12 +354,11 @@ class Driver:
             )
         for one in space.parameters:
             if isinstance(one, Choice) and len(one.distinct) < len(one.values):
-                count = len(one.distinct)
-                print(f"{one.key}={one.typed} is {count} value{'s' * (count > 1)}: each is tried once")
+                print(f"{one.key}={one.typed} is {counted(len(one.distinct), 'value')}: each is tried once")
         wanted = self._settings.n_trials if any(".n_trials=" in word for word in typed) else None
         if wanted and (points := total(self._settings, space)) < wanted:
             grid = is_grid(self._settings)
-            has = f"the {'grid' if grid else 'search space'} has {points} point{'s' * (points != 1)}"
+            has = f"the {'grid' if grid else 'search space'} has {counted(points, 'point')}"
             hint = "; to search, add hydra/sweeper=optuna" * grid
             print(f"{has}: each is tried once, not hydra.sweeper.n_trials={wanted}{hint}")
 

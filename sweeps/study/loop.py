@@ -12,7 +12,7 @@ from sweeps.errors import Infeasible, Outage, UserError
 from sweeps.files import Rounds
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.results.standing import Standing
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, counted
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf
 from sweeps.signals import on_signals
@@ -317,7 +317,7 @@ class Loop:
             news = folder.trial.read_metrics(attempt.read_to)
             attempt.read_to = news.offset
             if news.damaged:
-                self.view.say(f"{news.damaged} lines of {row.folder / METRICS} are damaged")
+                self.view.say(f"{counted(news.damaged, 'damaged line')} in {row.folder / METRICS}")
             for line in news.values:
                 row.metrics = line.metrics
                 value = line.metrics.get(self.summary.objective[0])

@@ -15,7 +15,7 @@ from yaml import YAMLError
 from sweeps.errors import UserError
 from sweeps.files import Unreadable, read_json, write_whole
 from sweeps.results.groups import by_configuration
-from sweeps.results.summary import Row
+from sweeps.results.summary import Row, counted
 from sweeps.settings import SweeperConf
 from sweeps.study import definition, storage
 from sweeps.study.search_space import SearchSpace, canonical, is_grid, text_of
@@ -158,7 +158,7 @@ def _of_study(folder: Path, settings: SweeperConf, space: SearchSpace, config: D
         for key in before | now
         if key and before.get(key) != now.get(key) and key not in swept and not key.startswith(below)
     ]
-    line = f"{len(found)} {what}{'s' * (len(found) > 1)} of study {folder.name}"
+    line = f"{counted(len(found), what)} of study {folder.name}"
     if left := len(rows) - len(found):
         line += f" ({left} more outside of this search space)"
     if differs:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
 from sweeps.files import LOOKS_PER_S, Unreadable
-from sweeps.results.summary import Row, Summary
+from sweeps.results.summary import Row, Summary, counted
 from sweeps.results.terminal import sweeps_line
 from sweeps.secrets import has_password, without_password
 from sweeps.tracking import comparison_view
@@ -132,7 +132,7 @@ class Tracker:
         self._finished.set()
         self._thread.join(min(timeout_s, 5.0))
         if self._trials:
-            self._outage = f"{self._outage or 'too slow'} ({left} trials are not complete there)"
+            self._outage = f"{self._outage or 'too slow'} ({counted(left, 'trial')} not complete there)"
 
     def complete(self, summary: Summary) -> None:
         """Complete the study's run with the files that report.write left, if all its trials are complete there."""

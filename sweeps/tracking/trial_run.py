@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.files import Unreadable, last_lines
 from sweeps.results import ledger, notes
-from sweeps.results.summary import Row, printable, result_of
+from sweeps.results.summary import Row, counted, printable, result_of
 from sweeps.tracking.kept_model import log_kept_model
 from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
@@ -81,7 +81,7 @@ class TrialRun:
         for file, offset in self._offsets.items():
             found = self._folder.read_metrics(offset, file)
             if found.damaged:
-                self.lacks = f"{found.damaged} lines of {self._folder.path / file} are damaged"
+                self.lacks = f"{counted(found.damaged, 'damaged line')} in {self._folder.path / file}"
             offsets[file] = found.offset
             for line in found.values:
                 rows += [(key(name), value, int(line.time * 1000), line.step) for name, value in line.metrics.items()]

@@ -65,7 +65,7 @@ def test_a_damaged_line_of_metrics_costs_no_more_than_itself(make_study: MakeStu
     done = study.drive(FakeLauncher(by_trial(trains(), t1=damaged), clock))
     assert done.states() == ["completed"] * 3
     assert [study.steps(number) for number in range(3)] == [[0, 1, 2]] * 3
-    assert done.out.count(f"1 lines of {study.trial(1).path / 'metrics.jsonl'} are damaged") == 1
+    assert done.out.count(f"1 damaged line in {study.trial(1).path / 'metrics.jsonl'}") == 1
 
 
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])

@@ -120,7 +120,7 @@ def test_what_can_be_read_of_damaged_metrics_is_sent(store: str, tmp_path: Path)
     assert [step for step, _ in steps_of(store, runs(store)["lr=0.1"])] == [0, 1, 3, 4]
     assert {run.info.status for run in runs(store).values()} == {"FINISHED"}
     damaged = rows[0].folder / "metrics.jsonl"
-    assert tracker.problem == f"MLflow lacks some of trial 0 (lr=0.1): 3 lines of {damaged} are damaged"
+    assert tracker.problem == f"MLflow lacks some of trial 0 (lr=0.1): 3 damaged lines in {damaged}"
 
 
 def test_a_file_that_cannot_be_read_concerns_its_trial(store: str, tmp_path: Path) -> None:

@@ -435,7 +435,7 @@ def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: P
     server.kill()
     tracker.end_trial(complete(row))
     finish(tracker, summary_of(study, row), timeout_s=1)
-    assert "1 trials are not complete there" in str(tracker.problem)
+    assert "1 trial not complete there" in str(tracker.problem)
     server.start()
     finish(open_tracker(server.uri, study), summary_of(study, row))
     assert runs(server.uri)["lr=0.1"].info.status == "FINISHED"
