@@ -177,8 +177,10 @@ def explain(error: Exception, config: DictConfig) -> str:
         key = lines[0].split("'")[1]
         closed = key.startswith(("hydra.launcher.", "hydra.sweeper.")) and "param" not in key
         added = lines[1].split(" use ")[-1]
-        if added.partition("=")[2].startswith("{") and key in _keys(OmegaConf.to_container(config)):
-            return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(added)}"
+        if key in _keys(OmegaConf.to_container(config)):
+            lost = "is not in the configuration. Another value that is typed takes its place\nLeave one of the two out"
+            parts = f"is in the configuration, without these parts\nTo add them: {shlex.quote(added)}"
+            return f"'{key}' {parts if added.partition('=')[2].startswith('{') else lost}"
         to_add = "" if closed else f"\nTo add a new key: {added}"
         return f"'{key}' is not in the configuration.{_at_home(key, config) or _nearest(key, config) + to_add}"
     if lines[0].startswith("Error merging override"):
@@ -242,8 +244,6 @@ def _wrong_choice(lines: list[str]) -> str | None:
 
 def _nearest(key: str, config: DictConfig) -> str:
     known = [k for k in _keys(OmegaConf.to_container(config)) if k.startswith("hydra.") == key.startswith("hydra.")]
-    if key in known:
-        return " Another value that is typed takes its place."
     parent = key.rpartition(".")[0]
     beside = [k for k in known if k.rpartition(".")[0] == parent] if parent else []
     # Beside what exists the last part alone is wrong: what all have in common makes none of them near.
