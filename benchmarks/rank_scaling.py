@@ -3,10 +3,11 @@
     python benchmarks/rank_scaling.py [mlp cnn cnn512 resnet20 resnet50v2]
 
 Weak scaling: every rank trains batches of the same size, pinned to a core of its own, on one thread. In one pair of
-processes the ways take turns, A B C D A B C D, each for an epoch of the same rows:
+processes the ways take turns, A B C A B C, each for an epoch of the same rows:
 
 - alone: the chief trains without the other, as a training of one process does.
-- apart: both train at once, each for itself, and exchange nothing: what the machine leaves of twice the speed.
+- apart: both train at once, each for itself, until both are done: what the machine leaves of twice the speed.
+- waiting: and wait for each other at each step, exchanging one number: what steps that take unequally long cost.
 - ranks: both train together (`nodes=2`, or `ranks=2`). Its efficiency: images a second / (2 x those of alone).
 - loop: both train by the custom loop that Keras documents for tf.distribute: a distributed dataset, and from Python a
   tf.function a step (https://keras.io/guides/distributed_training_with_tensorflow/). Same model, optimizer and metrics.
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 from side_by_side import ROOT, machine, spread
 
@@ -82,7 +84,7 @@ def main() -> None:
         print(f"\n{name}, {case.batch} examples a step and rank")
         for way, speeds in images.items():
             print(f"  {way:9} {spread(speeds, 'images/s')}")
-        for way in ("apart", "ranks", "loop"):
+        for way in ("apart", "waiting", "ranks", "loop"):
             ratios = [one / (2 * alone) for one, alone in zip(images[way], images["alone"], strict=True)]
             print(f"  efficiency of {way}: {spread(ratios, '')}")
         faster = [one / other for one, other in zip(images["ranks"], images["loop"], strict=True)]
@@ -168,6 +170,21 @@ def trainer(name: str, strategy: Any, batches: int) -> Callable[[], None]:
     return epoch
 
 
+def waiting(name: str, strategy: Any) -> Callable[[], None]:
+    """The same, but of their gradients the ranks exchange one number."""
+    import keras
+    import tensorflow as tf
+
+    def one_number(_: Any, pairs: Any) -> Any:
+        found = list(pairs)
+        number = tf.reshape(found[-1][0], [-1])[:1]
+        with tf.control_dependencies([tf.distribute.get_replica_context().all_reduce("sum", number)]):
+            return [(tf.identity(gradient), variable) for gradient, variable in found]
+
+    with patch.object(keras.optimizers.Optimizer, "_all_reduce_sum_gradients", one_number):
+        return trainer(name, strategy, 2)
+
+
 def keras_loop(name: str, strategy: Any) -> Callable[[], None]:
     """An epoch of the documented loop."""
     import numpy as np
@@ -208,20 +225,21 @@ def rank(name: str, number: str, addresses: str) -> dict[str, list[float]]:
     together = distribution.strategy([], World(int(number), len(where), int(number), 1, tuple(where)))
     alone = tf.distribute.get_strategy()
     ways = {"ranks": trainer(name, together, 2), "loop": keras_loop(name, together)}
-    ways["apart"] = trainer(name, alone, 1)
+    ways["waiting"], ways["apart"] = waiting(name, together), trainer(name, alone, 1)
     if number == "0":
         ways["alone"] = ways["apart"]
 
     def meet() -> None:
         together.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones(1)))
 
-    seconds: dict[str, list[float]] = {way: [] for way in ("alone", "apart", "ranks", "loop")}
+    seconds: dict[str, list[float]] = {way: [] for way in ("alone", "apart", "waiting", "ranks", "loop")}
     for turn in range(ROUNDS + 1):
         for way, times in seconds.items():
             meet()
             started = time.perf_counter()
             if way in ways:
                 ways[way]()
+            meet()
             if turn:  # the first round warms up
                 times.append(time.perf_counter() - started)
     meet()
