@@ -344,6 +344,7 @@ def test_a_server_killed_while_it_imports(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     trials = LocalTrials(["slow_to_import"], tmp_path / "fork_server.log")
     trials.open()
+    wait_until(lambda: len(servers()) == 1)  # what has only just begun shows no command line
     for _ in range(2):  # memory may be short for a moment
         (server,) = servers()
         server.send_signal(signal.SIGKILL)

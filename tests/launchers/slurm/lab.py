@@ -81,9 +81,10 @@ class ScriptedSlurm:
         self.accept()
 
     def say(self, command: str, script: str) -> None:
-        path = self.folder / command
-        path.write_text(f'#!/bin/sh\nF="{self.folder}"\n{script}\n')
-        path.chmod(0o755)
+        aside = self.folder / f".{command}"  # the old one may just be started
+        aside.write_text(f'#!/bin/sh\nF="{self.folder}"\n{script}\n')
+        aside.chmod(0o755)
+        aside.replace(self.folder / command)
 
     def accept(self) -> None:
         """sbatch takes every job: 1, 2, ..."""

@@ -79,7 +79,8 @@ def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_job: MakeJob) -> None:
     preempted = make_job(1, train, partition="scavenge", additional_parameters={"nodelist": "lab1"})
     by_hand = make_job(2, sleep, partition="scavenge", additional_parameters={"nodelist": "lab2"})
-    warned = make_job(4, train, timeout_min=1, signal_delay_s=50, additional_parameters={"nodelist": "lab3"})
+    # SLURM looks every 30 s, for the 30 s to come, and warns once: not before 15 s, when the trial listens.
+    warned = make_job(4, train, timeout_min=1, signal_delay_s=15, additional_parameters={"nodelist": "lab3"})
     on_dying_node = make_job(5, train, additional_parameters={"nodelist": "lab4"})
     submit(trials, preempted, by_hand, warned, on_dying_node)
     wait_for(running(preempted))

@@ -51,7 +51,7 @@ def rank_1_raises(cfg: Any) -> float:
 def listens(cfg: Any) -> float:
     """Each rank leaves the step at which it heard that it must stop."""
     trial = current_trial()
-    for step in range(1200):  # SLURM looks for whom to signal every half a minute only
+    for step in range(1200):
         trial.report({"objective": float(step)}, step)
         if trial.should_stop():
             trial.checkpoint_folder.mkdir(exist_ok=True)
@@ -109,7 +109,8 @@ def test_ranks_start_in_one_step_and_end_as_one(trials: SlurmTrials, make_job: M
 
 @pytest.mark.parametrize("signal", [False, True], ids=["pruned", "warned by SLURM"])
 def test_all_ranks_hear_a_stop_at_the_same_step(trials: SlurmTrials, make_job: MakeJob, signal: bool) -> None:
-    warned = {"timeout_min": 2, "signal_delay_s": 110} if signal else {}
+    # SLURM looks every 30 s, for the 30 s to come, and warns once: not before 20 s, when all ranks listen.
+    warned = {"timeout_min": 2, "signal_delay_s": 70} if signal else {}
     job = make_job(1, listens, nodes=2, tasks_per_node=2, **warned)
     submit_all(trials, [job])
     wait_for(lambda: job.folder.read_metrics().values)
