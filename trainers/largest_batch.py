@@ -78,7 +78,7 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
             return _result(cfg, tries, rows)
     if tries.largest is None:
         raise MemoryError(f"not even the smallest batch fits: {tries.made[-1].words}")
-    _keep(cfg, tries, where)
+    _keep(cfg, tries, kept.place(cfg.gpus))
     said = _in_a_sentence(cfg, tries, rows)
     print(said, flush=True)
     trial.note("largest batch", f"{said} ({tries.too_large.words})" if tries.too_large else said)
@@ -233,7 +233,7 @@ def _keep(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, kept.record(plain, where, answer))
-        print(f"kept for searches on this type of machine: {file}", flush=True)
+        print(f"kept for searches on {where}: {file}", flush=True)
     except OSError as error:  # the answer is in the trial's folder too
         print(f"it cannot be kept for searches: {error}", flush=True)
 

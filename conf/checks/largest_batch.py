@@ -1,6 +1,6 @@
 """What a search for the largest batch needs, and what such searches have found: batches that no trial need try.
 
-An answer is kept as one JSON file for a type of machine and a configuration, without what takes no memory.
+An answer is kept as one JSON file for a place and a configuration, without what takes no memory.
 """
 
 import hashlib
@@ -20,6 +20,9 @@ from conf.checks.image_folder import cache_folder
 FINDS = "trainers.largest_batch.find"
 HERE = "hydra_plugins.sweepyard.LocalLauncher"
 """The launcher whose trials surely run on the machine of whoever asks."""
+SLURM = "hydra_plugins.sweepyard.SlurmLauncher"
+CHOOSES_NODE = ("partition", "constraint", "exclude", "gres", "mem_per_cpu", "mem_per_gpu", "additional_parameters")
+"""What of a request decides which nodes may come."""
 OF_NO_SIZE = {
     "model": {"weights", "head_epochs", "fine_tune_lr"},
     "dataset": {"cache", "cache_gb", "n_train", "subset", "validation", "validation_split", "batches"},
@@ -41,7 +44,7 @@ def check(cfg: Any, rows: int | None) -> None:
     """
     if cfg.trainer.get("_target_") == FINDS:
         _check_search(cfg)
-    elif cfg.trainer.get("_target_") == parallel.KERAS_TRAINER and _launcher().get("_target_") == HERE:
+    elif cfg.trainer.get("_target_") == parallel.KERAS_TRAINER:
         _check_known(cfg, rows)
 
 
@@ -55,6 +58,20 @@ def machine(gpus: int, mem_gb: float | None) -> str | None:
     """The type of this machine: its GPUs, or else its CPU, and the limit. None if it is not known."""
     device = _gpus(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpus else _cpu()
     return device if device is None or mem_gb is None else f"{device}, mem_gb={mem_gb:g}"
+
+
+def place(gpus: int) -> str | None:
+    """What an answer holds for, in words: this type of machine, or the nodes that SLURM gives for the same request.
+    None if it is not known where trials run.
+    """
+    launcher, mem_gb = _launcher(), memory_limit_gb()
+    if launcher.get("_target_") == HERE:
+        here = machine(gpus, mem_gb)
+        return here and f"this machine ({here})"
+    if launcher.get("_target_") != SLURM:
+        return None
+    asked = {name: launcher.get(name) for name in CHOOSES_NODE} | {"mem_gb": mem_gb and f"{mem_gb:g}"}
+    return f"a SLURM node ({', '.join(f'{name}={value}' for name, value in asked.items() if value) or 'any'})"
 
 
 def configuration(cfg: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +93,7 @@ def configuration(cfg: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kept_file(cfg: Mapping[str, Any], where: str) -> Path:
-    """Where the answer for a configuration on a type of machine is kept."""
+    """The file in which the answer for a configuration at a `place` is kept."""
     key = json.dumps([where, configuration(cfg)], sort_keys=True)
     name = hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
     return _folder(cfg["dataset"]) / f"{name}.json"
@@ -86,7 +103,7 @@ def record(cfg: Mapping[str, Any], where: str, answer: Mapping[str, Any]) -> str
     """What is kept of an answer: largest_batch, too_large (a batch that did not fit; None = there was none), memory_gb,
     found.
     """
-    return json.dumps({"machine": where, "configuration": configuration(cfg), **answer}, indent=1)
+    return json.dumps({"place": where, "configuration": configuration(cfg), **answer}, indent=1)
 
 
 def _folder(dataset: Mapping[str, Any]) -> Path:
@@ -111,8 +128,10 @@ def _check_search(cfg: Any) -> None:
 def _check_known(cfg: Any, rows: int | None) -> None:
     if not _folder(cfg.dataset).is_dir() or cfg.nodes * cfg.ranks > 1:
         return
-    where = machine(cfg.gpus, memory_limit_gb())
-    file = kept_file(vars(cfg), str(where))
+    where = place(cfg.gpus)
+    if where is None:
+        return
+    file = kept_file(vars(cfg), where)
     known = _read(file, where, configuration(vars(cfg)))
     size = first = parallel.batch_size(cfg)
     if rows and str(cfg.batch_schedule.get("_target_")).startswith("conf.plan."):
@@ -121,21 +140,21 @@ def _check_known(cfg: Any, rows: int | None) -> None:
         return
     largest, too_large, found = known
     what = f"batch_size={size}" if size == first else f"batch_schedule reaches batch_size={size}, which"
-    here = f"on this machine ({where}) with gpus={cfg.gpus}"
+    here = f"on {where} with gpus={cfg.gpus}"
     why = f"does not fit {here}: the largest that fits is {largest}"
     if size < too_large:
         why = f"is above {largest}, the largest that was seen to fit {here} ({too_large} did not)"
     raise TooLarge(f"{what} {why}, found by +find=largest_batch on {found}\nTo forget it: rm {file}")
 
 
-def _read(file: Path, where: str | None, asked: Mapping[str, Any]) -> tuple[int, int, str] | None:
+def _read(file: Path, where: str, asked: Mapping[str, Any]) -> tuple[int, int, str] | None:
     """The largest batch in a file, the smallest that did not fit, and when they were found; None if there is no file,
     or nothing was too large. A file that is damaged or not ours is named and counts for nothing.
     """
     try:
         answer = {**json.loads(file.read_bytes())}
-        if (answer["machine"], answer["configuration"]) != (where, asked):
-            raise ValueError("it is of another machine or configuration")
+        if (answer["place"], answer["configuration"]) != (where, asked):
+            raise ValueError("it is of another place or configuration")
         largest, too_large = int(answer["largest_batch"]), answer["too_large"]
         return None if too_large is None else (largest, int(too_large), str(answer["found"]))
     except FileNotFoundError:

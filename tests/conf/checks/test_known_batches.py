@@ -32,7 +32,7 @@ def fake_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep(*overrides: str, largest: int = 100, too_large: int | None = 106) -> Path:
     cfg: Any = OmegaConf.to_container(compose(*overrides), resolve=True)
-    where = str(largest_batch.machine(cfg["gpus"], largest_batch.memory_limit_gb()))
+    where = str(largest_batch.place(cfg["gpus"]))
     file = largest_batch.kept_file(cfg, where)
     answer = {"largest_batch": largest, "too_large": too_large, "memory_gb": 1.0, "found": "2026-11-21"}
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def test_what_takes_memory_makes_another_configuration(launcher: dict[str, Any],
     [
         {"mem_gb": 8.0},
         {"mem_gb": None},
-        {"_target_": "hydra_plugins.sweepyard.SlurmLauncher"},
+        {"_target_": largest_batch.SLURM},
         {"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"},
     ],
 )
@@ -119,6 +119,34 @@ def test_another_machine_or_limit_has_answers_of_its_own(launcher: dict[str, Any
     keep()
     launcher.update(settings)
     check("batch_size=101")
+
+
+@pytest.mark.parametrize(
+    ("changed", "known"),
+    [
+        ({}, True),
+        ({"qos": "long", "timeout_min": 5, "account": "other", "setup": ["module load cuda"]}, True),
+        ({"partition": "other"}, False),
+        ({"constraint": "v100"}, False),
+        ({"gres": "gpu:a100:1"}, False),
+        ({"mem_gb": 8.0}, False),
+        ({"mem_per_gpu": "40G"}, False),
+        ({"additional_parameters": {"reservation": "course"}}, False),
+        (LOCAL, False),
+    ],
+)
+def test_on_slurm_an_answer_holds_for_the_same_request(
+    launcher: dict[str, Any], changed: dict[str, Any], known: bool
+) -> None:
+    launcher.update({"_target_": largest_batch.SLURM, "partition": "gpu", "additional_parameters": {}})
+    keep()
+    launcher.update(changed)
+    if known:
+        words = r"batch_size=106 does not fit on a SLURM node \(partition=gpu, mem_gb=4\) with gpus=0: the largest"
+        with pytest.raises(TooLarge, match=words):
+            check("batch_size=106")
+    else:
+        check("batch_size=106")
 
 
 def test_without_an_app_nothing_is_known(launcher: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +181,7 @@ def test_a_batch_that_grows_too_large_is_refused(launcher: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff\x00", b"[]", b"3", b"{}", b"[" * 100_000, b'{"machine": 1, "configuration": {}}', b"{", b"null"],
+    [b"", b"\xff\x00", b"[]", b"3", b"{}", b"[" * 100_000, b'{"place": 1, "configuration": {}}', b"{", b"null"],
 )
 def test_a_damaged_answer_is_named_and_ignored(
     launcher: dict[str, Any], content: bytes, capfd: pytest.CaptureFixture[str]
@@ -168,7 +196,7 @@ def test_a_damaged_answer_is_named_and_ignored(
     assert line.endswith(f"to be rid of it: rm {file}")
 
 
-@pytest.mark.parametrize("wrong", [{"largest_batch": "many"}, {"largest_batch": None}, {"machine": "a toaster"}])
+@pytest.mark.parametrize("wrong", [{"largest_batch": "many"}, {"largest_batch": None}, {"place": "a toaster"}])
 def test_an_answer_that_is_not_ours_is_ignored(launcher: dict[str, Any], wrong: dict[str, Any]) -> None:
     file = keep()
     file.write_text(json.dumps({**json.loads(file.read_text()), **wrong}))
