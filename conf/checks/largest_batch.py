@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 
 from conf import parallel, plan
 from conf.checks.image_folder import cache_folder
@@ -21,8 +22,9 @@ FINDS = "trainers.largest_batch.find"
 HERE = "hydra_plugins.sweepyard.LocalLauncher"
 """The launcher whose trials surely run on the machine of whoever asks."""
 SLURM = "hydra_plugins.sweepyard.SlurmLauncher"
-CHOOSES_NODE = ("partition", "constraint", "exclude", "gres", "mem_per_cpu", "mem_per_gpu", "additional_parameters")
-"""What of a request decides which nodes may come."""
+CHOOSES_NODE = ("partition", "constraint", "exclude", "gres", "additional_parameters")
+MAKES_MEMORY = ("mem_per_gpu", "mem_per_cpu", "cpus_per_task", "cpus_per_gpu")
+"""What of a request decides which nodes may come, and how much of their memory."""
 OF_NO_SIZE = {
     "model": {"weights", "head_epochs", "fine_tune_lr"},
     "dataset": {"cache", "cache_gb", "n_train", "subset", "validation", "validation_split", "batches"},
@@ -68,9 +70,9 @@ def place(gpus: int) -> str | None:
     if launcher.get("_target_") == HERE:
         here = machine(gpus, mem_gb)
         return here and f"this machine ({here})"
-    if launcher.get("_target_") != SLURM:
+    if launcher.get("_target_") != SLURM or (HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN):
         return None
-    asked = {name: launcher.get(name) for name in CHOOSES_NODE} | {"mem_gb": mem_gb and f"{mem_gb:g}"}
+    asked = {name: launcher.get(name) for name in CHOOSES_NODE + MAKES_MEMORY} | {"mem_gb": mem_gb and f"{mem_gb:g}"}
     return f"a SLURM node ({', '.join(f'{name}={value}' for name, value in asked.items() if value) or 'any'})"
 
 
@@ -171,7 +173,7 @@ def _say(line: str) -> None:
 
 
 def _launcher() -> Mapping[str, Any]:
-    """The settings of Hydra's launcher; none where Hydra runs no app."""
+    """The settings of the launcher that this trial has; none where Hydra runs no app."""
     settings: Mapping[str, Any] = HydraConfig.get().launcher if HydraConfig.initialized() else {}
     return settings
 

@@ -4,12 +4,15 @@ import difflib
 import pickle
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
@@ -113,7 +116,8 @@ def check(config: DictConfig, starts: bool = False) -> None:
     assert isinstance(nodes, dict)  # neither missing nor an interpolation
     hydra: Any = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
     try:
-        whole: Any = OmegaConf.to_object(config)
+        with _as_in_the_trial(hydra):
+            whole: Any = OmegaConf.to_object(config)
         if hydra is not None:
             _check_ranks(whole, hydra.launcher)
         if starts and hydra is not None:
@@ -126,6 +130,19 @@ def check(config: DictConfig, starts: bool = False) -> None:
     finally:
         if hydra is not None:
             nodes["hydra"] = hydra
+
+
+@contextmanager
+def _as_in_the_trial(hydra: DictConfig | None) -> Iterator[None]:
+    """Let the app's dataclasses, if they ask HydraConfig, see the trial's own settings, as they do where it runs."""
+    current: Any = HydraConfig.instance()
+    before = current.cfg
+    if hydra is not None:
+        current.cfg = SimpleNamespace(hydra=hydra)  # set_config() would copy it
+    try:
+        yield
+    finally:
+        current.cfg = before
 
 
 def refuse_lost(hydra: DictConfig) -> None:

@@ -8,9 +8,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
+from conf.checks import largest_batch
 from sweeps.errors import UserError
 from sweeps.study.compose import Composer, check, explain
 from sweeps.study.search_space import parse
@@ -149,6 +151,23 @@ def test_a_config_is_checked_by_its_own_dataclasses(overrides: list[str], valid:
         with pytest.raises(UserError):
             check(config)
     assert "hydra" in config
+
+
+def test_an_apps_own_checks_see_the_settings_of_the_trial(
+    composer: Composer, master: DictConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those that all trials of the study begin with, which Hydra has at hand."""
+    places = []
+    monkeypatch.setattr(largest_batch, "check", lambda cfg, rows: places.append(largest_batch.place(cfg.gpus)))
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", master)
+    for lines in (["cluster=plain"], ["cluster=power9", "gpus=2"], ["hydra.launcher.mem_gb=8"]):
+        check(composer.compose(["hydra/launcher=slurm", *lines], 0))
+    assert places == [
+        "a SLURM node (partition=main, cpus_per_task=2, mem_gb=4)",
+        "a SLURM node (partition=gpu, gres=gpu:2, cpus_per_gpu=40, mem_gb=60)",
+        "a SLURM node (mem_gb=8)",
+    ]
+    assert HydraConfig.instance().cfg is master
 
 
 @pytest.mark.parametrize(

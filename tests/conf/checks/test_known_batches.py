@@ -131,6 +131,7 @@ def test_another_machine_or_limit_has_answers_of_its_own(launcher: dict[str, Any
         ({"gres": "gpu:a100:1"}, False),
         ({"mem_gb": 8.0}, False),
         ({"mem_per_gpu": "40G"}, False),
+        ({"cpus_per_task": 8}, False),
         ({"additional_parameters": {"reservation": "course"}}, False),
         (LOCAL, False),
     ],
