@@ -32,7 +32,7 @@ class Group:
     @property
     def values(self) -> list[float]:
         """The first objective of each trial that completed, of the race's alone if there are any."""
-        return [row.objective[0] for row in self.raced or self.rows if row.state is State.COMPLETED and row.objective]
+        return [row.result[0] for row in self.raced or self.rows if row.result]
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -43,13 +43,12 @@ class Group:
 
     @property
     def failed(self) -> int:
-        """How many of its trials, those counted that `values` has, ended without a result by their own fault."""
-        return sum(row.state.is_over and not row.objective for row in self.raced or self.rows)
+        """How many of its trials, of those that `values` are of, ended without a result."""
+        return sum(row.state.is_over and not row.result for row in self.raced or self.rows)
 
-    def mean(self, raced: bool = False) -> float:
-        """Of the first objective; nan where nothing completed."""
-        some = self.raced if raced else self.rows
-        return fmean([row.objective[0] for row in some if row.objective] or [math.nan])
+    def mean(self) -> float:
+        """Of the first objective, before the race; nan where nothing completed."""
+        return fmean([row.result[0] for row in self.rows if row.result] or [math.nan])
 
     def results(self) -> Results:
         """The race's, by seed."""
@@ -57,7 +56,7 @@ class Group:
         for row in self.raced:
             if row.state.is_over:
                 lost = math.nan if row.state in LOST else None
-                found[seed_of(row, self.key)] = row.objective[0] if row.objective else lost
+                found[seed_of(row, self.key)] = row.result[0] if row.result else lost
         return found
 
 
@@ -77,7 +76,7 @@ def by_configuration(rows: Sequence[Row], key: str) -> list[Group]:
 
 def candidates(groups: Sequence[Group], count: int, maximize: bool) -> list[Group]:
     """The `count` best of those of which every trial before the race completed, or was lost."""
-    sound = [one for one in groups if one.rows and all(row.objective or row.state in LOST for row in one.rows)]
+    sound = [one for one in groups if one.rows and all(row.result or row.state in LOST for row in one.rows)]
     sound = [one for one in sound if not math.isnan(one.mean())]
     return sorted(sound, key=lambda one: -one.mean() if maximize else one.mean())[:count]
 

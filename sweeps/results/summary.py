@@ -49,6 +49,11 @@ class Row:
         return self.attempts[-1].objective if self.attempts and self.state.is_over else []
 
     @property
+    def result(self) -> list[float]:
+        """The objectives of a trial that completed: those of one that was cut short are no result."""
+        return self.objective if self.state is State.COMPLETED else []
+
+    @property
     def of(self) -> int | None:
         """The trial whose configuration it repeats under another seed."""
         return self.repeat.get("of")
@@ -105,7 +110,7 @@ class Summary:
         of these the first `count`.
         """
         sign, front = -1 if self.directions[0] == "maximize" else 1, self.front()
-        done = [row for row in self.rows if row.state is State.COMPLETED and row.objective]
+        done = [row for row in self.rows if row.result]
         return sorted(done, key=lambda row: (row.number not in front, sign * row.objective[0], row.number))[:count]
 
     def front(self) -> set[int]:
@@ -115,7 +120,7 @@ class Summary:
         if len(self.directions) < 2:
             return set()
         signs = [-1 if direction == "maximize" else 1 for direction in self.directions]
-        done = [row for row in self.rows if row.state is State.COMPLETED and row.objective]
+        done = [row for row in self.rows if row.result]
         found: list[tuple[list[float], int]] = []
         for values, number in sorted(
             ([s * v for s, v in zip(signs, r.objective, strict=True)], r.number) for r in done

@@ -27,7 +27,7 @@ def chosen(summary: Summary, number: int | None) -> Row:
     best. Raises UserError if it has no result.
     """
     mean = groups.best(summary) if number is None else None
-    best = next(row for row in [*mean.rows, *mean.raced] if row.objective) if mean else summary.best()
+    best = next(row for row in [*mean.rows, *mean.raced] if row.result) if mean else summary.best()
     row = best if number is None else next((row for row in summary.rows if row.number == number), None)
     if row is None or not row.objective:
         which = "completed trial with a result" if number is None else f"result of trial {number}"

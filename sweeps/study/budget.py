@@ -100,7 +100,7 @@ class Budget:
         together = [one.rows for one in by_configuration(rows, key)] if repeats > 1 else [[row] for row in rows]
         for rows in together:
             ended = [row for row in rows if row.state.is_over and row.attempts]
-            values = [sign * row.objective[0] for row in ended if row.state is State.COMPLETED and row.objective]
+            values = [sign * row.result[0] for row in ended if row.result]
             bad = any(row.state not in (State.COMPLETED, *LOST) for row in ended)
             if bad or (ended and len(ended) >= (repeats if key in rows[0].params else 1)):
                 value = math.inf if bad or not values else fmean(values)

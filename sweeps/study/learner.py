@@ -57,9 +57,12 @@ class Learner:
         """The points that are not told of yet, as text: the repeats of one are one."""
         self._startup = getattr(study.sampler, "_n_startup_trials", 0)
         for one in earlier:
-            self._hear(one.objective, one.point)
+            if one.state == State.COMPLETED:
+                self._hear(one.objective, one.point)
             if self._guesses:
                 self._proposals.hear(one.point, ran=not one.failed)
+                if one.state == State.PRUNED:
+                    self._note(math.inf, one.point)
         self._informed = _Informed(study, [self._as_trial(one) for one in earlier]) if earlier else None
 
     def _as_trial(self, known: Known) -> optuna.trial.FrozenTrial:
@@ -81,6 +84,10 @@ class Learner:
     def has_tried(self, point: Point) -> bool:
         return point in self._proposals
 
+    def _asked_before(self, trial: optuna.Trial) -> int:
+        """How many configurations were asked for before this one. Their repeats have numbers too."""
+        return trial.number if self._open_ended else len(self._proposals)
+
     def take_up(self, trial: optuna.trial.FrozenTrial, point: Point, end: End | None) -> None:
         """A trial that was asked for under an earlier driver, and how it ended; None if it has not."""
         self._proposals.add(point)
@@ -95,7 +102,7 @@ class Learner:
     def choose(self, trial: optuna.Trial) -> None:
         """Settle the values of a trial: a point that was not tried, and of which nothing says that it will fail."""
         settled = {**trial._fixed_params, **trial.params}  # what it starts at, or a driver chose that was killed
-        if isinstance(self._study.sampler, TPESampler) and trial.number >= self._startup:
+        if isinstance(self._study.sampler, TPESampler) and self._asked_before(trial) >= self._startup:
             self._study.sampler._n_startup_trials = 1  # it counts those that were asked for, not those that have ended
         held = [parameter.key for parameter, name in self._named if name in settled]
         untried = None
@@ -124,7 +131,8 @@ class Learner:
         sampler: Any = self._study.sampler
         losses = [loss for loss, _, _ in self._results]
         few = len(losses) < _LEAST or len(set(losses)) < 2
-        if not self._surrogate or settled or few or trial.number < self._startup or trial.number % _EVERY == 0:
+        earlier = self._asked_before(trial)
+        if not self._surrogate or settled or few or earlier < self._startup or earlier % _EVERY == 0:
             return {}
         proposals, rng = self._proposals, sampler._rng.rng
         self._surrogate.learn([place for _, _, place in self._results], losses, proposals.failed, rng)

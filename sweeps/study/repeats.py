@@ -58,7 +58,7 @@ class Repeats:
             return next(end for end in known if end.state in _DECIDES)
         if len(known) < len(self.seeds):
             return None
-        done = [end for end in known if end.objective]
+        done = [end for end in known if end.state is State.COMPLETED and end.objective]
         if not done:
             return known[-1]
         means = [fmean(values) for values in zip(*(end.objective for end in done), strict=True)]

@@ -279,8 +279,8 @@ class Search:
     def _tell(self, trial: optuna.Trial, row: Row) -> None:
         if self._learner:
             self._learner.tell(trial, row)
-        elif row.state is State.COMPLETED and row.objective:
-            self._study.tell(trial, row.objective)
+        elif row.result:
+            self._study.tell(trial, row.result)
         else:
             self._study.tell(trial, state=TrialState.PRUNED if row.state is State.PRUNED else TrialState.FAIL)
 

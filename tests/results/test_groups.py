@@ -15,11 +15,15 @@ from sweeps.study import best, refit
 from sweeps.trial.job import End, Point, State
 
 
-def study(folder: Path, *trials: tuple[Point, float | State], race: int | None = None, **changes: Any) -> Summary:
+def study(folder: Path, *trials: tuple[Point, float | State | End], race: int | None = None, **changes: Any) -> Summary:
     """Trials that returned this, or ended so; from number `race` on they are of the final race."""
     rows = []
     for number, (point, said) in enumerate(trials):
-        end = End(said) if isinstance(said, State) else End(State.COMPLETED, objective=[said])
+        end = said if isinstance(said, End) else End(State.COMPLETED, objective=[])
+        if isinstance(said, State):
+            end = End(said)
+        elif isinstance(said, float):
+            end = End(State.COMPLETED, objective=[said])
         raced = race is not None and number >= race
         row = Row(number, point, State.QUEUED, folder / str(number), repeat={"race": True, "of": 0} if raced else {})
         row.take(end)
@@ -99,6 +103,20 @@ def test_a_configuration_that_failed_once_is_not_the_best(tmp_path: Path) -> Non
     summary = study(tmp_path, *trials)
     assert "optimizer=sgd" in groups.headline(summary)
     assert [line[-1] for line in tables(summary)[0]] == ["no result", "", "1"]
+
+
+@pytest.mark.parametrize("state", [State.PRUNED, State.TIMED_OUT])
+def test_what_was_cut_short_is_no_result(tmp_path: Path, state: State) -> None:
+    """Though it returned what it had reached by then."""
+    cut = End(state, objective=[0.99])
+    summary = study(tmp_path, ({"lr": 0.1}, 0.9), ({"lr": 0.2}, cut), ({"lr": 0.3}, 0.8))
+    found = groups.candidates(groups.by_configuration(summary.rows, "seed"), 2, maximize=True)
+    assert [one.name for one in found] == ["lr=0.1", "lr=0.3"]
+    summary = study(tmp_path, *grid(adam=ADAM, sgd=SGD), ({"optimizer": "adam", "seed": 0}, cut), race=6)
+    (adam, sgd) = groups.by_configuration(summary.rows, "seed")
+    assert (adam.values, adam.failed, sgd.raced) == ([], 1, [])
+    assert adam.mean() == pytest.approx(0.91)
+    assert adam.results() == {0: pytest.approx(float("nan"), nan_ok=True) if state is State.TIMED_OUT else None}
 
 
 def race(folder: Path, third: list[float | State]) -> Summary:

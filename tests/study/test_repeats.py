@@ -16,6 +16,7 @@ from sweeps.errors import UserError
 from sweeps.results import groups
 from sweeps.settings import SweeperConf
 from sweeps.study import storage
+from sweeps.study.learner import Learner
 from sweeps.study.repeats import seeds_of
 from sweeps.study.search import Search
 from sweeps.study.search_space import parse
@@ -117,6 +118,41 @@ def test_what_was_lost_says_nothing(make_study: MakeStudy, clock: Clock) -> None
         if (row := done.row(trial.number)).of is None:
             mean = sum(noisy({**row.params, "seed": seed}) for seed in range(2)) / 2
             assert trial.values == [pytest.approx(mean)]
+
+
+def test_a_repeat_that_reached_its_time_limit_is_not_in_the_mean(make_study: MakeStudy, clock: Clock) -> None:
+    cut = ends(End(State.TIMED_OUT, "it reached its time limit", objective=[900.0], metrics={"objective": 900.0}))
+
+    def script(job: Job) -> Acts:
+        seed = json.loads((job.folder.path / "trial.json").read_text())["point"]["seed"]
+        return cut(job) if seed == 1 else judged(noisy)(job)
+
+    study = make_study(*SPACE, **REPEATS, max_attempts=1)
+    done = study.drive(FakeLauncher(script, clock))
+    for trial in told(study):
+        if (row := done.row(trial.number)).of is None:
+            mean = sum(noisy({**row.params, "seed": seed}) for seed in (0, 2)) / 2
+            assert trial.values == [pytest.approx(mean)]
+
+
+@pytest.mark.parametrize("repeats", [1, 10])
+def test_a_surrogate_chooses_as_often_whatever_the_repeats(
+    make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch, repeats: int
+) -> None:
+    chosen = []
+    real = Learner._promising
+
+    def promising(self: Learner, trial: Any, settled: Any) -> Point:
+        point = real(self, trial, settled)
+        if not settled:  # else it is a repeat
+            chosen.append(bool(point))
+        return point
+
+    monkeypatch.setattr(Learner, "_promising", promising)
+    settings = {"sampler": {**TPE, "n_startup_trials": 4}, "n_trials": 12, "repeats": repeats}
+    study = make_study("x=interval(0.0,8.0)", "seed=0", **settings)
+    study.drive(FakeLauncher(judged(lambda point: abs(float(str(point["x"])) - 3)), clock, slots=1))
+    assert chosen == [False] * 4 + [True] * 6 + [False, True]
 
 
 def test_a_pruner_looks_at_the_first_alone(make_study: MakeStudy, clock: Clock) -> None:

@@ -1,13 +1,14 @@
 """What a search learns from, proposes and never repeats: real studies, and trials that end as a table says."""
 
 import json
+import math
 import random
 import shutil
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -644,6 +645,20 @@ def test_it_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callabl
     assert [trial.number for trial in trials(search)] == list(range(8))
     near = [not isinstance(value := bowl(point), State) and value < 0.1 for point in found]
     assert sum(near) >= 6  # of random points a third are
+
+
+def test_what_an_earlier_study_pruned_is_a_bad_point_there_too(
+    make: MakeSearch, make_earlier: Callable[..., Path]
+) -> None:
+    """Whatever it had reached by then."""
+    search = make(*LINES, sampler="TPE", learn_from=[make_earlier(*LINES, outcome=bowl).name])
+    cut = {"state": State.PRUNED, "objective": [-1.0]}
+    search.earlier.trials = [replace(one, **cut) if one.failed else one for one in search.earlier.trials]
+    search.open()
+    assert search._learner
+    losses = [(loss, float(str(point["x"])) > 0.8) for loss, point, _ in search._learner._results]
+    assert len(losses) == 30 and any(pruned for _, pruned in losses)
+    assert all((loss == math.inf) == pruned for loss, pruned in losses)
 
 
 def test_what_an_earlier_study_fixed_is_a_value_of_a_wider_space(
