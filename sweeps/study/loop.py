@@ -189,7 +189,7 @@ class Loop:
         if not has_enough or self.running or self.interrupted or self._race_alone:
             return False
         begun = [*([self._next] if self._next else []), *self._again]  # which an earlier driver did not see end
-        self._again = deque(one for one in begun if one.row.race)
+        self._again = deque(one for one in begun if one.row.race or one.row.by_hand)
         self._race_alone, self.stopped, self._asked_all, self._next = True, "", False, None
         return True
 
@@ -315,14 +315,14 @@ class Loop:
                 self._refusals.clear()
                 self.view.started(row)
             news = folder.trial.read_metrics(attempt.read_to)
-            attempt.read_to = news.offset
-            if news.damaged:
-                self.view.say(f"{counted(news.damaged, 'damaged line')} in {row.folder / METRICS}")
             for line in news.values:
                 row.metrics = line.metrics
                 value = line.metrics.get(self.summary.objective[0])
                 if value is not None and self.search.report(row.number, value, line.step):
                     folder.request_stop(State.PRUNED)
+            attempt.read_to = news.offset
+            if news.damaged:
+                self.view.say(f"{counted(news.damaged, 'damaged line')} in {row.folder / METRICS}")
             attempt.trouble = ""
         except OSError as error:  # of this trial alone; a shared disk may be away for a moment
             attempt.trouble = f"{error}; it is looked at again"

@@ -183,6 +183,15 @@ def test_a_study_that_has_enough_still_takes_what_is_added(make_study: MakeStudy
     assert [row.params for row in done.summary.rows if row.objective] == [{"x": 1}, {"x": 9}]
 
 
+def test_what_is_added_is_tried_though_its_study_goes_on_to_the_race(make_study: MakeStudy, clock: Clock) -> None:
+    """It had waited for room when the search had enough, while another trial had hardly begun."""
+    study = make_study("x=1,2", "seed=0", target=1, final_race=1, final_race_seeds=2)
+    launcher = FakeLauncher(returns_x, clock, slots=1, queue=1)
+    done = drive(study, launcher, adding({"x": 9}, after=lambda: launcher.polls > 0))
+    assert [row.objective for row in done.summary.rows if row.by_hand] == [[9.0]]
+    assert any(row.race for row in done.summary.rows)
+
+
 def test_what_is_added_waits_in_a_queue_without_being_taken_back(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4", target=1)
     study.drive(FakeLauncher(returns_x, clock, slots=1))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.study.search import Search
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import End, Job, State
 from tests.study.conftest import MakeStudy
@@ -94,6 +95,25 @@ def test_a_file_that_cannot_be_read_concerns_one_trial(
     assert done.row(1).objective == [result_of(1)]
     if name == "metrics.jsonl" or "end" in name:
         assert f"{os.strerror(number)}: '{file}'" in done.out
+
+
+def test_what_a_pruner_could_not_be_told_it_is_told_later(
+    make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal lay on a full disk."""
+    heard: list[tuple[int, int]] = []
+
+    def report(self: Search, number: int, value: float, step: int) -> bool:
+        if (number, step) == (1, 1) and clock.now < until:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        heard.append((number, step))
+        return False
+
+    until = clock.now + 20
+    monkeypatch.setattr(Search, "report", report)
+    study = make_study()
+    assert study.drive(FakeLauncher(trains(400), clock)).states() == ["completed"] * 3
+    assert {step for number, step in heard if number == 1} == set(range(400))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00\xff", '{"state": "fine"}', '{"state": "lost", "x": 1}'])
