@@ -96,8 +96,8 @@ class Worker:
         if not self._taken:  # later it is gone if the driver has given this worker up
             self._claimed.mkdir(exist_ok=True)
         for waiting in sorted((self._folder.parent / "queue").glob("*.job")):
-            claimed = self._claimed / waiting.name
-            if int(waiting.name.partition(".")[0]) in self._running:  # an earlier attempt, which ends first
+            claimed, number = self._claimed / waiting.name, waiting.name.partition(".")[0]
+            if not number.isdecimal() or int(number) in self._running:  # an earlier attempt, which ends first
                 continue
             try:
                 waiting.rename(claimed)

@@ -158,8 +158,7 @@ class Watcher(threading.Thread):
 def squeue() -> dict[str, JobInfo]:
     """This user's jobs by name, also those that ended within minutes (MinJobAge). Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
-    rows = [line.split("|", 3) for line in _run(_SQUEUE).splitlines()]
-    for job_id, state, reason, name in (row for row in rows if len(row) == 4):
+    for job_id, state, reason, name in _rows(_SQUEUE, 4):
         if name not in jobs or jobs[name].state in ENDED:
             jobs[name] = JobInfo(job_id, state, reason)
     return jobs
@@ -169,8 +168,7 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
     """The jobs with these ids by name, from the accounting. Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
     names: dict[str, str] = {}
-    rows = [line.split("|", 2) for line in _run([*_SACCT, f"--jobs={','.join(ids)}"]).splitlines()]
-    for step_id, state, name in (row for row in rows if len(row) == 3):
+    for step_id, state, name in _rows([*_SACCT, f"--jobs={','.join(ids)}"], 3):
         job_id, _, step = step_id.partition(".")
         words = state.split()  # CANCELLED by 0
         if not step and words:
@@ -204,6 +202,14 @@ def take_back(study: Path, jobs: list[JobInfo]) -> None:
         queued.unlink(missing_ok=True)  # a worker may be quicker
     if pending := [job.id for job in jobs if job.state == "PENDING"]:
         cancel(pending, pending_only=True)
+
+
+def _rows(command: list[str], fields: int) -> list[list[str]]:
+    """The table that the command prints; a line of a site's own is left out. Raises SlurmError if it prints no text."""
+    lines = [line.split("|", fields - 1) for line in _run(command).splitlines()]
+    if any(len(line) != fields and "\N{REPLACEMENT CHARACTER}" in line[0] for line in lines):
+        raise SlurmError(f"what {command[0]} printed cannot be read")
+    return [line for line in lines if len(line) == fields]
 
 
 def _run(command: list[str]) -> str:

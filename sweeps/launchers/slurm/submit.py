@@ -5,6 +5,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from sweeps.launchers.slurm.request import WARNING
 from sweeps.trial import copies
 
 _TIMEOUT_S = 20  # with the controller away it would try for minutes
+_LATE = (124, 137, -9)  # timeout(1)
 _BUSY = re.compile(
     "MaxSubmitJob|Resource temporarily unavailable|temporarily unable to accept job|"
     "Unable to contact slurm controller|Connection refused"
@@ -59,9 +61,12 @@ def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None]
             job_id = str(executor._submit_command(shlex.join(python)).job_id)
         note_id(folder, job_id)
     except FailedJobError as error:
-        words = str(error).replace("sbatch: error: ", "").strip()
+        if not isinstance(error.__cause__, subprocess.CalledProcessError):  # what it printed is no text
+            raise UnansweredError(f"what sbatch said cannot be read: {error.__cause__}") from error
+        words, code = str(error).replace("sbatch: error: ", "").strip(), error.__cause__.returncode
         if not words or _UNANSWERED.search(words):
-            raise UnansweredError(words or f"sbatch took longer than {_TIMEOUT_S} s") from error
+            late = f"sbatch took longer than {_TIMEOUT_S} s"
+            raise UnansweredError(words or (late if code in _LATE else f"sbatch ended with {code}")) from error
         if _BUSY.search(words):
             raise BusyError(words) from error
         raise RefusedError(words.replace("\n", "; ")) from error

@@ -217,7 +217,7 @@ class SlurmWorkers(SlurmBase):
         return enough
 
     def _hire(self, pool: Path, settings: SlurmLauncherConf) -> None:
-        folder = pool / str(1 + max((int(one.name) for one in pool.glob("[0-9]*")), default=0))
+        folder = pool / str(1 + max((int(one.name) for one in pool.glob("*") if one.name.isdecimal()), default=0))
         folder.mkdir(mode=0o700, parents=True)
         asked = parameters(folder, settings, settings.trials_at_once)
         try:

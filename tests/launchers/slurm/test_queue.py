@@ -127,6 +127,15 @@ def test_the_watcher_survives_and_says_what_it_met(
     watcher.stop()
 
 
+@pytest.mark.parametrize("command", ["squeue", "sacct"])
+def test_what_is_no_table_is_no_answer(scripted_slurm: ScriptedSlurm, command: str) -> None:
+    scripted_slurm.say(command, "head -c 3000 /dev/urandom")
+    with pytest.raises(SlurmError, match=f"^what {command} printed cannot be read$"):
+        queue.squeue() if command == "squeue" else queue.sacct(["1"])
+    scripted_slurm.say(command, "echo 'This site is down on Sunday'")
+    assert (queue.squeue() if command == "squeue" else queue.sacct(["1"])) == {}
+
+
 def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slurm: ScriptedSlurm) -> None:
     scripted_slurm.say("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
     watcher, _ = watch("mine", "1", poll_s=0.01)

@@ -156,3 +156,21 @@ def test_a_ticket_that_cannot_be_read_is_none(attempt: Path, content: str) -> No
 def test_a_ticket_names_its_job(scripted_slurm: ScriptedSlurm, attempt: Path) -> None:
     send(attempt, print)
     assert read_json(attempt / "job.json") == {"name": name_of(attempt), "id": "1"}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("printf 'compte d\\351bit\\351\\n' >&2; echo 'Submitted batch job 5'", "what sbatch said cannot be read"),
+        ("head -c 3000 /dev/urandom", "what sbatch said cannot be read"),
+        ("exit 1", "^sbatch ended with 1$"),
+        ("exit 124", "^sbatch took longer than 20 s$"),
+        ("true", ""),
+    ],
+)
+def test_where_nobody_knows_whether_it_was_submitted(
+    scripted_slurm: ScriptedSlurm, attempt: Path, script: str, words: str
+) -> None:
+    scripted_slurm.say("sbatch", script)
+    with pytest.raises(UnansweredError, match=words):
+        send(attempt, print, "x")
