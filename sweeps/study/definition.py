@@ -69,7 +69,9 @@ class Definition:
         old, new = self.parameters[key], other.parameters[key]
         # Optuna keeps the choices of a search for ever; a grid in our own journal can be rewritten.
         takes_more_choices = "GridSampler" in self.search["sampler"] and self.storage is None
-        return "interval" in old or (takes_more_choices and set(old.split(",")) <= set(new.split(",")))
+        if kind := _kind_of_interval(old):
+            return kind == _kind_of_interval(new)
+        return takes_more_choices and set(old.split(",")) <= set(new.split(","))
 
 
 def define(name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Definition:
@@ -188,6 +190,12 @@ def _values(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
         return ",".join(parameter.texts)
     return f"{'log ' * parameter.log}interval({parameter.low}, {parameter.high})"
+
+
+def _kind_of_interval(values: str) -> tuple[bool, bool] | None:
+    """What Optuna keeps for ever of an interval: whether it is logarithmic and whether whole. None if it is none."""
+    found = re.fullmatch(r"(log )?interval\((\S+), (\S+)\)", values)
+    return found and (bool(found[1]), all(end.lstrip("-").isdecimal() for end in found.groups()[1:]))
 
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:

@@ -100,6 +100,12 @@ def test_what_may_change_while_a_study_goes_on(tmp_path: Path, changes: dict[str
         (["x=1,2"], ["x=1,2"], {**GRID, "n_trials": 1}, True),
         (["x=1,2"], ["x=1,2,3"], SEARCH, False),  # Optuna keeps the choices of a search for ever
         (["x=interval(0,1)"], ["x=interval(0,2)"], SEARCH, True),
+        (["x=interval(-1e-3,1)"], ["x=interval(-2.5,1.0)"], SEARCH, True),
+        (["x=tag(log,interval(1,2))"], ["x=tag(log,interval(1,8))"], SEARCH, True),
+        (["x=interval(1,2)"], ["x=tag(log,interval(1,2))"], SEARCH, False),
+        (["x=int(interval(1,2))"], ["x=interval(0.5,2)"], SEARCH, False),
+        (["x=interval(1,2)"], ["x=1,2"], SEARCH, False),
+        (["x=interval,a"], ["x=interval,a,b"], SEARCH, False),
         (["x=1,2"], ["x=1,2,3"], {**GRID, "storage": "sqlite:///s.db"}, False),
         (["x=1,2"], ["x=1,2"], {**GRID, "config": {"lr": 0.2}}, False),
         (["x=1,2"], ["x=1,2"], {**SEARCH, "final_race": 2}, True),
