@@ -145,7 +145,8 @@ class SweeperConf:
     params: dict[str, Any] = field(default_factory=dict)
     """The search space, in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Parameters that exist only under a choice: {optimizer=adam: {optimizer.beta_2: 0.99,0.999}}."""
+    """Parameters that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2: "0.99,0.999"}, typed
+    '+hydra.sweeper.conditional_params={optimizer\\=adam: {optimizer.beta_2: "0.99,0.999"}}'."""
     custom_search_space: str | None = None
     """Dotted name of f(cfg, trial), which calls trial.suggest_*() of Optuna for further parameters."""
     tracking_uri: str | None = None
@@ -168,6 +169,8 @@ class SweeperConf:
         for direction in self.directions:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
+        if not self.directions:
+            raise ValueError("hydra.sweeper.direction=[]: give one for each objective, as in 'direction=[maximize]'")
         if len(self.objectives) != len(self.directions):
             ask = "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
             raise ValueError(f"{len(self.objectives)} objectives, but {len(self.directions)} directions: {ask}")

@@ -311,6 +311,16 @@ def test_resume_says_where_it_cannot_go(studies: Path, answer: Answer, tmp_path:
     assert str(tmp_path / "moved") in said
 
 
+def test_a_study_that_was_renamed_goes_on_nowhere_else(studies: Path, answer: Answer, tmp_path: Path) -> None:
+    study = tmp_path / "multirun" / "good"
+    content = json.loads((study / "study.json").read_text())
+    (study / "study.json").write_text(json.dumps({**content, "working_folder": str(tmp_path)}))
+    renamed = study.rename(study.with_name("renamed"))
+    code, said = answer("resume", "renamed")
+    assert code == 2
+    assert f"Move it there first: mv {renamed} {study.parent / content['name']}" in said.replace("\n", " ")
+
+
 def test_a_typing_mistake_is_answered_with_what_there_is(tmp_path: Path) -> None:
     ways: dict[str, list[str]] = {"sttaus": ["sttaus", "x"], "nothing": [], "no name": ["status"]}
     done: dict[str, Done] = run_all({k: ["-m", "sweeps", *w] for k, w in ways.items()}, tmp_path)

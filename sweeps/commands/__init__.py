@@ -19,7 +19,7 @@ app = typer.Typer(
     help="python -m sweeps: what already exists, also after its driver is gone.",
     pretty_exceptions_enable=False,
 )
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False, emoji=False)
 
 Name = Annotated[str, typer.Argument(help="the study's name, as `list` shows it")]
 Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]

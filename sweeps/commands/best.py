@@ -23,13 +23,13 @@ def best(
     if len(front) > 1:
         console.print(f"no other trial dominates one of these {len(front)}; choose with --trial")
     for row in front if len(front) > 1 else [of_best.chosen(summary, trial)]:
-        console.print(f"# trial {row.number}: {row.name}   {result_of(row, summary)}", soft_wrap=True, markup=False)
+        console.print(f"# trial {row.number}: {row.name}   {result_of(row, summary)}", soft_wrap=True)
         words = of_best.command(definition_, row)
-        console.print(of_best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
+        console.print(of_best.line(words, definition_.working_folder), soft_wrap=True)
     if len(front) <= 1:
         words = of_best.write_experiment(definition_, row, summary.folder)
-        console.print(f"# the same from {summary.folder / of_best.EXPERIMENT}", soft_wrap=True, markup=False)
-        console.print(of_best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
+        console.print(f"# the same from {summary.folder / of_best.EXPERIMENT}", soft_wrap=True)
+        console.print(of_best.line(words, definition_.working_folder), soft_wrap=True)
 
 
 @app.command()
@@ -46,14 +46,14 @@ def refit(
     summary, definition_ = read(name, root)
     row = refit.chosen(summary, trial)
     words, folder = refit.command(definition_, summary, row, all_data)
-    console.print(best.line(words, definition_.working_folder), soft_wrap=True, markup=False)
+    console.print(best.line(words, definition_.working_folder), soft_wrap=True)
     if code := subprocess.run(words, check=False, cwd=began_in(definition_)).returncode:
         raise SystemExit(code)
     again, _ = read(folder.name, folder.parent)
     trained = again.rows[0]
     kept = refit.kept_model(summary, trained)
     shown = "  ".join(f"{key}={value:.6g}" for key, value in trained.metrics.items())
-    console.print(f"trial {row.number}, trained once more: {shown}\nits model: {kept}", soft_wrap=True, markup=False)
+    console.print(f"trial {row.number}, trained once more: {shown}\nits model: {kept}", soft_wrap=True)
     tags = refit.tags(summary, row, trained, best.overrides_of(definition_, row))
     version = register(store_of(definition_), name, trained.folder, tags)
     console.print(f"registered in MLflow: {version}" if version else "not registered: the study is in no MLflow")

@@ -36,11 +36,11 @@ def list_studies(root: Root = MULTIRUN) -> None:
         pruned, failed = (str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad())))
         shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
     if not shown.row_count:
-        console.print(f"there are no studies in {root}; start one with sweep.py -m", markup=False)
+        console.print(f"there are no studies in {root}; start one with sweep.py -m")
         return
     console.print(shown)
     for trouble in troubles:
-        console.print(trouble, soft_wrap=True, markup=False)
+        console.print(trouble, soft_wrap=True)
 
 
 @app.command()
@@ -52,9 +52,9 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     driver = holder(summary.folder / "driver.lock")
     show_status(summary, str(driver or ""), _jobs_in_words(summary), _where(summary, definition_))
     if summary.done:
-        console.print(f"done: {summary.done}", soft_wrap=True, markup=False)
+        console.print(f"done: {summary.done}", soft_wrap=True)
     elif not driver and summary.over() < (summary.total or 0):
-        console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True, markup=False)
+        console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True)
 
 
 def _where(summary: Summary, definition_: Definition) -> str:

@@ -21,7 +21,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     with removal.taken(folder):
         yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
         packed = removal.pack(folder)
-    console.print(f"{packed}\nunpack it with: {definition.unpack_line(packed)}", soft_wrap=True, markup=False)
+    console.print(f"{packed}\nunpack it with: {definition.unpack_line(packed)}", soft_wrap=True)
 
 
 @app.command()

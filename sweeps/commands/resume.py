@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,16 +29,28 @@ def resume(
     ] = None,
 ) -> None:
     """Go on with a study, with the command that started it."""
-    _, definition_ = definition.find(name, root)
+    folder, definition_ = definition.find(name, root)
+    _refuse_moved(folder, definition_)
     if add is not None and _add(*read(name, root), add):
         return
     if retry or trials:
         _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
-    console.print(line, soft_wrap=True, markup=False)
+    console.print(line, soft_wrap=True)
     os.chdir(began_in(definition_))
     words = shlex.split(line)
     os.execvp(words[0], words)  # noqa: S606 - the command that the user typed, without a shell
+
+
+def _refuse_moved(folder: Path, definition_: Definition) -> None:
+    """Raise UserError for a study whose command would go on with, or begin, another one: it was renamed or copied."""
+    usual = not any(word.startswith("hydra.sweep.dir=") for word in definition_.command)
+    if usual and folder.name != definition_.name and folder.parent == Path(definition_.working_folder, "multirun"):
+        own = folder.with_name(definition_.name)
+        raise UserError(
+            f"{folder} is the study {definition_.name}, renamed or copied: its command goes on in {own}\n"
+            f"Move it there first: {shlex.join(['mv', str(folder), str(own)])}"
+        )
 
 
 def _add(summary: Summary, definition_: Definition, text: str) -> bool:
@@ -47,7 +60,7 @@ def _add(summary: Summary, definition_: Definition, text: str) -> bool:
     if driver is None:
         return False
     waits = f"{driver} has not looked at it; it is tried by the next one at the latest"
-    console.print(by_hand.answer(file, _ANSWER_S) or waits, soft_wrap=True, markup=False)
+    console.print(by_hand.answer(file, _ANSWER_S) or waits, soft_wrap=True)
     return True
 
 

@@ -49,14 +49,14 @@ def ui(
             raise UserError(f"MLflow at {without_password(store)} has nothing of the name {name}")
     if tracker.is_server(store):
         link = without_password(store).rstrip("/") + str(path)
-        console.print(link, soft_wrap=True, markup=False)
+        console.print(link, soft_wrap=True)
         if browser:
             typer.launch(link)
         return
     gc.enable()
 
     def say(link: str) -> None:
-        console.print(f"{link}   (Ctrl-C ends it)", soft_wrap=True, markup=False)
+        console.print(f"{link}   (Ctrl-C ends it)", soft_wrap=True)
 
     pages.serve(store, name or "runs", str(path), port, say, browser)
 
@@ -75,7 +75,7 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
             if name:
                 raise
             complete = False  # of this study alone
-            console.print(str(error), soft_wrap=True, markup=False)
+            console.print(str(error), soft_wrap=True)
     raise SystemExit(0 if complete else 1)
 
 
@@ -104,14 +104,14 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
     finally:
         lock.release()
     if tracker.problem:
-        console.print(f"study {name}: {tracker.problem}", soft_wrap=True, markup=False)
+        console.print(f"study {name}: {tracker.problem}", soft_wrap=True)
         return False
     what = (
         f"sent {sent} of its {len(summary.rows)} trials; MLflow has all that began" if sent else "MLflow lacks nothing"
     )
     also = f"; {going_on} have not ended: it has what they wrote so far" if going_on else ""
-    console.print(f"study {name}: {what}{also}", soft_wrap=True, markup=False)
-    console.print(tracker.how_to_look(), soft_wrap=True, markup=False)
+    console.print(f"study {name}: {what}{also}", soft_wrap=True)
+    console.print(tracker.how_to_look(), soft_wrap=True)
     return True
 
 

@@ -117,7 +117,7 @@ class View:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)
             self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")
         elif not self.console.is_terminal:
-            self.say(f"trial {row.number} {row.state}{_values(row)}   {result_of(row, summary)}")
+            self.say(f"trial {row.number} {row.state}{_values(row)}   {result_of(row, summary) or row.error}")
 
     def tick(self, summary: Summary, notes: list[str]) -> None:
         """Show how the study stands; `notes` are said once each, numbers aside, where there is no live view, outages

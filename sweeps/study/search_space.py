@@ -301,6 +301,9 @@ def _plain(element: Any, text: str) -> Value:
 
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
+    if unknown := sorted(sweep.tags - {"log"}):
+        known = f"{key}=tag(log, interval({low}, {high}))"
+        raise UserError(f"{key}: tag({unknown[0]}, ...) means nothing here. Leave it out, or type {known}")
     if low is None or high is None or not math.isfinite(high - low):
         raise UserError(f"{key}=interval({low}, {high}) has no end; give both: {key}=interval(0.1, 1.0)")
     if low >= high:

@@ -115,7 +115,9 @@ def earlier(settings: SweeperConf, space: SearchSpace, config: DictConfig, folde
     trials, said, taken = [], [], set[Path]()
     for name in settings.learn_from:
         there = next((one for one in (folder.parent / name, Path(name)) if (one / "study.json").exists()), None)
-        if there is None or there.absolute() == folder:
+        if there and there.absolute() == folder:
+            raise UserError(f"hydra.sweeper.learn_from={name}: that is this study itself; name an earlier one")
+        if there is None:
             known = definition.which_there_are(name, folder.parent)
             raise UserError(
                 f"hydra.sweeper.learn_from={name}: there is no such earlier study\nIn {folder.parent}: {known}"

@@ -90,7 +90,7 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
     backend = _Journal(journal)
     try:
         return create(storage=JournalStorage(backend)), ""
-    except (Unreadable, KeyError, ValueError, IndexError) as error:
+    except (Unreadable, KeyError, ValueError, IndexError, AssertionError) as error:
         kept = set_aside(journal)
         write_whole(journal, kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
         mended = f"{error}. What came after it is read from the trials' folders ({kept.name} is kept)"

@@ -74,6 +74,9 @@ class Tracker:
         except Exception as error:
             if not isinstance(error, (OSError, ImportError)) and not isinstance(error, outages()):
                 raise
+            file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
+            if file.startswith(f"{self._summary.folder}/"):
+                raise UserError(f"a file of the study cannot be written: {error}\nRemove {file}") from error
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
                 "Choose another, as tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; or none: "

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import operator
 import os
 import sys
 import time
@@ -72,11 +73,15 @@ class Trial:
         the chief alone records.
 
         Raises:
-            TypeError: a metric is not one number.
+            TypeError: a metric is not one number, or the step no whole one.
             MissingObjective: the objective, if the study names one, is not among them.
             Diverged: the objective is NaN or infinite.
         """
         values = as_numbers(metrics)
+        try:
+            step = operator.index(step)  # numpy's are no JSON
+        except TypeError as error:
+            raise TypeError(f"trial.report(..., step={step!r}): a step is a whole number, as 1") from error
         if self.world.is_chief:
             print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
             if self._reported_before is None or step > self._reported_before:

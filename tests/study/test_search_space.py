@@ -98,6 +98,7 @@ def test_what_is_no_condition(text: str) -> None:
     "line, message",
     [
         ("x=interval(1,inf)", "has no end"),
+        ("x=tag(lgo,interval(1,2))", r"tag\(lgo, ...\) means nothing here. .* type x=tag\(log, interval\(1.0, 2.0\)\)"),
         ("x=interval(2,1)", "is empty"),
         ("x=tag(log,interval(0,1))", "must start above 0"),
         ("x=range(1,inf)", "has no end"),

@@ -33,7 +33,7 @@ def lines(folder: TrialFolder) -> list[tuple[int, dict[str, float]]]:
 def test_what_is_reported_is_written_and_shown(folder: TrialFolder, capsys: pytest.CaptureFixture[str]) -> None:
     trial = Trial(folder, 1)
     trial.report({"loss": np.float32(0.5), "accuracy": 1}, step=0)
-    trial.report({"loss": 0.25}, step=1)
+    trial.report({"loss": 0.25}, step=np.arange(2)[1])
     assert lines(folder) == [(0, {"loss": 0.5, "accuracy": 1.0}), (1, {"loss": 0.25})]
     assert capsys.readouterr().out == "step 0  loss=0.5  accuracy=1\nstep 1  loss=0.25\n"
     assert (trial.folder, trial.checkpoint_folder) == (folder.path, folder.path / "checkpoint")
@@ -60,6 +60,13 @@ def test_what_may_not_be_reported(
     with pytest.raises(error) as caught:
         Trial(folder, 1, objective).report(metrics, step=7)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("step", ["a", 1.5, None])
+def test_a_step_is_a_whole_number(folder: TrialFolder, step: Any) -> None:
+    with pytest.raises(TypeError, match="a step is a whole number"):
+        Trial(folder, 1).report({"loss": 1.0}, step)
+    assert lines(folder) == []
 
 
 @pytest.mark.parametrize("metrics", [{"loss": float("nan")}, {"loss": 1.0}, {}])
