@@ -21,7 +21,8 @@ from sweeps.trial.job import State
 def list_studies(root: Root = MULTIRUN) -> None:
     """All studies, newest first."""
     study = Column("study", no_wrap=True, overflow="fold")  # whole, since it is what one types
-    shown, troubles = Table(study, "trials", "pruned", "failed", "best", "driver"), []
+    best = Column("best", overflow="fold")
+    shown, troubles = Table(study, "trials", "pruned", "failed", best, "driver"), []
     for name in newest_first(root):
         try:
             summary, _ = read(name, root)
@@ -30,9 +31,9 @@ def list_studies(root: Root = MULTIRUN) -> None:
             shown.add_row(name, "?", "?", "?", "(see below)", "")
             troubles.append(str(error).splitlines()[0])
             continue
-        top = [f"{summary.objective[0]}={row.objective[0]:.6g}  {row.name}" for row in summary.top(1)]
-        if best := groups.best(summary):
-            top = [f"mean {summary.objective[0]}={fmean(best.values):.6g}  {best.name}"]
+        top = [f"{summary.objective[0]}={row.result[0]:.6g}  {row.name}" for row in summary.top(1)]
+        if group := groups.best(summary):
+            top = [f"mean {summary.objective[0]}={fmean(group.values):.6g}  {group.name}"]
         pruned, failed = (str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad())))
         shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
     if not shown.row_count:

@@ -187,8 +187,7 @@ def _wanted(config: Any, name: str) -> int | None:
 def explain(error: Exception, config: DictConfig) -> str:
     """What Hydra or OmegaConf found wrong, in at most two lines, with the nearest key or choice that exists."""
     if isinstance(error, OverrideParseException):
-        why = f": {error.message.splitlines()[0]}" if "while evaluating" in error.message else ""
-        return f"'{error.override}' cannot be read{why}{_at_home(error.override, config) or chr(10) + _GRAMMAR}"
+        return _unread(error, config)
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         key = lines[0].split("'")[1]
@@ -216,6 +215,16 @@ def explain(error: Exception, config: DictConfig) -> str:
     if any("not in 'LocalLauncherConf'" in line for line in said):
         said[-1] += ", but perhaps in that of hydra/launcher=slurm: choose that launcher, or leave it out"
     return ("".join(where[:1]) + "\n".join(said))[:600]
+
+
+def _unread(error: OverrideParseException, config: DictConfig) -> str:
+    """Of what is not of Hydra's grammar."""
+    key, _, value = error.override.partition("=")
+    if '"' not in value and (letter := next((one for one in value if not one.isascii()), "")):
+        typed = shlex.quote(f'{key}="{value}"')
+        return f"'{error.override}' cannot be read: a value with {letter} needs quotes\nType: {typed}"
+    why = f": {error.message.splitlines()[0]}" if "while evaluating" in error.message else ""
+    return f"'{error.override}' cannot be read{why}{_at_home(error.override, config) or chr(10) + _GRAMMAR}"
 
 
 def _no_list(typed: str, said: str) -> str:

@@ -114,6 +114,7 @@ def test_resources_follow_the_trial(composer: Composer) -> None:
         (["~nothing_there"], ["nothing_there"]),
         (["lr="], ["lr", "Float"]),
         (["lr=[1"], ["'lr=[1' cannot be read", "Write key=value"]),
+        (["dataset.path=/müller"], ["cannot be read: a value with ü needs quotes\nType: 'dataset.path=\"/müller\"'"]),
         (["batch_size=${no_such_key}", "lr=0.1"], ["batch_size: ", "'no_such_key' not found"]),
         (["batch_size=${oc.env:NO_SUCH_VARIABLE}"], ["batch_size: ", "'NO_SUCH_VARIABLE' not found"]),
         (["batch_size=${no_such_resolver:1}"], ["batch_size: ", "no_such_resolver"]),

@@ -1,5 +1,6 @@
 """Trials as SLURM jobs: each attempt one job with the resources of its own trial."""
 
+import time
 from contextlib import suppress
 
 from sweeps.files import Unreadable
@@ -11,6 +12,9 @@ from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import End, Job, State
+
+_STRAGGLE_S = 30.0
+"""How long other ranks may live on when the chief has ended the attempt."""
 
 
 class SlurmTrials(SlurmBase):
@@ -70,6 +74,8 @@ class SlurmTrials(SlurmBase):
             own = job.attempt_folder.end()
             if own and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
                 self._end(job, own)
+            elif own and sent.cancel_at is None and time.time() - own.ended > _STRAGGLE_S:
+                self._cancel([sent])  # a rank that hangs keeps all of its nodes
             elif info and not sent.never_was:
                 self._end(job, end_of_attempt(info, job.attempt_folder))
             elif info and self._may_send():

@@ -4,6 +4,7 @@ import errno
 import json
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -239,6 +240,19 @@ def test_a_cancelled_job_is_cancelled_again_if_it_lives_on(
     driver.tick("PENDING Priority")
     assert driver.slurm.lines("scancelled")[:2] == ["--state=PENDING 1"] * 2
     assert driver.tick("CANCELLED")[1].state is State.CANCELLED
+
+
+@pytest.mark.parametrize(("since_s", "cancelled"), [(10, []), (60, ["1"])])
+def test_a_rank_that_hangs_when_its_chief_has_ended_keeps_no_nodes(
+    driver: Driver, make_job: MakeJob, since_s: float, cancelled: list[str]
+) -> None:
+    job = make_job(1, task, nodes=2)
+    assert driver.launcher.submit(job)
+    job.attempt_folder.close(End(State.COMPLETED), time.time() - since_s)
+    for _ in range(3):
+        assert driver.tick("RUNNING") == {}
+    assert driver.slurm.lines("scancelled") == cancelled
+    assert driver.tick("CANCELLED")[1].state is State.COMPLETED
 
 
 def test_rank_1_says_why_its_trial_failed(driver: Driver, make_job: MakeJob) -> None:
