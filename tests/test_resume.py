@@ -126,6 +126,7 @@ def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) 
     assert "hydra.sweeper.objective=val_accuracy" in out
     assert "study typo is not finished: the task reported no 'val_acc', which is the objective" in out
     assert "Another objective makes another study, with another hydra.sweeper.study_name" in out
+    assert "Go on with: python -m sweeps resume typo --retry failed" in out
     began = [row for row in rows(folder / "multirun" / "typo") if row.attempts]
     assert len(began) <= 2
     assert all((row.state, steps(row.folder)) == (State.FAILED, [1]) for row in began)

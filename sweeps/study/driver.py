@@ -265,11 +265,12 @@ class Driver:
         elif loop.stopped or open_ones:
             why = loop.stopped or f"{counted(open_ones, 'trial')} still open"
             lines.append(f"study {self._name} is not finished: {why}.")
+            go_on = self._resume_line
             if any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
-                lines.append(
-                    "Another objective makes another study, with another hydra.sweeper.study_name. If it stays:"
-                )
-            lines.append(f"Go on with: {self._resume_line}")
+                other = "Another objective makes another study, with another hydra.sweeper.study_name"
+                lines.append(f"{other}. Once trials return this one:")
+                go_on = go_on if self._settings.storage else f"{sweeps_line('resume', self._folder)} --retry failed"
+            lines.append(f"Go on with: {go_on}")
         elif loop.had_ended:
             lines.append(f"nothing is left to do: every trial of study {self._name} had ended before.")
             more = f"{self._resume_line} hydra.sweeper.extend=true"
