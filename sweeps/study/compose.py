@@ -228,7 +228,10 @@ def _unread(error: OverrideParseException, config: DictConfig) -> str:
 
 
 def _no_list(typed: str, said: str) -> str:
-    """What to type where one value stands in place of a list."""
+    """What to type where one value stands in place of a list, or a list in place of named values."""
+    key, _, value = typed.partition("=")
+    if value.startswith("[") and said.endswith("Cannot merge DictConfig with ListConfig"):
+        return f"it must have names, as in '{key}={{name: value}}'"
     alone = said.endswith(("is not a ListConfig, list or tuple.", "Cannot merge DictConfig with ListConfig"))
     return f"it must be a list, as in '{typed.replace('=', '=[', 1)}]'" if alone else ""
 
