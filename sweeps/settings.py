@@ -170,7 +170,7 @@ class SweeperConf:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
         if not self.directions:
-            raise ValueError("hydra.sweeper.direction=[]: give one for each objective, as in 'direction=[maximize]'")
+            raise ValueError("hydra.sweeper.direction=[] names none; type hydra.sweeper.direction=maximize")
         if len(self.objectives) != len(self.directions):
             ask = "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
             raise ValueError(f"{len(self.objectives)} objectives, but {len(self.directions)} directions: {ask}")

@@ -22,8 +22,8 @@ FINDS = "trainers.largest_batch.find"
 HERE = "hydra_plugins.sweepyard.LocalLauncher"
 """The launcher whose trials surely run on the machine of whoever asks."""
 SLURM = "hydra_plugins.sweepyard.SlurmLauncher"
-CHOOSES_NODE = ("partition", "constraint", "exclude", "gres", "additional_parameters")
-MAKES_MEMORY = ("mem_per_gpu", "mem_per_cpu", "cpus_per_task", "cpus_per_gpu")
+NODES = ("partition", "constraint", "exclude", "gres", "additional_parameters")
+MEMORY = ("mem_per_gpu", "mem_per_cpu", "cpus_per_task", "cpus_per_gpu")
 """What of a request decides which nodes may come, and how much of their memory."""
 OF_NO_SIZE = {
     "model": {"weights", "head_epochs", "fine_tune_lr"},
@@ -72,7 +72,7 @@ def place(gpus: int) -> str | None:
         return here and f"this machine ({here})"
     if launcher.get("_target_") != SLURM or (HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN):
         return None
-    asked = {name: launcher.get(name) for name in CHOOSES_NODE + MAKES_MEMORY} | {"mem_gb": mem_gb and f"{mem_gb:g}"}
+    asked = {name: launcher.get(name) for name in NODES + MEMORY} | {"mem_gb": mem_gb and f"{mem_gb:g}"}
     return f"a SLURM node ({', '.join(f'{name}={value}' for name, value in asked.items() if value) or 'any'})"
 
 

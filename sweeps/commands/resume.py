@@ -45,7 +45,7 @@ def resume(
 def _refuse_moved(folder: Path, definition_: Definition) -> None:
     """Raise UserError for a study whose command would go on with, or begin, another one: it was renamed or copied."""
     usual = not any(word.startswith("hydra.sweep.dir=") for word in definition_.command)
-    if usual and folder.name != definition_.name and folder.parent == Path(definition_.working_folder, "multirun"):
+    if usual and folder.name != definition_.name and folder.parent == Path(definition_.working_folder, MULTIRUN):
         own = folder.with_name(definition_.name)
         raise UserError(
             f"{folder} is the study {definition_.name}, renamed or copied: its command goes on in {own}\n"

@@ -324,12 +324,12 @@ class Driver:
         choices, constants = self._config.hydra.runtime.choices, {}
         for key in (condition.key for condition in conditional):
             constants[key] = str(choices[key]) if key in choices else text_of(OmegaConf.select(self._config, key))
-        asked = read([*_lines(settings.params), *arguments])
+        space = parse(read([*_lines(settings.params), *arguments]), conditional, constants)
+        kept = {(one.key, one.condition) for one in space.parameters}
         for condition, under in conditional.items():
             for one in under:
-                if (key := one.get_key_element()) in {given.get_key_element() for given in asked}:
+                if ((key := one.get_key_element()), condition) not in kept:
                     print(f"{one.input_line} under {condition} is left out: {key} is given for all")
-        space = parse(asked, conditional, constants)
         if is_grid(settings):
             return space
         if not space.parameters and not settings.custom_search_space:

@@ -93,7 +93,8 @@ def open_study(name: str, folder: Path, url: str | None, **settings: Any) -> tup
     except (Unreadable, KeyError, ValueError, IndexError, AssertionError) as error:
         kept = set_aside(journal)
         write_whole(journal, kept.read_bytes()[: backend.whole] if isinstance(error, Unreadable) else b"")
-        mended = f"{error}. What came after it is read from the trials' folders ({kept.name} is kept)"
+        damage = error if isinstance(error, Unreadable) else f"{journal} is no journal of Optuna's ({error!r})"
+        mended = f"{damage}. What came after it is read from the trials' folders ({kept.name} is kept)"
         return create(storage=JournalStorage(_Journal(journal))), mended
 
 

@@ -76,7 +76,8 @@ class Tracker:
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
             if file.startswith(f"{self._summary.folder}/"):
-                raise UserError(f"a file of the study cannot be written: {error}\nRemove {file}") from error
+                again = "Make its folder writable and remove what is in the way, then type the command again"
+                raise UserError(f"a file of the study cannot be written: {error}\n{again}") from error
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
                 "Choose another, as tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; or none: "

@@ -19,11 +19,8 @@ def study(folder: Path, *trials: tuple[Point, float | State | End], race: int | 
     """Trials that returned this, or ended so; from number `race` on they are of the final race."""
     rows = []
     for number, (point, said) in enumerate(trials):
-        end = said if isinstance(said, End) else End(State.COMPLETED, objective=[])
-        if isinstance(said, State):
-            end = End(said)
-        elif isinstance(said, float):
-            end = End(State.COMPLETED, objective=[said])
+        end = End(said) if isinstance(said, State) else said
+        end = end if isinstance(end, End) else End(State.COMPLETED, objective=[end])
         raced = race is not None and number >= race
         row = Row(number, point, State.QUEUED, folder / str(number), repeat={"race": True, "of": 0} if raced else {})
         row.take(end)

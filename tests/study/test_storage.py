@@ -97,6 +97,13 @@ def test_damage_to_any_line_is_mended_from_the_folders(study: Study, again: Agai
             one.unlink()
 
 
+def test_a_journal_of_nobodys_is_named(study: Study) -> None:
+    journal_of(study).write_text('{"op_code": 99, "worker_id": "x", "study_id": 0}\n')
+    optuna_study, mended = storage.open_study("s", study.folder, None)
+    assert optuna_study.trials == []
+    assert mended.startswith(f"{journal_of(study)} is no journal of Optuna's (")
+
+
 @pytest.mark.parametrize("cut", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
 def test_a_journal_that_was_cut_is_mended_from_the_folders(study: Study, again: Again, cut: float) -> None:
     journal = journal_of(study)

@@ -348,6 +348,12 @@ def test_a_deleted_experiment_is_explained(store: str, tmp_path: Path) -> None:
         open_tracker(store, tmp_path / "s")
 
 
+def test_a_file_of_the_study_that_is_in_the_way_is_not_blamed_on_mlflow(store: str, tmp_path: Path) -> None:
+    (tmp_path / "s" / "tracking.json").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"^a file of the study cannot be written: .*s/tracking.json'\n.*in the way"):
+        open_tracker(store, tmp_path / "s")
+
+
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "sqlite:////usr", "gopher://x"])
 def test_a_store_that_cannot_be_used_is_a_users_mistake(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

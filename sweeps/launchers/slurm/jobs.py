@@ -74,7 +74,7 @@ class SlurmTrials(SlurmBase):
             own = job.attempt_folder.end()
             if own and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
                 self._end(job, own)
-            elif own and sent.cancel_at is None and time.time() - own.ended > _STRAGGLE_S:
+            elif own and time.time() - own.ended > _STRAGGLE_S and time.monotonic() > (sent.cancel_at or 0):
                 self._cancel([sent])  # a rank that hangs keeps all of its nodes
             elif info and not sent.never_was:
                 self._end(job, end_of_attempt(info, job.attempt_folder))
