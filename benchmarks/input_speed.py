@@ -97,8 +97,8 @@ def loaded(folder: str, resident_gb: float, augment: str = "none"):  # type: ign
     """The configuration of a folder, and its data."""
     import hydra
 
-    import conf.schema  # noqa: F401 (registers the schema)
-    from trainers import data
+    import trainers.config.schema  # noqa: F401 (registers the schema)
+    from trainers.data import dataset as data
 
     overrides = [
         *("hydra/sweeper=basic", "hydra/launcher=basic", "dataset=image_folder", f"dataset.size={SIZE}"),

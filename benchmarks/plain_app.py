@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
 
-import conf.schema  # noqa: E402, F401 - registers the schema that conf/config.yaml starts from
+import trainers.config.schema  # noqa: E402, F401 - registers the schema that conf/config.yaml starts from
 from sweeps.trial import current_trial  # noqa: E402
 
 

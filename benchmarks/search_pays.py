@@ -1,6 +1,6 @@
 """A search against a grid on MNIST 784-128-10: learning rate (1e-5 to 1) and batch size (32 to 1024).
 
-The grid trains 7 x 6 pairs for 10 epochs each. The search, TPE with asynchronous successive halving, is run with
+The grid trains 7 x 6 pairs for 10 epochs each. The search, with asynchronous successive halving, is run with
 several seeds of its sampler; its epochs are counted, and its best pair is compared with the grid's by val_accuracy.
 
     python benchmarks/search_pays.py [path/to/mnist.npz] [seeds] [trials of a search]

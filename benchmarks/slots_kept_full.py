@@ -36,7 +36,7 @@ def best_possible() -> float:
 
 def ours(folder: Path) -> None:
     # They only sleep: cores are not what bounds them, and TensorFlow need not be imported.
-    warm = ["trainer.preload=[conf.schema,sweeps.app]", "hydra.launcher.cpus_per_task=0"]
+    warm = ["trainer.preload=[trainers.config.schema,sweeps.app]", "hydra.launcher.cpus_per_task=0"]
     sweep(folder, f"hydra.sweeper.n_jobs={SLOTS}", *warm)
 
 

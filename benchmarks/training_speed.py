@@ -93,8 +93,8 @@ def composed(model: str, seed: str):  # type: ignore[no-untyped-def]
     """The configuration that all ways train, and its data."""
     import hydra
 
-    import conf.schema  # noqa: F401 (registers the schema)
-    from trainers import data
+    import trainers.config.schema  # noqa: F401 (registers the schema)
+    from trainers.data import dataset as data
 
     overrides = [
         *("hydra/sweeper=basic", "hydra/launcher=basic", "trainer.checkpoint_interval_s=3600"),
@@ -163,7 +163,7 @@ def bound(model_name: str, seed: str) -> dict[str, float]:
     import numpy as np
     import tensorflow as tf
 
-    from trainers.data import epoch_order
+    from trainers.data.arrays import epoch_order
     from trainers.trainer import build
 
     cfg, dataset = composed(model_name, seed)

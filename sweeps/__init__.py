@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweeps.study.loaded import Study
+    from sweeps.api import Study
 
 
 def load(name: str, root: str | Path = "multirun") -> "Study":
-    """The study of this name in the folder `root`: running or over, in whatever state its trials' files are.
+    """Return the study of this name in the folder `root`: running or over, in whatever state its trials' files are.
 
     Raises UserError if there is none, or if its definition or journal is damaged.
     """
-    from sweeps.study.loaded import Study
+    from sweeps.api import Study
 
     return Study.of(name, Path(root))

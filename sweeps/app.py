@@ -25,13 +25,14 @@ from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable
-from sweeps.launchers.local import LocalTrials
-from sweeps.results.summary import Row, Summary, look
+from sweeps.launchers.machine import Machine
+from sweeps.record.study import StudySnapshot, TrialRecord, look
 from sweeps.secrets import refuse_typed
 from sweeps.settings import HEEDED_ALONE, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import notify
-from sweeps.study.compose import check, explain, processes, refuse_lost
+from sweeps.study.compose import check, processes, refuse_lost
+from sweeps.study.mistakes import explain
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
@@ -62,18 +63,15 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads it has seen enough: --help | head
-    except UserError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
-    except (HydraException, InterpolationResolutionError) as error:  # before OSError, which some of them are
-        print(explain(error, _known(config_dir)), file=sys.stderr)
+    except (UserError, HydraException, InterpolationResolutionError) as error:  # before OSError, which some of them are
+        print(error if isinstance(error, UserError) else explain(error, _composed(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
         if run_job.__code__ not in passed or run.__code__ in passed:
             raise  # not of Hydra, which makes the folder of a single run
-        print(f"the run's folder cannot be written: {error}", file=sys.stderr)
-        print("Start in another folder, or name one: hydra.run.dir=/where/there/is/room", file=sys.stderr)
+        ask = "Start in another folder, or name one: hydra.run.dir=/where/there/is/room"
+        print(f"the run's folder cannot be written: {error}\n{ask}", file=sys.stderr)
         raise SystemExit(2) from None
 
 
@@ -86,9 +84,9 @@ def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
         if sign and key in ("hydra.sweeper", "hydra.launcher"):
             raise UserError(f"{word}: it is chosen with a slash\nType: {key.replace('.', '/')}={value}")
         if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # which Hydra takes for values of the group itself
-            known = sorted(file.stem for file in (config_dir / key).glob("*.yaml"))
-            if known and value not in known:
-                raise UserError(f"{word}: it is chosen by name\nChoose one of: {', '.join(known)}")
+            choices = sorted(file.stem for file in (config_dir / key).glob("*.yaml"))
+            if choices and value not in choices:
+                raise UserError(f"{word}: it is chosen by name\nChoose one of: {', '.join(choices)}")
 
 
 def run(cfg: DictConfig, task: Task) -> Any:
@@ -98,13 +96,13 @@ def run(cfg: DictConfig, task: Task) -> Any:
     if hydra.mode is RunMode.MULTIRUN:
         return task(cfg, current_trial())
     try:
-        refuse_typed(*(OmegaConf.to_container(one, resolve=False) for one in (cfg, hydra)))
+        refuse_typed(*(OmegaConf.to_container(config, resolve=False) for config in (cfg, hydra)))
         notify.refuse_address(whole)
         check(cfg, starts=True)
         refuse_lost(hydra)
         _refuse_sweep(hydra.overrides.hydra)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
-            LocalTrials([], Path()).request(whole)
+            Machine.here().request(whole)
         if processes(cfg) > 1:
             raise UserError("a trial of several processes is started by a launcher: add -m to the command")
         return _run_alone(cfg, task, hydra)
@@ -131,13 +129,13 @@ def _refuse_sweep(typed: Sequence[str]) -> None:
 
 
 def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
-    """The single runs of a day are shown in MLflow as one study, whose folder is the one that Hydra gives them."""
+    """Run the task as one of the single runs of a day, which MLflow shows as one study. Return what it returns."""
     folder = Path(hydra.runtime.output_dir)
     settings = read(hydra.sweeper, SweeperConf)
     rows = _single_runs(folder)
     row = next(row for row in rows if row.folder == folder)
     day = folder.parent
-    summary = Summary(f"single runs {day.name}", day, settings.objectives, settings.directions, rows)
+    summary = StudySnapshot(f"single runs {day.name}", day, settings.objectives, settings.directions, rows)
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(time.time())
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
@@ -150,15 +148,15 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
             end = end_of_error(error)
             raise
         finally:
-            row.take(attempt.close(end))
+            rows[rows.index(row)] = row = row.with_end(attempt.close(end))
     if row.state.is_bad:  # by what it returned
         print(row.error, file=sys.stderr)
         raise SystemExit(1)
     return returned
 
 
-def _single_runs(own: Path) -> list[Row]:
-    """This run and, in order, those beside it in Hydra's folder of a day, but for those that go on or were killed."""
+def _single_runs(own: Path) -> list[TrialRecord]:
+    """Return this run and, in order, its neighbours in Hydra's folder of a day that neither go on nor were killed."""
     rows, numbers = [], {}
     folders = sorted({own, *(file.parents[1] for file in own.parent.glob("*/.hydra/overrides.yaml"))})
     for folder in folders:
@@ -166,20 +164,22 @@ def _single_runs(own: Path) -> list[Row]:
             numbers[folder] = TrialFolder(folder).read_tracking().get("trial")  # which it keeps if another is deleted
     new = count(1 + max((number for number in numbers.values() if isinstance(number, int)), default=-1))
     for folder in folders:
-        number = noted if isinstance(noted := numbers.get(folder), int) else next(new)
+        number = earlier if isinstance(earlier := numbers.get(folder), int) else next(new)
         try:
             words = yaml.safe_load((folder / ".hydra/overrides.yaml").read_text()) or []
         except (OSError, yaml.YAMLError, UnicodeDecodeError):
             words = []  # damaged, or with hydra.output_subdir=null: it is shown without its values
         pairs = (str(word).partition("=") for word in words)
         params: Point = {name: value for name, sign, value in pairs if sign}
-        row = look(Row(number, params, State.RUNNING, folder))
+        row = look(TrialRecord(number, params, State.RUNNING, folder))
         rows += [row] if folder == own or row.state is not State.RUNNING else []
     return rows
 
 
 @contextmanager
-def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Sequence[str]) -> Iterator[None]:
+def _tracked(
+    settings: SweeperConf, summary: StudySnapshot, row: TrialRecord, overrides: Sequence[str]
+) -> Iterator[None]:
     from sweeps.results import report
     from sweeps.tracking.tracker import Tracker  # MLflow takes two seconds
 
@@ -190,18 +190,19 @@ def _tracked(settings: SweeperConf, summary: Summary, row: Row, overrides: Seque
         yield
     finally:
         tracker.drain(summary)
+        summary = summary.with_tracking(tracker.seconds)
         report.write(summary)
         tracker.complete(summary)
         print(tracker.how_to_look())
 
 
-def _known(config_dir: Path) -> DictConfig:
-    """The configuration with the choices made on the command line, but not its values: one of those is the mistake."""
+def _composed(config_dir: Path) -> DictConfig:
+    """Compose the configuration with the choices of the command line, without its values: a value is the mistake."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir), version_base="1.3"):
-        known = compose("config", return_hydra_config=True)
-        choices = [text for text in sys.argv[1:] if text.partition("=")[0] in known.hydra.runtime.choices]
+        defaults = compose("config", return_hydra_config=True)
+        choices = [text for text in sys.argv[1:] if text.partition("=")[0] in defaults.hydra.runtime.choices]
         try:
             return compose("config", choices, return_hydra_config=True)
         except HydraException:  # the mistake is in the choices, or they are swept
-            return known
+            return defaults

@@ -27,7 +27,7 @@ _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 """The errors of a disk that takes no files."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Unreadable(Exception):
@@ -133,7 +133,7 @@ def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json
             offset += len(line)
             try:
                 values.append(parse(line))
-            except _MALFORMED:
+            except MALFORMED:
                 damaged += 1
     return Lines(values, offset, damaged)
 
@@ -144,7 +144,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         return {**json.loads(path.read_bytes())}  # what is no object raises TypeError
     except FileNotFoundError:
         return None
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise Unreadable(path, error) from error
 
 

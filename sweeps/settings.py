@@ -46,13 +46,16 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
         raise UserError(str(error)) from error
     assert isinstance(settings, kind)
     for one in fields(kind):
-        value, least = getattr(settings, one.name), one.metadata.get("least")
+        value, least, above = getattr(settings, one.name), one.metadata.get("least"), one.metadata.get("above")
         if str(one.type).startswith("list") and isinstance(value, str):  # which an interpolation may bring
             raise UserError(f"hydra.{group}.{one.name}={value}: it must be a list, as in [{value}]")
         if isinstance(value, float) and math.isnan(value):
             raise UserError(f"hydra.{group}.{one.name}=nan: it must be a number")
         if value is not None and least is not None and value < least:
             raise UserError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
+        if value is not None and above is not None and value <= above:
+            none = f"hydra.{group}.{one.name}=null"
+            raise UserError(f"hydra.{group}.{one.name}={value}: nothing could start\nFor no limit type {none}")
     return settings
 
 
@@ -62,15 +65,12 @@ def home(word: str) -> str:
     """
     section, _, name = word.rpartition(".")
     name = MEANT.get(name, name) if section else name
-    for kind, place, choice in (
-        (SweeperConf, "hydra.sweeper", ""),
-        (LocalLauncherConf, "hydra.launcher", ""),
-        (SlurmLauncherConf, "hydra.launcher", "hydra/launcher=slurm "),
-    ):
-        if name in {one.name for one in fields(kind)} and section in {"", "hydra.sweeper", "hydra.launcher"}:
-            if section == place and not choice:
-                return ""
-            return f"hydra/sweeper/{name}=..." if name in _CHOSEN else f"{choice}{place}.{name}=..."
+    slurms = "hydra/launcher=slurm hydra.launcher"
+    places = {"hydra.sweeper": SweeperConf, "hydra.launcher": LocalLauncherConf, slurms: SlurmLauncherConf}
+    for place, kind in places.items() if section in {"", *places} else ():
+        if name in {one.name for one in fields(kind)}:
+            chosen = f"hydra/sweeper/{name}=..." if name in _CHOSEN else f"{place}.{name}=..."
+            return "" if section == place else chosen
     return ""
 
 
@@ -86,7 +86,7 @@ class SweeperConf:
     _target_: str = "hydra_plugins.sweepyard.StudySweeper"
     _recursive_: bool = False
     sampler: Any = None
-    """What to try next: hydra/sweeper/sampler=grid, tpe, random, gp, cmaes, nsgaii or qmc."""
+    """What to try next: hydra/sweeper/sampler=grid, default, tpe, random, gp, cmaes, nsgaii or qmc."""
     pruner: Any = None
     """When to end a trial early: hydra/sweeper/pruner=none, median, asha, hyperband, percentile or wilcoxon."""
     objective: Any = None
@@ -96,7 +96,7 @@ class SweeperConf:
     study_name: str | None = None
     """The name of the study; the same name goes on where it was. Null gives it the time of its start."""
     storage: str | None = None
-    """Optuna storage, such as sqlite:///studies.db. Null keeps a journal in the study's folder."""
+    """An Optuna storage that mirrors the study, for optuna-dashboard: sqlite:///studies.db. Null: none."""
     n_trials: int | None = at_least(1, None)
     """Trials in all; with `repeats`, configurations. A grid has as many as it has points."""
     repeats: int = at_least(1, 1)
@@ -117,10 +117,10 @@ class SweeperConf:
     """Enough: once a trial returned this objective or a better one, no further trial starts, and the study is done."""
     patience: int | None = at_least(1, None)
     """Enough: once so many trials ended without an improvement of the best, the same."""
-    max_hours: float | None = at_least(0, None)
+    max_hours: float | None = field(default=None, metadata={"above": 0})
     """A budget: hours in which some trial of the study waited or ran, over all its drivers. No trial starts once it is
     spent, nor one whose predicted end lies beyond it."""
-    max_gpu_hours: float | None = at_least(0, None)
+    max_gpu_hours: float | None = field(default=None, metadata={"above": 0})
     """A budget in the same way: GPUs times hours."""
     budget_overrun: bool = False
     """Starts trials as long as the budgets are not spent, whatever is predicted of their ends."""

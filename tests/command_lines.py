@@ -1,22 +1,29 @@
 """Runs command lines as a person does: in a process and a folder of their own."""
 
+import io
 import json
+import logging
 import os
+import runpy
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 
-from sweeps.results.summary import Row
-from sweeps.study import definition
-from sweeps.study.storage import read_summary
+from sweeps.record import definition
+from sweeps.record.study import TrialRecord
+from sweeps.study.reading import read_study
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End
+from sweeps.trial.job import Outcome
 from tests.warm import Running
 
 ROOT = Path(__file__).parents[1]
@@ -103,6 +110,33 @@ def run_all(
         return {name: future.result() for name, future in running.items()}
 
 
+def refuse(arguments: Iterable[str], folder: Path) -> Done:
+    """The same in this process, of a command line that starts nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    script, *rest = arguments
+    log, code = logging.getLogger(), 0
+    handlers, level = log.handlers[:], log.level
+    with (
+        chdir(folder),
+        patch.dict(os.environ, environment(), clear=True),
+        patch.object(sys, "argv", [script, *rest]),
+        patch.object(sys, "path", [str(Path(script).parent), *sys.path]),
+        patch.object(logging, "shutdown"),  # by which Hydra would close each handler, and absl's the file of pytest
+        redirect_stdout(io.StringIO()) as out,
+        redirect_stderr(io.StringIO()) as err,
+    ):
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as exit_:
+            assert isinstance(exit_.code, int)
+            code = exit_.code
+        finally:
+            GlobalHydra.instance().clear()
+            HydraConfig.instance().cfg = None
+            log.handlers[:], log.level = handlers, level
+    return Done(code, out.getvalue(), err.getvalue(), folder)
+
+
 def theirs(*arguments: str, name: str = "s") -> list[str]:
     """A study of somebody else's app, without tracking, which other tests look at."""
     return [THEIRS, "-m", *arguments, "hydra.sweeper.tracking=false", f"hydra.sweeper.study_name={name}"]
@@ -113,12 +147,12 @@ def sweeps(folder: Path, *arguments: str, timeout_s: float = 120) -> Done:
     return run(["-m", "sweeps", *arguments], folder, {"PYTHONPATH": str(ROOT)}, timeout_s)
 
 
-def rows(study: Path) -> list[Row]:
+def rows(study: Path) -> list[TrialRecord]:
     """The trials of a study, by their numbers."""
-    return sorted(read_summary(study, definition.read(study)).rows, key=lambda row: row.number)
+    return sorted(read_study(study, definition.read(study)).rows, key=lambda row: row.number)
 
 
-def end(trial: Path, attempt: int | None = None) -> End:
+def end(trial: Path, attempt: int | None = None) -> Outcome:
     """How a trial's attempt ended, by default its newest."""
     folder = TrialFolder(trial)
     found = folder.attempt(attempt) if attempt else folder.newest()

@@ -1,4 +1,4 @@
-"""Puts the repository on sys.path, as `python sweep.py` does: conf and trainers are not installed. Shares the tests
+"""Puts the repository on sys.path, as `python sweep.py` does: trainers is not installed. Shares the tests
 among processes (pytest-xdist).
 """
 

@@ -1,6 +1,7 @@
 """After a search, as a person types it: best, refit, add, stop --trial, archive and delete; with a real MLflow."""
 
 import os
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -55,9 +56,10 @@ hydra:
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def app(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
     """The folder of an app whose study `s` has ended."""
     folder = tmp_path_factory.mktemp("app")
+    shutil.copy(migrated, folder / "mlflow.db")
     (folder / "conf" / "line").mkdir(parents=True)
     (folder / "app.py").write_text(APP)
     (folder / "conf" / "config.yaml").write_text(CONFIG)
@@ -144,7 +146,8 @@ def test_trials_are_added_and_ended_by_hand(tmp_path: Path) -> None:
     assert not list((study / "added").glob("*.json"))
 
 
-def test_a_study_is_archived_and_deleted(app: Path, tmp_path: Path) -> None:
+def test_a_study_is_archived_and_deleted(app: Path, migrated: Path, tmp_path: Path) -> None:
+    shutil.copy(migrated, tmp_path / "mlflow.db")
     words = [str(app / "app.py"), "-m", "line.slope=1,2", "hydra.sweeper.study_name=gone"]
     done = lines.run(words, tmp_path, {"PYTHONPATH": str(ROOT)})
     assert done.code == 0, done.said

@@ -50,7 +50,7 @@ def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Pat
     assert "the search space has 2 points: each is tried once, not hydra.sweeper.n_trials=20" in done.out
     assert "study s: 2 trials in multirun/s" in done.out
     assert [row.params["batch_size"] for row in rows(done.study())] == [16, 17]
-    assert [row.state for row in rows(done.study())] == ["out_of_memory", "pruned"]
+    assert [row.state for row in rows(done.study())] == ["out_of_memory", "infeasible"]
     assert (
         "is infeasible, and was not started: by batch_size/gpus it needs at least as much memory as trial 0" in done.out
     )

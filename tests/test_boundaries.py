@@ -2,9 +2,12 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,9 @@ import pytest
 from tests.command_lines import ROOT, SWEEP, run
 
 _ABOVE = ("__init__", "__main__", "app")
-ROOMS = ("sweep.py", "conf", "sweeps", "trainers")
+BASE = ("files", "settings", "signals", "errors", "secrets", "wording")
+ROOMS = ("sweep.py", "conf.py", "sweeps", "trainers")
+MOST_LINES, MOST_LINES_OF_A_CLASS = 300, 250
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -40,17 +45,17 @@ def importers(module: str) -> set[str]:
     [
         ("tensorflow", ("trainers/",)),
         ("keras", ("trainers/",)),
-        ("optuna", tuple(f"sweeps/study/{name}.py" for name in ("search", "learner", "sampling", "storage"))),
+        ("optuna", ("sweeps/choose/sampler/",)),
         ("submitit", ("sweeps/launchers/slurm/",)),
+        ("matplotlib", ("sweeps/results/picture.py",)),
         ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # where a model is kept as MLflow has it
         ("fcntl", ("sweeps/files.py", "trainers/")),
-        ("trainers", ("trainers/",)),
-        ("conf", ("conf/", "trainers/", "sweep.py")),
+        ("trainers", ("trainers/", "sweep.py", "conf.py")),  # conf.py: the former names of some of its modules
         (
             "sweeps.study",
-            ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/commands/", "sweeps/app.py", "sweeps/__init__.py"),
+            ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/commands/", "sweeps/app.py", "sweeps/api.py"),
         ),
-        ("pandas", ("sweeps/study/loaded.py",)),
+        ("pandas", ("sweeps/api.py",)),
     ],
 )
 def test_who_imports_it(module: str, allowed: tuple[str, ...]) -> None:
@@ -63,10 +68,13 @@ def test_who_imports_it(module: str, allowed: tuple[str, ...]) -> None:
     "room, allowed",
     [
         ("hydra_plugins", {"study", "launchers", "settings", "errors"}),
-        ("study", {"launchers", "tracking", "results", "trial", "files", "settings", "signals", "errors", "secrets"}),
-        ("launchers", {"trial", "files", "settings", "errors"}),
-        ("tracking", {"results", "trial", "files", "settings", "errors", "secrets"}),
-        ("results", {"trial", "files", "settings", "errors", "secrets"}),
+        ("commands", {"study", "choose", "results", "tracking", "launchers", "record", "trial", *BASE}),
+        ("study", {"choose", "launchers", "tracking", "results", "record", "trial", *BASE}),
+        ("choose", {"record", "trial", *BASE}),
+        ("launchers", {"trial", *BASE}),
+        ("tracking", {"results", "record", "trial", *BASE}),
+        ("results", {"record", "trial", *BASE}),
+        ("record", {"trial", *BASE}),
         ("trial", {"files", "errors"}),
         ("files", {"errors"}),
         ("secrets", {"errors"}),
@@ -83,41 +91,113 @@ def test_arrows_run_one_way(room: str, allowed: set[str]) -> None:
     assert not wrong
 
 
+def statements(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The import statements that run: those for type checkers alone do not."""
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def room_of(file: Path) -> str:
+    return file.relative_to(ROOT / "sweeps").parts[0].removesuffix(".py")
+
+
+def rooms_imported(statement: ast.Import | ast.ImportFrom) -> set[str]:
+    names = [alias.name for alias in statement.names]
+    if isinstance(statement, ast.ImportFrom):
+        names = [f"{statement.module}.{name}" for name in names]
+    return {name.split(".")[1] for name in names if name.startswith("sweeps.")}
+
+
+def arrows() -> dict[str, Counter[str]]:
+    """For each room of sweeps, how many import statements it has of each other one."""
+    found: dict[str, Counter[str]] = {}
+    for file in (ROOT / "sweeps").rglob("*.py"):
+        room = found.setdefault(room_of(file), Counter())
+        for statement in statements(file):
+            room.update(rooms_imported(statement) - {room_of(file)})
+    return found
+
+
+def test_no_circle() -> None:
+    assert list(TopologicalSorter(arrows()).static_order())  # raises CycleError, which names the circle
+
+
+def test_study_leaves_showing_to_results() -> None:
+    assert 0 < arrows()["study"]["results"] <= 10
+
+
+def test_nothing_is_large() -> None:
+    large: dict[str, int] = {}
+    for file in [*(ROOT / "sweeps").rglob("*.py"), *(ROOT / "trainers").rglob("*.py")]:
+        text, where = file.read_text(), str(file.relative_to(ROOT))
+        large |= {where: count} if (count := len(text.splitlines())) > MOST_LINES else {}
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and node.end_lineno:
+                count = node.end_lineno - node.lineno + 1
+                large |= {f"{where}: {node.name}": count} if count > MOST_LINES_OF_A_CLASS else {}
+    assert not large
+
+
 def test_trainers_know_the_trial_alone() -> None:
-    statements = [
+    ours = [
         node
         for file in (ROOT / "trainers").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom) and "sweeps" in ast.unparse(node)
     ]
-    assert {ast.unparse(node).split(" import ")[0] for node in statements} == {"from sweeps.trial"}
+    assert {ast.unparse(node).split(" import ")[0] for node in ours} == {"from sweeps.trial"}
 
 
 SHOWN = """
 import runpy, sys, atexit
-sys.argv = ["sweep.py", *sys.argv[1:]]
-slow = {"tensorflow", "keras", "sweeps", "optuna", "plotly", "mlflow", "pandas"}
+program, sys.argv = sys.argv[1], sys.argv[1:]
+slow = {"tensorflow", "keras", "sweeps", "optuna", "plotly", "matplotlib", "mlflow", "pandas"}
 atexit.register(lambda: print("LOADED", sorted(slow & set(sys.modules))))
-runpy.run_path(%r, run_name="__main__")
+run = runpy.run_path if program.endswith(".py") else runpy.run_module
+run(program, run_name="__main__")
 """
 
 
+def loads(folder: Path, program: str, *arguments: str) -> set[str]:
+    """Run a script or a module, and return what it imported of all that is slow."""
+    command = [sys.executable, "-c", SHOWN, program, *arguments]
+    path = {"PYTHONPATH": f"{ROOT}:{folder}"}
+    done = subprocess.run(command, cwd=folder, env=os.environ | path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    loaded: set[str] = set(ast.literal_eval(done.stdout.partition("LOADED ")[2]))
+    return loaded
+
+
 @pytest.mark.parametrize(
-    "arguments, loaded",
-    [
-        (["--help"], "['sweeps']"),
-        (["-m", "seed=1,2", "hydra.sweeper.preview=true"], "['optuna', 'sweeps']"),
-        (["-m", "seed=1,2", "epochs=1", "tracking=none"], "['optuna', 'sweeps']"),
-    ],
+    "arguments",
+    [["--help"], ["-m", "seed=1,2", "hydra.sweeper.preview=true"], ["-m", "seed=1,2", "epochs=1", "tracking=none"]],
 )
-def test_a_driver_loads_nothing_that_it_does_not_need_yet(tmp_path: Path, arguments: list[str], loaded: str) -> None:
-    code = SHOWN % str(ROOT / "sweep.py")
-    sys_path = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-c", sys_path + code, *arguments], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"LOADED {loaded}" in done.stdout, done.stdout + done.stderr
+def test_a_driver_loads_nothing_that_it_does_not_need_yet(tmp_path: Path, arguments: list[str]) -> None:
+    assert loads(tmp_path, SWEEP, *arguments) == {"sweeps"}
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[str]]]:
+    """A folder with a grid and a search, and what the driver of each imported."""
+    folder = tmp_path_factory.mktemp("studies")
+    (folder / "mine.py").write_text("def train(cfg, trial):\n    return {'val_accuracy': cfg.lr}\n")
+    own = ["-m", "trainer=own", "trainer._target_=mine.train", "lr=0.1,0.2,0.3", "tracking=none"]
+    grid, search = ["hydra.sweeper.study_name=grid"], ["hydra/sweeper=optuna", "hydra.sweeper.study_name=search"]
+    return folder, {"grid": loads(folder, SWEEP, *own, *grid), "search": loads(folder, SWEEP, *own, *search)}
+
+
+def test_only_a_search_loads_optuna(drivers: tuple[Path, dict[str, set[str]]]) -> None:
+    _, loaded = drivers
+    assert "optuna" not in loaded["grid"]
+    assert "optuna" in loaded["search"]
+
+
+@pytest.mark.parametrize("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]])
+def test_to_look_at_a_study_loads_no_optuna(drivers: tuple[Path, dict[str, set[str]]], words: list[str]) -> None:
+    assert "optuna" not in loads(drivers[0], "sweeps", *words)
 
 
 @pytest.mark.parametrize("trainer, loaded", [("own", 0.0), ("keras", 1.0)])

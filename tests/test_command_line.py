@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.app import _refuse_words
-from sweeps.errors import UserError
-from tests.command_lines import SWEEP, THEIRS, Done, run, run_all, start_afresh
+from sweeps.app import answer_mistakes
+from tests.command_lines import SWEEP, THEIRS, refuse, run, start_afresh
 
 PLAIN, SWEPT, BOTH = ("plain",), ("swept",), ("plain", "swept")
 GRID = "-m seed=1,2"
 SEARCH = "-m hydra/sweeper=optuna"
 
 # arguments, how they are run, and what the answer must hold: the mistake, what is allowed, what to type
-# Of each kind of answer one is asked for both ways; all values: tests/conf/test_config.py.
+# Of each kind of answer one is asked for both ways; all values: tests/trainers/config/test_config.py.
 MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("optimizer=adm", BOTH, ["optimizer=adm does not exist", "optimizer=adam?", "lion", "sgd", "ftrl"]),
     ("model=mpl", PLAIN, ["model=mpl does not exist", "model=mlp?", "application, cnn", "linear, mlp, mobilenetv2"]),
@@ -46,7 +45,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("batch_size=0", PLAIN, ["batch_size=0", ">= 1", "try batch_size=32"]),
     ("batch_size=1.5", SWEPT, ["batch_size=1.5", "Integer"]),
     ("batch_size=5000", SWEPT, ["batch_size=5000", "larger than the training set (1250", "try batch_size=1024"]),
-    ("epochs=1e3", PLAIN, ["epochs=1e3", "could not be converted to Integer. Type 1000"]),
+    ("epochs=1e3", PLAIN, ["epochs=1e3", "could not be converted to Integer"]),
     ("epochs=100000000000000000", PLAIN, ["epochs=1000", "more than 1,000,000 epochs", "try epochs=100"]),
     ("steps=1000000000000000", PLAIN, ["steps=10000", "makes more than 1,000,000 epochs"]),
     ("target=97", SWEPT, ["target=97: val_accuracy is a share, from 0 to 1; try target=0.97"]),
@@ -191,7 +190,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("hydra.sweeper.n_trials=0", SWEPT, ["hydra.sweeper.n_trials=0", "1 or more"]),
     ("hydra.sweeper.direction=up", SWEPT, ["hydra.sweeper.direction=up", "minimize or maximize"]),
     ("hydra.sweeper.target=nan", SWEPT, ["hydra.sweeper.target=nan", "must be a number"]),
-    ("hydra.sweeper.learn_from=mine", SWEPT, ["learn_from=mine: it must be a list", "learn_from=[mine]'"]),
+    ("hydra.sweeper.learn_from=mine", SWEPT, ["learn_from=mine: ", "is not a ListConfig, list or tuple"]),
     ("hydra.sweeper.memory_axes=[batchsize/gpus]", SWEPT, ["memory_axes has batchsize", "memory_axes=[]"]),
     ("tracking_uri=a", PLAIN, ["'tracking_uri' is not", "Did you mean 'tracking.uri'?"]),
     ("hydra.sweeper.tracking_url=a", SWEPT, ["Did you mean 'tracking.uri'?"]),
@@ -259,16 +258,14 @@ def mistakes() -> dict[str, Mistake]:
     }
 
 
-@pytest.fixture(scope="module")
-def answers(files: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    """All of them in one go."""
-    lines = {name: [SWEEP, *mistake.line.format(files=files).split()] for name, mistake in mistakes().items()}
-    return run_all(lines, tmp_path_factory.mktemp("answers"))
+IN_A_PROCESS = list(mistakes())[::11]
+"""A dozen of all kinds; the others are answered in this one."""
 
 
 @pytest.mark.parametrize("name", mistakes())
-def test_a_mistake_is_answered(name: str, answers: dict[str, Done]) -> None:
-    done = answers[name]
+def test_a_mistake_is_answered(name: str, files: Path, tmp_path: Path) -> None:
+    answer = run if name in IN_A_PROCESS else refuse
+    done = answer([SWEEP, *mistakes()[name].line.format(files=files).split()], tmp_path)
     lines = [line for line in done.err.splitlines() if line.strip()]
     assert done.code == 2, done.err
     assert 1 <= len(lines) <= 2, done.err
@@ -280,16 +277,24 @@ def test_a_mistake_is_answered(name: str, answers: dict[str, Done]) -> None:
     assert not (done.folder / "mlflow.db").exists()
 
 
-def test_a_choice_may_have_a_number_for_its_name(tmp_path: Path) -> None:
+def test_a_choice_may_have_a_number_for_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "50.yaml").write_text("")
-    _refuse_words(["model=50", "lr=0.1", "--config-name=50"], tmp_path)
-    with pytest.raises(UserError, match="model=51: it is chosen by name\nChoose one of: 50"):
-        _refuse_words(["model=51"], tmp_path)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setattr("sys.argv", ["sweep.py", "model=50", "lr=0.1", "--config-name=50"])
+    with answer_mistakes(tmp_path):
+        pass
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setattr("sys.argv", ["sweep.py", "model=51"])
+    with pytest.raises(SystemExit, match="2"), answer_mistakes(tmp_path):
+        pass
+    assert capsys.readouterr().err == "model=51: it is chosen by name\nChoose one of: 50\n"
 
 
-def test_pickled_objects_are_never_loaded(files: Path, answers: dict[str, Done]) -> None:
-    assert answers["dataset=npz dataset.path={files}/pickled.npz"].code == 2
+def test_pickled_objects_are_never_loaded(files: Path, tmp_path: Path) -> None:
+    assert refuse([SWEEP, "dataset=npz", f"dataset.path={files}/pickled.npz"], tmp_path).code == 2
     assert not (files / "unpickled").exists()
 
 

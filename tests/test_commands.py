@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from sweeps import __main__ as commands
+from sweeps.commands import read
 from sweeps.files import Lock
+from sweeps.record.writer import Record
+from sweeps.trial.job import Outcome, State
 from tests import command_lines as lines
 from tests.command_lines import GRID, Done, processes, rows, run_all, steps, sweeps, theirs, wait_until
 
@@ -160,7 +163,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("file", ["study.json", "study.journal"])
+@pytest.mark.parametrize("file", ["study.json", "journal.jsonl"])
 @pytest.mark.parametrize("name", ["failed", "killed"])
 def test_a_damaged_study_concerns_that_study(answer: Answer, tmp_path: Path, name: str, file: str, damage: str) -> None:
     damaged = tmp_path / "multirun" / name / file
@@ -170,7 +173,7 @@ def test_a_damaged_study_concerns_that_study(answer: Answer, tmp_path: Path, nam
     assert "2 of 2" in listed
     for words in (["status", name], ["report", name], ["stop", name], ["resume", name, "--retry", "failed"]):
         code, said = answer(*words)
-        if file == "study.journal" and damage == "cut" and "cannot be read" not in said:
+        if file == "journal.jsonl" and damage == "cut" and "cannot be read" not in said:
             continue  # a last line without its end is one that was never written
         assert code == 2, said
         assert f"{damaged} cannot be read: " in said
@@ -227,13 +230,13 @@ def test_a_trial_whose_folder_cannot_be_read_concerns_that_trial(answer: Answer,
 def test_a_damaged_study_is_mended_by_going_on(studies: Path, tmp_path: Path) -> None:
     shutil.copytree(studies / "multirun" / "failed", tmp_path / "multirun" / "failed")
     study = tmp_path / "multirun" / "failed"
-    whole = (study / "study.journal").read_bytes()
-    (study / "study.journal").write_bytes(DAMAGES["noise"](whole))
+    whole = (study / "journal.jsonl").read_bytes()
+    (study / "journal.jsonl").write_bytes(DAMAGES["noise"](whole))
     definition = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps({**definition, "working_folder": str(tmp_path)}))
     done = sweeps(tmp_path, "resume", "failed")
     assert done.code == 1, done.said
-    assert f"{study / 'study.journal'} cannot be read: line" in done.out
+    assert f"{study / 'journal.jsonl'} cannot be read: line" in done.out
     assert "is kept" in done.out
     assert [row.state for row in rows(study)] == ["completed", "failed", "failed"]
     assert [len(row.attempts) for row in rows(study)] == [1, 1, 1]
@@ -244,6 +247,14 @@ def test_the_list_counts_what_was_pruned_and_failed(answer: Answer) -> None:
     assert lines[0] == ["study", "trials", "pruned", "failed", "best", "driver"]
     counts = {name: (trials, pruned, failed) for name, trials, pruned, failed, *_ in lines[1:]}
     assert counts == {"good": ("2 of 2", "", ""), "failed": ("3 of 3", "", "2"), "killed": ("0 of 3", "", "")}
+
+
+def test_the_list_counts_what_is_infeasible_as_pruned(answer: Answer, tmp_path: Path) -> None:
+    study, _ = read("killed", tmp_path / "multirun")
+    record = Record(study)
+    record.open()
+    record.end(record.trials[2].with_end(Outcome(State.INFEASIBLE, "it is too large")))
+    assert re.search(r"killed +│ 1 of 3 +│ 1 +│ +│", answer("list")[1])
 
 
 def test_the_list_tells_whole_names_and_where_there_are_none(answer: Answer, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sweeps.results.summary import Row
+from sweeps.record.study import TrialRecord
 from sweeps.trial.job import State
 from tests import command_lines as lines
-from tests.command_lines import APPS, GRID, SEARCH, THEIRS, Done, processes, rows, run_all, steps, theirs
+from tests.command_lines import APPS, GRID, SEARCH, THEIRS, Done, processes, refuse, rows, run_all, steps, theirs
 
 FAKES = Path(__file__).parent / "fakes"
 SILENT = str(APPS / "silent_app.py")
@@ -34,7 +34,7 @@ def run_with_gpus(folder: Path, count: int, *arguments: str) -> tuple[int, str]:
     return run_afresh(folder, *arguments, extra={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": str(count)})
 
 
-def trials(folder: Path) -> list[Row]:
+def trials(folder: Path) -> list[TrialRecord]:
     return rows(folder / "multirun" / "s")
 
 
@@ -193,7 +193,15 @@ NUMBERS = ["+x=interval(0, 2)", "+y=tag(log, interval(1, 3))"]
 
 # Two of which draw their first ten at random.
 @pytest.mark.parametrize(
-    "sampler, n", [("tpe", 12), ("random", 4), ("gp", 12), ("cmaes", 6), ("nsgaii", 4), ("qmc", 4)]
+    "sampler, n",
+    [
+        ("tpe", 12),
+        ("gp", 12),
+        pytest.param("random", 4, marks=pytest.mark.long),
+        pytest.param("cmaes", 6, marks=pytest.mark.long),
+        pytest.param("nsgaii", 4, marks=pytest.mark.long),
+        pytest.param("qmc", 4, marks=pytest.mark.long),
+    ],
 )
 def test_every_sampler_searches(tmp_path: Path, sampler: str, n: int) -> None:
     if sampler == "gp":
@@ -257,9 +265,9 @@ def test_repeats_and_a_final_race(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_together_is_refused_at_once(tmp_path: Path, arguments: list[str], said: str) -> None:
-    code, out = run(tmp_path, *SEARCH, "+x=1,2,3,4", *arguments)
-    assert code == 2, out
-    assert said in out
+    done = refuse(theirs(*SEARCH, "+x=1,2,3,4", *arguments), tmp_path)
+    assert done.code == 2, done.said
+    assert said in done.said
     assert not (tmp_path / "multirun").exists()
 
 
@@ -278,10 +286,10 @@ def test_a_search_space_in_code(tmp_path: Path) -> None:
     [
         ("none", []),
         ("median", ["n_startup_trials=2"]),
-        ("percentile", ["n_startup_trials=2"]),
-        ("asha", []),
-        ("hyperband", ["max_resource=4"]),
-        ("wilcoxon", []),
+        pytest.param("percentile", ["n_startup_trials=2"], marks=pytest.mark.long),
+        pytest.param("asha", [], marks=pytest.mark.long),
+        pytest.param("hyperband", ["max_resource=4"], marks=pytest.mark.long),
+        pytest.param("wilcoxon", [], marks=pytest.mark.long),
     ],
 )
 def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: list[str]) -> None:
@@ -299,7 +307,7 @@ def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: li
 def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
     alone = str(shutil.copy(THEIRS, tmp_path))  # with little code beside it to be kept
     line = [alone, *theirs(*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1")[1:]]
-    done = lines.finish(lines.start_afresh(line, tmp_path, largest_file=12_000), tmp_path)
+    done = lines.finish(lines.start_afresh(line, tmp_path, largest_file=5_500), tmp_path)
     code, out = done.code, done.said
     assert code == 2, out
     assert "the study had to stop: [Errno 27] File too large" in out
@@ -424,7 +432,7 @@ REFUSED = {
     "+hydra.sweeper.n_trails=1": "Did you mean hydra.sweeper.n_trials?",
     "hydra.launcher.mem_gb=0": "hydra.launcher.mem_gb=0.0: it must be 0.001 or more",
     "hydra.launcher.timeout_min=0": "hydra.launcher.timeout_min=0.0: it must be 0.001 or more",
-    "hydra.sweeper.max_gpu_hours=-1": "hydra.sweeper.max_gpu_hours=-1.0: it must be 0 or more",
+    "hydra.sweeper.max_gpu_hours=-1": "hydra.sweeper.max_gpu_hours=-1.0: nothing could start",
     "hydra.sweep.dir=/": "hydra.sweeper.study_name=: the name is a folder's name",
     "hydra.sweeper.custom_search_space=nope.f": "custom_search_space=nope.f cannot be imported",
     "hydra.sweeper.storage=sqlite:////proc/x.db": "hydra.sweeper.storage cannot be used: (sqlite3.OperationalError)",
@@ -432,16 +440,10 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    theirs_ = [lines.THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
-    ways = {setting: [*theirs_, setting] for setting in REFUSED}
-    return run_all(ways, tmp_path_factory.mktemp("refused"))
-
-
 @pytest.mark.parametrize("setting", REFUSED)
-def test_settings_that_cannot_be_are_refused(refused: dict[str, Done], setting: str) -> None:
-    done = refused[setting]
+def test_settings_that_cannot_be_are_refused(tmp_path: Path, setting: str) -> None:
+    line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
+    done = refuse([*line, setting], tmp_path)
     assert done.code == 2, done.said
     assert REFUSED[setting] in done.err
     assert 1 <= len(done.err.splitlines()) <= 2, done.err

@@ -17,7 +17,10 @@ trainer: {preload: [json]}
 """
 
 
-@pytest.mark.parametrize("sweeper, n_trials, sampler", [("grid", None, "Grid"), ("optuna", 20, "TPE")])
+GRID, DEFAULT = "optuna.samplers.GridSampler", "sweeps.choose.sampler.build.DefaultSampler"
+
+
+@pytest.mark.parametrize("sweeper, n_trials, sampler", [("grid", None, GRID), ("optuna", 20, DEFAULT)])
 @pytest.mark.parametrize("launcher", ["local", "slurm"])
 @pytest.mark.parametrize(
     "theirs, sweep, gpus, preload",
@@ -40,7 +43,7 @@ def test_any_app_composes(
     how, where = OmegaConf.to_object(hydra.sweeper), OmegaConf.to_object(hydra.launcher)
     assert isinstance(how, SweeperConf)
     assert (how.objective, how.direction, how.tracking, how.tracking_uri, how.experiment) == sweep
-    assert (how.n_trials, how.sampler["_target_"]) == (n_trials, f"optuna.samplers.{sampler}Sampler")
+    assert (how.n_trials, how.sampler["_target_"]) == (n_trials, sampler)
     assert isinstance(where, LocalLauncherConf | SlurmLauncherConf)
     assert (where.gpus_per_node, where.preload) == (gpus, preload)
     assert (where.nodes, where.tasks_per_node) == (1, 1)

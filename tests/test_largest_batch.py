@@ -66,7 +66,7 @@ def test_a_search_goes_on_without_what_does_not_fit(largest: int, home: dict[str
     done = run(line, tmp_path, home)
     assert done.code == 0, done.said
     ended = {row.params["batch_size"]: row.state for row in rows(done.study())}
-    assert ended == {largest: "completed", 1250: "pruned"}
+    assert ended == {largest: "completed", 1250: "infeasible"}
     for row in rows(done.study()):
         assert (row.folder / "attempts").exists() == (row.state == "completed")
     said = " (batch_size=1250) is infeasible, and was not started: batch_size=1250 does not fit on this machine"
@@ -78,7 +78,7 @@ def test_a_grid_does_too_unless_nothing_of_it_fits(largest: int, home: dict[str,
     line = [SWEEP, "-m", *WIDE, "epochs=1", "steps=1"]
     done = run([*line, f"batch_size=1250,{largest}"], tmp_path / "some", home)
     assert done.code == 0, done.said
-    assert [row.state for row in rows(done.study())] == ["pruned", "completed"]
+    assert [row.state for row in rows(done.study())] == ["infeasible", "completed"]
     done = run([*line, "batch_size=1250", "lr=0.1,0.2"], tmp_path / "none", home)
     assert done.code == 2
     assert done.err.startswith("batch_size=1250 does not fit on this machine")

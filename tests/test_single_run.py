@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.trial.job import State
 from tests import command_lines as lines
-from tests.command_lines import SWEEP, Done, end, run, run_all, steps, wait_until
+from tests.command_lines import SWEEP, Done, end, refuse, run, run_all, steps, wait_until
 
 TRAINERS = """
 import os, sys, time
@@ -135,7 +135,8 @@ def test_a_password_in_an_address_is_refused_and_nothing_is_written(
         "swept": [SWEEP, "-m", *line("is_done")[1:], f"tracking.uri={address}", "seed=1,2"],
         "storage": [SWEEP, "-m", *line("is_done")[1:], f"hydra.sweeper.storage={address}", "seed=1,2"],
     }
-    for name, done in run_all(told, tmp_path, python_path).items():
+    for name, words in told.items():
+        done = refuse(words, tmp_path / name)
         assert done.code == 2, done.said
         assert len(done.err.splitlines()) == 2, done.err
         assert "${oc.env:" in done.err
@@ -143,7 +144,12 @@ def test_a_password_in_an_address_is_refused_and_nothing_is_written(
         assert not [file for file in done.folder.rglob("*") if file.is_file() and b"geheim" in file.read_bytes()], name
 
 
-def test_a_password_from_the_environment_is_written_nowhere(python_path: dict[str, str], tmp_path: Path) -> None:
+def test_a_password_from_the_environment_is_written_nowhere(
+    python_path: dict[str, str], migrated: Path, tmp_path: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    shutil.copy(migrated, tmp_path / "geheim.db")
     address = {"MY_ADDRESS": f"sqlite:///{tmp_path}/geheim.db"}
     told = "tracking.uri=${oc.env:MY_ADDRESS}"
     ways = {
@@ -152,7 +158,7 @@ def test_a_password_from_the_environment_is_written_nowhere(python_path: dict[st
     }
     for done in run_all(ways, tmp_path, python_path | address).values():
         assert done.code == 0, done.said
-        assert (tmp_path / "geheim.db").exists()
+        assert MlflowClient(address["MY_ADDRESS"]).get_experiment_by_name("sweepyard")
         held = [file for file in done.folder.rglob("*") if file.is_file() and b"geheim" in file.read_bytes()]
         assert not held
     assert b"geheim" not in (tmp_path / "geheim.db").read_bytes()

@@ -6,6 +6,7 @@ TensorFlow may have been imported by whoever calls, but must not have run: a run
 import math
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import time
@@ -13,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psutil
 
@@ -52,15 +53,14 @@ def alone(
     process = _FORK.Process(target=_live, args=(work, says, log), daemon=True)
     process.start()
     says.close()
-    both = os.getpid(), process.pid or 0
-    deadline = time.monotonic() + timeout_s
+    both, deadline = (os.getpid(), process.pid or 0), time.monotonic() + timeout_s
     try:
         while not hears.poll(LOOK_S):
             if memory.used_gb(both) > room_gb and memory.used_gb(both, shared_once=True) > room_gb:
                 raise OutOfMemory(f"it came to {USED:.0%} of hydra.launcher.mem_gb={limit_gb:g}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"it took longer than {timeout_s:g} s")
-        value, names, words = hears.recv()
+        result, error = hears.recv()
     except EOFError:
         process.join(min(max(PATIENCE_S, deadline - time.monotonic()), 1e6))  # a large core takes long to write
         if process.exitcode is None:
@@ -70,10 +70,9 @@ def alone(
         process.kill()  # what it takes apart as it ends, nobody needs
         process.join(PATIENCE_S)
         hears.close()
-    if words:
-        raise OutOfMemory(words) if names & memory.OUT_OF_MEMORY else RuntimeError(words)
-    result: Result = value
-    return result
+    if error:
+        raise error
+    return cast(Result, result)
 
 
 def peak_gb() -> float:
@@ -95,13 +94,14 @@ def _live(work: Callable[[], Any], says: Connection, log: Path | None) -> None:
             with log.open("ab") as file:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
-        says.send((work(), set(), ""))
+        says.send((work(), None))
     except Exception as error:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # to say so takes memory too
         traceback.print_exc()
-        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        says.send((None, {kind.__name__ for kind in type(error).__mro__}, words[:500]))
+        of_memory = memory.OUT_OF_MEMORY & {kind.__name__ for kind in type(error).__mro__}
+        words = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+        says.send((None, OutOfMemory(words) if of_memory else RuntimeError(words)))
 
 
 def _death(code: int, kills: int | None) -> Exception:
@@ -119,7 +119,7 @@ def _death(code: int, kills: int | None) -> Exception:
 def _kills_for_memory() -> int | None:
     """How many processes of this machine the kernel has killed for memory; None where it does not tell."""
     try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
+        counted = re.search(r"^oom_kill (\d+)", Path("/proc/vmstat").read_text(), re.MULTILINE)
     except OSError:
         return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+    return int(counted[1]) if counted else None

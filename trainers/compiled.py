@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainers.data import Data
+from trainers.data.arrays import Data
 from trainers.data.augment import augmented
 from trainers.data.on_disk import OnDisk
 from trainers.distribution import local_replicas, share_of_rank, share_of_replica
@@ -121,8 +121,7 @@ def _compile(
                 counter.assign_add(1)
             return (index + 1,)
 
-        start = tf.zeros((), tf.int64)
-        tf.while_loop(lambda index: index < steps, body, (start,), parallel_iterations=1)
+        tf.while_loop(lambda index: index < steps, body, (tf.zeros((), tf.int64),), parallel_iterations=1)
         return dict(model.get_metrics_result())
 
     signature = (

@@ -8,10 +8,10 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import trainers.remarks  # noqa: F401 - before tensorflow
 
@@ -22,23 +22,23 @@ import numpy as np
 import tensorflow as tf
 from omegaconf import DictConfig, OmegaConf
 
-from conf import parallel
-from conf.checks import largest_batch as kept
-from conf.plan import plan
 from sweeps.trial import Trial, write_whole
-from trainers import data, distribution
+from trainers import distribution, parallel
 from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
 from trainers.compiled import compile_passes, evaluation_bounds
+from trainers.config import largest_batch as kept
+from trainers.data.arrays import Data
+from trainers.data.dataset import load
 from trainers.phases import phases
+from trainers.schedules import plan
 from trainers.trainer import compile_for, network
 
 STEPS = 3
 """Steps of training a try: the first one allocates, the others find what it left."""
 
 
-@dataclass(frozen=True)
-class Try:
-    """What became of one batch size."""
+class Try(NamedTuple):
+    """What became of one batch size, by which tries are ordered."""
 
     batch_size: int
     fits: bool
@@ -48,7 +48,7 @@ class Try:
 
 
 def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
-    """Find the largest batch of a configuration (conf/schema.py), from `batch_size` on.
+    """Find the largest batch of a configuration (trainers/config/schema.py), from `batch_size` on.
 
     Each try reports and the last one returns largest_batch (0 = none yet), per_gpu, advised (with
     trainer.reserve left free), memory_gb of the largest, tries; whole_training_set is 1 if nothing larger can be asked
@@ -122,16 +122,16 @@ class _Tries:
 
     @property
     def largest(self) -> Try | None:
-        return max((one for one in self.made if one.fits), key=lambda one: one.batch_size, default=None)
+        return max((made for made in self.made if made.fits), default=None)
 
     @property
     def too_large(self) -> Try | None:
         """The smallest that did not fit."""
-        return min((one for one in self.made if not one.fits), key=lambda one: one.batch_size, default=None)
+        return min((made for made in self.made if not made.fits), default=None)
 
     def write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file, json.dumps({"where": self._where, "tries": [asdict(one) for one in self.made]}))
+        write_whole(self._file, json.dumps({"where": self._where, "tries": [made._asdict() for made in self.made]}))
 
 
 def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Try:
@@ -166,8 +166,8 @@ def _training_rows(cfg: DictConfig) -> int:
     return len(_load(cfg).training_rows)
 
 
-def _load(cfg: DictConfig) -> data.Data:
-    return data.load(cfg.dataset, cfg.dataset.get("task") or cfg.loss.get("task"), cfg.seed)
+def _load(cfg: DictConfig) -> Data:
+    return load(cfg.dataset, cfg.dataset.get("task") or cfg.loss.get("task"), cfg.seed)
 
 
 def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
@@ -195,7 +195,7 @@ def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, trial: 
     return peak_gb()
 
 
-def _judged_once(dataset: data.Data, devices: int) -> data.Data:
+def _judged_once(dataset: Data, devices: int) -> Data:
     """The data as they are held in a training; of what is judged the largest batch, an example a device at least."""
     rows = {
         name: max(devices, *np.diff(evaluation_bounds(x, len(all_)))) for name, (x, _, all_) in dataset.subsets.items()

@@ -16,8 +16,9 @@ import tensorflow as tf
 from keras import layers
 from omegaconf import DictConfig
 
-from conf.checks.networks import check_example, named
-from trainers.data.sources import keras_home, one_download
+from trainers.config.networks import check_example, named
+from trainers.data.download import keras_home
+from trainers.data.sources import one_download
 from trainers.sections import make
 
 

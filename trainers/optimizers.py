@@ -1,15 +1,35 @@
-"""Optimizers that Keras lacks: steps that end in weights which are exactly zero.
-
-Both minimize loss + l1 |w| + l2/2 w^2 over all weights, with the strengths named as those of Keras' Ftrl.
-"""
+"""What Keras lacks: learning rates looked up in a table, and steps that end in weights which are exactly zero."""
 
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 from keras import ops
 
 
+@keras.saving.register_keras_serializable("sweepyard")
+class Table(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+    """Learning rates, shape (steps,), as trainers/schedules.py has planned them; later steps keep the last.
+
+    A lookup by the optimizer's own count of steps: a training that goes on from its checkpoint goes on here too.
+    """
+
+    def __init__(self, rates: Any) -> None:
+        self._rates = np.asarray(rates, np.float32)
+
+    def __call__(self, step: Any) -> tf.Tensor:
+        # Not kept as a tensor: each graph takes its own copy, on the device it runs on.
+        rates = tf.constant(self._rates)
+        return rates[tf.minimum(tf.cast(step, tf.int32), len(self._rates) - 1)]
+
+    def get_config(self) -> dict[str, Any]:
+        return {"rates": self._rates.tolist()}
+
+
 class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
+    """Minimizes loss + l1 |w| + l2/2 w^2 over all weights, with the strengths named as those of Keras' Ftrl."""
+
     def __init__(
         self,
         learning_rate: Any = 0.1,

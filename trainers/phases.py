@@ -8,9 +8,9 @@ from typing import Any
 
 import keras
 
-from conf.parallel import effective_lr, lr_factor
-from conf.plan import Plan
 from trainers.networks import base_of
+from trainers.parallel import effective_lr, lr_factor
+from trainers.schedules import Plan
 
 
 @dataclass(frozen=True)

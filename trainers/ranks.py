@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 import tensorflow as tf
 
@@ -47,9 +46,7 @@ class Patience:
     def __enter__(self) -> None:
         self._entered_at = time.monotonic()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._entered_at = None
 
     def _watch(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from conf.schema import passed_on
+from trainers.config.ranges import passed_on
 
 
 def make(name: str, section: DictConfig, **given: Any) -> Any:

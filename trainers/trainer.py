@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import dataclass
 
 import trainers.remarks  # noqa: F401 - before tensorflow
 
@@ -12,22 +13,24 @@ import numpy as np
 import tensorflow as tf
 from omegaconf import DictConfig, OmegaConf
 
-from conf.checks.training import check_optimizer
-from conf.parallel import effective_lr, named, replicas
-from conf.plan import Plan, is_constant, plan, shares
 from sweeps.trial import Diverged, Trial
-from trainers import checkpoint, data, distribution, networks
+from trainers import checkpoint, distribution, networks
 from trainers.checkpoint import Progress, Saved
 from trainers.compiled import Evaluate, Train, compile_passes
+from trainers.config.training import check_optimizer
+from trainers.data.arrays import Data
+from trainers.data.dataset import load
 from trainers.line import is_line, least_squares, line_of
+from trainers.parallel import effective_lr, named, replicas
 from trainers.phases import Phase, freeze, phases
 from trainers.ranks import Patience, naming_lost_ranks
+from trainers.schedules import Plan, is_constant, plan, shares
 from trainers.sections import make
 from trainers.stability import arrivals
 
 
 def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
-    """Train as `cfg` (conf/schema.py) says; go on from the trial's checkpoint if it has one.
+    """Train as `cfg` (trainers/config/schema.py) says; go on from the trial's checkpoint if it has one.
 
     Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with validation) and
     images_per_second (training alone); for a classification also accuracy and val_accuracy (0..1).
@@ -61,7 +64,7 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     patience = Patience(trial)
     with patience:
         strategy = distribution.strategy(devices, trial.world)
-    dataset = data.load(cfg.dataset, task, cfg.seed)
+    dataset = load(cfg.dataset, task, cfg.seed)
     if trial.world.size > 1:
         networks.fetch(cfg.model, dataset.x.shape[1:])
     keras.utils.set_random_seed(cfg.seed)
@@ -96,24 +99,21 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     return result
 
 
+@dataclass
 class _Training:
     """What changes while a training goes on, from the checkpoint `saved` if there is one."""
 
-    def __init__(
-        self,
-        cfg: DictConfig,
-        trial: Trial,
-        dataset: data.Data,
-        planned: Plan,
-        model: keras.Model,
-        saved: Saved | None,
-        patience: Patience,
-    ) -> None:
-        self.cfg, self.trial, self.dataset, self.planned, self.model = cfg, trial, dataset, planned, model
-        self.patience = patience
-        self.progress, self.best_weights = (saved.progress, saved.best) if saved else (Progress(), None)
-        self.stopped = False
-        self._saved = saved
+    cfg: DictConfig
+    trial: Trial
+    dataset: Data
+    planned: Plan
+    model: keras.Model
+    saved: Saved | None
+    patience: Patience
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.progress, self.best_weights = (self.saved.progress, self.saved.best) if self.saved else (Progress(), None)
         self._saved_at = time.monotonic()
         self._drawn_apart = False
 
@@ -127,9 +127,9 @@ class _Training:
         self.progress.phase = phase.number
         with self.model.distribute_strategy.scope(), self.patience:
             compile_for(self.model, self.cfg, self.dataset, self.planned, phase)
-            if self._saved:
-                self._saved.assign_to(self.model)
-                self._saved = None
+            if self.saved:
+                self.saved.assign_to(self.model)
+                self.saved = None
         if not self._drawn_apart:
             distribution.draw_by_replica(self.model)
             self._drawn_apart = True
@@ -176,7 +176,7 @@ class _Training:
                 self.best_weights = self.model.get_weights()
 
 
-def network(cfg: DictConfig, dataset: data.Data) -> keras.Model:
+def network(cfg: DictConfig, dataset: Data) -> keras.Model:
     """The model of a configuration, not yet compiled. Leaves Keras' settings as they were."""
     with networks.precision(cfg.mixed_precision, replicas(cfg)):
         model = networks.build(cfg.model, dataset.x.shape[1:], dataset.outputs)
@@ -185,13 +185,13 @@ def network(cfg: DictConfig, dataset: data.Data) -> keras.Model:
     return model
 
 
-def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned: Plan, phase: Phase) -> None:
+def compile_for(model: keras.Model, cfg: DictConfig, dataset: Data, planned: Plan, phase: Phase) -> None:
     """Compile a model for one phase of its training, with an optimizer whose variables exist."""
     if "fine_tune" in cfg.model:  # a network of somebody's own keeps what it froze
         freeze(model, phase, pretrained=cfg.model.get("weights") not in (None, "random"))
     rate: dict[str, object] = {}
     if not is_constant(cfg):
-        from trainers.schedules import Table
+        from trainers.optimizers import Table
 
         rate["learning_rate"] = Table(shares(cfg, planned, phase.first, phase.end) * phase.lr)
     elif phase.lr != cfg.lr:
@@ -211,7 +211,7 @@ def compile_for(model: keras.Model, cfg: DictConfig, dataset: data.Data, planned
         distribution.reduce_in(model.optimizer, cfg.all_reduce_dtype)
 
 
-def build(cfg: DictConfig, dataset: data.Data) -> keras.Model:
+def build(cfg: DictConfig, dataset: Data) -> keras.Model:
     """The model of a configuration as its training begins, compiled, its optimizer's variables included."""
     model = network(cfg, dataset)
     planned = plan(cfg, len(dataset.training_rows))
@@ -261,7 +261,7 @@ def _arrivals(progress: Progress, cfg: DictConfig) -> dict[str, float]:
     return arrivals(values, seconds, progress.best_epoch, cfg.target, higher)
 
 
-def _line(model: keras.Model, dataset: data.Data, task: str, trial: Trial) -> dict[str, float]:
+def _line(model: keras.Model, dataset: Data, task: str, trial: Trial) -> dict[str, float]:
     if task != "regression" or not isinstance(dataset.x, np.ndarray) or not is_line(model):
         return {}
     points = dataset.x[dataset.training_rows], dataset.y[dataset.training_rows]

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from sweeps.errors import UserError
 from sweeps.launchers.slurm.queue import JobInfo, living_jobs
-from sweeps.results.summary import Summary
-from sweeps.study import definition
-from sweeps.study.definition import Definition
+from sweeps.record import definition
+from sweeps.record.definition import Definition, resolved
+from sweeps.record.study import StudySnapshot
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,22 +26,21 @@ Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
 MULTIRUN = Path("multirun")
 
 
-def read(name: str, root: Path) -> tuple[Summary, Definition]:
+def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
     """The study of this name in `root`. Raises UserError if there is none, or it cannot be read."""
-    from sweeps.study.storage import read_summary
+    from sweeps.study.reading import read_study
 
     folder, definition_ = definition.find(name, root)
-    return read_summary(folder, definition_), definition_
+    return read_study(folder, definition_), definition_
 
 
-def jobs_of(summary: Summary) -> list[JobInfo]:
+def jobs_of(summary: StudySnapshot) -> list[JobInfo]:
     """What SLURM still has of a study. Raises SlurmError."""
     return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
 
 
 def store_of(definition_: Definition) -> str:
     """The address of the study's MLflow: as it was typed, or as the environment has it, which is in no file."""
-    from sweeps.study.storage import resolved
     from sweeps.tracking import tracker
 
     with chdir(began_in(definition_)):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, read, store_of
-from sweeps.results.summary import result_of
+from sweeps.record.study import result_of
 
 
 @app.command()

@@ -10,10 +10,9 @@ from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, newest_
 from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.slurm.queue import SlurmError
-from sweeps.results import groups
-from sweeps.results.summary import Summary
-from sweeps.study import definition
-from sweeps.study.definition import Definition
+from sweeps.record import configurations, definition
+from sweeps.record.definition import Definition
+from sweeps.record.study import StudySnapshot
 from sweeps.trial.job import State
 
 
@@ -32,9 +31,10 @@ def list_studies(root: Root = MULTIRUN) -> None:
             troubles.append(str(error).splitlines()[0])
             continue
         top = [f"{summary.objective[0]}={row.result[0]:.6g}  {row.name}" for row in summary.top(1)]
-        if group := groups.best(summary):
+        if group := configurations.best(summary):
             top = [f"mean {summary.objective[0]}={fmean(group.values):.6g}  {group.name}"]
-        pruned, failed = (str(count or "") for count in (summary.count(State.PRUNED), len(summary.bad())))
+        counts = summary.count(State.PRUNED, State.INFEASIBLE), len(summary.bad())
+        pruned, failed = (str(count or "") for count in counts)
         shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
     if not shown.row_count:
         console.print(f"there are no studies in {root}; start one with sweep.py -m")
@@ -47,7 +47,7 @@ def list_studies(root: Root = MULTIRUN) -> None:
 @app.command()
 def status(name: Name, root: Root = MULTIRUN) -> None:
     """How a study stands: counts, slots, what runs, what waits and why, the best trials, what went wrong."""
-    from sweeps.results.terminal import show_status
+    from sweeps.results.status import show_status
 
     summary, definition_ = read(name, root)
     driver = holder(summary.folder / "driver.lock")
@@ -58,7 +58,7 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
         console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True)
 
 
-def _where(summary: Summary, definition_: Definition) -> str:
+def _where(summary: StudySnapshot, definition_: Definition) -> str:
     from sweeps.tracking.registry import where_to_look
 
     try:
@@ -67,7 +67,7 @@ def _where(summary: Summary, definition_: Definition) -> str:
         return where_to_look("", summary)
 
 
-def _jobs_in_words(summary: Summary) -> str:
+def _jobs_in_words(summary: StudySnapshot) -> str:
     """What SLURM still has of a study; empty if nothing."""
     try:
         jobs = jobs_of(summary)

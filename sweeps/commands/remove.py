@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, store_of
-from sweeps.results.summary import counted
-from sweeps.study import definition
+from sweeps.record import definition
+from sweeps.wording import counted
 
 Yes = Annotated[bool, typer.Option("--yes", help="do it without asking")]
 
@@ -27,7 +27,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
 @app.command()
 def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     """Delete a study: its folder, and its runs in MLflow with their models. Registered models stay."""
-    from sweeps.study import removal, storage
+    from sweeps.study import removal
     from sweeps.tracking.registry import delete_runs
 
     folder, definition_ = definition.find(name, root)
@@ -35,6 +35,14 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
         yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
         count = delete_runs(store_of(definition_), folder)
         with chdir(began_in(definition_)):
-            storage.forget(definition_)
+            _forget(definition_)
         removal.delete(folder)
     console.print(f"deleted {folder}, and {counted(count, 'run')} in MLflow", soft_wrap=True)
+
+
+def _forget(definition_: definition.Definition) -> None:
+    """Delete the study from a storage of the user's."""
+    if definition_.storage:
+        from sweeps.choose.sampler.mirror import forget
+
+        forget(definition.resolved(definition_.storage), definition_.name)

@@ -1,5 +1,6 @@
 """python -m sweeps report, scaling: write a study's page again, or that of a table."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 from sweeps.commands import MULTIRUN, Name, Root, app, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
+from sweeps.record.grammar import space_of
 
 Target = Annotated[float | None, typer.Option(help="scaling: the objective wanted; by default what all counts reach")]
 Predict = Annotated[str, typer.Option(help="scaling: forecast these counts, as 16,32; by default twice the largest")]
@@ -23,13 +25,17 @@ def report(
 ) -> None:
     """Write report.html and trials.csv again."""
     from sweeps.results import report as writer
-    from sweeps.results.scaling import COUNTED, EPOCH_TIME, of_study, tried
+    from sweeps.results.findings import Findings
+    from sweeps.results.scaling import COUNTED, EPOCH_TIME, tried
     from sweeps.results.terminal import show_scaling
-    from sweeps.study.storage import read_importance
 
     wanted, (summary, definition_) = _counts(predict), read(name, root)
-    summary.importance = read_importance(summary.folder, definition_)
-    measured = of_study(summary, target, wanted)
+    if summary.searched:
+        from sweeps.choose.sampler.importance import importance
+
+        summary = replace(summary, importance=importance(summary, space_of(definition_.parameters)))
+    findings = Findings(summary, target, wanted)
+    measured = findings.scaling
     if measured is None and (scaling or target is not None or wanted):
         if tried(summary) > 1:
             raise UserError(
@@ -41,7 +47,7 @@ def report(
             f"study {name} has no scaling to show: for that, trials differ in {known} and report {EPOCH_TIME}\n"
             f"Sweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in two epochs or more, as docs/scaling.md says"
         )
-    writer.write(summary, measured)
+    writer.write(findings)
     if measured and (scaling or target is not None or wanted):
         show_scaling(measured)
     for file in (writer.HTML, writer.CSV):

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, read
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock, holder
-from sweeps.results.summary import Summary
-from sweeps.study import by_hand, definition
-from sweeps.study.definition import Definition
+from sweeps.record import definition
+from sweeps.record.definition import Definition
+from sweeps.record.study import StudySnapshot
 
 _ANSWER_S = 15.0
 _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
@@ -53,29 +54,28 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
         )
 
 
-def _add(summary: Summary, definition_: Definition, text: str) -> bool:
+def _add(summary: StudySnapshot, definition_: Definition, text: str) -> bool:
     """Add a trial by hand. True if a driver runs, which takes it."""
-    file = by_hand.add(definition_, summary, text)
+    file = manual.add(definition_, summary, text)
     driver = holder(summary.folder / "driver.lock")
     if driver is None:
         return False
     waits = f"{driver} has not looked at it; it is tried by the next one at the latest"
-    console.print(by_hand.answer(file, _ANSWER_S) or waits, soft_wrap=True)
+    console.print(manual.answer(file, _ANSWER_S) or waits, soft_wrap=True)
     return True
 
 
-def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) -> None:
-    from sweeps.study.storage import rewrite
+def _reopen(summary: StudySnapshot, definition_: Definition, retry: str, trials: str) -> None:
+    from sweeps.study.reading import blank
+    from sweeps.study.upgrade import open_record
 
     states = retry.replace(" ", "").split(",")
     if wrong := [state for state in states if state not in _RETRIED]:
         raise UserError(f"--retry {wrong[0]}: choose among {', '.join(_RETRIED)}, as in --retry failed,lost")
     if not all(word.strip().isdecimal() for word in trials.split(",") if trials):
         raise UserError(f"--trials {trials}: give the numbers of trials, as in --trials 3,7")
-    if definition_.storage:
-        raise UserError(f"trials in {definition_.storage} have ended for good: Optuna's storages keep an end for ever")
     wanted = {int(word) for word in trials.split(",") if trials}
-    ended = {row.number: "infeasible" if row.infeasible else row.state.value for row in summary.rows}
+    ended = {row.number: row.state.value for row in summary.rows if not row.unknown}
     found = [number for number, end in ended.items() if end in states and (not wanted or number in wanted)]
     if not found or not wanted.issubset(found):
         counts = ", ".join(f"{[*ended.values()].count(state)} {state}" for state in _RETRIED)
@@ -87,6 +87,6 @@ def _reopen(summary: Summary, definition_: Definition, retry: str, trials: str) 
     except Held as error:
         stop_line = definition.sweeps_line("stop", summary.folder)
         raise UserError(f"study {summary.name} is being run by {error}. End it first: {stop_line}") from None
-    rewrite(definition_.name, summary.folder, found)
+    open_record(blank(summary.folder, definition_), definition_).reopen(found)
     lock.release()
     console.print(f"retries trials {', '.join(map(str, found))}")

@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
+from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read
 from sweeps.errors import UserError
 from sweeps.files import holder, write_whole
 from sweeps.launchers.slurm.queue import take_back
-from sweeps.results.summary import Summary, counted
-from sweeps.study import by_hand, definition
+from sweeps.record import definition
+from sweeps.record.study import StudySnapshot
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
+from sweeps.wording import counted
 
 
 @app.command()
@@ -27,7 +29,7 @@ def stop(
         summary, _ = read(name, root)
         if not holder(folder / "driver.lock") and not jobs_of(summary):
             raise UserError(f"study {name} is not running, and so is none of its trials")
-        console.print(by_hand.end(summary, trial), soft_wrap=True)
+        console.print(manual.end(summary, trial), soft_wrap=True)
     elif driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
         console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
@@ -38,7 +40,7 @@ def stop(
         _stop_jobs(read(name, root)[0])
 
 
-def _stop_jobs(summary: Summary) -> None:
+def _stop_jobs(summary: StudySnapshot) -> None:
     """What a driver that is gone left in SLURM."""
     jobs = jobs_of(summary)
     if not jobs:

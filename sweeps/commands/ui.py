@@ -10,8 +10,8 @@ import typer
 from sweeps.commands import MULTIRUN, Root, app, console, newest_first, read, store_of
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock
-from sweeps.results.terminal import sweeps_line
-from sweeps.study import definition
+from sweeps.record import definition
+from sweeps.record.definition import sweeps_line
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="by default 5000, or another one if it is taken")]
 OneOrNewest = Annotated[str | None, typer.Argument(help="the study's name; by default the newest study")]
@@ -27,8 +27,8 @@ def ui(
     uri: Annotated[str | None, typer.Option(help="MLflow's tracking URI, of what is no study: single runs")] = None,
 ) -> None:
     """Serve MLflow's pages at 127.0.0.1, and print the link that leads to a study."""
+    from sweeps.record.definition import resolved
     from sweeps.secrets import refuse_typed, without_password
-    from sweeps.study.storage import resolved
     from sweeps.tracking import pages, tracker
 
     refuse_typed(uri)

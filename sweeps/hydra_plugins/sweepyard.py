@@ -58,8 +58,8 @@ class StudySweeper(_Ours, Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Exits with 2 if something asked for cannot be, with 1 if more trials failed than may."""
-        from sweeps.study.compose import explain
         from sweeps.study.driver import Driver
+        from sweeps.study.mistakes import explain
 
         try:
             driver = Driver(**self._app)
@@ -67,7 +67,7 @@ class StudySweeper(_Ours, Sweeper):
         except (UserError, HydraException, OmegaConfBaseException) as error:
             print(error if isinstance(error, UserError) else explain(error, self._config), file=sys.stderr)
             raise SystemExit(2) from error
-        if driver.failed(summary):
+        if driver.failed():
             raise SystemExit(1)
         return summary
 

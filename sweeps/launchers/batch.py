@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from sweeps.files import read_own
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, Job, Request
+from sweeps.trial.job import Job, Outcome, Request
 from sweeps.trial.process import end_of, end_of_error
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def launch(
     return [returns[number] for number in sorted(returns)]
 
 
-def _read_return(job: Job, end: End) -> JobReturn:
+def _read_return(job: Job, end: Outcome) -> JobReturn:
     """What the trial left for us in our own private folder, or a failure in Hydra's words."""
     if job.job_return and job.job_return.exists():
         returned: JobReturn = pickle.loads(read_own(job.job_return))  # noqa: S301
@@ -103,7 +103,7 @@ class BatchTrials(TrialLauncher):
         """A batch ends with its driver."""
         return False
 
-    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
+    def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         if not self._batch or not timeout_s:  # who has no time only looks: it may still fill the batch
             time.sleep(timeout_s)
             return []

@@ -8,7 +8,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
-from sweeps.trial.job import End, Job, Request
+from sweeps.trial.job import Job, Outcome, Request
 
 
 class TrialLauncher(Protocol):
@@ -41,7 +41,7 @@ class TrialLauncher(Protocol):
         the trial then goes on in a new attempt.
         """
 
-    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
+    def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         """The attempts that are over since the last call, by the numbers of their trials; waits up to `timeout_s` for
         one if there are none. What is said of an end counts only where the attempt left no end.json of its own.
         """

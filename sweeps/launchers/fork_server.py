@@ -4,8 +4,8 @@ Importing TensorFlow takes seconds, a fork takes milliseconds. Only imports may 
 has started does not survive a fork.
 
 Once the modules are imported the driver hears which trials have ended, and how: none at first. It sends a `Start`, or
-the number of a trial to kill and the `End` that this makes. When the pipe closes, the driver is gone: every trial is
-killed and the server ends, so that no trial outlives its driver unseen.
+the number of a trial to kill and the `Outcome` that this makes. When the pipe closes, the driver is gone: every trial
+is killed and the server ends, so that no trial outlives its driver unseen.
 
 What a trial starts ends with it, in whatever session it is: as subreapers (prctl(2)) each trial inherits the processes
 whose parents died within it, and this process inherits those that a trial leaves.
@@ -33,7 +33,7 @@ from hydra.core.plugins import Plugins
 
 from sweeps.files import Lock, last_lines
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, State, World
+from sweeps.trial.job import Outcome, State, World
 from sweeps.trial.memory import used_gb
 from sweeps.trial.process import end_of_error, run_trial
 from sweeps.trial.ranks import said
@@ -67,7 +67,7 @@ class _Fork:
     start: Start
     rank: int
     last_words: Connection
-    end: End | None = None  # what it was killed for
+    end: Outcome | None = None  # what it was killed for
     leave_by: float = math.inf  # when it is killed for staying although its trial is over
 
 
@@ -77,7 +77,7 @@ class Server:
     def __init__(self, driver: Connection) -> None:
         self._driver = driver
         self._running: dict[int, _Fork] = {}  # by process id
-        self._broken: dict[int, End] = {}  # by trial: why the first of its ranks ended before its time
+        self._broken: dict[int, Outcome] = {}  # by trial: why the first of its ranks ended before its time
         self._helpers = set(children(os.getpid()))  # processes that the preloaded modules have started
 
     def serve(self) -> None:
@@ -111,7 +111,7 @@ class Server:
                     os.waitpid(pid, os.WNOHANG)
                 time.sleep(0.001)
 
-    def _kill(self, number: int, end: End) -> None:
+    def _kill(self, number: int, end: Outcome) -> None:
         for pid, fork in self._ranks(number):
             fork.end = end
             kill_tree(pid)
@@ -126,7 +126,7 @@ class Server:
                 theirs, own = Pipe(duplex=False)
                 pid = os.fork()
             except OSError as error:  # too many processes or open files, no memory: later there may be room
-                end = End(State.LOST, f"its process could not be started: {error}")
+                end = Outcome(State.LOST, f"its process could not be started: {error}")
                 self._kill(start.number, end)
                 if not rank:
                     self._driver.send([(start.number, end)])
@@ -145,7 +145,7 @@ class Server:
                 if fork := self._running.pop(ended[0], None):
                     self._settle(fork, _end_of(fork, os.waitstatus_to_exitcode(ended[1])))
 
-    def _settle(self, fork: _Fork, end: End) -> None:
+    def _settle(self, fork: _Fork, end: Outcome) -> None:
         """One of a trial's processes has ended. The first that does so before its trial is over ends all."""
         number, left = fork.start.number, self._ranks(fork.start.number)
         if fork.start.log.with_name("end.json").exists():
@@ -170,7 +170,7 @@ class Server:
             pids = [one for pid, _ in self._ranks(number) for one in tree(pid)]
             if limit and used_gb(pids) > limit and (used := used_gb(pids, shared_once=True)) > limit:
                 why = f"it used {used:.3g} GB, more than hydra.launcher.mem_gb={limit:g}"
-                self._kill(number, End(State.OUT_OF_MEMORY, why))
+                self._kill(number, Outcome(State.OUT_OF_MEMORY, why))
 
 
 def _run(start: Start, rank: int, server: Connection) -> NoReturn:
@@ -182,9 +182,9 @@ def _run(start: Start, rank: int, server: Connection) -> NoReturn:
     except BaseException as error:
         end = end_of_error(error)
         if not start.log.with_name("began").is_file():
-            end = End(State.REFUSED, f"it could not be started: {end.error}")
+            end = Outcome(State.REFUSED, f"it could not be started: {end.error}")
         elif isinstance(error, OSError):  # not the task function's, which run_trial keeps
-            end = End(State.LOST, end.error)
+            end = Outcome(State.LOST, end.error)
         server.send(replace(end, error=end.error[:1000]))  # fits in the pipe: nobody reads it yet
         traceback.print_exc()
     finally:
@@ -194,7 +194,7 @@ def _run(start: Start, rank: int, server: Connection) -> NoReturn:
         os._exit(0)  # the server's own clean-up is not the trial's
 
 
-def _end_of(fork: _Fork, code: int) -> End:
+def _end_of(fork: _Fork, code: int) -> Outcome:
     """What it was killed for, or said before it died; or else by its exit code, or minus the signal that killed it."""
     with suppress(EOFError):  # it had nothing to say
         if fork.end is None and fork.last_words.poll():
@@ -207,12 +207,12 @@ def _end_of(fork: _Fork, code: int) -> End:
     whose = f"rank {fork.rank}: its process" if several else "its process"
     last = "\n".join(last_lines(log, 20)) if code else ""
     if any(word in last for word in _MEMORY_WORDS):
-        return End(State.OUT_OF_MEMORY, "it ran out of memory")
+        return Outcome(State.OUT_OF_MEMORY, "it ran out of memory")
     if code >= 0:
-        return End(State.FAILED, f"{whose} ended with exit code {code} and no result")
+        return Outcome(State.FAILED, f"{whose} ended with exit code {code} and no result")
     if -code in _CRASHES:
-        return End(State.FAILED, f"{whose} crashed: {signal.strsignal(-code)}")
-    return End(State.LOST, f"{whose} was killed from outside: {signal.strsignal(-code)}")
+        return Outcome(State.FAILED, f"{whose} crashed: {signal.strsignal(-code)}")
+    return Outcome(State.LOST, f"{whose} was killed from outside: {signal.strsignal(-code)}")
 
 
 def _become_trial(start: Start, rank: int) -> None:

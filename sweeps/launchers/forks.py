@@ -17,7 +17,7 @@ from sweeps.errors import UserError
 from sweeps.files import last_lines
 from sweeps.launchers.fork_server import Start
 from sweeps.trial import copies
-from sweeps.trial.job import End, Job, State, World
+from sweeps.trial.job import Job, Outcome, State, World
 
 _SERVER = """
 import json, sys
@@ -84,9 +84,9 @@ class Forks:
         environment = {**job.environment, **owned}
         self._tell(Start(job.number, payload, job.attempt_folder.log, cores, environment, mem_gb, world or World()))
 
-    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
+    def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         """The trials that ended; waits up to `timeout_s` for one. Raises UserError if `preload` cannot be imported."""
-        over: list[tuple[int, End]] = []
+        over: list[tuple[int, Outcome]] = []
         try:
             while self._server.poll(timeout_s):
                 over += self._server.recv()
@@ -100,14 +100,14 @@ class Forks:
                 raise UserError(said) from None
             self.ready = False
             self.open()
-            lost = End(State.LOST, "its process was killed from outside, with the one that all trials are forks of")
+            lost = Outcome(State.LOST, "its process was killed from outside, with the one that all trials are forks of")
             over += [(number, lost) for number in self._running.difference(dict(over))]
         self._running.difference_update(dict(over))
         return over
 
     def kill(self, number: int, state: State, why: str) -> None:
         """End a trial, which `poll` then reports so."""
-        self._tell((number, End(state, why)))
+        self._tell((number, Outcome(state, why)))
 
     def close(self) -> None:
         """Closing the pipe tells the server to kill what still runs and to end."""
@@ -118,7 +118,7 @@ class Forks:
             self._process.terminate()  # it is still importing, and would not look at the pipe before it is done
         self._bury()
 
-    def _tell(self, message: Start | tuple[int, End]) -> None:
+    def _tell(self, message: Start | tuple[int, Outcome]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the server died, as poll() will see
             self._server.send(message)
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sweeps.results.summary import Row, text
+from sweeps.record.study import TrialRecord
 from sweeps.secrets import without_password
 from sweeps.trial.job import Value
+from sweeps.wording import text
 
 MOST_TICKS = 12
 NONE = "none"  # the value of a parameter that does not exist in a trial
@@ -89,7 +90,7 @@ class Axis:
         return math.log10(number) if self.log else number
 
 
-def of_study(rows: Sequence[Row], space: Mapping[str, str], without: str = "") -> list[Axis]:
+def of_study(rows: Sequence[TrialRecord], space: Mapping[str, str], without: str = "") -> list[Axis]:
     """An axis for each parameter that differs between these trials, in the order of the search space, which is text
     as a study's definition has it; but for the one named `without`, the seed.
     """

@@ -6,19 +6,22 @@ trace's `meta`, is the number of its trial, which hover and clicks go by.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from sweeps.record.study import TrialRecord
 from sweeps.results import axes
 from sweeps.results.axes import Axis
-from sweeps.results.seen import Seen, is_wide
-from sweeps.results.summary import Row, short, text
+from sweeps.results.figure_data import FigureData, is_wide
 from sweeps.trial.job import Value
+from sweeps.wording import short, text
 
 Figure = dict[str, Any]
+Trace = dict[str, Any]
 Figures = dict[str, Figure]
 
-MOST_LINES = 300
+MOST_LINES, MOST_POINTS = 300, 1500
+_HOVER = "%{text}<extra></extra>"  # what page.js tells of a trial
 _STRIP = 0.1  # of a figure's height: where trials stand that have no value
 MARKS: dict[str, dict[str, Any]] = {
     "completed": {"symbol": "circle", "size": 8},
@@ -58,46 +61,51 @@ def figure_of(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = 
     return {"data": [*data], "layout": base, "note": note}
 
 
-def all_kinds(seen: Seen, rows: Sequence[Row], x_of: Callable[[Row], Any]) -> list[dict[str, Any]]:
+def scatter(mode: str, x: Iterable[Any], y: Iterable[Any], **more: Any) -> Trace:
+    """Points, lines or both."""
+    return {"type": "scatter", "mode": mode, "x": [*x], "y": [*y], **more}
+
+
+def all_kinds(
+    source: FigureData, rows: Sequence[TrialRecord], x_of: Callable[[TrialRecord], Any], **marker: Any
+) -> list[Trace]:
     """The marks of trials by their first objective; of those without one in the strip below."""
     data = []
-    for kind, some in seen.of_kind(rows).items():
-        told = [row for row in some if seen.value(row) is not None]
-        untold = [row for row in some if seen.value(row) is None]
-        for those, axis in ((told, "y"), (untold, "y2")):
-            if those:
-                y = [seen.shown(seen.value(row)) if axis == "y" else 0 for row in those]
-                values = [seen.value(row) for row in those]
-                mark = marks(seen, kind, [x_of(row) for row in those], y, [row.number for row in those], values)
-                data.append(mark | {"yaxis": axis})
+    for kind, alike in source.of_kind(rows).items():
+        valued = [row for row in alike if source.value(row) is not None]
+        others = [row for row in alike if source.value(row) is None]
+        for some, axis in ((valued, "y"), (others, "y2")):
+            if some:
+                y = [0 if axis == "y2" else source.placed(source.value(row)) for row in some]
+                trace = marks(source, kind, [x_of(row) for row in some], y, some)
+                trace["marker"] |= marker
+                data.append(trace | {"yaxis": axis})
     return data
 
 
 def marks(
-    seen: Seen, kind: str, x: Sequence[Any], y: Sequence[Any], numbers: Sequence[int], values: Sequence[float | None]
-) -> dict[str, Any]:
-    """Points of trials of one kind; completed ones in the colour of their objective's value."""
+    source: FigureData, kind: str, x: Sequence[Any], y: Sequence[Any], of: Sequence[TrialRecord], colored: bool = True
+) -> Trace:
+    """Points of trials of one kind; completed ones in the colour of their objective's value, if `colored`."""
     marker = dict(MARKS[kind])
-    if len(seen.rows) > MOST_LINES:
+    if len(source.rows) > MOST_LINES:
         marker["size"] -= 3
     if kind == "completed":
-        colored = "cmin" in seen.shades and None not in values
-        marker |= {"color": [*values], "coloraxis": "coloraxis"} if colored else {"color": "--done"}
-    trace = {"type": "scatter", "mode": "markers", "name": kind, "x": [*x], "y": [*y], "marker": marker}
-    return trace | {"customdata": [*numbers], "hovertemplate": "%{text}<extra></extra>"}
+        values = [source.value(row) for row in of]
+        best, worst = source.limits or (0.0, 0.0)
+        colored = colored and best != worst and None not in values
+        marker |= {"color": values, "coloraxis": "coloraxis"} if colored else {"color": "--done"}
+    numbers = [row.number for row in of]
+    return scatter("markers", x, y, name=kind, marker=marker, customdata=numbers, hovertemplate=_HOVER)
 
 
-def value_axes(seen: Seen, rows: Sequence[Row]) -> dict[str, Any]:
+def value_axes(source: FigureData, rows: Sequence[TrialRecord]) -> dict[str, Any]:
     """The axis of the first objective and, if some of these have no value, the strip below it."""
-    known = [value for row in rows if (value := seen.value(row)) is not None]
-    title = {"title": {"text": short(seen.summary.objective[0], 40)}}
+    known = [value for row in rows if (value := source.value(row)) is not None]
+    yaxis = {"title": {"text": short(source.study.objective[0], 40)}, **value_scale(known)}
     if len(known) == len(rows):
-        return {"yaxis": {**title, **value_scale(known)}, **seen.colors()}
-    return {
-        "yaxis": {**title, **value_scale(known), "domain": [_STRIP + 0.05, 1]},
-        "yaxis2": _strip([0, _STRIP]),
-        **seen.colors(),
-    }
+        return {"yaxis": yaxis, **source.colors()}
+    return {"yaxis": {**yaxis, "domain": [_STRIP + 0.05, 1]}, "yaxis2": _strip([0, _STRIP]), **source.colors()}
 
 
 def counting(title: str, numbers: Sequence[int]) -> dict[str, Any]:

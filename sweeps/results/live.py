@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from sweeps.record.study import ENOUGH, StudySnapshot
 from sweeps.results import report
-from sweeps.results.summary import ENOUGH, Summary
 from sweeps.results.trials import Trials
 from sweeps.trial.job import State
 
@@ -25,17 +25,18 @@ class LivePage:
     many trials more have completed.
     """
 
-    summary: Summary
+    summary: StudySnapshot
     importance: Callable[[], dict[str, float]] = dict
     clock: Callable[[], float] = time.monotonic
     problem: str = ""  # why it could not be written the last time; the next time may do better
-    _trials: Trials = field(init=False)
+    trials: Trials = field(init=False)
     _due: float = field(init=False)
     _weigh_from: float = field(init=False)
     _weigh_at: float = _WEIGHED[0]
+    _shares: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._trials, now = Trials(self.summary, _READING_S), self.clock()
+        self.trials, now = Trials(self.summary.objective), self.clock()
         self._due, self._weigh_from = now + _FIRST_S, now + _WEIGHED_FROM_S
 
     def tick(self) -> None:
@@ -45,7 +46,8 @@ class LivePage:
             return
         try:
             self._weigh(began)
-            report.write_live(self.summary, self._trials, _EVERY_S)
+            study = replace(self.summary, importance=self._shares or self.summary.importance)
+            report.write_live(study, self.trials, _EVERY_S, _READING_S)
             self.problem = ""
         except Exception as error:  # whatever a trial left in its files, or a full disk
             self.problem = f"{report.HTML} cannot be written now: {type(error).__name__}: {error}"
@@ -56,4 +58,4 @@ class LivePage:
         completed = self.summary.count(State.COMPLETED)
         if self.summary.searched and now >= self._weigh_from and self._weigh_at <= completed <= _WEIGHED[1]:
             self._weigh_at = 1.5 * completed  # also if it raises: the page comes without it the next time
-            self.summary.importance = self.importance()
+            self._shares = self.importance()

@@ -1,14 +1,16 @@
 """What trials noted for whoever reads their results (`Trial.note`), as a study shows it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from sweeps.results.summary import Row, text
+from sweeps.record.study import TrialRecord
+from sweeps.results.tables import Paragraph
 from sweeps.trial.folder import Note, TrialFolder
+from sweeps.wording import text
 
 _MOST_NAMES = 20
 
 
-def of_study(rows: Sequence[Row]) -> dict[str, Note]:
+def of_study(rows: Sequence[TrialRecord]) -> dict[str, Note]:
     """Each note once, by its subject and, if they are not all, the trials that it is of."""
     found: dict[tuple[str, str], tuple[Note, list[str]]] = {}
     for row in rows:
@@ -16,6 +18,11 @@ def of_study(rows: Sequence[Row]) -> dict[str, Note]:
             found.setdefault((subject, text_of(note)), (note, []))[1].append(str(row.number))
     whom = {said: "" if len(of) == len(rows) else f" (trial {text_of(of)})" for said, (_, of) in found.items()}
     return {said[0] + whom[said]: note for said, (note, _) in found.items()}
+
+
+def paragraphs(noted: Mapping[str, Note]) -> list[Paragraph]:
+    """What was noted in words: numbers stand in the table of trials."""
+    return [Paragraph(f": {text_of(note)}", subject) for subject, note in noted.items() if not isinstance(note, dict)]
 
 
 def text_of(note: Note) -> str:

@@ -21,7 +21,7 @@ from sweeps.results.drawing import Figures
 _HERE = Path(__file__).parent
 
 
-@dataclass
+@dataclass(frozen=True)
 class Section:
     """A part of the page: figures above, then HTML."""
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, chain
 from typing import Any
 
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.notes import text_of
-from sweeps.results.summary import Row, Summary, text
 from sweeps.trial.folder import CPU, GPU, POWER, USE, MetricsLine, TrialFolder
 from sweeps.trial.job import Point, State
+from sweeps.wording import text
 
 COUNTED = ("gpus", "nodes", "ranks")
 """`gpus` (0 is the CPU) and `ranks` are a node's. The count is nodes times gpus, or on CPUs nodes times ranks."""
-REPETITION = "seed"  # the parameter whose values are repetitions of one trial
 EPOCH_TIME, SPEED = "epoch_time", "images_per_second"  # of an epoch, in s and 1/s
 EPOCHS_TO_STABLE, TIME_TO_STABLE = "epochs_to_stable", "time_to_stable"  # of a trial; the latter in s
 ONE = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # what can be counted
@@ -94,7 +94,7 @@ class Scaling:
         return f"{count.count}{unit}{f' on {count.nodes} nodes' if count.nodes > 1 and self.unit != 'nodes' else ''}"
 
 
-def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling | None:
+def of_study(summary: StudySnapshot, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling | None:
     """None unless the study tried two sizes of what is counted, and trials reported EPOCH_TIME. `target` is what its
     first objective is to reach, `wanted` are counts to forecast.
     """
@@ -105,7 +105,7 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
     on_gpus = any(gpus for _, _, gpus in sizes.values())
     unit = "GPUs" if on_gpus else "processes" if any(count > nodes for count, nodes, _ in sizes.values()) else "nodes"
     samples: dict[int, Sample] = {}
-    left_out: dict[str, list[Row]] = {}
+    left_out: dict[str, list[TrialRecord]] = {}
     for row in summary.rows:
         if not (why_not := _why_not(row, sizes.get(row.number), on_gpus)):
             sample = _measure(row, sizes[row.number], summary.objective[0], on_gpus)
@@ -115,7 +115,7 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
             left_out.setdefault(why_not, []).append(row)
     if not samples:
         return None
-    counted = ("gpus", "nodes", REPETITION) if on_gpus else (*COUNTED, REPETITION)
+    counted = {"gpus", "nodes", *(() if on_gpus else COUNTED), summary.seed_key.lstrip("+~")}
     names = _names([{n: v for n, v in points[number].items() if n not in counted} for number in samples])
     named = [replace(sample, series=name) for name, sample in zip(names, samples.values(), strict=True)]
     remarks = [f"Trial {_alike(rows)} is not in it: {why}." for why, rows in left_out.items()]
@@ -125,12 +125,12 @@ def of_study(summary: Summary, target: float | None = None, wanted: Sequence[int
     return compare(scaling, named, summary.directions[0] == "maximize", target)
 
 
-def tried(summary: Summary) -> int:
+def tried(summary: StudySnapshot) -> int:
     """How many sizes of what is counted the study tried."""
     return len({*map(size, _points(summary).values())} - {None})
 
 
-def _points(summary: Summary) -> dict[int, Point]:
+def _points(summary: StudySnapshot) -> dict[int, Point]:
     """What each trial has, of what is counted also what all have."""
     fixed: Point = {name: value for name in COUNTED if (value := summary.fixed.get(name, "")).isdecimal()}
     return {row.number: fixed | {n.lstrip("+~"): value for n, value in row.params.items()} for row in summary.rows}
@@ -167,23 +167,21 @@ def _names(points: Sequence[Point]) -> list[str]:
     return short if len({*short}) == len({*exact}) else exact
 
 
-def _alike(rows: Sequence[Row]) -> str:
+def _alike(rows: Sequence[TrialRecord]) -> str:
     others = text_of([str(row.number) for row in rows[1:]])
     return f"{rows[0].number} ({rows[0].name}{f'; and {others} alike' if others else ''})"
 
 
-def _why_not(row: Row, found: Size | None, on_gpus: bool) -> str:
+def _why_not(row: TrialRecord, found: Size | None, on_gpus: bool) -> str:
     """Why a trial cannot be compared; empty if it can."""
-    infeasible = row.state is State.PRUNED and not any(end.began for end in row.attempts)
-    if infeasible or row.state not in (State.COMPLETED, State.PRUNED):
-        said = "infeasible" if infeasible else row.state.replace("_", " ")
-        return f"{said}, {row.error.partition(chr(10))[0]}".rstrip(",. ")
+    if row.state not in (State.COMPLETED, State.PRUNED):
+        return f"{row.way[0]}, {row.error.partition(chr(10))[0]}".rstrip(",. ")
     if found is None:
         return "what it ran on is no whole number"
     return "it ran on the CPU" if on_gpus and not found[2] else ""
 
 
-def _measure(row: Row, found: Size, objective: str, on_gpus: bool) -> Sample:
+def _measure(row: TrialRecord, found: Size, objective: str, on_gpus: bool) -> Sample:
     folder = TrialFolder(row.folder)
     lines: list[MetricsLine] = []
     began: list[float] = []

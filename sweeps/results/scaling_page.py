@@ -6,20 +6,21 @@ from itertools import chain, product
 from typing import Any
 
 from sweeps.results import page, prediction, theme
-from sweeps.results.drawing import Figure, figure_of
+from sweeps.results.drawing import Figure, Trace, figure_of, scatter
 from sweeps.results.page import Section
 from sweeps.results.scaling import Count, Scaling, Series
-from sweeps.results.tables import Part, Table, parts_as_html
+from sweeps.results.tables import Paragraph, Part, Table, parts_as_html
 
-Trace = dict[str, Any]
+_SILENT: Any = {"showlegend": False, "hoverinfo": "skip"}
 Columns = dict[str, Callable[[Count], str]]  # how a count's cell is made; "" if nobody told
 
 
 def parts(scaling: Scaling) -> list[Part]:
     """What the page holds beside its figure, from the top."""
-    told = forecasts(scaling)
-    ahead: list[Part] = ["Forecast, with the ends of a 90% interval:", told] if told else []
-    return [*words(scaling), *tables(scaling), *scaling.remarks, *ahead, *doubts(scaling)]
+    shown: list[Part] = [*words(scaling), *tables(scaling), *map(Paragraph, scaling.remarks)]
+    if ahead := forecasts(scaling):
+        shown += [Paragraph("Forecast, with the ends of a 90% interval:"), ahead]
+    return [*shown, *map(Paragraph, doubts(scaling))]
 
 
 def section(scaling: Scaling) -> Section:
@@ -43,15 +44,15 @@ def tables(scaling: Scaling) -> list[Table]:
     return found
 
 
-def words(scaling: Scaling) -> list[str]:
+def words(scaling: Scaling) -> list[Paragraph]:
     """How much faster the largest count is, and which one serves a wanted objective best."""
     found = []
     for one in scaling.series:
         first, last = one.counts[0], one.counts[-1]
         times = f"{last.speed_up:.2f} times as fast as {scaling.counted(first, '')}, {last.efficiency:.0%} of"
         said = [f"{scaling.counted(last)}: {times} what is ideal."] if first is not last else []
-        if said := said + _to_target(scaling, one):
-            found.append(" ".join([f"**{one.name}**:"] * bool(one.name) + said))
+        if line := " ".join(said + _to_target(scaling, one)):
+            found.append(Paragraph(f": {line}", one.name) if one.name else Paragraph(line))
     return found
 
 
@@ -82,8 +83,7 @@ def figure(scaling: Scaling) -> Figure:
     counts = {count.count for one in scaling.series for count in one.counts}
     ends = [min(counts), max(*counts, *scaling.wanted)]
     line = {"color": "--muted", "width": 1}
-    ideal = {"type": "scatter", "x": ends, "y": [1, ends[1] / ends[0]], "name": "ideal", "mode": "lines", "line": line}
-    data: list[Trace] = [{**ideal, "hoverinfo": "skip"}]
+    data = [scatter("lines", ends, [1, ends[1] / ends[0]], name="ideal", line=line, hoverinfo="skip")]
     for i, one in enumerate(scaling.series):
         data += _drawn(scaling, one, i, ends)
     ticks = sorted(counts | {*scaling.wanted})
@@ -98,26 +98,27 @@ def _drawn(scaling: Scaling, one: Series, place: int, ends: list[int]) -> list[T
     counts, first, color = one.counts, one.counts[0], f"--series-{place % theme.SERIES}"
     scale = first.epoch_s * first.count / ends[0]
     symbols = [(count.nodes - 1).bit_length() for count in counts]  # plotly's: a circle, square, diamond, ...
-    measured = {
-        "type": "scatter",
-        "x": [count.count for count in counts],
-        "y": [scale / count.epoch_s for count in counts],
-        "text": [scaling.counted(count) for count in counts],
-        "mode": "markers",
-        "marker": {"color": color, "size": 9, "symbol": symbols},
-        "name": one.name or "measured",
-        "legendgroup": one.name,
-        "hovertemplate": "%{text}: %{y:.3g} times<extra>%{fullData.name}</extra>",
-    }
+    measured = scatter(
+        "markers",
+        [count.count for count in counts],
+        [scale / count.epoch_s for count in counts],
+        text=[scaling.counted(count) for count in counts],
+        marker={"color": color, "size": 9, "symbol": symbols},
+        name=one.name or "measured",
+        legendgroup=one.name,
+        hovertemplate="%{text}: %{y:.3g} times<extra>%{fullData.name}</extra>",
+    )
     places = [first.count * (ends[1] / first.count) ** (i / 20) for i in range(21)]
-    told = [found for count in places if (found := prediction.epoch_time(one, count))]
-    line: Trace = {"type": "scatter", "mode": "lines", "x": places[: len(told)], "legendgroup": one.name}
-    line |= {"showlegend": False, "hoverinfo": "skip"}
-    edge = line | {"line": {"width": 0}}
-    low = edge | {"y": [scale / found.high for found in told]}
-    high = edge | {"y": [scale / found.low for found in told], "fill": "tonexty", "fillcolor": f"{color}-faint"}
+    ahead = [forecast for count in places if (forecast := prediction.epoch_time(one, count))]
     dashed = {"color": color, "dash": ["dash", "dashdot", "dot"][place // theme.SERIES % 3], "width": 1.5}
-    return [measured, low, high, line | {"y": [scale / found.value for found in told], "line": dashed}]
+
+    def line(values: list[float], **more: Any) -> Trace:
+        return scatter("lines", places[: len(ahead)], values, legendgroup=one.name, **more, **_SILENT)
+
+    low = line([scale / forecast.high for forecast in ahead], line={"width": 0})
+    band = {"line": {"width": 0}, "fill": "tonexty", "fillcolor": f"{color}-faint"}
+    high = line([scale / forecast.low for forecast in ahead], **band)
+    return [measured, low, high, line([scale / forecast.value for forecast in ahead], line=dashed)]
 
 
 def _to_target(scaling: Scaling, one: Series) -> list[str]:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.results.scaling import COUNTED, EPOCH_TIME, ONE, REPETITION, SPEED, Sample, Scaling, compare, size
+from sweeps.results.scaling import COUNTED, EPOCH_TIME, ONE, SPEED, Sample, Scaling, compare, size
 
 _TOTAL_TIME, _ACCURACY, _EPOCHS = "total_time", "accuracy", "epochs"
+_REPETITION = "seed"
 _OPTIONAL = (SPEED, _ACCURACY, _EPOCHS)
 _MOST = 1e9  # seconds are 30 years
 
@@ -49,7 +50,7 @@ def read_samples(path: Path) -> tuple[list[str], list[Sample]]:
     header = [name for name in header if any(cells[name] for _, cells in rows)]
     if blank := [where for where, cells in rows if _EPOCHS in header and not cells[_EPOCHS]]:
         raise UserError(f"{blank[0]}, column {_EPOCHS}: it is empty\nGive it on every line, or on none")
-    known = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL, REPETITION)
+    known = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL, _REPETITION)
     others = [name for name in header if name not in known and len({cells[name] for _, cells in rows}) > 1]
     return header, [_sample(cells, others, where) for where, cells in rows]
 

@@ -6,24 +6,24 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from sweeps.files import write_whole
-from sweeps.results import groups
-from sweeps.results.summary import Summary
+from sweeps.record.study import StudySnapshot
+from sweeps.results.findings import Findings, findings_of
 
 FILE = "optimization_results.yaml"
 
 
-def write(summary: Summary) -> None:
+def write(study: StudySnapshot | Findings) -> None:
     """Write the best trial's values, where configurations have several seeds the best one's and its mean, with several
     objectives those of each trial that none dominates. Nothing where no trial has a result.
     """
-    best = summary.best()
-    if best is None:
+    findings = findings_of(study)
+    answer, content = findings.answer, dict[str, Any](name="optuna")
+    if answer.trial is None:
         return
-    found: dict[str, Any] = {"name": "optuna"}
-    if len(summary.directions) == 1:
-        mean = groups.best(summary)
-        found |= {"best_params": mean.params if mean else best.params}
-        found |= {"best_value": fmean(mean.values) if mean else best.objective[0]}
+    if len(findings.study.directions) > 1:
+        content["solutions"] = [{"params": row.params, "values": row.objective} for row in answer.front]
+    elif mean := answer.configuration:
+        content |= {"best_params": mean.params, "best_value": fmean(mean.values)}
     else:
-        found["solutions"] = [{"params": row.params, "values": row.objective} for row in summary.undominated()]
-    write_whole(summary.folder / FILE, OmegaConf.to_yaml(OmegaConf.create(found)))
+        content |= {"best_params": answer.trial.params, "best_value": answer.trial.objective[0]}
+    write_whole(findings.study.folder / FILE, OmegaConf.to_yaml(OmegaConf.create(content)))

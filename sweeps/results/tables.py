@@ -1,15 +1,38 @@
-"""Tables of text, as Markdown and as HTML."""
+"""What is said of a study, as paragraphs and tables of text, in Markdown and as HTML."""
 
 import html
-import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sweeps.secrets import without_password
 
 Table = list[list[str]]  # rows of cells; the first is the header
-Part = str | Table  # a paragraph, or a table
 GAP = "\u2003\u200b"
 """Ends a cell in Markdown: MLflow's pages leave no room between two, 0.01 and 64 read 0.0164, and trim plain spaces."""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Words, the first of which may stand out."""
+
+    rest: str
+    lead: str = ""
+
+    @property
+    def plain(self) -> str:
+        return self.lead + self.rest
+
+    @property
+    def markdown(self) -> str:
+        return f"**{self.lead}**{self.rest}" if self.lead else self.rest
+
+    @property
+    def html(self) -> str:
+        lead, rest = (html.escape(without_password(words)) for words in (self.lead, self.rest))
+        return f"<p><b>{lead}</b>{rest}</p>" if lead else f"<p>{rest}</p>"
+
+
+Part = Paragraph | Table
 
 
 def as_markdown(table: Table) -> str:
@@ -22,15 +45,16 @@ def as_note(parts: Sequence[Part], most: int, rest: str) -> str:
     """Markdown of `most` characters or fewer: the words, with the tables that leave room for them; then, if that is
     not all of it, the `rest`.
     """
-    written = [part if isinstance(part, str) else as_markdown(part) for part in parts]
+    written = [part.markdown if isinstance(part, Paragraph) else as_markdown(part) for part in parts]
     if len(whole := "\n\n".join(written)) <= most:
         return whole
     room = most - len(f"\n\n{rest}")
-    left = room - sum(len(part) + 2 for part in parts if isinstance(part, str))
+    left = room - sum(len(part.markdown) + 2 for part in parts if isinstance(part, Paragraph))
     kept = []
     for part, shown in zip(parts, written, strict=True):
-        if isinstance(part, str) or len(shown) + 2 <= left:
-            left -= 0 if isinstance(part, str) else len(shown) + 2
+        size = 0 if isinstance(part, Paragraph) else len(shown) + 2
+        if size <= left:
+            left -= size
             kept.append(shown)
     return "\n\n".join(["\n\n".join(kept)[:room], rest])
 
@@ -50,15 +74,5 @@ def as_html(table: Table, trials: Sequence[int | None] = ()) -> str:
     return f'<div class="table" tabindex="0"><table>{head}<tbody>{"".join(rows)}</table></div>'
 
 
-def paragraphs(lines: Sequence[str]) -> str:
-    """Lines of text as HTML, with what Markdown sets in stars."""
-    safe = (html.escape(without_password(line)) for line in lines if line)
-    return "".join(f"<p>{_bold(line)}</p>" for line in safe)
-
-
-def _bold(line: str) -> str:
-    return re.sub(r"[*][*](.*?)[*][*]", r"<b>\1</b>", line)
-
-
 def parts_as_html(parts: Sequence[Part]) -> str:
-    return "\n".join(paragraphs([part]) if isinstance(part, str) else as_html(part) for part in parts)
+    return "\n".join(part.html if isinstance(part, Paragraph) else as_html(part) for part in parts)

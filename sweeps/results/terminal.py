@@ -1,9 +1,7 @@
 """What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
 
 import re
-import shlex
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,14 +18,16 @@ from rich.text import Text
 
 from sweeps.errors import Outage
 from sweeps.files import last_lines
-from sweeps.results import groups, standing
+from sweeps.record.study import StudySnapshot, TrialRecord, by_way, result_of
+from sweeps.results import configurations
+from sweeps.results.findings import Findings, findings_of
 from sweeps.results.scaling import Scaling
-from sweeps.results.summary import Row, Summary, by_way, counted, printable, result_of
-from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
+from sweeps.results.tables import Paragraph, Part
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
+from sweeps.wording import counted, printable
 
 _FEW = 6
-_SHOWN = 30  # running trials
 _MANY = 10
 _WIDE = 160  # letters in a line of a file, or a pipe
 _LINE = 500  # characters of a log
@@ -70,39 +70,42 @@ class View:
         except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
             self.console.quiet = True
 
-    def opening(self, summary: Summary, how_to_look: str) -> None:
+    def opening(self, summary: StudySnapshot, how_to_look: str) -> None:
         self.say(f"study {summary.name}: {counted(summary.total or 0, 'trial')} in {near(summary.folder)}")
         self.say(how_to_look)
 
-    def closing(self, summary: Summary, how_to_look: str = "") -> None:
+    def show(self, part: Part, first: JustifyMethod = "left") -> None:
+        """Say a paragraph, or print a table; `first` is how its first column is justified."""
+        if isinstance(part, Paragraph):
+            self.say(part.plain)
+        else:
+            self.console.print(_of_cells(part, self.console.width, first))
+
+    def closing(self, study: StudySnapshot | Findings, how_to_look: str = "") -> None:
         """The best trials, what went wrong, and where everything is."""
-        if of_seeds := groups.parts(summary, most=10):
-            for part in of_seeds:
-                if isinstance(part, str):
-                    self.say(part.replace("**", ""))
-                else:
-                    self.console.print(_of_cells(part, self.console.width))
-        elif summary.best():
-            completed = summary.count(State.COMPLETED)
-            self.say(f"best of {counted(completed, 'completed trial')}")
-            self.console.print(_of_cells(summary.table(summary.top(10)), self.console.width, "right"))
-        if front := summary.front():
-            self.say(
-                f"the answer: {counted(len(front), 'trial')} on the front, than which none is better in all objectives"
-            )
-        for row, *others in by_way(summary.bad()):
+        findings = findings_of(study)
+        study, grouped = findings.study, configurations.parts(findings, most=10)
+        for part in grouped:
+            self.show(part)
+        if findings.top and not grouped:
+            self.say(f"best of {counted(study.count(State.COMPLETED), 'completed trial')}")
+            self.show(findings.table(findings.top[:10]), "right")
+        if front := findings.front:
+            trials = counted(len(front), "trial")
+            self.say(f"the answer: {trials} on the front, than which none is better in all objectives")
+        for row, *others in by_way(study.bad()):
             log = f"   log: {near(log)}" if (log := _log(row)) else ""
-            so_did = f" (and {_few([other.number for other in others])} alike)" if others else ""
-            self.say(f"trial {row.number}{so_did} {row.state}: {row.error}{log}")
-        if any(map(_log, summary.rows)):
-            self.say(f"logs: {near(summary.folder)}/<trial>/attempts/<n>/log")
+            alike = f" (and {_few([other.number for other in others])} alike)" if others else ""
+            self.say(f"trial {row.number}{alike} {row.state}: {row.error}{log}")
+        if any(map(_log, study.rows)):
+            self.say(f"logs: {near(study.folder)}/<trial>/attempts/<n>/log")
         self.say(how_to_look)
 
-    def started(self, row: Row) -> None:
+    def started(self, row: TrialRecord) -> None:
         if not self.console.is_terminal:
             self.say(f"trial {row.number} started{_values(row)}")
 
-    def ended(self, row: Row, summary: Summary) -> None:
+    def ended(self, row: TrialRecord, summary: StudySnapshot) -> None:
         """A line for a trial that ended; with the end of its log if it is the first one that went wrong in its way. One
         for each reason, numbers aside, why trials cannot run here.
         """
@@ -119,7 +122,7 @@ class View:
         elif not self.console.is_terminal:
             self.say(f"trial {row.number} {row.state}{_values(row)}   {result_of(row, summary) or row.error}")
 
-    def tick(self, summary: Summary, notes: list[str]) -> None:
+    def tick(self, summary: StudySnapshot, notes: list[str]) -> None:
         """Show how the study stands; `notes` are said once each, numbers aside, where there is no live view, outages
         everywhere.
         """
@@ -142,8 +145,8 @@ class View:
             self.say(lasting[over])
         self._lasting = lasting
 
-    def _picture(self, summary: Summary, notes: list[str]) -> Group:
-        ended, bad, pruned = summary.over(), len(summary.bad()), summary.count(State.PRUNED)
+    def _picture(self, summary: StudySnapshot, notes: list[str]) -> Group:
+        ended, bad, pruned = summary.over(), len(summary.bad()), summary.count(State.PRUNED, State.INFEASIBLE)
         running = [row for row in summary.rows if row.state is State.RUNNING]
         counts = Text.assemble(
             (f"{summary.name}  ", "bold"),
@@ -154,7 +157,7 @@ class View:
             f"  of {summary.total}",
         )
         self._bar.update(self._bar.task_ids[0], total=summary.total, completed=ended)
-        shown = [f"  {row.number}  {row.name}  {_newest(row.metrics, summary)}" for row in running[:12]]
+        shown = [f"  {row.number}  {row.name}  {newest(row.metrics, summary)}" for row in running[:12]]
         lines = [Text(line, "dim") for line in shown]
         if best := summary.best():
             lines.insert(0, Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
@@ -163,69 +166,16 @@ class View:
         return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
 
 
-def show_status(summary: Summary, driver: str, jobs: str, how_to_look: str) -> None:
-    """How a study stands, for somebody who is not its driver; `jobs` says what a cluster still has of it."""
-    view, last = View(), standing.read(summary.folder)
-    now = last if driver else None
-    for row in summary.rows if not driver and not jobs else ():
-        if row.state is State.RUNNING:  # what a driver left running is no longer
-            row.state = State.QUEUED
-    view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({_counts(summary)})")
-    view.say(f"driver: {driver or 'none'}")
-    if now:
-        full = "; there is no room for another one" if now.full else ""
-        view.say(f"slots: {now.running} in use{full}")
-    view.say(jobs)
-    waiting = max(summary.total or 0, len(summary.rows)) - summary.over() - summary.count(State.RUNNING)
-    if waiting and not summary.done:
-        for why in _waits(last, bool(driver), bool(jobs)):
-            view.say(f"waiting: {waiting}, {why}")
-    for trouble in now.troubles if now else ():
-        view.say(trouble)
-    running = [row for row in summary.rows if row.state is State.RUNNING]
-    for row in running[:_SHOWN]:
-        view.say(f"trial {row.number} runs   {row.name}   {_latest(row, summary)}")
-    if len(running) > _SHOWN:
-        view.say(f"and {len(running) - _SHOWN} more run")
-    view.closing(summary, how_to_look)
-
-
-def _waits(last: standing.Standing | None, driver: bool, jobs: bool) -> list[str]:
-    """Why trials that are open have not begun, by what the newest driver said."""
-    if not driver:
-        stopped = f"; the last one stopped because {last.stopped}" if last and last.stopped else ""
-        return [] if jobs else [f"for a driver: none runs the study{stopped}"]
-    if last is None:
-        return ["for what their driver is about to do"]
-    if last.stopped:
-        return [f"of which none starts: {last.stopped}"]
-    if last.full and not last.running:
-        return list(last.notes) or ["for the modules that trials share, which are being imported"]
-    return [*last.notes, *(["for a slot"] if last.full else [])] or ["of which the next one is being made ready"]
-
-
-def _latest(row: Row, summary: Summary) -> str:
-    """What a running trial reported last, and when."""
-    for text in reversed(last_lines(row.folder / METRICS, 2)):
-        with suppress(ValueError, KeyError, TypeError):  # half a line, or a damaged one
-            line = MetricsLine.parse(text.encode())
-            return (
-                f"step {line.step}   {_newest(line.metrics, summary)}   {max(0.0, time.time() - line.time):.0f} s ago"
-            )
-    return "has reported nothing yet"
-
-
 def show_scaling(scaling: Scaling) -> None:
     """The scaling page without its figure."""
     from sweeps.results import scaling_page  # plotly, which a driver's start should not wait for
 
     view = View()
     for part in scaling_page.parts(scaling):
-        if isinstance(part, str):
-            view.say(part.replace("**", ""))
-        else:
-            few = len(part) <= _FEW  # side by side, where names of columns need no breaking
-            view.console.print(_of_cells(list(zip(*part, strict=True)) if few else part, view.console.width))
+        if isinstance(part, Paragraph) or len(part) > _FEW:
+            view.show(part)
+        else:  # side by side, where names of columns need no breaking
+            view.show([[*cells] for cells in zip(*part, strict=True)])
 
 
 def _of_cells(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = "left") -> Table:
@@ -250,16 +200,16 @@ def _of_cells(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = 
     return shown
 
 
-def tally(summary: Summary) -> str:
+def tally(summary: StudySnapshot) -> str:
     """How many trials ended how, or did not; the counts add up."""
     trials = max(summary.total or 0, len(summary.rows))
-    return f"{counted(trials, 'trial')}: {_counts(summary)}" if trials else "no trials"
+    return f"{counted(trials, 'trial')}: {counts_of(summary)}" if trials else "no trials"
 
 
-def _counts(summary: Summary) -> str:
-    counts = Counter("infeasible" if row.infeasible else row.state.value for row in summary.rows)
+def counts_of(summary: StudySnapshot) -> str:
+    counts = Counter(row.state.value for row in summary.rows)
     counts["not begun"] = max(0, (summary.total or 0) - len(summary.rows))
-    return ", ".join(f"{counts[name]} {name}" for name in (*State, "infeasible", "not begun") if counts[name])
+    return ", ".join(f"{counts[name]} {name}" for name in (*State, "not begun") if counts[name])
 
 
 def near(path: Path) -> str:
@@ -267,19 +217,13 @@ def near(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def sweeps_line(command: str, folder: Path) -> str:
-    """What to type to have `python -m sweeps` do something with the study in `folder`."""
-    root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
-    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
-
-
-def _newest(metrics: Mapping[str, float], summary: Summary) -> str:
+def newest(metrics: Mapping[str, float], summary: StudySnapshot) -> str:
     """What a trial reported last, its objectives first."""
     names = sorted(metrics, key=lambda name: name not in summary.objective)
     return "  ".join(f"{name}={metrics[name]:.4g}" for name in names[:3])
 
 
-def _values(row: Row) -> str:
+def _values(row: TrialRecord) -> str:
     return f"   {row.name}" if row.params else ""  # the only trial of its study
 
 
@@ -288,13 +232,13 @@ def _few(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:_MANY])) + more
 
 
-def _log(row: Row) -> Path | None:
+def _log(row: TrialRecord) -> Path | None:
     """The log of the newest attempt, if there is one."""
     attempt = TrialFolder(row.folder).newest()
     return attempt.log if attempt and attempt.log.exists() else None
 
 
-def _log_end(row: Row) -> str:
+def _log_end(row: TrialRecord) -> str:
     log = _log(row)
     lines = [*(line[:_LINE] for line in last_lines(log, 5)), f"whole log: {log}"] if log else []
     return "".join(f"\n    {line}" for line in lines)

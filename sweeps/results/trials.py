@@ -4,18 +4,22 @@ import html
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.files import last_lines
-from sweeps.results import ledger
-from sweeps.results.summary import Row, Summary, printable, result_of, text
+from sweeps.record import costs
+from sweeps.record.study import StudySnapshot, TrialRecord, result_of
+from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
-from sweeps.trial.folder import TrialFolder
+from sweeps.trial.folder import MetricsReader, TrialFolder
+from sweeps.wording import printable, text
 
-Curves = dict[str, tuple[list[int], list[float | None]]]
-"""Steps and values by metric; what is no finite number is None."""
+Curve = tuple[list[int], list[float | None]]
+"""Steps and values; what is no finite number is None."""
+Curves = dict[str, Curve]
+"""By metric."""
 
 _LOG_LINES, _LINE, _LOG = 20, 300, 4000  # of a log its last lines, cut to so many characters, and of all together
 _LOGS = 600_000  # characters, of all trials together
@@ -28,134 +32,152 @@ _CONFIGS = 300  # trials: of more than that only the best and newest bring their
 
 
 @dataclass
-class _Known:
+class _Files:
     """What a trial's files held."""
 
-    stands: tuple[str, int]  # its state and its attempts when they were read
+    reader: MetricsReader
+    stands: tuple[str, int] = ("", 0)  # the trial's state and its attempts when they were read
     raw: Curves = field(default_factory=dict)  # of one that goes on, whole
-    read_to: int = 0  # bytes of its metrics
     curves: Curves = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     config: list[str] = field(default_factory=list)
 
+    def read(self, row: TrialRecord, objective: Sequence[str]) -> None:
+        """Read what is new; of a trial that has ended nothing is."""
+        stands = str(row.state), len(row.attempts)
+        if self.stands == stands and row.state.is_over:
+            return
+        self.stands, self.log = stands, _log(row)
+        self.config = self.config or _config(row.folder)
+        self._add_news(objective)
+        self.curves = {name: _every(curve, math.ceil(len(curve[0]) / _POINTS)) for name, curve in self.raw.items()}
+        if row.state.is_over:
+            self.raw, self.reader.offset = {}, 0  # kept thin; one that is retried is read anew
+
+    def _add_news(self, objective: Sequence[str]) -> None:
+        try:
+            news = self.reader.news()
+        except OSError:  # of this trial alone
+            return
+        if not self.reader.done(news):
+            self.raw.clear()
+        for line in news.values:
+            for name in _few(line.metrics, objective):
+                steps, values = self.raw.setdefault(name, ([], []))
+                value = line.metrics[name]
+                steps.append(line.step)
+                values.append(float(f"{value:.6g}") if math.isfinite(value) else None)
+
 
 class Trials:
-    """The trials of a study. What one that has ended left is read once, of others what is new.
+    """What the trials of a study left. Of one that has ended it is read once, of others what is new."""
 
-    With `patience_s` reading ends after so long: what is left is read when `look` is called again.
-    """
+    def __init__(self, objective: Sequence[str]) -> None:
+        self._objective = objective
+        self._files: dict[int, _Files] = {}
 
-    def __init__(self, summary: Summary, patience_s: float = math.inf) -> None:
-        self.summary, self._patience_s = summary, patience_s
-        self._known: dict[int, _Known] = {}
-
-    def look(self) -> None:
-        """Read what is new, the newest trials first."""
-        until = time.monotonic() + self._patience_s
-        for row in self.told()[::-1]:
+    def look(self, findings: Findings, patience_s: float = math.inf) -> None:
+        """Read what is new, the newest trials first. What is left after `patience_s` is read the next time."""
+        until = time.monotonic() + patience_s
+        for row in shown_of(findings)[::-1]:
             if time.monotonic() > until:
                 return
             self._read(row)
 
-    def told(self) -> list[Row]:
-        """By their numbers the trials that are told of one by one: all, or of very many the best and the newest."""
-        rows = sorted(self.summary.rows, key=lambda row: row.number)
-        if len(rows) <= 2 * _TOLD:
-            return rows
-        kept = {row.number for row in self.summary.top(_TOLD)}
-        kept |= {row.number for row in [row for row in rows if row.number not in kept][-_TOLD:]}
-        return [row for row in rows if row.number in kept]
+    def filled(self, study: StudySnapshot) -> StudySnapshot:
+        """Return the study with what trials reported last, where no driver of this process heard it."""
+        last = {row.number: self._last(row.number) for row in study.rows if not row.metrics}
+        if not any(last.values()):
+            return study
+        rows = [replace(row, metrics=last[row.number]) if last.get(row.number) else row for row in study.rows]
+        return replace(study, rows=rows)
 
     def curves(self) -> dict[int, Curves]:
         """What each trial reported by step, by its number."""
-        return {number: known.curves for number, known in self._known.items()}
+        return {number: files.curves for number, files in self._files.items()}
 
-    def hover(self, row: Row) -> str:
+    def hover(self, row: TrialRecord) -> str:
         """What is shown of a trial under the pointer, in plotly's HTML."""
-        summary, known = self.summary, self._known.get(row.number)
-        curves = known.curves if known else {}
-        told = dict(zip(summary.objective, row.objective, strict=False))
-        said = [f"{name} {value:.6g}" for name, value in told.items()]
-        for name in summary.objective:
-            if name not in told and name in row.metrics:
+        curves = self._files[row.number].curves if row.number in self._files else {}
+        returned = dict(zip(self._objective, row.objective, strict=False))
+        parts = [f"{name} {value:.6g}" for name, value in returned.items()]
+        for name in self._objective:
+            if name not in returned and name in row.metrics:
                 at = f" at step {curves[name][0][-1]}" if name in curves else ""
-                said.append(f"{name} {row.metrics[name]:.6g}, its last{at}")
-        reason = _masked(row.error.strip().partition("\n")[0], 160)
-        values = [f"{name.lstrip('+')} = {text(value)}" for name, value in row.params.items()]
-        parts = [*said, *([reason] if reason else []), *values][:14]
+                parts.append(f"{name} {row.metrics[name]:.6g}, its last{at}")
+        if row.error:
+            parts.append(_masked(row.error.strip().partition("\n")[0], 160))
+        parts += [f"{name.lstrip('+')} = {text(value)}" for name, value in row.params.items()]
         state = str(row.state).replace("_", " ")
-        return "<br>".join([f"<b>trial {row.number}</b> {state}", *(_wrapped(_masked(part, 200)) for part in parts)])
+        lines = (_wrapped(_masked(part, 200)) for part in parts[:14])
+        return "<br>".join([f"<b>trial {row.number}</b> {state}", *lines])
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self, findings: Findings) -> dict[str, Any]:
         """Everything, for the page's script. Lines of configurations stand once, in `lines`."""
-        rows, lines = self.told(), dict[str, int]()
-        most = max(300, min(_LOG, _LOGS // max(1, len(rows))))
-        points = sum(len(values) for known in self._known.values() for _, values in known.curves.values())
+        rows, lines = shown_of(findings), dict[str, int]()
+        log_size = max(300, min(_LOG, _LOGS // max(1, len(rows))))
+        points = sum(len(steps) for files in self._files.values() for steps, _ in files.curves.values())
         every = math.ceil(points / _NUMBERS)
-        configured = {row.number for row in [*self.summary.top(_CONFIGS // 2), *rows[-_CONFIGS // 2 :]]}
-        found = {}
+        configured = {row.number for row in [*findings.top[: _CONFIGS // 2], *rows[-_CONFIGS // 2 :]]}
+        trials = {}
         for row in rows:
-            known = self._known.get(row.number) or _Known(("", 0))
-            config = [lines.setdefault(line, len(lines)) for line in known.config] if row.number in configured else []
-            found[row.number] = {
+            files = self._files.get(row.number) or _files_of(row)
+            config = files.config if row.number in configured else []
+            trials[row.number] = {
                 "state": str(row.state).replace("_", " "),
-                "facts": self._facts(row),
+                "facts": _facts(row, findings.study),
                 "params": {name: _masked(text(value), _LINE) for name, value in row.params.items()},
-                "metrics": {name: text(row.metrics[name]) for name in _few(row.metrics, self.summary.objective)},
-                "curves": {name: _every(*curve, every) for name, curve in known.curves.items()},
+                "metrics": {name: text(row.metrics[name]) for name in _few(row.metrics, self._objective)},
+                "curves": {name: _every(curve, every) for name, curve in files.curves.items()},
                 "error": _masked(row.error, _LOG),
-                "log": "\n".join(known.log)[-most:],
-                "config": config,
+                "log": "\n".join(files.log)[-log_size:],
+                "config": [lines.setdefault(line, len(lines)) for line in config],
                 "hover": self.hover(row),
             }
-        return {"trials": found, "lines": [*lines]}
+        return {"trials": trials, "lines": [*lines]}
 
-    def log_end(self, row: Row) -> list[str]:
+    def log_end(self, row: TrialRecord) -> list[str]:
         return self._read(row).log
 
-    def _facts(self, row: Row) -> dict[str, str]:
-        cost = ledger.of_trial(row)
-        facts = {"result": result_of(row, self.summary), "attempts": str(len(row.attempts) or "")}
-        facts |= {"training": f"{cost['seconds/training']:.1f} s"} if "seconds/training" in cost else {}
-        facts |= {"GPU-hours": f"{cost['gpu_hours']:.3g}"} if "gpu_hours" in cost else {}
-        facts |= {"repeats": f"trial {row.of}"} if row.of is not None else {}
-        facts |= {"added": "by hand"} if row.by_hand else {}
-        facts |= {"metrics": f"{len(row.metrics)}, of which {_NAMES} are here"} if len(row.metrics) > _NAMES else {}
-        return {name: fact for name, fact in {**facts, "folder": str(row.folder)}.items() if fact}
+    def _read(self, row: TrialRecord) -> _Files:
+        files = self._files.setdefault(row.number, _files_of(row))
+        files.read(row, self._objective)
+        return files
 
-    def _read(self, row: Row) -> _Known:
-        stands, known = (str(row.state), len(row.attempts)), self._known.get(row.number)
-        if known and known.stands == stands and row.state.is_over:
-            return known
-        known = self._known.setdefault(row.number, _Known(stands))
-        known.stands, known.log = stands, _log(row)
-        known.config = known.config or _config(row.folder)
-        known.read_to = _add_new(known.raw, row, known.read_to, self.summary.objective)
-        thin = {name: math.ceil(len(steps) / _POINTS) for name, (steps, _) in known.raw.items()}
-        known.curves = {name: _every(*curve, thin[name]) for name, curve in known.raw.items()}
-        if row.state.is_over:
-            known.raw, known.read_to = {}, 0  # kept thin; one that is retried is read anew
-        if not row.metrics:  # of a trial that runs under another driver
-            last = {name: values[-1] for name, (_, values) in known.curves.items()}
-            row.metrics = {name: value for name, value in last.items() if value is not None}
-        return known
+    def _last(self, number: int) -> dict[str, float]:
+        """The last value of each metric."""
+        curves = self._files[number].curves if number in self._files else {}
+        last = {name: values[-1] for name, (_, values) in curves.items()}
+        return {name: value for name, value in last.items() if value is not None}
 
 
-def _add_new(found: Curves, row: Row, offset: int, first: Sequence[str]) -> int:
-    """Add what the trial reported after these bytes of its file, and return how many they are by now."""
-    try:
-        lines = TrialFolder(row.folder).read_metrics(offset)
-    except OSError:  # of this trial alone
-        return offset
-    if lines.offset < offset:
-        found.clear()  # it was cut, and all of it is read again
-    for line in lines.values:
-        for name in _few(line.metrics, first):
-            value = line.metrics[name]
-            steps, values = found.setdefault(name, ([], []))
-            steps.append(line.step)
-            values.append(float(f"{value:.6g}") if math.isfinite(value) else None)
-    return lines.offset
+def shown_of(findings: Findings) -> list[TrialRecord]:
+    """By their numbers the trials that are shown one by one: all, or of very many the best and the newest."""
+    rows = sorted(findings.study.rows, key=lambda row: row.number)
+    if len(rows) <= 2 * _TOLD:
+        return rows
+    best = {row.number for row in findings.top[:_TOLD]}
+    newest = [row.number for row in rows if row.number not in best][-_TOLD:]
+    return [row for row in rows if row.number in best.union(newest)]
+
+
+def _files_of(row: TrialRecord) -> _Files:
+    return _Files(MetricsReader(TrialFolder(row.folder)))
+
+
+def _facts(row: TrialRecord, study: StudySnapshot) -> dict[str, str]:
+    cost, many = costs.of_trial(row), len(row.metrics) > _NAMES
+    facts = {
+        "result": result_of(row, study),
+        "attempts": str(len(row.attempts) or ""),
+        "training": f"{cost['seconds/training']:.1f} s" if "seconds/training" in cost else "",
+        "GPU-hours": f"{cost['gpu_hours']:.3g}" if "gpu_hours" in cost else "",
+        "repeats": f"trial {row.of}" if row.of is not None else "",
+        "added": "by hand" if row.by_hand else "",
+        "metrics": f"{len(row.metrics)}, of which {_NAMES} are here" if many else "",
+        "folder": str(row.folder),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def _few(metrics: Mapping[str, float], first: Sequence[str]) -> list[str]:
@@ -164,15 +186,16 @@ def _few(metrics: Mapping[str, float], first: Sequence[str]) -> list[str]:
     return names[:_NAMES]
 
 
-def _every(steps: list[int], values: list[float | None], count: int) -> tuple[list[int], list[float | None]]:
+def _every(curve: Curve, count: int) -> Curve:
+    """Each `count`-th point, and the last."""
     if count < 2:
-        return steps, values
-    last = [] if (len(steps) - 1) % count == 0 else [len(steps) - 1]
-    kept = [*range(0, len(steps), count), *last]
+        return curve
+    steps, values = curve
+    kept = sorted({*range(0, len(steps), count), len(steps) - 1})
     return [steps[i] for i in kept], [values[i] for i in kept]
 
 
-def _log(row: Row) -> list[str]:
+def _log(row: TrialRecord) -> list[str]:
     try:
         newest = TrialFolder(row.folder).newest()
     except OSError:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from sweeps.results.summary import Row, counted
-from sweeps.trial.job import End, Job, State
+from sweeps.record.study import TrialRecord
+from sweeps.trial.job import Job, Outcome, State
+from sweeps.wording import counted
 
 GOES_ON = {State.LOST, State.TIMED_OUT}
 """The ends after which a trial gets another attempt, which goes on from its checkpoint."""
@@ -14,10 +15,10 @@ class Attempt:
     """A trial that waits for room, or runs. Before it has a folder of its own, `job.attempt` is 0."""
 
     job: Job
-    row: Row
+    trial: TrialRecord  # as it was when the attempt was made: its number and params
     asked: float
     began: float | None = None  # when it did, once that was heard
-    said: End | None = None  # what the launcher said of its end, until that is settled
+    said: Outcome | None = None  # what the launcher said of its end, until that is settled
     trouble: str = ""  # what cannot be read of it; it is looked at again
     trouble_since: float = 0.0
     adopted: bool = False  # whether an earlier driver submitted it
@@ -31,7 +32,7 @@ class Attempt:
             self.job = replace(self.job, attempt=made.number)
 
 
-def may_go_on(ends: list[End], max_attempts: int, max_timeouts: int | None) -> bool:
+def may_go_on(ends: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:
     """Whether a trial whose last attempt was lost or timed out gets another one.
 
     A time limit counts as a loss only if the attempt did not advance, unless `max_timeouts` says how many may time out.
@@ -43,7 +44,7 @@ def may_go_on(ends: list[End], max_attempts: int, max_timeouts: int | None) -> b
     return losses + sum(not end.advanced for end in timeouts) < max_attempts
 
 
-def given_up(ends: list[End]) -> str:
+def given_up(ends: list[Outcome]) -> str:
     """Why a trial that was lost or timed out gets no further attempt."""
     more = "allow more with hydra.sweeper.max_attempts"
     if ends[-1].state is State.TIMED_OUT:
@@ -52,9 +53,9 @@ def given_up(ends: list[End]) -> str:
     return f"{ends[-1].error}; given up after {counted(count, 'attempt')}: {more}"
 
 
-def may_be_reopened(row: Row, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:
+def may_be_reopened(row: TrialRecord, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:
     """Whether a trial that was given up goes on under the settings of now: more attempts, or a longer time limit."""
-    ends = row.attempts[row.forgiven :]
+    ends = [*row.attempts[row.forgiven :]]
     if row.state not in GOES_ON or not ends:
         return False
     last = ends[-1]

@@ -12,21 +12,21 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import write_whole
-from sweeps.results import groups
-from sweeps.results.summary import Row, Summary
+from sweeps.record import configurations
+from sweeps.record.definition import Definition
+from sweeps.record.space import text_of
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import HEEDED_ALONE
-from sweeps.study.definition import Definition
-from sweeps.study.search_space import text_of
 
 EXPERIMENT = "experiment/best.yaml"
 """In the study's folder, which `--config-dir` makes a place where Hydra looks: `+experiment=best`."""
 
 
-def chosen(summary: Summary, number: int | None) -> Row:
+def chosen(summary: StudySnapshot, number: int | None) -> TrialRecord:
     """The trial of this number, by default the best, or where configurations have several seeds the first one of the
     best. Raises UserError if it has no result.
     """
-    mean = groups.best(summary) if number is None else None
+    mean = configurations.best(summary) if number is None else None
     best = next(row for row in [*mean.rows, *mean.raced] if row.result) if mean else summary.best()
     row = best if number is None else next((row for row in summary.rows if row.number == number), None)
     if row is None or not row.objective:
@@ -36,7 +36,7 @@ def chosen(summary: Summary, number: int | None) -> Row:
     return row
 
 
-def command(definition: Definition, row: Row) -> list[str]:
+def command(definition: Definition, row: TrialRecord) -> list[str]:
     """The command line, as words, that trains this trial again: here, or where its launcher had to start it."""
     return again(definition, overrides_of(definition, row), needs_launcher(row))
 
@@ -53,7 +53,7 @@ def again(definition: Definition, overrides: Sequence[str], multirun: bool, flag
     return [*program, *flags, *mode, *hydra, *overrides]
 
 
-def overrides_of(definition: Definition, row: Row) -> list[str]:
+def overrides_of(definition: Definition, row: TrialRecord) -> list[str]:
     """Every override of the trial: the fixed ones, which all share, and its own values."""
     with suppress(OSError, yaml.YAMLError, UnicodeDecodeError, TypeError):
         words = yaml.safe_load((row.folder / ".hydra" / "overrides.yaml").read_text())
@@ -70,7 +70,7 @@ def key(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
-def write_experiment(definition: Definition, row: Row, study: Path) -> list[str]:
+def write_experiment(definition: Definition, row: TrialRecord, study: Path) -> list[str]:
     """Write the trial as a configuration, and return the command line, as words, that trains from it.
 
     Raises UserError if its folder does not tell which of its overrides are choices of config groups.
@@ -142,12 +142,12 @@ def _is_kept(word: str, kept: Collection[str]) -> bool:
     return not key(word).startswith(("hydra/sweeper", "hydra.sweep.", "hydra.mode"))
 
 
-def _composed(row: Row) -> Any:
+def _composed(row: TrialRecord) -> Any:
     """Hydra's own settings, as the trial was composed with them."""
     return yaml.safe_load((row.folder / ".hydra" / "hydra.yaml").read_text())["hydra"]
 
 
-def needs_launcher(row: Row) -> bool:
+def needs_launcher(row: TrialRecord) -> bool:
     """Whether the trial ran elsewhere, or in several processes: a run without a launcher has one, here."""
     with suppress(OSError, KeyError, TypeError, ValueError, yaml.YAMLError):
         launcher = _composed(row)["launcher"]

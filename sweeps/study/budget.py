@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from sweeps.results.groups import LOST, by_configuration
-from sweeps.results.summary import Row, Summary, counted
+from sweeps.record.configurations import LOST, by_configuration
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
 from sweeps.trial.job import Point, State, Value
+from sweeps.wording import counted
 
 _RIDGE = 0.1
 
@@ -29,7 +30,7 @@ class Budget:
     """What one study may still start."""
 
     settings: SweeperConf
-    summary: Summary
+    summary: StudySnapshot
     clock: Callable[[], float]
 
     def reached(self) -> Enough | None:
@@ -79,7 +80,7 @@ class Budget:
         if hours is None:
             return None
         running = list(running)
-        told = f"trial {attempt.row.number} is predicted to take {hours:.3g} hours"
+        told = f"trial {attempt.trial.number} is predicted to take {hours:.3g} hours"
         overrun = "hydra.sweeper.budget_overrun=true starts it all the same"
         if most is not None and (used := self._hours(running)) + hours > most:
             said = f"{told}, and {max(0, most - used):.3g} of max_hours={most} are left ({overrun})"
@@ -130,8 +131,8 @@ class Budget:
             for row in self.summary.rows
             if row.state is State.COMPLETED and row.attempts[-1].gpus == attempt.job.request.gpus
         ]
-        seconds = predicted_s(attempt.row.params, [(row.params, _seconds(row)) for row in alike if _seconds(row) > 0])
-        return None if seconds is None else max(0.0, seconds - _seconds(attempt.row)) / 3600
+        seconds = predicted_s(attempt.trial.params, [(row.params, _seconds(row)) for row in alike if _seconds(row) > 0])
+        return None if seconds is None else max(0.0, seconds - _seconds(attempt.trial)) / 3600
 
 
 def predicted_s(point: Point, known: Sequence[tuple[Point, float]]) -> float | None:
@@ -176,5 +177,5 @@ def _has(key: str, value: Value, point: Point) -> float:
     return float(key in point and point[key] == value)
 
 
-def _seconds(row: Row) -> float:
+def _seconds(row: TrialRecord) -> float:
     return sum(end.ended - end.began for end in row.attempts if end.began and end.ended > end.began)

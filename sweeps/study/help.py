@@ -6,21 +6,19 @@ conf/hydra/help/sweepyard.yaml: only who asks for help pays for it.
 
 import ast
 import inspect
-import re
 import shutil
 import textwrap
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
-from omegaconf import DictConfig, Node, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
+from sweeps.record.followed import GROUPS, followed, source, written
+from sweeps.record.space import text_of
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
-from sweeps.study.search_space import text_of
 
 _INDENT = 46
-_FOLLOWS = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,.*)?\}")  # another setting, as in conf/hydra/sweeper/grid.yaml
-_GROUPS = Path(__file__).parents[1] / "conf" / "hydra"
 
 
 def text(*, _root_: DictConfig) -> str:
@@ -35,7 +33,7 @@ def text(*, _root_: DictConfig) -> str:
     for title, group, name, kind in sections:
         node = _root_.hydra[group]
         if OmegaConf.get_type(node) is not kind:
-            file: Any = OmegaConf.load(_GROUPS / group / f"{name}.yaml")
+            file: Any = OmegaConf.load(GROUPS / group / f"{name}.yaml")
             del file["defaults"]
             node = OmegaConf.merge(kind, file)
         lines = (_line(_typed(_root_, node, group, key), said) for key, said in described(kind).items())
@@ -60,9 +58,9 @@ def at_once(config: DictConfig) -> str:
     kind = OmegaConf.get_type(config.hydra.launcher)
     try:
         if kind is LocalLauncherConf:
-            from sweeps.launchers.local import at_once
+            from sweeps.launchers.machine import Machine
 
-            count, why = at_once(config)
+            count, why = Machine.here().at_once(config)
         elif kind is SlurmLauncherConf:
             settings = read(config.hydra.launcher, SlurmLauncherConf)
             count = settings.array_parallelism * settings.trials_at_once
@@ -80,16 +78,15 @@ def at_once(config: DictConfig) -> str:
 
 def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
     """A setting as one types it: by the app's own key where it follows one. What is in the environment stays there."""
-    key, raw = f"hydra.{group}.{name}", node._get_node(name)
     if f"hydra/{group}/{name}" in config.hydra.runtime.choices:
         return f"hydra/{group}/{name}={config.hydra.runtime.choices[f'hydra/{group}/{name}']}"
-    while isinstance(raw, Node) and (follows := _FOLLOWS.fullmatch(str(raw._value()))):
-        section, _, last = follows[1].rpartition(".")
-        parent = OmegaConf.select(config, section) if section else config
-        if parent is None or last not in parent:
-            return f"{key}=null"
-        key, raw = follows[1], parent._get_node(last)
-    value = OmegaConf.to_container(raw, resolve=False) if OmegaConf.is_config(raw) else raw and raw._value()
+    key, value = f"hydra.{group}.{name}", written(node, name)
+    if own := followed(value):
+        value = None  # unless the app has that key
+        with suppress(KeyError):
+            key = source(config, own)
+            value = written(config, key)
+    value = None if followed(value) else value
     shown = value if isinstance(value, str) else text_of(value)
     return f"{key}={textwrap.shorten(shown, 60, placeholder=' ...')}"
 

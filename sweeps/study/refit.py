@@ -6,15 +6,15 @@ from statistics import fmean
 from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
-from sweeps.results import groups
-from sweeps.results.summary import Row, Summary, result_of
+from sweeps.record import configurations
+from sweeps.record.definition import Definition, sweeps_line
+from sweeps.record.space import text_of
+from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.study import best
-from sweeps.study.definition import Definition, sweeps_line
-from sweeps.study.search_space import text_of
 from sweeps.trial.folder import TrialFolder
 
 
-def chosen(summary: Summary, number: int | None) -> Row:
+def chosen(summary: StudySnapshot, number: int | None) -> TrialRecord:
     """The trial to refit. Raises UserError if there is none, or several objectives leave the choice to a person."""
     front = summary.undominated() if number is None else []
     if len(front) > 1:
@@ -23,12 +23,12 @@ def chosen(summary: Summary, number: int | None) -> Row:
     return best.chosen(summary, number)
 
 
-def folders(study: Path, row: Row) -> list[Path]:
+def folders(study: Path, row: TrialRecord) -> list[Path]:
     """Where a trial is trained once more: as it was, and on all data."""
     return [study.with_name(f"{study.name}_refit_{row.number}{kind}") for kind in ("", "_all")]
 
 
-def command(definition: Definition, summary: Summary, row: Row, all_data: bool) -> tuple[list[str], Path]:
+def command(definition: Definition, summary: StudySnapshot, row: TrialRecord, all_data: bool) -> tuple[list[str], Path]:
     """The command line, as words, that trains it once more, and the folder of the study that this makes.
 
     Raises UserError if the app does not say how.
@@ -51,19 +51,19 @@ def command(definition: Definition, summary: Summary, row: Row, all_data: bool) 
     return best.again(definition, [*where, *own.values()], multirun=True), folder
 
 
-def tags(summary: Summary, row: Row, trained: Row, overrides: list[str]) -> dict[str, str]:
+def tags(summary: StudySnapshot, row: TrialRecord, trained: TrialRecord, overrides: list[str]) -> dict[str, str]:
     """What a registered model tells of where it comes from; its mean and interval where it has several seeds."""
     found = {"study": summary.name, "trial": str(row.number), "configuration": " ".join(overrides)}
     found["found_with"] = result_of(row, summary)
     found |= {f"refit.{name}": f"{value:.6g}" for name, value in trained.metrics.items()}
-    mean = groups.best(summary)
+    mean = configurations.best(summary)
     if mean and row in [*mean.rows, *mean.raced] and len(mean.values) > 1:
         low, high = mean.interval
         found |= {"mean": f"{fmean(mean.values):.6g}", "interval": f"{low:.6g} to {high:.6g}"}
     return found
 
 
-def kept_model(summary: Summary, trained: Row) -> Path:
+def kept_model(summary: StudySnapshot, trained: TrialRecord) -> Path:
     """The model that the refit kept. Raises UserError if it did not end well, or kept none."""
     if not trained.objective and trained.error:
         raise UserError(

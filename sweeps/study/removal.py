@@ -11,7 +11,7 @@ from pathlib import Path
 from sweeps.errors import UserError
 from sweeps.files import Held, Lock
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
-from sweeps.study.definition import ARCHIVE, sweeps_line
+from sweeps.record.definition import ARCHIVE, sweeps_line
 from sweeps.trial.folder import TrialFolder
 
 _LOCK = "driver.lock"

@@ -33,6 +33,7 @@ _BY_STEP: dict[str, Any] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXA
 _BY_STEP |= {"xAxisScaleType": "linear", "scaleType": "linear", "range": {}, "yAxisKey": "metric"}
 _BY_STEP |= {"yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True}
 _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
+Names = Sequence[str]
 _STATE, _ERROR = "state", "error"  # the tags of a trial's run
 
 
@@ -59,22 +60,8 @@ def tag(
     """
     best = [f"best/{name}" for name in objective]
     shared = [name for name in params if name not in lacking] or params
-    title = f"{', '.join(shared) or 'trials'} → {', '.join(best)}"
-    side_by_side: dict[str, Any] = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}
-    side_by_side |= {"showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": ""}
-    charts = [_chart("PARALLEL", "Sweep", title, selectedParams=shared, selectedMetrics=best, showAllRuns=True)]
-    if len(numbers) > 1:
-        x, y = ({"key": name, "type": "PARAM"} for name in numbers[:2])
-        title = f"{numbers[0]}, {numbers[1]} → {best[0]}"
-        charts.append(_chart("CONTOUR", "Parameters", title, xaxis=x, yaxis=y, zaxis=_metric(best[0])))
-    for name in params[:3]:
-        x = {"key": name, "type": "PARAM"}
-        charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=_metric(best[0])))
-    for name in _main_curves(objective, curves):
-        charts.append(_chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP))
-    for name in sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE)):
-        charts.append(_chart("LINE", "GPUs", name, metricKey=name, selectedMetricKeys=[name], **_BY_TIME))
-    charts.append(_chart("DIFFERENCE", "Trials", "Trials", **side_by_side))
+    names = {"params": params, "shared": shared, "best": best, "numbers": numbers}
+    charts = _charts(**names, main=_main_curves(objective, curves), gpus=_gpus(curves))
     columns = [f"tags.`{_STATE}`", *(f"metrics.`{m}`" for m in best), *(f"params.`{p}`" for p in params[:12])]
     error = f"tags.`{_ERROR}`"
     columns.insert(1 if errors_first else len(columns), error)
@@ -95,6 +82,27 @@ def tag(
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     content = {"name": study, "createdAt": int(time.time() * 1000), "state": packed}
     return tag_name(study), json.dumps(content)
+
+
+def _charts(params: Names, shared: Names, best: Names, numbers: Names, main: Names, gpus: Names) -> list[Any]:
+    """`main` and `gpus` are the metrics that get a curve each."""
+    title = f"{', '.join(shared) or 'trials'} → {', '.join(best)}"
+    side_by_side: dict[str, Any] = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}
+    side_by_side |= {"showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": ""}
+    charts = [_chart("PARALLEL", "Sweep", title, selectedParams=shared, selectedMetrics=best, showAllRuns=True)]
+    if len(numbers) > 1:
+        x, y = ({"key": name, "type": "PARAM"} for name in numbers[:2])
+        over = f"{numbers[0]}, {numbers[1]} → {best[0]}"
+        charts.append(_chart("CONTOUR", "Parameters", over, xaxis=x, yaxis=y, zaxis=_metric(best[0])))
+    for name in params[:3]:
+        x = {"key": name, "type": "PARAM"}
+        charts.append(_chart("SCATTER", "Parameters", f"{name} → {best[0]}", xaxis=x, yaxis=_metric(best[0])))
+    for name in main:
+        charts.append(_chart("LINE", "Curves", name, metricKey=name, selectedMetricKeys=[name], **_BY_STEP))
+    for name in gpus:
+        charts.append(_chart("LINE", "GPUs", name, metricKey=name, selectedMetricKeys=[name], **_BY_TIME))
+    charts.append(_chart("DIFFERENCE", "Trials", "Trials", **side_by_side))
+    return charts
 
 
 def tag_name(study: str) -> str:
@@ -120,6 +128,10 @@ def quoted(text: str) -> str:
 
 def _metric(name: str) -> dict[str, str]:
     return {"key": name, "type": "METRIC"}
+
+
+def _gpus(curves: Collection[str]) -> list[str]:
+    return sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE))
 
 
 def _main_curves(objective: Sequence[str], curves: Collection[str]) -> list[str]:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.results.terminal import sweeps_line
+from sweeps.record.definition import sweeps_line
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
-from sweeps.tracking.study_run import artifacts_of, connect, first_line, outages
+from sweeps.tracking.store import artifacts_of, connect, first_line, outages
 
 _GO_ON = """<!doctype html>
 <script>

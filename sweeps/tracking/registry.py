@@ -7,11 +7,12 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable
-from sweeps.results.summary import Summary
-from sweeps.results.terminal import sweeps_line
+from sweeps.record.definition import sweeps_line
+from sweeps.record.study import StudySnapshot
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.study_run import connect, first_line, key, outages
+from sweeps.tracking.store import connect, first_line, outages
+from sweeps.tracking.study_run import key
 from sweeps.tracking.tracker import is_server
 from sweeps.trial.folder import TrialFolder
 
@@ -80,7 +81,7 @@ def run_of(folder: Path) -> str | None:
     return None
 
 
-def where_to_look(uri: str, summary: Summary) -> str:
+def where_to_look(uri: str, summary: StudySnapshot) -> str:
     """The line that leads to a study in MLflow, without asking MLflow; empty if it was kept out of it."""
     note: dict[str, Any] = {}
     with suppress(Unreadable, OSError):

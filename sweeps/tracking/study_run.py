@@ -3,47 +3,34 @@
 Calls may take seconds, and raise one of `outages` when MLflow gives no answer or refuses.
 """
 
-import logging
-import os
 import re
 import shlex
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, write_once
-from sweeps.results import groups, ledger, printed, report
-from sweeps.results.front import hypervolumes
-from sweeps.results.summary import Row, Summary
+from sweeps.files import Unreadable
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.results import picture, report
+from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
+from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, outages
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
 MetricRow = tuple[str, float, int, int]
 """Name, value, milliseconds since 1970, step. MLflow keeps equal rows once, so sending again is harmless."""
 
-_UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
-_REFUSALS = (*_UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
 _LONG_BYTES = 5_000_000
 _PICTURE = "study.svg"
 _BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
-QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # the links that it prints open it in its GenAI mode
-_ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "GIT_PYTHON_REFRESH": "quiet",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    **QUIET,
-}
 
 
 def key(name: str) -> str:
@@ -51,44 +38,10 @@ def key(name: str) -> str:
     return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
 
 
-def is_refusal(error: Exception) -> bool:
-    """Whether MLflow answered, and will answer the same the next time."""
-    return getattr(error, "error_code", "") in _REFUSALS
-
-
-def first_line(error: Exception) -> str:
-    told = re.sub(r"^\(raised as a result of [^\n]*\n", "", str(error).strip())  # SQLAlchemy's advice
-    line = without_password(told.partition("\n")[0])
-    unreached = re.search(r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line)
-    return unreached[1] if unreached else line or type(error).__name__
-
-
-def outages() -> tuple[type[Exception], ...]:
-    """What calls raise when MLflow gives no answer or refuses. A plain OSError is of a file, not of MLflow."""
-    from mlflow.exceptions import MlflowException
-    from requests import RequestException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    return ImportError, MlflowException, RequestException, SQLAlchemyError
-
-
-def connect(uri: str) -> Any:
-    """MLflow's client."""
-    for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
-        os.environ.setdefault(name, value)
-    from mlflow import MlflowClient
-
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of each try, and raises the last
-    _make_database(uri)
-    return MlflowClient(uri)
-
-
 class StudyRun:
     """The study's run, created or reopened, and the client that writes to all runs."""
 
-    def __init__(self, uri: str, experiment: str, summary: Summary, command: str = "") -> None:
+    def __init__(self, uri: str, experiment: str, summary: StudySnapshot, command: str = "") -> None:
         self.client = connect(uri)
         from mlflow.tracking.context.registry import resolve_tags
 
@@ -100,7 +53,7 @@ class StudyRun:
         self.experiment_id = self._open_experiment(uri, experiment)
         self.run_id = self._open_run(command or shlex.join([Path(sys.executable).name, *sys.argv]))
 
-    def open_child(self, row: Row, overrides: Sequence[str], may_exist: bool) -> str:
+    def open_child(self, row: TrialRecord, overrides: Sequence[str], may_exist: bool) -> str:
         """The id of a trial's run: the one that an earlier driver left, if there may be one, or a new one."""
         where = f"tags.`mlflow.parentRunId` = '{self.run_id}' AND tags.trial = '{row.number}'"
         if may_exist and (found := self._search(where)):
@@ -131,7 +84,7 @@ class StudyRun:
             self.client.log_batch(run_id, those(Metric), those(Param), those(RunTag), synchronous=True)
         except MlflowException as error:
             names = {entity.key for entity in batch}
-            if error.error_code not in _UNWANTED:
+            if error.error_code not in UNWANTED:
                 raise
             if len(names) == 1:
                 return first_line(error)
@@ -162,7 +115,7 @@ class StudyRun:
         if known != (len(self._swept), len(self._curves)):
             self._store_view(self.summary)
 
-    def _store_view(self, summary: Summary) -> None:
+    def _store_view(self, summary: StudySnapshot) -> None:
         objective, maximize = [*map(key, summary.objective)], summary.directions[0] == "maximize"
         numbers = [key(name) for name in summary.numbers()]
         lacking = self._lacking(summary)
@@ -171,30 +124,20 @@ class StudyRun:
         )
         self.client.set_experiment_tag(self.experiment_id, *view)
 
-    def _lacking(self, summary: Summary) -> set[str]:
+    def _lacking(self, summary: StudySnapshot) -> set[str]:
         """What not all trials have: the seed of a final race, what exists only under a condition."""
         had = [{key(name) for name in row.params} for row in summary.rows if row.params]
         return {name for name in self._swept if any(name not in some for some in had)}
 
-    def complete(self, summary: Summary, goes_on: bool) -> None:
+    def complete(self, findings: Findings, goes_on: bool) -> None:
         """Write what stands for the whole study, with the files of report.write. End its run, unless trials go on."""
+        summary = findings.study
         now_ms = int(time.time() * 1000)
         if summary.importance or summary.all_failed or self._lacking(summary):
             self._store_view(summary)
-        costs = ledger.of_study(summary.rows)
-        figures = {f"{kind}/{name}": value for kind, cost in costs.items() for name, value in cost.items()}
-        figures["idle_slot_seconds_at_the_end"] = ledger.tail_s(summary.rows)
-        outcome, _, rest = (summary.note or report.markdown(summary)).partition("\n\n")
-        tags = {"mlflow.note.content": f"{outcome}\n\n{self._picture(summary)}{rest}"}
-        if front := summary.front():
-            tags["front"] = ", ".join(str(row.number) for row in summary.top(len(front)))
-            figures["hypervolume"] = hypervolumes(summary)[-1][1]
-        elif of_seeds := groups.best(summary):
-            figures[f"best_mean_{key(summary.objective[0])}"] = fmean(of_seeds.values)
-            tags["best_configuration"] = of_seeds.name
-        elif best := summary.best():
-            figures |= {f"best_{key(n)}": value for n, value in zip(summary.objective, best.objective, strict=True)}
-            tags["best_trial"] = f"{best.number}: {best.name}"
+        note = report.markdown(findings, self._picture(findings))
+        figures, tags = self._found(findings)
+        tags["mlflow.note.content"] = note
         # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
         self.send_page()
@@ -206,22 +149,39 @@ class StudyRun:
             status = "KILLED" if summary.over() < len(summary.rows) else "FAILED" if failed else "FINISHED"
             self.client.set_terminated(self.run_id, status, now_ms)
 
+    @staticmethod
+    def _found(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
+        """What stands for the whole study, as metrics and as tags."""
+        answer, objective, tags = findings.answer, findings.study.objective, dict[str, str]()
+        figures = {f"{kind}/{name}": value for kind, cost in findings.costs.items() for name, value in cost.items()}
+        figures["idle_slot_seconds_at_the_end"] = findings.tail_s
+        if answer.front:
+            tags["front"] = ", ".join(str(row.number) for row in answer.front)
+            figures["hypervolume"] = findings.hypervolumes[-1][1]
+        elif best := answer.configuration:
+            figures[f"best_mean_{key(objective[0])}"] = fmean(best.values)
+            tags["best_configuration"] = best.name
+        elif trial := answer.trial:
+            figures |= {f"best_{key(n)}": value for n, value in zip(objective, trial.objective, strict=True)}
+            tags["best_trial"] = f"{trial.number}: {trial.name}"
+        return figures, tags
+
     def send_page(self) -> None:
         """Log the study's page, if there is one by now."""
         if (page := self.summary.folder / report.HTML).is_file():
             self.client.log_artifact(self.run_id, str(page))
 
-    def _picture(self, summary: Summary) -> str:
+    def _picture(self, findings: Findings) -> str:
         """Log the study's main figure, and return the line of a description that shows it; empty without one."""
         try:
-            picture = printed.of_study(summary)
+            drawn = picture.of_study(findings)
         except Exception as error:  # whatever numbers trials can have: the rest is told
-            return f"No picture could be drawn: {first_line(error)}\n\n"
-        if not picture:
+            return f"No picture could be drawn: {first_line(error)}"
+        if not drawn:
             return ""
-        self.client.log_text(self.run_id, picture, _PICTURE)
+        self.client.log_text(self.run_id, drawn, _PICTURE)
         # As MLflow's pages load an artifact, below their own address.
-        return f"![its trials](get-artifact?path={_PICTURE}&run_uuid={self.run_id})\n\n"
+        return f"![its trials](get-artifact?path={_PICTURE}&run_uuid={self.run_id})"
 
     def _open_experiment(self, uri: str, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
@@ -277,14 +237,6 @@ class StudyRun:
         return str(run.info.run_id)
 
 
-def artifacts_of(uri: str) -> str | None:
-    """The folder of a store's artifacts: beside an SQLite file. None leaves it to MLflow: its errors tell the folder,
-    which must be no part of an address with a password.
-    """
-    database = uri.removeprefix("sqlite:///")
-    return None if database == uri or "file:" in uri else str(Path(database).parent / "mlartifacts")
-
-
 def _shortened(file: Path, folder: Path) -> Path:
     """A file of the same name in `folder`, with the head and the tail of it."""
     half, size, short = _LONG_BYTES // 2, file.stat().st_size, folder / file.name
@@ -294,24 +246,3 @@ def _shortened(file: Path, folder: Path) -> Path:
         whole.seek(size - half)
         copy.write(whole.read(half))
     return short
-
-
-def _make_database(uri: str) -> None:
-    """Make a new SQLite store whole before it has its name: half a migration would be refused by MLflow for ever.
-    Raises OSError if there is one that cannot be opened, which MLflow would try for minutes.
-    """
-    path = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:////"):
-        return
-    with suppress(FileNotFoundError), path.open("rb"):
-        return
-    from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    make: Any = SqlAlchemyStore
-    store = make("sqlite://", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)  # in memory
-    with tempfile.NamedTemporaryFile() as file, closing(sqlite3.connect(file.name)) as copy:
-        store.engine.raw_connection().driver_connection.backup(copy)
-        write_once(path, Path(file.name).read_bytes())  # if another driver was faster, its store stands
-    store.engine.dispose()

@@ -17,14 +17,17 @@ from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
 from sweeps.files import LOOKS_PER_S, Unreadable
-from sweeps.results.summary import Row, Summary, counted
-from sweeps.results.terminal import sweeps_line
+from sweeps.record.definition import sweeps_line
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.results.findings import Findings, findings_of
 from sweeps.secrets import has_password, without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.study_run import QUIET, StudyRun, first_line, is_refusal, outages
+from sweeps.tracking.store import QUIET, first_line, is_refusal, outages
+from sweeps.tracking.study_run import StudyRun
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
+from sweeps.wording import counted
 
 _EVERY_S = 1.0
 _PATIENCE_S = 3.0
@@ -39,7 +42,7 @@ class Tracker:
     `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
     """
 
-    def __init__(self, uri: str | None, experiment: str, summary: Summary, command: str = "") -> None:
+    def __init__(self, uri: str | None, experiment: str, summary: StudySnapshot, command: str = "") -> None:
         """`command` is the one that started the study, by default this process's."""
         self.uri = store_of(uri)
         self._experiment, self._summary, self._command = experiment, summary, command
@@ -48,6 +51,7 @@ class Tracker:
         self._outage = ""
         self._file: tuple[int, int] | None = None  # of an SQLite store, once it is open
         self._lacking: dict[int, str] = {}
+        self.seconds: dict[int, float] = {}  # that showing each trial took, by its number
         self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
@@ -86,7 +90,9 @@ class Tracker:
         self._file = _identity(self.uri)
         self._thread.start()
 
-    def start_trial(self, row: Row, overrides: Sequence[str], config: DictConfig | None = None) -> dict[str, str]:
+    def start_trial(
+        self, row: TrialRecord, overrides: Sequence[str], config: DictConfig | None = None
+    ) -> dict[str, str]:
         """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
 
         That is nothing in an outage: the run is created later. An address with a password is not added: a trial has it
@@ -103,7 +109,7 @@ class Tracker:
             else:
                 if isinstance(error, outages()):
                     self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
-        row.tracking_s += time.monotonic() - started
+        self._spend(row.number, started)
         self._trials[row.number], self._page_is_old = trial, True
         if trial.run_id is None:
             return {}
@@ -112,13 +118,13 @@ class Tracker:
             return run if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
         return {"MLFLOW_TRACKING_URI": self.uri, **run}
 
-    def end_trial(self, row: Row) -> None:
+    def end_trial(self, row: TrialRecord) -> None:
         """Hand over a trial that is over; what remains is sent in the background."""
         trial = self._trials.get(row.number) or TrialRun(self._study, row)
         trial.row, trial.ended = row, True
         self._trials[row.number], self._page_is_old = trial, True
 
-    def drain(self, summary: Summary, timeout_s: float = 30.0) -> None:
+    def drain(self, summary: StudySnapshot, timeout_s: float = 30.0) -> None:
         """Wait until everything is sent, or nothing was for `timeout_s`: the next driver sends what `problem` names."""
         for row in summary.rows:
             if _goes_on(row):  # the next driver sends the rest
@@ -138,16 +144,17 @@ class Tracker:
         if self._trials:
             self._outage = f"{self._outage or 'too slow'} ({counted(left, 'trial')} not complete there)"
 
-    def complete(self, summary: Summary) -> None:
+    def complete(self, study: StudySnapshot | Findings) -> None:
         """Complete the study's run with the files that report.write left, if all its trials are complete there."""
         if self._trials:
             return
         try:
-            self._study.complete(summary, goes_on=any(map(_goes_on, summary.rows)))
+            findings = findings_of(study)
+            self._study.complete(findings, goes_on=any(map(_goes_on, findings.study.rows)))
         except Exception as error:  # the study is over, and its report is written
             self._lacking[-1] = f"the study: {first_line(error)}"
 
-    def catch_up(self, summary: Summary) -> tuple[int, int]:
+    def catch_up(self, summary: StudySnapshot) -> tuple[int, int]:
         """Send what MLflow lacks of a study without a driver. Returns of how many trials it lacked something, and how
         many go on: of these it has what is there by now.
         """
@@ -158,7 +165,7 @@ class Tracker:
             if not self._sync(TrialRun(self._study, row)):
                 break
         self.drain(summary)
-        self.complete(summary)
+        self.complete(summary.with_tracking(self.seconds))
         return len(lacking), len(going_on)
 
     def how_to_look(self) -> str:
@@ -181,6 +188,9 @@ class Tracker:
             words += ["--uri", f"${{oc.env:{named[0]}}}" if named else without_password(uri)]
         return shlex.join(words)
 
+    def _spend(self, number: int, since: float) -> None:
+        self.seconds[number] = self.seconds.get(number, 0.0) + time.monotonic() - since
+
     def _is_gone(self) -> bool:
         """Whether the file that this process writes to was deleted, or another one took its place."""
         return self._file is not None and self._file != _identity(self.uri)
@@ -192,7 +202,7 @@ class Tracker:
             for number, trial in sorted(self._trials.items(), key=lambda item: item[1].failures):
                 started = time.monotonic()
                 answered = self._sync(trial)
-                trial.row.tracking_s += time.monotonic() - started
+                self._spend(number, started)
                 if not answered:
                     break
                 if trial.closed and self._trials.get(number) is trial:
@@ -238,7 +248,7 @@ class Tracker:
         return True
 
 
-def _goes_on(row: Row) -> bool:
+def _goes_on(row: TrialRecord) -> bool:
     """Whether it runs, or its job waits, without this driver."""
     with suppress(OSError):
         newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None

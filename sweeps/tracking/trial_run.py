@@ -10,13 +10,16 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.files import Unreadable, last_lines
-from sweeps.results import ledger, notes
-from sweeps.results.summary import Row, counted, printable, result_of
+from sweeps.files import Lines, Unreadable, last_lines
+from sweeps.record import costs
+from sweeps.record.study import TrialRecord, result_of
+from sweeps.results import notes
 from sweeps.tracking.kept_model import log_kept_model
-from sweeps.tracking.study_run import MetricRow, StudyRun, first_line, key
-from sweeps.trial.folder import METRICS, SYSTEM_METRICS, TrialFolder
+from sweeps.tracking.store import first_line
+from sweeps.tracking.study_run import MetricRow, StudyRun, key
+from sweeps.trial.folder import METRICS, SYSTEM_METRICS, MetricsReader, TrialFolder
 from sweeps.trial.job import State
+from sweeps.wording import counted, printable
 
 _LOG_LINES, _LOG_WIDTH = 20, 80
 _LOG_CHARACTERS = 4000  # MLflow cuts a tag after 8000, and stars for a password may be longer
@@ -26,7 +29,7 @@ class TrialRun:
     """One trial. `sync` may be called at any time, also after a failure; the driver sets `row`, `ended`."""
 
     def __init__(
-        self, study: StudyRun, row: Row, overrides: Sequence[str] = (), config: DictConfig | None = None
+        self, study: StudyRun, row: TrialRecord, overrides: Sequence[str] = (), config: DictConfig | None = None
     ) -> None:
         self.row = row
         self.run_id: str | None = None  # once it is surely there
@@ -37,7 +40,7 @@ class TrialRun:
         self._overrides, self._config = overrides, config
         self._described = self._may_exist = False
         self._opening = threading.Lock()
-        self._offsets = {METRICS: 0, SYSTEM_METRICS: 0}
+        self._readers = [MetricsReader(self._folder, name) for name in (METRICS, SYSTEM_METRICS)]
         self._reported: set[str] = set()
 
     def was_closed(self) -> bool:
@@ -66,26 +69,27 @@ class TrialRun:
         """
         run_id = self.open()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were
-        metrics, offsets = self._new_metrics()
+        metrics, news = self._new_metrics()
         self._reported |= {name for name, *_ in metrics}
         params = {} if self._described else self._params()
         outcome, tags = self._outcome() if ended else ([], {})
         self.lacks = self._study.send(run_id, metrics + outcome, params, tags) or self.lacks
-        self._offsets, self._described = offsets, True
+        for reader, lines in zip(self._readers, news, strict=True):
+            reader.done(lines)
+        self._described = True
         self._study.show([key(name) for name in self.row.params], [name for name, *_ in metrics])
         if ended:
             self._close(run_id)
 
-    def _new_metrics(self) -> tuple[list[MetricRow], dict[str, int]]:
-        rows, offsets = [], {}
-        for file, offset in self._offsets.items():
-            found = self._folder.read_metrics(offset, file)
-            if found.damaged:
-                self.lacks = f"{counted(found.damaged, 'damaged line')} in {self._folder.path / file}"
-            offsets[file] = found.offset
-            for line in found.values:
+    def _new_metrics(self) -> tuple[list[MetricRow], list[Lines]]:
+        """What was reported since the last time that all was sent, and the lines that it came from."""
+        rows, news = [], [reader.news() for reader in self._readers]
+        for reader, lines in zip(self._readers, news, strict=True):
+            if lines.damaged:
+                self.lacks = f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"
+            for line in lines.values:
                 rows += [(key(name), value, int(line.time * 1000), line.step) for name, value in line.metrics.items()]
-        return rows, offsets
+        return rows, news
 
     def _params(self) -> dict[str, str]:
         try:
@@ -106,7 +110,7 @@ class TrialRun:
         named = {f"best/{key(name)}": value for name, value in objective.items()}
         others = {key(name): value for name, value in self.row.metrics.items() if name not in objective}
         named |= {name: value for name, value in others.items() if name not in self._reported}
-        named |= ledger.of_attempts(self.row.attempts)
+        named |= costs.of_attempts(self.row.attempts)
         tags = {"state": str(self.row.state), "mlflow.note.content": self._description()}
         if self.row.error or self._may_exist or len(self.row.attempts) > 1:  # an earlier end may have left an error
             tags["error"] = self.row.error
@@ -155,7 +159,7 @@ def _folded(line: str) -> str:
 
 def _status(state: State) -> str:
     """MLflow's word for it; KILLED is what was ended from outside, or is not over."""
-    if state in (State.COMPLETED, State.PRUNED):
+    if state in (State.COMPLETED, State.PRUNED, State.INFEASIBLE):
         return "FINISHED"
     return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"
 

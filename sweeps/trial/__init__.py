@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from sweeps.files import write_whole
 from sweeps.trial.folder import MetricsLine, Note, TrialFolder
-from sweeps.trial.job import End, Objective, State, World
+from sweeps.trial.job import Objective, Outcome, State, World
 from sweeps.trial.ranks import RankLost, say
 
 __all__ = [
@@ -122,7 +122,7 @@ class Trial:
         """End this process at once, and with it the attempt, which is lost: for a thread that sees that another rank
         will not come any more, while the main one waits for it in native code. The trial goes on in a new attempt.
         """
-        say(self._attempt, self.world.rank, End(State.LOST, why))
+        say(self._attempt, self.world.rank, Outcome(State.LOST, why))
         print(f"rank {self.world.rank} gives up: {why}", flush=True)
         sys.stderr.flush()
         os._exit(1)

@@ -3,7 +3,7 @@
 Each file has one writer, and is written aside and renamed, or appended a whole line at a time (`sweeps.files`):
 
     .hydra/                 the composed config and its overrides, as Hydra writes them         (trial)
-    trial.json              its number and its point                                            (driver)
+    trial.json              which trial it is, as the journal says                          (driver)
     metrics.jsonl           one line an epoch: {"step", "time", "metrics"}                      (chief)
     system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}                      (chief)
     system_metrics.<r>.jsonl    the same of the other nodes, by rank r, the first process there (rank)
@@ -18,7 +18,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
     attempts/<n>/heard      the same, a line for each time that the task function asked for it  (chief)
     attempts/<n>/ranks/     where its processes are, if they are several, see `sweeps.trial.ranks`   (each rank)
-    attempts/<n>/end.json   how the attempt ended, see `End`        (whoever sees it first: the first word stands)
+    attempts/<n>/end.json   how the attempt ended, see `Outcome`        (whoever sees it first: the first word stands)
 """
 
 import json
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.files import Lines, Unreadable, append_lines, read_json, read_lines, set_aside, write_once, write_whole
-from sweeps.trial.job import End, Point, State
+from sweeps.trial.job import Outcome, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
 GPU, CPU = "system/gpu_", "system/cpu_"  # how the names of system metrics begin, of GPUs with the GPU's number
@@ -115,10 +115,9 @@ class TrialFolder:
         """The model that was kept, if one was: a folder that MLflow can log."""
         return self.path / "model" if (self.path / "model" / "MLmodel").exists() else None
 
-    def write_point(self, number: int, point: Point, repeat: Mapping[str, Any] | None = None) -> None:
-        """Note which trial this is, should the study's journal be damaged; `repeat` is as a study's row has it."""
+    def write_trial(self, content: Mapping[str, Any]) -> None:
+        """Note which trial this is, as the study's journal does, should that be damaged."""
         self.path.mkdir(parents=True, exist_ok=True)
-        content = {"number": number, "point": point, **({"repeat": dict(repeat)} if repeat else {})}
         write_whole(self.path / "trial.json", json.dumps(content), sync=False)
 
     def write_tracking(self, content: Mapping[str, Any]) -> None:
@@ -139,14 +138,14 @@ class TrialFolder:
     def newest(self) -> "AttemptFolder | None":
         return next(reversed(self.attempts()), None)
 
-    def ends(self) -> list[End]:
+    def ends(self) -> list[Outcome]:
         """How the attempts ended, as far as somebody saw it."""
         found = []
         for attempt in self.attempts():
             try:
                 end = attempt.end()
             except Unreadable as error:
-                end = End(State.LOST, str(error))
+                end = Outcome(State.LOST, str(error))
             found += [end] if end else []
         return found
 
@@ -163,6 +162,25 @@ class TrialFolder:
         content |= {"timeout_min": timeout_min} if timeout_min else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
+
+
+@dataclass
+class MetricsReader:
+    """Reads what a trial reports in one of its files, and knows how far somebody has come with it."""
+
+    folder: TrialFolder
+    name: str = METRICS
+    offset: int = 0  # bytes that are done with
+
+    def news(self) -> Lines:
+        """Return the lines after `offset`: they stay news until `done`. All of a file that was cut are news again."""
+        return self.folder.read_metrics(self.offset, self.name)
+
+    def done(self, news: Lines) -> bool:
+        """Note that these lines need not come again. Returns whether they go on where the last ones ended."""
+        goes_on = news.offset >= self.offset
+        self.offset = news.offset
+        return goes_on
 
 
 @dataclass(frozen=True)
@@ -216,11 +234,11 @@ class AttemptFolder:
         """Why the attempt was told to stop, once its task function has asked. One that never asks runs to its end."""
         return next(filter(None, self.all_heard().values), None)
 
-    def end(self) -> End | None:
+    def end(self) -> Outcome | None:
         """How the attempt ended; None if nobody has said so. Raises Unreadable if the file is damaged."""
         content = read_json(self.path / "end.json")
         try:
-            return None if content is None else End.from_json(content)
+            return None if content is None else Outcome.from_json(content)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise Unreadable(self.path / "end.json", f"it holds no end ({error!r})") from error
 
@@ -228,7 +246,7 @@ class AttemptFolder:
     def is_over(self) -> bool:
         return (self.path / "end.json").exists()
 
-    def close(self, said: End, ended: float | None = None) -> End:
+    def close(self, said: Outcome, ended: float | None = None) -> Outcome:
         """Write down what is said of the attempt's end, and when it was (seconds since 1970; by default now), unless it
         has an end already. Returns the one that stands.
         """
@@ -237,7 +255,7 @@ class AttemptFolder:
                 return known
         except Unreadable as error:
             set_aside(self.path / "end.json")
-            said = End(State.LOST, str(error))
+            said = Outcome(State.LOST, str(error))
         end = self._complete(said, ended or time.time())
         self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it
         write_once(self.path / "end.json", json.dumps(end.as_json()))
@@ -248,7 +266,7 @@ class AttemptFolder:
         files = [self.path, *self.path.iterdir(), *self.trial.path.glob("*metrics.jsonl")]
         return max(file.stat().st_mtime for file in files if file.name[0] != ".")
 
-    def _complete(self, said: End, ended: float) -> End:
+    def _complete(self, said: Outcome, ended: float) -> Outcome:
         began = self.began()
         note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(Unreadable, TypeError, ValueError, ArithmeticError):

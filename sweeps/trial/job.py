@@ -1,4 +1,4 @@
-"""The values that a trial's life is told in: what is to run (`Job`), how it ended (`End`), and its ranks (`World`)."""
+"""The values of a trial's life: what is to run (`Job`), how it ended (`Outcome`), and its ranks (`World`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ class State(StrEnum):
     RUNNING = "running"
     COMPLETED = "completed"
     PRUNED = "pruned"
+    INFEASIBLE = "infeasible"  # it cannot run here, and was never started
     FAILED = "failed"
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
@@ -40,11 +41,18 @@ class State(StrEnum):
     @property
     def is_bad(self) -> bool:
         """Whether the trial ended without a result that counts."""
-        return self not in {State.QUEUED, State.RUNNING, State.CANCELLED, State.COMPLETED, State.PRUNED}
+        good = {State.COMPLETED, State.PRUNED, State.INFEASIBLE}
+        return self not in {State.QUEUED, State.RUNNING, State.CANCELLED, *good}
+
+    @property
+    def decides(self) -> bool:
+        """Whether one trial that ended so decides for its whole configuration, whatever its other seeds do."""
+        blamed = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
+        return self in {State.PRUNED, State.INFEASIBLE, *blamed}
 
 
 @dataclass(frozen=True)
-class End:
+class Outcome:
     """How an attempt ended: one type and one file for it, written once, by whoever saw it first.
 
     Times are seconds since 1970. `AttemptFolder.close` fills in what the folder knows: all from `seconds` on.
@@ -55,7 +63,7 @@ class End:
     objective: list[float] = field(default_factory=list)
     """One value for each objective, in their order; empty unless the task function returned them."""
     metrics: dict[str, float] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)  # by phase, see `results.ledger`
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase, see `record.costs`
     asked: float = 0.0  # when it began to wait for room
     began: float | None = None  # when it had it; None if it never did
     ended: float = 0.0
@@ -69,7 +77,7 @@ class End:
         return {name: value for name, value in vars(self).items() if value}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "End":
+    def from_json(cls, content: Mapping[str, Any]) -> "Outcome":
         """From what `as_json` made. Raises ValueError, KeyError, TypeError or OverflowError else."""
         error = str(content.get("error", "")).encode(errors="backslashreplace").decode()  # which may hold any bytes
         error = error if len(error) <= _MOST_ERROR else f"{error[:_MOST_ERROR]} ... (the rest is in its log)"

@@ -14,7 +14,7 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from sweeps.files import write_whole
 from sweeps.trial import Diverged, MissingObjective, Trial, as_numbers, ranks, read_objective, running
 from sweeps.trial.folder import SYSTEM_METRICS
-from sweeps.trial.job import End, Job, Objective, State, World
+from sweeps.trial.job import Job, Objective, Outcome, State, World
 from sweeps.trial.memory import OUT_OF_MEMORY
 from sweeps.trial.system_metrics import sampling
 
@@ -22,7 +22,7 @@ _HEARD = {State.TIMED_OUT: "it was warned of its time limit", State.CANCELLED: "
 WANTED = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
 
-def run_trial(job: Job, began: float, world: World | None = None) -> End:
+def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
     """Run the job and return its end, which the chief has written, or this rank in its own file if it went wrong alone.
     What the task function raises ends in there. The trial had its slot, or its SLURM job, at `began` (seconds since
     1970). A `world` of several ranks has no ports yet.
@@ -61,13 +61,13 @@ def run_trial(job: Job, began: float, world: World | None = None) -> End:
     return place.close(end)
 
 
-def _parted(job: Job, world: World, end: End) -> End:
+def _parted(job: Job, world: World, end: Outcome) -> Outcome:
     if world.size > 1:
         ranks.part(job.attempt_folder, world, end)
     return end
 
 
-def end_of(returned: JobReturn, objective: Objective | None, heard: State | None) -> End:
+def end_of(returned: JobReturn, objective: Objective | None, heard: State | None) -> Outcome:
     """How Hydra's job ended; `heard` is why the task function was told to stop, if it was."""
     if returned.status is JobStatus.COMPLETED:
         return end_of_return(returned.return_value, objective, heard)
@@ -79,10 +79,10 @@ def end_of(returned: JobReturn, objective: Objective | None, heard: State | None
     return end_of_error(error)
 
 
-def end_of_return(returned: Any, objective: Objective | None, heard: State | None) -> End:
+def end_of_return(returned: Any, objective: Objective | None, heard: State | None) -> Outcome:
     """The end of a trial whose task function returned."""
     state = heard or State.COMPLETED
-    end = End(state, _HEARD.get(state, ""))
+    end = Outcome(state, _HEARD.get(state, ""))
     if objective is None or (returned is None and not objective.needed):
         return end
     try:
@@ -94,22 +94,22 @@ def end_of_return(returned: Any, objective: Objective | None, heard: State | Non
         return end_of_error(error)
 
 
-def end_of_error(error: BaseException) -> End:
+def end_of_error(error: BaseException) -> Outcome:
     """The end of a trial whose task function raised."""
     if isinstance(error, Diverged):
-        return End(State.DIVERGED, str(error))
+        return Outcome(State.DIVERGED, str(error))
     if isinstance(error, ranks.RankLost):
-        return End(State.LOST, str(error))
+        return Outcome(State.LOST, str(error))
     if isinstance(error, MissingObjective):
-        return End(State.FAILED, str(error), misfit=True)
+        return Outcome(State.FAILED, str(error), misfit=True)
     if isinstance(error, SystemExit):
-        return End(State.FAILED, f"it ended itself: sys.exit({error.code!r})")
+        return Outcome(State.FAILED, f"it ended itself: sys.exit({error.code!r})")
     if isinstance(error, KeyboardInterrupt):
-        return End(State.CANCELLED, "it was interrupted")
+        return Outcome(State.CANCELLED, "it was interrupted")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
     hints = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
-    return End(state, f"{type(error).__name__}: {error}{hints}")
+    return Outcome(state, f"{type(error).__name__}: {error}{hints}")
 
 
 def read_metrics(returned: Any, objective: Objective) -> dict[str, float]:

@@ -3,7 +3,7 @@
 Files in the attempt's folder, each written by the rank <r> that it is named after:
 
     ranks/<r>.address   where the others reach it: host:port
-    ranks/<r>.json      why it ended, if it went wrong and the chief did not say so, see `End`
+    ranks/<r>.json      why it ended, if it went wrong and the chief did not say so, see `Outcome`
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sweeps.files import Unreadable, read_json, write_whole
 from sweeps.trial.folder import AttemptFolder
-from sweeps.trial.job import End, State, World
+from sweeps.trial.job import Outcome, State, World
 
 _PORTS = range(20000, 32000)  # below those that Linux gives to outgoing connections
 _LOOK_S = 0.05
@@ -50,12 +50,12 @@ def meet(attempt: AttemptFolder, world: World) -> World:
     return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
 
 
-def went_wrong(end: End) -> bool:
+def went_wrong(end: Outcome) -> bool:
     """Whether a rank that ended so must not be waited for by the others."""
     return end.state in {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.LOST} and bool(end.error)
 
 
-def part(attempt: AttemptFolder, world: World, end: End) -> None:
+def part(attempt: AttemptFolder, world: World, end: Outcome) -> None:
     """Leave the others: once the chief has written the attempt's end, or else with a word of one's own if `end` is a
     bad one. A rank that went early would look to the others as if it had died.
     """
@@ -74,19 +74,19 @@ def part(attempt: AttemptFolder, world: World, end: End) -> None:
     say(attempt, world.rank, end)
 
 
-def say(attempt: AttemptFolder, rank: int, end: End) -> None:
+def say(attempt: AttemptFolder, rank: int, end: Outcome) -> None:
     """Leave word of why a rank ended."""
     write_whole(attempt.path / "ranks" / f"{rank}.json", json.dumps(end.as_json()))
 
 
-def said(attempt: AttemptFolder) -> End | None:
+def said(attempt: AttemptFolder) -> Outcome | None:
     """Why the ranks of an attempt ended, as the first of them says that knows more than that another one is gone."""
     found = []
     for file in attempt.path.glob("ranks/*.json"):
         with suppress(OSError, Unreadable, ValueError, KeyError, TypeError):
-            end = End.from_json(read_json(file) or {})
+            end = Outcome.from_json(read_json(file) or {})
             found.append(
-                (end.state is State.LOST, file.stat().st_mtime, End(end.state, f"rank {file.stem}: {end.error}"))
+                (end.state is State.LOST, file.stat().st_mtime, Outcome(end.state, f"rank {file.stem}: {end.error}"))
             )
     return min(found, default=(None, None, None), key=lambda one: one[:2])[2]
 

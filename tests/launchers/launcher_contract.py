@@ -26,7 +26,7 @@ from omegaconf import open_dict
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.trial import current_trial
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, Job, Objective, State
+from sweeps.trial.job import Job, Objective, Outcome, State
 
 MakeJob = Callable[..., Job]
 
@@ -91,9 +91,9 @@ def submit(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> None:
         trials.poll(0.1)
 
 
-def exits(trials: TrialLauncher, count: int, timeout_s: float = 60) -> dict[int, End]:
+def exits(trials: TrialLauncher, count: int, timeout_s: float = 60) -> dict[int, Outcome]:
     """What is said of the next `count` ends, by number."""
-    found: dict[int, End] = {}
+    found: dict[int, Outcome] = {}
     deadline = time.monotonic() + timeout_s
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {sorted(found)} ended"
@@ -101,7 +101,7 @@ def exits(trials: TrialLauncher, count: int, timeout_s: float = 60) -> dict[int,
     return found
 
 
-def end_of(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> End:
+def end_of(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> Outcome:
     """How the only job that runs ended, once it has: as the loop does, the first word stands."""
     return job.attempt_folder.close(exits(trials, 1, timeout_s)[job.number])
 
@@ -183,7 +183,7 @@ class LauncherContract:
     def test_a_bad_end_has_a_name_and_takes_nobody_with_it(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         tasks = [*self.BAD_ENDS, completes]
         jobs = [make_job(number, task) for number, task in enumerate(tasks)]
-        found: dict[int, End] = {}
+        found: dict[int, Outcome] = {}
         for job in jobs:
             while not trials.submit(job):
                 found |= dict(trials.poll(0.1))

@@ -24,6 +24,7 @@ from sweeps.errors import UserError
 from sweeps.files import Lock, holder
 from sweeps.launchers.fork_server import Server, Start
 from sweeps.launchers.local import LocalTrials
+from sweeps.launchers.machine import Machine
 from sweeps.settings import LocalLauncherConf
 from sweeps.trial import current_trial
 from sweeps.trial.job import Objective, Request, State, World
@@ -137,7 +138,7 @@ class TestLocalTrials(LauncherContract):
 
     @pytest.fixture
     def trials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTrials]:
-        monkeypatch.setattr("sweeps.launchers.local.visible_gpus", lambda: ["4", "GPU-b"])
+        monkeypatch.setattr("sweeps.launchers.machine.visible_gpus", lambda: ["4", "GPU-b"])
         launcher = LocalTrials([], tmp_path / "fork_server.log")
         launcher.open()
         yield launcher
@@ -365,10 +366,10 @@ def test_a_server_killed_while_it_imports(tmp_path: Path, monkeypatch: pytest.Mo
         ({"mem_gb": 1e6}, "mem_gb=1000000.0: this machine has .* GB of memory"),
     ],
 )
-def test_more_than_the_machine_has(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+def test_more_than_the_machine_has(settings: dict[str, Any], message: str) -> None:
     config = OmegaConf.create({"hydra": {"launcher": OmegaConf.structured(LocalLauncherConf(**settings))}})
     with pytest.raises(UserError, match=message):
-        LocalTrials([], tmp_path / "log").request(config)
+        Machine.here().request(config)
 
 
 @pytest.mark.parametrize(
@@ -380,13 +381,9 @@ def test_more_than_the_machine_has(tmp_path: Path, settings: dict[str, Any], mes
         ({"cpus_per_task": 0}, Request(0, 0)),
     ],
 )
-def test_what_a_trial_asks_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], expected: Request
-) -> None:
-    monkeypatch.setattr("sweeps.launchers.local.visible_gpus", lambda: ["0", "1"])
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+def test_what_a_trial_asks_for(settings: dict[str, Any], expected: Request) -> None:
     config = OmegaConf.create({"hydra": {"launcher": OmegaConf.structured(LocalLauncherConf(**settings))}})
-    assert LocalTrials([], tmp_path / "log").request(config) == expected
+    assert Machine(tuple(range(8)), ("0", "1"), 16.0).request(config) == expected
 
 
 def test_what_was_never_opened_can_be_closed(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from sweeps.launchers.local import LocalTrials
 from sweeps.settings import LocalLauncherConf
 from sweeps.trial import Diverged, RankLost, current_trial
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, State, World
+from sweeps.trial.job import Outcome, State, World
 from sweeps.trial.ranks import meet, said, say
 from tests.launchers.launcher_contract import MakeJob, end_of, exits, making_jobs, submit, wait_until
 
@@ -241,10 +241,10 @@ def test_of_what_the_ranks_say_the_first_that_knows_more_counts(tmp_path: Path) 
     attempt = TrialFolder(tmp_path).new_attempt()
     assert said(attempt) is None
     (attempt.path / "ranks").mkdir()
-    say(attempt, 0, End(State.LOST, "another rank is gone"))
-    assert said(attempt) == End(State.LOST, "rank 0: another rank is gone")
-    say(attempt, 2, End(State.FAILED, "ValueError: no"))
-    say(attempt, 1, End(State.FAILED, "ValueError: too late"))
+    say(attempt, 0, Outcome(State.LOST, "another rank is gone"))
+    assert said(attempt) == Outcome(State.LOST, "rank 0: another rank is gone")
+    say(attempt, 2, Outcome(State.FAILED, "ValueError: no"))
+    say(attempt, 1, Outcome(State.FAILED, "ValueError: too late"))
     os.utime(attempt.path / "ranks" / "2.json", (1.0, 1.0))
     (attempt.path / "ranks" / "3.json").write_text('{"state": "fai')
-    assert said(attempt) == End(State.FAILED, "rank 2: ValueError: no")
+    assert said(attempt) == Outcome(State.FAILED, "rank 2: ValueError: no")

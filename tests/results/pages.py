@@ -3,19 +3,21 @@
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from sweeps.results.summary import Row, Summary
+from sweeps.record.fold import asked
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.trial.folder import MetricsLine, TrialFolder
-from sweeps.trial.job import End, Point, State
+from sweeps.trial.job import Outcome, Point, State
 
 
 def trial(
     folder: Path, number: int, point: Point, curve: Sequence[float], state: State, error: str = "", **more: float
-) -> Row:
+) -> TrialRecord:
     """A trial that reported this accuracy by step, and completed with its last one and `more` objectives."""
-    files, row = TrialFolder(folder / str(number)), Row(number, point, State.QUEUED, folder / str(number))
-    files.write_point(number, point)
+    files, row = TrialFolder(folder / str(number)), TrialRecord(number, point, State.QUEUED, folder / str(number))
+    files.write_trial(asked(row, folder))
     (files.path / ".hydra").mkdir()
     lines = [f"{name}: {value}" for name, value in point.items()]
     (files.path / ".hydra" / "config.yaml").write_text("\n".join(["epochs: 10", *lines, "db: ${oc.env:DB}"]))
@@ -26,20 +28,19 @@ def trial(
     attempt.log.write_text("\n".join([*log, *(["Traceback (most recent call last):", error] if error else [])]))
     for step, value in enumerate(curve):
         files.append_metrics(MetricsLine(step, began + step, {"accuracy": value, "loss": 2 * (1 - value)}))
-        row.metrics = {"accuracy": value}
+    metrics = {"accuracy": curve[-1]} if curve else {}
     if state is State.RUNNING:
-        row.state = state
-        return row
+        return replace(row, state=state, metrics=metrics)
     returned = [curve[-1], *more.values()] if state is State.COMPLETED else []
-    row.take(attempt.close(End(state, error, returned, row.metrics, {"starting": 0.5, "training": 30.0}), began + 32))
-    return row
+    seconds = {"starting": 0.5, "training": 30.0}
+    return row.with_end(attempt.close(Outcome(state, error, returned, metrics, seconds), began + 32))
 
 
 def rising(top: float, steps: int = 10) -> list[float]:
     return [top * (1 - math.exp(-(step + 1) / 2.5)) for step in range(steps)]
 
 
-def search(folder: Path, count: int = 20) -> Summary:
+def search(folder: Path, count: int = 20) -> StudySnapshot:
     """Of 20 trials most were pruned, three failed, two run, and five are to come."""
     draw, rows = random.Random(1), []
     for number in range(count):
@@ -56,23 +57,22 @@ def search(folder: Path, count: int = 20) -> Summary:
         elif number > 4 and curve[3] < 0.76:
             state, curve = State.PRUNED, curve[:4]
         rows.append(trial(folder, number, point, curve, state, error))
-    summary = Summary("search", folder, ("accuracy",), ("maximize",), rows, count + 5, searched=True)
-    summary.space = {"lr": "log interval(0.0001, 0.1)", "batch_size": "16,32,64,128", "optimizer": "sgd,adam,rmsprop"}
-    summary.again = "python -m sweeps best search"
-    return summary
+    space = {"lr": "log interval(0.0001, 0.1)", "batch_size": "16,32,64,128", "optimizer": "sgd,adam,rmsprop"}
+    summary = StudySnapshot("search", folder, ("accuracy",), ("maximize",), rows, count + 5, searched=True)
+    return replace(summary, space=space, again="python -m sweeps best search")
 
 
-def grid(folder: Path) -> Summary:
+def grid(folder: Path) -> StudySnapshot:
     rows, points = [], [(lr, batch) for lr in (0.001, 0.003, 0.01, 0.03) for batch in (32, 64, 128)]
     for number, (lr, batch) in enumerate(points):
         full, curve = number == 11, rising(0.97 - 0.1 * (math.log10(lr) + 2.2) ** 2 - 0.01 * math.log2(batch / 32), 8)
         state, error = (State.OUT_OF_MEMORY, "MemoryError: 128 do not fit") if full else (State.COMPLETED, "")
         rows.append(trial(folder, number, {"lr": lr, "batch_size": batch}, [] if full else curve, state, error))
     again = "python -m sweeps best grid"
-    return Summary("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), again=again)
+    return StudySnapshot("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), again=again)
 
 
-def two_objectives(folder: Path) -> Summary:
+def two_objectives(folder: Path) -> StudySnapshot:
     rows = []
     for number in range(12):
         size, lr = number % 4, (0.0003, 0.001, 0.003)[number // 4]
@@ -82,15 +82,15 @@ def two_objectives(folder: Path) -> Summary:
         rows.append(
             trial(folder, number, point, rising(0.9 + 0.02 * size + lr), state, "bad" * (number == 7), **seconds)
         )
-    return Summary("two", folder, ("accuracy", "seconds"), ("maximize", "minimize"), rows, len(rows))
+    return StudySnapshot("two", folder, ("accuracy", "seconds"), ("maximize", "minimize"), rows, len(rows))
 
 
-def all_failed(folder: Path) -> Summary:
+def all_failed(folder: Path) -> StudySnapshot:
     rows = []
     for number in range(6):
         error = "FileNotFoundError: No such file: '/data/mnist.npz'" if number < 5 else "it was killed by signal 9"
         rows.append(trial(folder, number, {"lr": 0.1 * (number + 1)}, [], State.FAILED, error))
-    return Summary("all failed", folder, ("accuracy",), ("maximize",), rows, len(rows))
+    return StudySnapshot("all failed", folder, ("accuracy",), ("maximize",), rows, len(rows))
 
 
 STUDIES = {"search": search, "grid": grid, "two_objectives": two_objectives, "all_failed": all_failed}

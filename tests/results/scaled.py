@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.results.summary import Row, Summary
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.trial.folder import MetricsLine, TrialFolder
-from sweeps.trial.job import End, Point, State
+from sweeps.trial.job import Outcome, Point, State
 
 
 def trial(
@@ -19,7 +19,7 @@ def trial(
     use: dict[str, dict[str, float]] | None = None,
     gpus: int = 0,
     **metrics: float,
-) -> Row:
+) -> TrialRecord:
     """A trial whose attempts have epochs of so many seconds, each attempt begun 100 s before its first; `told` is
     whether the trainer reports them, and `use` what each epoch's sample of the system holds, by file.
     """
@@ -41,10 +41,10 @@ def trial(
         last = i == len(attempts) - 1
         best = [max(objectives)] if objectives and last and state is State.COMPLETED else []
         error = "" if state is State.COMPLETED else "no memory\nat all"
-        attempt.close(End(state if last else State.LOST, error, best, metrics), now)
+        attempt.close(Outcome(state if last else State.LOST, error, best, metrics), now)
     ends = files.ends()
-    return Row(number, point, state, folder, ends, ends[-1].metrics if ends else {})
+    return TrialRecord(number, point, state, folder, tuple(ends), ends[-1].metrics if ends else {})
 
 
-def study(folder: Path, rows: list[Row], **changes: Any) -> Summary:
-    return Summary("demo", folder, ("acc",), (changes.pop("direction", "maximize"),), rows, **changes)
+def study(folder: Path, rows: list[TrialRecord], **changes: Any) -> StudySnapshot:
+    return StudySnapshot("demo", folder, ("acc",), (changes.pop("direction", "maximize"),), rows, **changes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from scipy import stats
 
-from sweeps.results.comparison import Results, holm, interval, paired_p, race
+from sweeps.record.comparison import Results, holm, interval, paired_p, race
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 20])

@@ -7,23 +7,24 @@ from pathlib import Path
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
+from sweeps.record.pareto_front import hypervolume, hypervolumes, reference
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import figures, report
-from sweeps.results.front import hypervolume, hypervolumes, reference
-from sweeps.results.seen import Seen
-from sweeps.results.summary import Row, Summary
-from sweeps.trial.job import End, State
+from sweeps.results.figure_data import FigureData
+from sweeps.results.findings import Findings
+from sweeps.trial.job import Outcome, State
 
 MIN, MAX = "minimize", "maximize"
 
 
-def study(folder: Path, directions: tuple[str, ...], *results: tuple[float, ...] | State) -> Summary:
+def study(folder: Path, directions: tuple[str, ...], *results: tuple[float, ...] | State) -> StudySnapshot:
     rows = []
     for number, said in enumerate(results):
-        row = Row(number, {"x": number}, State.QUEUED, folder / str(number))
-        row.take(End(said) if isinstance(said, State) else End(State.COMPLETED, objective=[*said]))
-        rows.append(row)
+        row = TrialRecord(number, {"x": number}, State.QUEUED, folder / str(number))
+        end = Outcome(said) if isinstance(said, State) else Outcome(State.COMPLETED, objective=[*said])
+        rows.append(row.with_end(end))
     names = ("accuracy", "seconds", "size")[: len(directions)]
-    return Summary("demo", folder, names, directions, rows)
+    return StudySnapshot("demo", folder, names, directions, rows)
 
 
 @pytest.mark.parametrize(
@@ -88,32 +89,32 @@ def test_a_hypervolume_is_optunas(size: int) -> None:
 
 def test_it_grows_with_the_trials_from_the_worst_of_all(tmp_path: Path) -> None:
     summary = study(tmp_path, (MAX, MIN), (0.5, 10), State.FAILED, (0.75, 6), (0.5, 8), (1.0, 8))
-    assert reference(summary) == [0.5, 10]
-    assert hypervolumes(summary) == [(0, 0), (2, 1), (3, 1), (4, 1.5)]
+    assert reference(summary, summary.top()) == [0.5, 10]
+    assert hypervolumes(summary, summary.top()) == [(0, 0), (2, 1), (3, 1), (4, 1.5)]
 
 
 def test_the_front_is_the_answer_everywhere(tmp_path: Path) -> None:
     summary = study(tmp_path, (MAX, MIN), (0.9, 10), (0.8, 5), (0.7, 7), (0.95, 20))
     assert [row.number for row in summary.top()] == [3, 0, 1, 2]
-    assert [line[-1] for line in summary.table(summary.top())] == ["on the front", "yes", "yes", "yes", ""]
+    assert [line[-1] for line in Findings(summary).table(summary.top())] == ["on the front", "yes", "yes", "yes", ""]
     said = "The answer: trials 3, 0, 1, which no other dominates in accuracy (maximized), seconds (minimized)."
     page = report.write(summary).read_text()
     assert "No other trial dominates in accuracy (maximized) and seconds (minimized): " in page
     assert "<h2>The front</h2>" in page
-    assert said in summary.note.replace("**", "")
-    figure = figures.front(Seen(summary, {}))
+    assert said in report.markdown(summary).replace("**", "")
+    figure = figures.front(FigureData(Findings(summary), {}))
     assert figure
     assert {trace["name"]: trace["x"] for trace in figure["data"]} == {
         "dominated": [0.7],
         "on the front": [0.8, 0.9, 0.95],
     }
-    volume = figures.hypervolume(Seen(summary, {}))
+    volume = figures.hypervolume(FigureData(Findings(summary), {}))
     assert volume
     assert "accuracy 0.7, seconds 20" in volume["note"]
 
 
 def test_one_objective_has_no_front(tmp_path: Path) -> None:
     summary = study(tmp_path, (MAX,), (0.9,), (0.8,))
-    assert figures.front(Seen(summary, {})) is None
-    assert figures.hypervolume(Seen(summary, {})) is None
-    assert summary.table(summary.top())[0] == ["trial", "x", "accuracy"]
+    assert figures.front(FigureData(Findings(summary), {})) is None
+    assert figures.hypervolume(FigureData(Findings(summary), {})) is None
+    assert Findings(summary).table(summary.top())[0] == ["trial", "x", "accuracy"]

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.results import ledger
-from sweeps.results.summary import Row
+from sweeps.record import costs
+from sweeps.record.study import TrialRecord
 from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 
-KILLED = End(
+KILLED = Outcome(
     State.LOST, seconds={"queued": 10.0, "training": 20.0}, asked=0.0, began=10.0, ended=30.0, gpus=2, energy_kwh=0.5
 )
-NEVER_BEGAN = End(State.CANCELLED, seconds={"queued": 7.0}, asked=0.0, began=None, ended=7.0, gpus=2)
+NEVER_BEGAN = Outcome(State.CANCELLED, seconds={"queued": 7.0}, asked=0.0, began=None, ended=7.0, gpus=2)
 PHASES = {"queued": 1.0, "starting": 1.0, "training": 8.0, "idle_slot": 0.5}
-WHOLE = End(State.COMPLETED, seconds=PHASES, asked=30.0, began=31.0, ended=40.0, gpus=1)
+WHOLE = Outcome(State.COMPLETED, seconds=PHASES, asked=30.0, began=31.0, ended=40.0, gpus=1)
 
 
 @pytest.mark.parametrize(
@@ -28,40 +28,40 @@ WHOLE = End(State.COMPLETED, seconds=PHASES, asked=30.0, began=31.0, ended=40.0,
     ],
 )
 def test_a_trial_costs_what_its_attempts_did(
-    attempts: list[End], seconds: dict[str, float], gpu_seconds: float, energy_kwh: float | None
+    attempts: list[Outcome], seconds: dict[str, float], gpu_seconds: float, energy_kwh: float | None
 ) -> None:
-    row = Row(0, {}, State.COMPLETED, Path("0"), attempts=attempts, tracking_s=0.25)
-    cost = ledger.of_trial(row)
+    row = TrialRecord(0, {}, State.COMPLETED, Path("0"), attempts=tuple(attempts), tracking_s=0.25)
+    cost = costs.of_trial(row)
     assert cost.pop("gpu_hours", 0) == pytest.approx(gpu_seconds / 3600)
     assert cost.pop("energy_kwh", None) == energy_kwh
     assert cost == {"seconds/tracking": 0.25, **{f"seconds/{phase}": value for phase, value in seconds.items()}}
 
 
 def test_a_study_tells_what_came_to_nothing() -> None:
-    states = [State.COMPLETED, State.PRUNED, State.DIVERGED, State.LOST, State.CANCELLED]
-    rows = [Row(i, {}, state, Path(str(i)), attempts=[KILLED]) for i, state in enumerate(states)]
-    costs = ledger.of_study(rows)
-    assert {kind: cost["trials"] for kind, cost in costs.items()} == {
+    states = [State.COMPLETED, State.PRUNED, State.INFEASIBLE, State.DIVERGED, State.LOST, State.CANCELLED]
+    rows = [TrialRecord(i, {}, state, Path(str(i)), attempts=(KILLED,)) for i, state in enumerate(states)]
+    by_kind = costs.of_study(rows)
+    assert {kind: cost["trials"] for kind, cost in by_kind.items()} == {
         "completed": 1,
-        "pruned": 1,
+        "pruned": 2,
         "failed": 2,
         "unfinished": 1,
-        "all": 5,
+        "all": 6,
     }
-    assert costs["failed"]["gpu_hours"] == pytest.approx(80 / 3600)
-    assert costs["all"]["energy_kwh"] == 2.5
+    assert by_kind["failed"]["gpu_hours"] == pytest.approx(80 / 3600)
+    assert by_kind["all"]["energy_kwh"] == 3.0
 
 
 def test_nothing_ran_and_nothing_was_spent() -> None:
-    assert ledger.of_study([]) == {}
-    assert ledger.tail_s([]) == 0.0
+    assert costs.of_study([]) == {}
+    assert costs.tail_s([]) == 0.0
 
 
 def test_slots_that_stand_empty_at_the_end() -> None:
     spans = [(0.0, 10.0), (0.0, 4.0), (4.0, 6.0), (6.0, 7.0)]  # two slots; one has nothing to do from 7 to 10
-    ends = [End(State.COMPLETED, asked=0.0, began=began, ended=ended) for began, ended in spans]
-    rows = [Row(i, {}, State.COMPLETED, Path(str(i)), attempts=[end]) for i, end in enumerate(ends)]
-    assert ledger.tail_s(rows) == 3.0
+    ends = [Outcome(State.COMPLETED, asked=0.0, began=began, ended=ended) for began, ended in spans]
+    rows = [TrialRecord(i, {}, State.COMPLETED, Path(str(i)), attempts=(end,)) for i, end in enumerate(ends)]
+    assert costs.tail_s(rows) == 3.0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from sweeps.results import report
 from sweeps.results.trials import Trials
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 from tests.results.pages import STUDIES, search
+from tests.results.records import with_trials
 from tests.tracking.test_dashboard import BROWSER_ARGUMENTS, chromium
 
 Pages = Callable[[str], Page]
@@ -234,23 +236,20 @@ def test_an_old_browser_says_why_it_draws_nothing_and_tells_the_rest(files: dict
 
 
 def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser, tmp_path: Path) -> None:
-    def write(again_s: float) -> None:
-        report.write_live(summary, trials, again_s)
-
     summary = search(tmp_path)
-    trials = Trials(summary)
-    write(again_s=0.2)
+    trials = Trials(summary.objective)
+    report.write_live(summary, trials, again_s=0.2)
     with browser.new_page() as page:
         page.goto(f"file://{tmp_path}/{report.HTML}")
         expect(page.locator(".status b")).to_have_text("running")
-        summary.rows[-1].take(End(State.COMPLETED, objective=[0.5]))
-        write(again_s=0.2)
+        end = Outcome(State.COMPLETED, objective=[0.5])
+        summary = with_trials(summary, summary.rows[-1].with_end(end))
+        report.write_live(summary, trials, again_s=0.2)
         expect(page.locator(".counts")).to_contain_text("1 running")
         page.evaluate("document.getElementById('pause').click()")  # without a pointer, whose use would do the same
         expect(page.get_by_role("button", name="refresh again")).to_be_visible()
-        summary.rows[-2].take(End(State.COMPLETED, objective=[0.5]))
-        summary.total = len(summary.rows)
-        write(again_s=0)
+        summary = with_trials(summary, summary.rows[-2].with_end(end))
+        report.write_live(replace(summary, planned=len(summary.rows)), trials, again_s=0)
         page.wait_for_timeout(1300)
         expect(page.locator(".status b")).to_have_text("running")
         page.reload()
@@ -262,7 +261,7 @@ def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser
 
 def test_in_mlflows_frame_it_does_not_look_for_itself_anew(browser: Browser, tmp_path: Path) -> None:
     summary = search(tmp_path)
-    report.write_live(summary, Trials(summary), again_s=0.2)
+    report.write_live(summary, Trials(summary.objective), again_s=0.2)
     with browser.new_page() as page:
         # As MLflow's page shows an artifact.
         show = """html => { const frame = document.createElement("iframe");

@@ -4,6 +4,9 @@ import csv
 import json
 import math
 import re
+from collections import Counter
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,44 +15,44 @@ import numpy as np
 import pytest
 
 from sweeps.files import append_lines
-from sweeps.results import axes, figures, live, overview, printed, report, tables
+from sweeps.record import configurations, costs
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.results import axes, figures, live, notes, overview, picture, report, solutions, tables
 from sweeps.results.drawing import Figure, value_scale
-from sweeps.results.seen import Seen
-from sweeps.results.summary import Row, Summary
-from sweeps.results.trials import Trials
+from sweeps.results.figure_data import FigureData
+from sweeps.results.findings import Findings
+from sweeps.results.status import show_status
+from sweeps.results.terminal import View
+from sweeps.results.trials import Trials, shown_of
 from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
-from sweeps.trial.job import End, Point, State
+from sweeps.trial.job import Outcome, Point, State
 from tests.results import pages
+from tests.results.records import ended, with_outcome, with_trials
 
 
-def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> Summary:
+def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> StudySnapshot:
     """Completed trials at these points; trial i has the objective i / 10."""
     rows = []
     for number, point in enumerate(points):
         metrics = {"acc": number / 10, "loss": 1.0}
-        end = End(State.COMPLETED, objective=[number / 10], metrics=metrics)
-        row = Row(number, point, State.COMPLETED, folder / str(number), [end], metrics)
+        end = Outcome(State.COMPLETED, objective=[number / 10], metrics=metrics)
+        row = TrialRecord(number, point, State.COMPLETED, folder / str(number), (end,), metrics)
         row.folder.mkdir(parents=True)
         rows.append(row)
-    return Summary("demo", folder, ("acc",), (direction,), rows, **changes)
-
-
-def fail(row: Row, state: State, error: str = "") -> None:
-    row.attempts = []
-    row.take(End(state, error))
+    return StudySnapshot("demo", folder, ("acc",), (direction,), rows, **changes)
 
 
 SVG = "{http://www.w3.org/2000/svg}"
 GRID: list[Point] = [{"optimizer": name, "lr": lr} for name in ("adam", "sgd") for lr in (0.001, 0.1)]
 
 
-def lines_of(summary: Summary) -> list[str]:
+def lines_of(summary: StudySnapshot) -> list[str]:
     return report.markdown(summary).replace(tables.GAP, "").splitlines()
 
 
 def test_markdown(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
-    fail(summary.rows[3], State.OUT_OF_MEMORY)
+    summary = with_trials(summary, ended(summary.rows[3], State.OUT_OF_MEMORY))
     assert lines_of(summary) == [
         "**4 trials**: 3 completed, 1 out of memory.",
         "**Best: trial 2**, optimizer=sgd lr=0.001: acc 0.2 (maximized).",
@@ -75,7 +78,8 @@ def test_markdown(tmp_path: Path) -> None:
 
 def test_a_trial_that_runs_has_its_last_value_and_no_seconds_yet(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID[:2])
-    summary.rows[1] = Row(1, GRID[1], State.RUNNING, tmp_path / "1", metrics={"acc": 0.25})
+    running = TrialRecord(1, GRID[1], State.RUNNING, tmp_path / "1", metrics={"acc": 0.25})
+    summary = with_trials(summary, running)
     assert "| 1 | adam | 0.1 | 0.25 | running |" in lines_of(summary)
     page = report.write(summary).read_text()
     assert "<td>0.25<td>○ running<td><td>" in page
@@ -83,7 +87,7 @@ def test_a_trial_that_runs_has_its_last_value_and_no_seconds_yet(tmp_path: Path)
 
 @pytest.mark.parametrize(("direction", "order"), [("maximize", [3, 2, 1, 0]), ("minimize", [0, 1, 2, 3])])
 def test_the_best_come_first(tmp_path: Path, direction: str, order: list[int]) -> None:
-    assert [row.number for row in report.ranked(study(tmp_path, *GRID, direction=direction))] == order
+    assert [row.number for row in Findings(study(tmp_path, *GRID, direction=direction)).ranked] == order
 
 
 def test_markdown_of_many_trials_fits_an_mlflow_note(tmp_path: Path) -> None:
@@ -97,12 +101,14 @@ def test_csv_has_everything(tmp_path: Path) -> None:
     summary = study(tmp_path, {"optimizer": "adam", "optimizer.beta_2": 0.9}, {"optimizer": 'a,"b'})
     killed = {"queued": 1.0, "training": 3.0}
     whole = {"queued": 2.0, "starting": 0.5, "training": 1.5, "idle_slot": 0.1}
-    summary.rows[0].attempts = [
-        End(State.LOST, seconds=killed, asked=0.0, began=1.0, ended=4.0, gpus=2, energy_kwh=0.5),
-        End(State.COMPLETED, objective=[0.0], seconds=whole, asked=4.0, began=6.0, ended=9.0, gpus=2, energy_kwh=0.25),
-    ]
-    summary.rows[0].tracking_s = 0.02
-    fail(summary.rows[1], State.FAILED, "two\nlines")
+    attempts = (
+        Outcome(State.LOST, seconds=killed, asked=0.0, began=1.0, ended=4.0, gpus=2, energy_kwh=0.5),
+        Outcome(
+            State.COMPLETED, objective=[0.0], seconds=whole, asked=4.0, began=6.0, ended=9.0, gpus=2, energy_kwh=0.25
+        ),
+    )
+    completed = replace(summary.rows[0], attempts=attempts, tracking_s=0.02)
+    summary = with_trials(summary, completed, ended(summary.rows[1], State.FAILED, "two\nlines"))
     report.write(summary)
     with (tmp_path / report.CSV).open(newline="") as file:
         first, second = csv.DictReader(file)
@@ -129,7 +135,7 @@ def test_csv_has_everything(tmp_path: Path) -> None:
 
 def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID, *GRID, *GRID, importance={"lr": 0.8, "optimizer": 0.2})
-    fail(summary.rows[0], State.FAILED, "<script>alert(1)</script>")
+    summary = with_trials(summary, ended(summary.rows[0], State.FAILED, "<script>alert(1)</script>"))
     for row in summary.rows:
         for step in range(3):
             TrialFolder(row.folder).append_metrics(MetricsLine(step, 0.0, {"acc": step / 10}))
@@ -154,8 +160,7 @@ def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize("completed", [2, 9, 10])
 def test_an_importance_is_told_of_ten_trials(tmp_path: Path, completed: int) -> None:
     summary = study(tmp_path, *({"x": i, "y": i} for i in range(12)), importance={"x": 0.8, "y": 0.2}, searched=True)
-    for row in summary.rows[completed:]:
-        fail(row, State.PRUNED)
+    summary = with_trials(summary, *(ended(row, State.PRUNED) for row in summary.rows[completed:]))
     page = report.write(summary).read_text()
     told = f"is told from 10 completed trials on; there are {completed}."
     assert (told in page, "share in the variance of acc, over 10 trials" in page) == (completed < 10, completed == 10)
@@ -169,17 +174,14 @@ def test_small_studies_have_a_report_too(tmp_path: Path, points: list[Point]) ->
 
 def test_a_study_without_results_has_a_report(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
-    for row in summary.rows:
-        fail(row, State.FAILED)
+    summary = with_trials(summary, *(ended(row, State.FAILED) for row in summary.rows))
     assert "4 failed" in report.write(summary).read_text()
 
 
 def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
     """A grid over an app whose task returns nothing."""
     summary = study(tmp_path, *GRID)
-    for row in summary.rows:
-        row.attempts = [End(State.COMPLETED)]
-        row.metrics = {}
+    summary = with_trials(summary, *(replace(ended(row, State.COMPLETED), metrics={}) for row in summary.rows))
     page = report.write(summary).read_text()
     assert "<b>4</b> completed" in page
     assert "Best" not in page
@@ -203,13 +205,13 @@ def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(tmp_path: 
     assert "<h2>Trials</h2>" in report.write(summary).read_text()
 
 
-def drawn(summary: Summary, section: str, name: str = "") -> Figure:
-    trials = Trials(summary)
-    trials.look()
-    return figures.of_study(summary, trials.curves())[section][name]
+def drawn(summary: StudySnapshot, section: str, name: str = "") -> Figure:
+    trials = Trials(summary.objective)
+    trials.look(Findings(summary))
+    return figures.of_study(Findings(summary), trials.curves())[section][name]
 
 
-def numbers_of(summary: Summary, section: str, name: str = "") -> set[int]:
+def numbers_of(summary: StudySnapshot, section: str, name: str = "") -> set[int]:
     """The trials that have a point or a line there."""
     traces = drawn(summary, section, name)["data"]
     points = {n for trace in traces for n in np.ravel(trace.get("customdata", [])) if n is not None}
@@ -219,6 +221,7 @@ def numbers_of(summary: Summary, section: str, name: str = "") -> set[int]:
 ALL_KINDS = {
     State.COMPLETED: "circle",
     State.PRUNED: "triangle-down",
+    State.INFEASIBLE: "triangle-down",
     State.FAILED: "x",
     State.DIVERGED: "x",
     State.RUNNING: "circle-open",
@@ -233,10 +236,10 @@ ALL_KINDS = {
 def test_every_trial_that_began_is_in_every_figure_by_its_mark(tmp_path: Path, section: str, has_value: bool) -> None:
     points: list[Point] = [{"x": i + 1, "y": i * i} for i in range(8)]
     summary = study(tmp_path, *points)
+    metrics = {"acc": 0.05} if has_value else {}
     for row, state in zip(summary.rows, ALL_KINDS, strict=False):
         if state is not State.COMPLETED:
-            fail(row, state)
-            row.metrics = {"acc": 0.05} if has_value else {}
+            summary = with_trials(summary, replace(ended(row, state), metrics=metrics))
     for row in summary.rows if has_value or section == "Learning curves" else []:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.05}))
     name = "x" if section == "Slices" else ""
@@ -253,8 +256,7 @@ def test_curves_show_the_best_and_the_newest_and_say_so(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(100)))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0, "loss": 0.5}))
-    for row in summary.rows[:30]:
-        fail(row, State.PRUNED)
+    summary = with_trials(summary, *(ended(row, State.PRUNED) for row in summary.rows[:30]))
     assert drawn(summary, "Learning curves")["note"] == ("60 of 100 trials: the best 40, and the newest of the others")
     assert numbers_of(summary, "Learning curves") == {*range(40, 60), *range(60, 100)}
 
@@ -316,7 +318,7 @@ def test_heat_map_of_a_search_shows_its_places_and_contours(tmp_path: Path) -> N
     figure = drawn(study(tmp_path, *points), "Two parameters")
     assert [trace["type"] for trace in figure["data"]] == ["contour", "scatter"]
     assert figure["layout"]["xaxis"]["type"] == "log"
-    known = [value for line in figure["data"][0]["z"] for value in line if value is not None]
+    known = [value for line in figure["data"][0]["z"] for value in line if not math.isnan(value)]
     assert 0 <= min(known) < max(known) <= 0.6
 
 
@@ -337,7 +339,7 @@ def test_heat_map_of_words_has_a_cell_for_each(tmp_path: Path) -> None:
 
 def test_a_failed_trial_stands_in_its_cell(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": x, "n": n} for x in ("a<b>", "c") for n in (64, 100_000)))
-    fail(summary.rows[3], State.FAILED)
+    summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     cells, failed = drawn(summary, "Two parameters")["data"]
     assert (failed["x"], failed["y"]) == ([cells["x"][1]], [cells["y"][1]]) == (["c"], ["1e+05"])
     assert cells["x"][0] == "a&lt;b&gt;"
@@ -354,7 +356,7 @@ def test_a_failed_trial_stands_in_its_cell(tmp_path: Path) -> None:
 )
 def test_no_heat_map_unless_two_numbers_or_a_grid_of_two_were_swept(tmp_path: Path, points: list[Point]) -> None:
     summary = study(tmp_path, *points)
-    assert "Two parameters" not in figures.of_study(summary, {})
+    assert "Two parameters" not in figures.of_study(Findings(summary), {})
 
 
 def test_of_many_numbers_the_heat_map_has_the_two_most_important(tmp_path: Path) -> None:
@@ -366,29 +368,32 @@ def test_of_many_numbers_the_heat_map_has_the_two_most_important(tmp_path: Path)
 
 def test_one_value_far_off_does_not_take_all_colors(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(20)))
-    summary.rows[0].attempts[0].objective[0] = -1e6
-    shades = Seen(summary, {}).shades
+    summary = with_trials(summary, with_outcome(summary.rows[0], objective=[-1e6]))
+    shades = FigureData(Findings(summary), {}).colors()["coloraxis"]
     assert (shades["cmin"], shades["cmax"]) == (pytest.approx(0.2), 1.9)
 
 
 @pytest.mark.parametrize(("direction", "side", "edge"), [("maximize", "below", -1.7), ("minimize", "above", 3.6)])
 def test_values_far_off_stand_at_the_edge(tmp_path: Path, direction: str, side: str, edge: float) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(20)), direction=direction)
-    summary.rows[7].attempts[0].objective[0] = -50.0 if direction == "maximize" else 50.0
+    far = -50.0 if direction == "maximize" else 50.0
+    summary = with_trials(summary, with_outcome(summary.rows[7], objective=[far]))
     for section, name in (("Parameters and objective", ""), ("History", ""), ("Slices", "x")):
         figure = drawn(summary, section, name)
         assert figure["note"].endswith(f"Values {side} {edge} stand at the edge."), figure["note"]
         places = {n: y for t in figure["data"] for n, y in zip(t.get("customdata", []), t["y"], strict=False)}
         assert places[7] == pytest.approx(edge if name or section == "History" else float(side == "above"))
-    assert "-50" in Trials(summary).hover(summary.rows[7]) or "50" in Trials(summary).hover(summary.rows[7])
+    assert "-50" in Trials(summary.objective).hover(summary.rows[7]) or "50" in Trials(summary.objective).hover(
+        summary.rows[7]
+    )
 
 
 @pytest.mark.parametrize(("seconds", "scale"), [([30.0, 40.0, 0.0, 50.0], None), ([0.5, 2000.0, 3.0, 4.0], "log")])
 def test_what_trials_cost_beside_what_they_reached(tmp_path: Path, seconds: list[float], scale: str | None) -> None:
     summary = study(tmp_path, *GRID)
+    summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     for row, spent in zip(summary.rows, seconds, strict=True):
-        fail(row, State.FAILED) if row.number == 3 else None
-        row.attempts[0].seconds["training"] = spent
+        summary = with_trials(summary, with_outcome(row, seconds={"training": spent}))
     figure = drawn(summary, "What it cost")
     assert figure["layout"]["xaxis"].get("type") == scale
     found = {n: x for trace in figure["data"] for n, x in zip(trace["customdata"], trace["x"], strict=True)}
@@ -405,40 +410,39 @@ def test_powers_of_ten_on_an_axis_can_be_read(values: list[float], tick: int | N
 
 
 def test_the_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None:
-    picture = ElementTree.fromstring(printed.of_study(pages.search(tmp_path)))  # noqa: S314 - it is ours
-    words = [element.text for element in picture.iter(f"{SVG}text")]
+    drawn = ElementTree.fromstring(picture.of_study(pages.search(tmp_path)))  # noqa: S314 - it is ours
+    words = [element.text for element in drawn.iter(f"{SVG}text")]
     assert {"failed", "pruned", "running", "completed", "trial", "accuracy", "0.9"} <= {*words}
-    marks = [one for one in picture.iter(f"{SVG}path") if "scale" in one.get("transform", "")]
+    groups = [one for one in drawn.iter(f"{SVG}g") if one.get("id", "").startswith("PathCollection")]
+    kept = {path for group in groups for defs in group.iter(f"{SVG}defs") for path in defs}
+    marks = {mark for group in groups for name in ("use", "path") for mark in group.iter(f"{SVG}{name}")} - kept
     assert len(marks) == 20 + 4  # and those of the key
-    assert all("nan" not in str(one.attrib) for one in picture.iter())
+    assert all("nan" not in str(one.attrib) for one in drawn.iter())
 
 
 def test_the_picture_of_two_objectives_is_their_front(tmp_path: Path) -> None:
-    picture = printed.of_study(pages.two_objectives(tmp_path))
-    assert ">accuracy (maximized)<" in picture and ">on the front<" in picture
+    drawn = picture.of_study(pages.two_objectives(tmp_path))
+    assert ">accuracy (maximized)<" in drawn and ">on the front<" in drawn
 
 
 @pytest.mark.parametrize("objective", ["<b>&", "http://me:sesame@host/acc"])
 def test_the_picture_shows_names_as_they_may_be_shown(tmp_path: Path, objective: str) -> None:
-    summary = study(tmp_path, *GRID)
-    summary.objective = (objective,)
-    picture = printed.of_study(summary)
-    assert ElementTree.fromstring(picture) is not None  # noqa: S314 - it is ours
-    assert "sesame" not in picture
+    summary = replace(study(tmp_path, *GRID), objective=(objective,))
+    drawn = picture.of_study(summary)
+    assert ElementTree.fromstring(drawn) is not None  # noqa: S314 - it is ours
+    assert "sesame" not in drawn
 
 
 def test_there_is_no_picture_of_nothing(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
-    for row in summary.rows:
-        fail(row, State.FAILED)
-        row.metrics = {}
-    assert printed.of_study(summary) == ""
+    summary = with_trials(summary, *(replace(ended(row, State.FAILED), metrics={}) for row in summary.rows))
+    assert picture.of_study(summary) == ""
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) -> None:
     summary = study(tmp_path, *GRID)
-    summary.rows[1].attempts[0].objective[0] = value
+    summary = with_trials(summary, with_outcome(summary.rows[1], objective=[value]))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": value}))
     page = report.write(summary).read_text()
@@ -459,9 +463,9 @@ def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) ->
 def test_odd_numbers_take_no_page_with_them(tmp_path: Path, values: list[float]) -> None:
     summary = study(tmp_path, *({"x": value, "y": i} for i, value in enumerate(values)))
     for row, value in zip(summary.rows, values, strict=True):
-        row.attempts[0].objective[0] = float(min(value, 1.7e308))
+        summary = with_trials(summary, with_outcome(row, objective=[float(min(value, 1.7e308))]))
     report.write(summary)
-    assert printed.of_study(summary)
+    assert picture.of_study(summary)
     assert numbers_of(summary, "Parameters and objective") == set(range(6))
 
 
@@ -479,15 +483,15 @@ def test_odd_numbers_take_no_page_with_them(tmp_path: Path, values: list[float])
 def test_the_largest_and_least_numbers_have_their_page(tmp_path: Path, what: str, number: Any) -> None:
     summary = study(tmp_path, *({"lr": number(i) if what == "parameter" else i / 10, "x": i} for i in range(5)))
     for i, row in enumerate(summary.rows if what == "objective" else ()):
-        row.attempts[0].objective[0] = float(min(number(i), 1.7e308))
+        summary = with_trials(summary, with_outcome(row, objective=[float(min(number(i), 1.7e308))]))
     assert "It cannot be drawn" not in report.write(summary).read_text()
-    assert "nan" not in printed.of_study(summary)
+    assert "nan" not in picture.of_study(summary)
 
 
 def test_a_figure_that_cannot_be_drawn_says_so_among_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def odd(seen: Seen) -> None:
+    def odd(source: FigureData) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setitem(figures._FIGURES, "History", odd)
@@ -498,12 +502,12 @@ def test_a_figure_that_cannot_be_drawn_says_so_among_the_others(
 def test_of_thousands_of_metrics_the_page_has_some_and_the_objective(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     metrics = {f"m{i}": 1.0 for i in range(1000)} | {"acc": 0.5}
+    summary = with_trials(summary, *(replace(row, metrics=metrics) for row in summary.rows))
     for row in summary.rows:
-        row.metrics = metrics
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, metrics))
-    trials = Trials(summary)
-    trials.look()
-    told = trials.as_data()["trials"][0]
+    trials = Trials(summary.objective)
+    trials.look(Findings(summary))
+    told = trials.as_data(Findings(summary))["trials"][0]
     assert len(told["metrics"]) == len(told["curves"]) == 200
     assert "acc" in told["metrics"] and "acc" in told["curves"]
     assert told["facts"]["metrics"] == "1001, of which 200 are here"
@@ -514,10 +518,10 @@ def test_a_password_that_is_cut_is_shown_in_no_part(tmp_path: Path, room: int) -
     """Each text of a page has its own length."""
     error = "." * room + " postgresql://me:qxqxqx@host/db"
     for text in (error, f"first\n{error}"):
-        summary = Summary("s", tmp_path, ("acc",), ("maximize",), [Row(0, {"x": 1}, State.QUEUED, tmp_path / "0")])
-        fail(summary.rows[0], State.FAILED, text)
-        parts = [part.html for part in overview.sections(summary, Trials(summary), [])]
-        assert "qxq" not in json.dumps([*parts, Trials(summary).as_data()])
+        failed = ended(TrialRecord(0, {"x": 1}, State.QUEUED, tmp_path / "0"), State.FAILED, text)
+        summary = StudySnapshot("s", tmp_path, ("acc",), ("maximize",), [failed])
+        parts = [part.html for part in overview.sections(Findings(summary), Trials(summary.objective))]
+        assert "qxq" not in json.dumps([*parts, Trials(summary.objective).as_data(Findings(summary))])
 
 
 def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_path: Path) -> None:
@@ -531,8 +535,8 @@ def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_pa
         append_lines(row.folder / METRICS, [{"step": i, "time": 0, "metrics": told} for i, told in enumerate(steps)])
         (row.folder / ".hydra").mkdir()
         (row.folder / ".hydra" / "config.yaml").write_text(f"a: {row.number}\nb: '{nasty}'\n" + "c: 1\n" * 100)
-        fail(row, State.FAILED, f"{nasty} at {row.number}")
-        row.attempts[0].objective.append(0.5)
+        failed = ended(row, State.FAILED, f"{nasty} at {row.number}", objective=[0.5])
+        summary = with_trials(summary, failed)
     page = report.write(summary).read_text()
     assert len(page) < 1_500_000
     assert "sesame" not in page
@@ -550,9 +554,9 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
     summary = study(tmp_path, *({"db": f"http://me:sesame@host/{i}"} for i in range(count)))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
-    trials = Trials(summary)
-    trials.look()
-    figure = figures.of_study(summary, trials.curves())["Learning curves"][""]
+    trials = Trials(summary.objective)
+    trials.look(Findings(summary))
+    figure = figures.of_study(Findings(summary), trials.curves())["Learning curves"][""]
     assert figure["layout"]["showlegend"] is (count == 3)
     names = [trace.get("name") for trace in figure["data"] if trace["mode"] == "lines"]
     assert names == [f"db=http://me:***@host/{i}" if count == 3 else None for i in range(count)]
@@ -577,19 +581,32 @@ def test_figures_in_a_notebook(tmp_path: Path) -> None:
     [(4, "<b>2</b> completed|<b>1</b> failed|<b>1</b> running"), (9, "<b>5</b> to come"), (None, "of 4 trials")],
 )
 def test_the_counts_add_up(tmp_path: Path, total: int | None, said: str) -> None:
-    summary = study(tmp_path, *GRID, total=total)
-    fail(summary.rows[0], State.FAILED, "x")
-    fail(summary.rows[1], State.RUNNING)
+    summary = study(tmp_path, *GRID, planned=total)
+    failed, running = ended(summary.rows[0], State.FAILED, "x"), ended(summary.rows[1], State.RUNNING)
+    summary = with_trials(summary, failed, running)
     page = report.write(summary).read_text()
     assert all(part in page for part in said.split("|"))
     assert sum(overview.counts(summary).values()) == (total or 4)
 
 
-def test_a_study_that_has_enough_is_finished(tmp_path: Path) -> None:
-    summary = study(tmp_path, *GRID, total=9)
-    assert '<b class="stopped">stopped</b>' in report.write(summary).read_text()
-    summary.done = "trial 3 reached target=0.3"
+def test_an_infeasible_trial_has_its_name_and_the_mark_of_a_pruned_one(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    infeasible = ended(summary.rows[0], State.INFEASIBLE, "a batch of 64 does not fit")
+    summary = with_trials(summary, infeasible, ended(summary.rows[1], State.PRUNED))
+    assert lines_of(summary)[0] == "**4 trials**: 2 completed, 1 pruned, 1 infeasible."
+    assert overview.counts(summary) == {"completed": 2, "pruned": 2}
     page = report.write(summary).read_text()
+    assert "<b>2</b> pruned (1 pruned, 1 infeasible)" in page
+    assert '<b>1 infeasible</b>: <span class="reason">a batch of 64 does not fit' in page
+    assert "▼ infeasible" in page
+    with (tmp_path / report.CSV).open(newline="") as file:
+        assert [line["state"] for line in csv.DictReader(file)] == ["infeasible", "pruned", "completed", "completed"]
+
+
+def test_a_study_that_has_enough_is_finished(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID, planned=9)
+    assert '<b class="stopped">stopped</b>' in report.write(summary).read_text()
+    page = report.write(replace(summary, done="trial 3 reached target=0.3")).read_text()
     assert '<b class="finished">finished</b>' in page
     assert "<b>5</b> not begun" in page and "It is done: trial 3 reached target=0.3." in page
 
@@ -597,12 +614,13 @@ def test_a_study_that_has_enough_is_finished(tmp_path: Path) -> None:
 def test_equal_errors_are_told_once_with_their_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(5)))
     for row in summary.rows[:4]:
-        fail(row, State.FAILED, f"port {row.number} is <taken>" if row.number < 3 else "other")
+        error = f"port {row.number} is <taken>" if row.number < 3 else "other"
+        summary = with_trials(summary, ended(row, State.FAILED, error))
     page = report.write(summary).read_text()
     assert page.count("<b>3 failed</b>") == 1
     assert "port 0 is &lt;taken&gt;" in page.partition("<h2>Parameters")[0]
     assert "What went wrong" in page
-    fail(summary.rows[4], State.FAILED, "other")
+    summary = with_trials(summary, ended(summary.rows[4], State.FAILED, "other"))
     assert "Why every trial failed" in report.write(summary).read_text()
 
 
@@ -618,8 +636,8 @@ class Now:
 
 
 def test_a_running_study_has_its_page_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    summary, clock = study(tmp_path, *GRID, total=9), Now()
-    fail(summary.rows[0], State.RUNNING)
+    summary, clock = study(tmp_path, *GRID, planned=9), Now()
+    summary = with_trials(summary, ended(summary.rows[0], State.RUNNING))
     page = live.LivePage(summary, clock=clock)
     write, written = report.write_live, list[float]()
 
@@ -644,17 +662,17 @@ def test_a_running_study_has_its_page_now_and_then(tmp_path: Path, monkeypatch: 
 
 def test_a_running_search_tells_what_matters_now_and_then(tmp_path: Path) -> None:
     summary, clock, asked = study(tmp_path, *({"x": i, "y": i} for i in range(210)), searched=True), Now(), list[int]()
-    rows, summary.rows = summary.rows, []
+    rows, known = summary.rows, list[TrialRecord]()
 
     def importance() -> dict[str, float]:
-        asked.append(len(summary.rows))
+        asked.append(len(known))
         if len(asked) == 2:
             raise RuntimeError("it cannot be told")
         return {"x": 0.8, "y": 0.2}
 
-    page = live.LivePage(summary, importance, clock)
+    page = live.LivePage(replace(summary, rows=known), importance, clock)
     for now, trials in ((5, 9), (45, 12), (100, 12), (130, 17), (160, 18), (190, 27), (220, 40), (300, 41), (400, 201)):
-        clock.now, summary.rows = now, rows[:trials]
+        clock.now, known[:] = now, rows[:trials]
         page.tick()
         assert bool(page.problem) == (now == 160)
     assert asked == [12, 18, 27, 41]
@@ -677,18 +695,18 @@ def test_a_page_that_cannot_be_written_ends_no_study(tmp_path: Path) -> None:
 
 def test_what_a_trial_left_is_read_once(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
-    fail(summary.rows[0], State.RUNNING)
-    trials = Trials(summary)
+    summary = with_trials(summary, ended(summary.rows[0], State.RUNNING))
+    trials = Trials(summary.objective)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
-    trials.look()
+    trials.look(Findings(summary))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(1, 0.0, {"acc": 0.2}))
-    trials.look()
+    trials.look(Findings(summary))
     assert [len(trials.curves()[number]["acc"][0]) for number in range(4)] == [2, 1, 1, 1]
     (summary.rows[0].folder / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
     TrialFolder(summary.rows[0].folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.3}))
-    trials.look()
+    trials.look(Findings(summary))
     assert trials.curves()[0]["acc"] == ([0], [0.3])
 
 
@@ -696,27 +714,30 @@ def test_reading_many_trials_does_not_hold_up_the_driver(tmp_path: Path) -> None
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
-    trials = Trials(summary, patience_s=-1)
-    trials.look()
+    trials = Trials(summary.objective)
+    trials.look(Findings(summary), patience_s=-1)
     assert trials.curves() == {}
-    assert [*trials.as_data()["trials"]] == [0, 1, 2, 3]
+    assert [*trials.as_data(Findings(summary))["trials"]] == [0, 1, 2, 3]
 
 
 def test_of_very_many_trials_the_best_and_the_newest_are_told(tmp_path: Path) -> None:
-    rows = [Row(i, {"x": i}, State.QUEUED, tmp_path) for i in range(2500)]
-    for row in rows:
-        row.take(End(State.COMPLETED, objective=[float(row.number % 2500)]))
-    summary = Summary("s", tmp_path, ("acc",), ("minimize",), rows)
-    told = Trials(summary).told()
+    queued = (TrialRecord(i, {"x": i}, State.QUEUED, tmp_path) for i in range(2500))
+    rows = [ended(row, State.COMPLETED, objective=[float(row.number)]) for row in queued]
+    summary = StudySnapshot("s", tmp_path, ("acc",), ("minimize",), rows)
+    told = shown_of(Findings(summary))
     assert [row.number for row in told] == [*range(1000), *range(1500, 2500)]
-    shown = {n for trace in figures.of_study(summary, {})["History"][""]["data"] for n in trace.get("customdata", [])}
+    shown = {
+        n
+        for trace in figures.of_study(Findings(summary), {})["History"][""]["data"]
+        for n in trace.get("customdata", [])
+    }
     assert shown <= {row.number for row in told} and len(shown) == 1500
 
 
 def test_what_trials_noted_is_said_once_and_numbers_stand_beside_their_own(tmp_path: Path) -> None:
     summary = study(tmp_path, {"lr": 0.1}, {"lr": 0.2})
     for row in summary.rows:
-        row.metrics |= {"weight": 2.0 + row.number}
+        summary = with_trials(summary, replace(row, metrics={**row.metrics, "weight": 2.0 + row.number}))
         TrialFolder(row.folder).add_note("closed form", {"weight": 1.96154, "r2": 0.5})
         TrialFolder(row.folder).add_note("classes", [f"c{i}" for i in range(30)])
     TrialFolder(summary.rows[1].folder).add_note("data", "<the test set> was looked at")
@@ -743,7 +764,7 @@ def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
     """Of values over many powers of ten, and of words of any length."""
     summary = study(tmp_path, *({"x": 10.0**power, "path": "/a" * 100 + str(power % 2)} for power in range(-30, 31)))
     for power, row in enumerate(summary.rows, start=-30):
-        row.attempts = [End(State.COMPLETED, objective=[10.0**power])]
+        summary = with_trials(summary, with_outcome(row, objective=[10.0**power]))
     drawn = figures.drawn(summary)
     assert drawn["History"].layout.yaxis.dtick == 8
     words = drawn["Slices: path"].layout.xaxis
@@ -751,3 +772,77 @@ def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
     x = next(axis for axis in axes.of_study(summary.rows, {}) if axis.name == "x")
     assert len(x.round_numbers()) <= 2 + axes.MOST_TICKS
     assert x.round_numbers()[0] == 1e-30
+
+
+def test_a_report_derives_each_thing_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many figures and tables show it."""
+    calls = Counter[str]()
+
+    def count(home: Any, name: str) -> None:
+        derive = getattr(home, name)
+
+        def counted(*given: Any) -> Any:
+            calls[name] += 1
+            return derive(*given)
+
+        monkeypatch.setattr(home, name, counted)
+
+    count(configurations, "rank")
+    count(costs, "of_study")
+    count(notes, "of_study")
+    count(StudySnapshot, "top")
+    count(StudySnapshot, "front")
+    summary = study(tmp_path, *({"x": i // 2, "seed": i % 2, "name": "ab"[i % 4 // 2]} for i in range(20)))
+    findings = Findings(summary)
+    report.write(findings)
+    report.markdown(findings)
+    solutions.write(findings)
+    View().closing(findings)
+    assert picture.of_study(findings)
+    assert calls == {"rank": 1, "of_study": 2, "top": 1, "front": 2}  # the order of the trials asks for the front too
+
+
+@pytest.mark.parametrize("name", pages.STUDIES)
+def test_whatever_shows_a_study_leaves_it_as_it_is(tmp_path: Path, name: str) -> None:
+    summary = pages.STUDIES[name](tmp_path)
+    summary = with_trials(summary, *(replace(row, metrics={}) for row in summary.rows))  # as another driver runs them
+    before = deepcopy(summary)
+    page = report.write(summary).read_text()
+    report.markdown(summary)
+    picture.of_study(summary)
+    solutions.write(summary)
+    show_status(summary, "", "", "")
+    assert summary == before
+    assert ("<td>○ running" in page) == (name == "search")
+
+
+def test_what_another_drivers_trials_reported_last_is_shown(tmp_path: Path) -> None:
+    summary = pages.search(tmp_path)
+    last = summary.rows[-1].metrics["accuracy"]
+    summary = with_trials(summary, replace(summary.rows[-1], metrics={}))
+    trials = Trials(summary.objective)
+    trials.look(Findings(summary))
+    filled = trials.filled(summary)
+    assert filled.rows[-1].metrics["accuracy"] == pytest.approx(last, abs=1e-6)
+    assert filled.rows[:-1] == summary.rows[:-1]
+    assert summary.rows[-1].metrics == {}
+
+
+def test_a_paragraph_in_three_ways() -> None:
+    said = tables.Paragraph(": it took <1 s at http://me:sesame@host", lead="a & b")
+    assert said.plain == "a & b: it took <1 s at http://me:sesame@host"
+    assert said.markdown == "**a & b**: it took <1 s at http://me:sesame@host"
+    assert said.html == "<p><b>a &amp; b</b>: it took &lt;1 s at http://me:***@host</p>"
+    assert tables.Paragraph("*x* **y**").html == "<p>*x* **y**</p>"
+
+
+def test_the_last_page_reads_no_trial_again_that_a_page_before_it_has_read(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    for row in summary.rows:
+        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.5}))
+    page = live.LivePage(summary, clock=(clock := Now()))
+    clock.now = 5
+    page.tick()
+    for row in summary.rows:
+        (row.folder / METRICS).unlink()
+    assert '"curves":{"acc":[[0],[0.5]]}' in report.write(summary, page.trials).read_text()

@@ -1,24 +1,27 @@
 """What more GPUs brought, worked out by hand."""
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from plotly import graph_objects as go
 
+from sweeps.record import definition
+from sweeps.record.study import TrialRecord
 from sweeps.results import report, scaling_page
+from sweeps.results.findings import Findings
 from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, of_study, size
-from sweeps.results.summary import Row
-from sweeps.results.tables import GAP
+from sweeps.results.tables import GAP, Paragraph
 from sweeps.results.terminal import show_scaling
 from sweeps.results.theme import colors, painted
-from sweeps.study import definition
-from sweeps.study.storage import read_summary
+from sweeps.study.reading import read_study
 from sweeps.trial.folder import SYSTEM_METRICS as FIRST
 from sweeps.trial.folder import MetricsLine, TrialFolder
-from sweeps.trial.job import End, Point, State
+from sweeps.trial.job import Outcome, Point, State
 from tests import command_lines as lines
+from tests.results.records import with_outcome
 from tests.results.scaled import study, trial
 
 
@@ -208,7 +211,7 @@ def test_one_node_of_two_gpus_and_two_nodes_of_one_are_two_lines(tmp_path: Path)
     measured = next(trace for trace in scaling_page.figure(found)["data"] if trace["mode"] == "markers")
     assert (measured["x"], len({*measured["marker"]["symbol"]})) == ([1, 2, 2, 4], 2)
     assert measured["text"][2] == "2 GPUs on 2 nodes"
-    assert scaling_page.words(found)[0].startswith("4 GPUs on 2 nodes: 1.60 times as fast as 1,")
+    assert scaling_page.words(found)[0].plain.startswith("4 GPUs on 2 nodes: 1.60 times as fast as 1,")
 
 
 def test_a_study_whose_trials_report_no_epoch_time_has_no_page(tmp_path: Path) -> None:
@@ -237,14 +240,17 @@ def test_power_is_that_of_all_nodes(tmp_path: Path) -> None:
 def test_a_default_target_is_reached_where_it_comes_from(tmp_path: Path) -> None:
     """A trial may return what it never reported, such as that of weights it averaged."""
     rows = [trial(tmp_path / str(n), {"gpus": n}, [9, 4 / n], objectives=[0.1, 0.5]) for n in (1, 2)]
-    for row in rows:
-        row.attempts[-1].objective[0] = 0.6
+    rows = [with_outcome(row, objective=[0.6]) for row in rows]
     assert [count.target_s for count in counts(of_study(study(tmp_path, rows)))] == [13, 11]
 
 
 def test_a_point_that_was_infeasible_is_left_out_in_its_words(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "m": "a"}, [2, 1]) for n in (1, 2)]
-    rows.append(Row(3, {"gpus": 4, "m": "b"}, State.PRUNED, tmp_path / "3", [End(State.PRUNED, "batch too large")]))
+    rows.append(
+        TrialRecord(3, {"gpus": 4, "m": "b"}, State.QUEUED, tmp_path / "3").with_end(
+            Outcome(State.INFEASIBLE, "batch too large")
+        )
+    )
     found = of_study(study(tmp_path, rows))
     assert found
     assert [one.name for one in found.series] == [""]
@@ -282,7 +288,9 @@ def test_the_time_to_a_target(target: float | None, maximize: bool, reached: lis
 def test_the_cheapest_and_the_fastest_in_words(seconds: list[float], expected: str) -> None:
     courses = [[(s, 0.9)] if s < math.inf else [(1.0, 0.1)] for s in seconds]
     found = page_of(sample(1, 15, course=courses[0]), sample(2, 8, course=courses[1]), target=0.9)
-    assert scaling_page.words(found) == [f"2 GPUs: 1.88 times as fast as 1, 94% of what is ideal. {expected}"]
+    assert scaling_page.words(found) == [
+        Paragraph(f"2 GPUs: 1.88 times as fast as 1, 94% of what is ideal. {expected}")
+    ]
 
 
 def test_one_count_alone_is_said() -> None:
@@ -322,13 +330,14 @@ def test_a_report_ends_with_it(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "m": "<b>"}, [9, 8 / n], objectives=[0.5, 0.9]) for n in (1, 2, 4)]
     rows.append(trial(tmp_path / "5", {"gpus": 8, "m": "<b>"}, [], state=State.FAILED))
     summary = study(tmp_path, rows)
-    page = report.write(summary).read_text()
+    findings = Findings(summary)
+    page = report.write(findings).read_text()
     assert page.index("What it cost") < page.index("<h2>Scaling</h2>") < page.index("Forecast, with the ends")
     assert "4 GPUs: 4.00 times as fast as 1, 100% of what is ideal." in page
     assert "Trial 5 (gpus=8 m=&lt;b&gt;) is not in it: failed, no memory." in page
     assert page.count('id="plotly"') == 1
-    note = report.markdown(summary).replace(GAP, "")
-    assert note == summary.note.replace(GAP, "")  # and so is read from the trials once
+    shutil.rmtree(tmp_path)
+    note = report.markdown(findings).replace(GAP, "")  # the trials were read once
     assert "**Scaling**\n\n4 GPUs: 4.00 times as fast as 1" in note
     assert "| 4 | 1 | 2 | 500 | 4.00 | 100% |" in note
 
@@ -337,11 +346,11 @@ def test_a_note_of_many_series_ends_with_a_whole_table(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": 2**g, "a.long.name": "x" * 99 + str(i)} for i in range(10) for g in range(4)]
     rows = [trial(tmp_path / str(i), point, [9, 1], objectives=[0.1, 0.9]) for i, point in enumerate(points)]
     summary = study(tmp_path, rows)
-    report.write(summary)
-    assert len(summary.note) < 8000
-    assert summary.note.count("8 GPUs: 1.00 times as fast as 1") == 10
-    assert summary.note.endswith("\n\nThe rest: report.html.")
-    assert {line[-1] for line in summary.note.splitlines() if line.startswith("|")} == {"|"}
+    note = report.markdown(summary)
+    assert len(note) < 8000
+    assert note.count("8 GPUs: 1.00 times as fast as 1") == 10
+    assert note.endswith("\n\nThe rest: report.html.")
+    assert {line[-1] for line in note.splitlines() if line.startswith("|")} == {"|"}
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", None])
@@ -372,7 +381,7 @@ def test_the_study_itself_knows_what_was_fixed(tmp_path: Path) -> None:
     assert done.code == 0, done.said
     definition_ = definition.read(done.study())
     assert definition_.config["nodes"] == "1"
-    assert read_summary(done.study(), definition_).fixed["nodes"] == "1"
+    assert read_study(done.study(), definition_).fixed["nodes"] == "1"
 
 
 def test_a_study_without_scaling_says_what_it_lacks(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import pytest
 from rich.console import Console
 
 from sweeps.errors import Outage
-from sweeps.results import standing
-from sweeps.results.standing import Standing
-from sweeps.results.summary import Row, Summary
-from sweeps.results.terminal import View, _waits, show_status, take_any_words, tally
+from sweeps.record import driver_status
+from sweeps.record.driver_status import Standing
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.results.findings import Findings
+from sweeps.results.status import _waits, show_status
+from sweeps.results.terminal import View, take_any_words, tally
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 
 
 @pytest.fixture(params=[False, True], ids=["a file", "a terminal"])
@@ -30,14 +32,14 @@ def said(view: View) -> str:
     return view.console.file.getvalue()
 
 
-def row(number: int, state: State, error: str = "", folder: Path = Path("nowhere"), began: float | None = 1.0) -> Row:
-    end = End(state, error, began=began)
+def row(number: int, state: State, error: str = "", folder: Path = Path("nowhere")) -> TrialRecord:
+    end = Outcome(state, error, began=None if state is State.INFEASIBLE else 1.0)
     open_ = state in (State.QUEUED, State.RUNNING)
-    return Row(number, {"x": number}, state, folder / str(number), [] if open_ else [end])
+    return TrialRecord(number, {"x": number}, state, folder / str(number), () if open_ else (end,))
 
 
-def summary(*rows: Row, total: int | None = None) -> Summary:
-    return Summary("s", Path("nowhere"), ("objective",), ("minimize",), list(rows), total)
+def summary(*rows: TrialRecord, total: int | None = None) -> StudySnapshot:
+    return StudySnapshot("s", Path("nowhere"), ("objective",), ("minimize",), list(rows), total)
 
 
 @pytest.mark.parametrize(
@@ -46,17 +48,24 @@ def summary(*rows: Row, total: int | None = None) -> Summary:
         ([], 0, "no trials"),
         ([], 3, "3 trials: 3 not begun"),
         ([row(0, State.COMPLETED)], 1, "1 trial: 1 completed"),
-        ([row(0, State.PRUNED), row(1, State.PRUNED, began=None)], None, "2 trials: 1 pruned, 1 infeasible"),
+        ([row(0, State.PRUNED), row(1, State.INFEASIBLE)], None, "2 trials: 1 pruned, 1 infeasible"),
         (
             [row(i, state) for i, state in enumerate(State)],
-            12,
-            "12 trials: 1 queued, 1 running, 1 completed, 1 pruned, 1 failed, 1 diverged, 1 out_of_memory, "
-            "1 timed_out, 1 refused, 1 lost, 1 cancelled, 1 not begun",
+            13,
+            "13 trials: 1 queued, 1 running, 1 completed, 1 pruned, 1 infeasible, 1 failed, 1 diverged, "
+            "1 out_of_memory, 1 timed_out, 1 refused, 1 lost, 1 cancelled, 1 not begun",
         ),
     ],
 )
-def test_the_counts_add_up(rows: list[Row], total: int | None, text: str) -> None:
+def test_the_counts_add_up(rows: list[TrialRecord], total: int | None, text: str) -> None:
     assert tally(summary(*rows, total=total)) == text
+
+
+def test_the_live_view_counts_what_is_infeasible_as_pruned(view: View) -> None:
+    study = summary(row(0, State.PRUNED), row(1, State.INFEASIBLE), row(2, State.FAILED), total=3)
+    with view.live:
+        view.tick(study, [])
+    assert ("2 pruned" in said(view), "1 failed" in said(view)) == (view.console.is_terminal,) * 2
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -64,10 +73,9 @@ def test_no_number_is_cut_in_two(width: int) -> None:
     view = View()
     view.console = Console(file=io.StringIO(), width=width)
     point = {"model.hidden": [256, 128], "optimizer.learning_rate": 0.0142478, "batch_size": 64, "seed": 1}
-    done = [Row(i, point, State.COMPLETED, Path("nowhere")) for i in range(2)]
-    for one in done:
-        one.attempts.append(End(State.COMPLETED, objective=[0.00963778 + one.number, 0.102515]))
-    study = Summary("s", Path("nowhere"), ("val_accuracy", "epoch_time"), ("minimize", "minimize"), done)
+    ends = [Outcome(State.COMPLETED, objective=[0.00963778 + number, 0.102515]) for number in range(2)]
+    done = [TrialRecord(i, point, State.COMPLETED, Path("nowhere"), (end,)) for i, end in enumerate(ends)]
+    study = StudySnapshot("s", Path("nowhere"), ("val_accuracy", "epoch_time"), ("minimize", "minimize"), done)
     view.closing(study)
     assert "best of 2 completed trials\n" in said(view)
     assert all(len(line) <= width for line in said(view).splitlines())
@@ -133,7 +141,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:
 def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     away = Outage("MLflow does not answer: refused; training goes on", "MLflow answers again")
     Standing(1, True, notes=("2 pending: Priority",), troubles=(str(away),)).write(tmp_path)
-    study = Summary("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
+    study = StudySnapshot("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
     show_status(study, "process 1", "", "")
     said = capsys.readouterr().out.splitlines()
     assert [line for line in said if line.startswith(("waiting", "MLflow"))] == [
@@ -142,7 +150,7 @@ def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.Capt
         "MLflow does not answer: refused; training goes on",
     ]
     (tmp_path / "standing.json").write_text('{"running": 1, "full": false, "stopped": "", "notes": []}')  # as it was
-    assert standing.read(tmp_path) == Standing(1, False)
+    assert driver_status.read(tmp_path) == Standing(1, False)
 
 
 def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
@@ -170,7 +178,9 @@ def test_a_study_goes_on_when_nobody_reads_what_it_says_any_more() -> None:
 
 
 def test_a_value_of_any_length_leaves_room_for_the_others() -> None:
-    long = Row(0, {"path": "/a" * 2000, "x": 1}, State.COMPLETED, Path("0"), [End(State.COMPLETED, objective=[1.0])])
-    (_, cells) = summary(long).table([long])
+    long = TrialRecord(
+        0, {"path": "/a" * 2000, "x": 1}, State.COMPLETED, Path("0"), (Outcome(State.COMPLETED, objective=[1.0]),)
+    )
+    (_, cells) = Findings(summary(long)).table([long])
     assert [len(cell) for cell in cells] == [1, 100, 1, 1] and cells[1].startswith("/a/a") and "…" in cells[1]
     assert len(long.name) < 120 and long.name.endswith(" x=1")

@@ -5,9 +5,9 @@ All else is real: the search and its journal, the folders, what a trial's proces
 
 import io
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,24 +17,29 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 from rich.console import Console
 
+from sweeps.choose import Chooser
 from sweeps.errors import Infeasible, UserError
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.results.summary import Row, Summary
+from sweeps.record.grammar import parse
+from sweeps.record.study import Added, StudySnapshot, TrialRecord
+from sweeps.record.writer import Record
 from sweeps.results.terminal import View
 from sweeps.settings import SweeperConf
+from sweeps.study.choosing import Choosing
 from sweeps.study.loop import Loop
-from sweeps.study.search import Search
-from sweeps.study.search_space import parse
+from sweeps.study.starter import Starter
+from sweeps.study.stop import Stop
+from sweeps.study.watchers import Watchers
 from sweeps.trial import Trial, folder
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, Job, Point, Request, State
+from sweeps.trial.job import Job, Outcome, Point, Request, State
 from sweeps.trial.process import end_of_error, end_of_return
 
-Acts = Generator[None, None, End]
+Acts = Generator[None, None, Outcome]
 Script = Callable[[Job], Acts]
 """What the process of an attempt does, act by act; returns what the launcher says of its end."""
 
-SILENT = End(State.FAILED, "its process ended with exit code 0 and no result")
+SILENT = Outcome(State.FAILED, "its process ended with exit code 0 and no result")
 """What a launcher says that knows nothing: the attempt's own word counts."""
 _MOST_POLLS = 5000
 
@@ -86,7 +91,7 @@ class FakeLauncher(TrialLauncher):
         """To this driver."""
         self._waiting: dict[int, Job] = {}
         self._running: dict[int, tuple[Job, Acts]] = {}
-        self._over: list[tuple[int, End]] = []
+        self._over: list[tuple[int, Outcome]] = []
 
     def trials(self, study_folder: Path) -> TrialLauncher:
         """As a plugin of Hydra's answers our driver."""
@@ -126,7 +131,7 @@ class FakeLauncher(TrialLauncher):
         self._known.add(job.number)
         return True
 
-    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
+    def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         self.polls += 1
         assert self.polls < _MOST_POLLS, "the loop does not end"
         self.on_poll()
@@ -155,7 +160,7 @@ class FakeLauncher(TrialLauncher):
             self._running[number] = (job, self.script(job))
 
     def withdraw(self) -> None:
-        self._over += [(number, End(State.CANCELLED, "it was taken back")) for number in self._waiting]
+        self._over += [(number, Outcome(State.CANCELLED, "it was taken back")) for number in self._waiting]
         self._waiting.clear()
 
     def close(self, keep: bool = False) -> None:
@@ -202,7 +207,7 @@ def result_of(number: int) -> float:
     return 100.0 + number
 
 
-def ends(*said: End, begins: bool = True) -> Script:
+def ends(*said: Outcome, begins: bool = True) -> Script:
     """Attempts of which the launcher says this, the last one for all further ones. They write nothing themselves."""
 
     def script(job: Job) -> Acts:
@@ -236,14 +241,14 @@ class Drive:
     """What one driver did."""
 
     loop: Loop
-    summary: Summary
+    summary: StudySnapshot
     lines: list[str]
 
     @property
     def out(self) -> str:
         return "\n".join(self.lines)
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> TrialRecord:
         return next(row for row in self.summary.rows if row.number == number)
 
     def states(self) -> list[str]:
@@ -265,10 +270,12 @@ class Study:
         self.space = parse(OverridesParser.create().parse_overrides(list(lines)), {}, {})
         self.refused: set[int] = set()
         """The trials whose config is not valid."""
-        self.infeasible: Callable[[Row], bool] = lambda row: False
+        self.infeasible: Callable[[TrialRecord], bool] = lambda row: False
         """The trials that cannot run here."""
         self.added: Callable[[], Iterable[tuple[Point, str]]] = tuple
         """What a person adds while a driver runs."""
+        self.more: Sequence[Chooser] = ()
+        """Choosers that are asked after the study's own."""
         self.gpus = 0
         self.timeout_min: float | None = None
         """What each trial asks for."""
@@ -278,16 +285,45 @@ class Study:
         launcher.open()
         settings = SweeperConf(**{**vars(self.settings), **changes})
         view = Said()
-        search = Search("s", self.folder, settings, self.space, DictConfig({}))
-        search.open()
-        self._objective = search.objective
-        total = settings.n_trials or sum(1 for _ in self.space.points())
-        summary = Summary("s", self.folder, search.objective.names, settings.directions, [], total)
-        loop = Loop(search, launcher, self._make_job, summary, settings, view, None, told_to_stop, self.clock)
-        loop.added = self.added
-        self.last = Drive(loop, summary, view.lines)
+        record = self.record(settings)
+        choosing, added = self._choosing, self.added
+        starter = Starter(
+            record,
+            [*choosing.choosers(), *self.more],
+            self._make_job,
+            lambda trial: [],
+            view.say,
+            added=lambda: (Added(name, point, not self.space.holds(point)) for point, name in added()),
+            clock=self.clock,
+        )
+        loop = Loop(
+            record,
+            starter,
+            Stop(record, settings, view.say, launcher.withdraw, self.clock),
+            launcher,
+            settings,
+            Watchers(view, launcher),
+            told_to_stop,
+            self.clock,
+            choosing.pruner(record),
+            ahead=choosing.is_grid,
+        )
+        self.last = Drive(loop, record.study, view.lines)
         loop.run()
         return self.last
+
+    def record(self, settings: SweeperConf) -> Record:
+        """The study as its next driver opens it."""
+        self._choosing = choosing = Choosing("s", self.folder, settings, self.space, DictConfig({}))
+        repeats = 1 if choosing.is_grid else settings.repeats
+        study = StudySnapshot("s", self.folder, choosing.objective.names, settings.directions, [], choosing.planned)
+        searched = not choosing.is_grid
+        study = replace(study, size=choosing.size, repeats=repeats, searched=searched, seed_key=settings.seed_key)
+        record = Record(study)
+        choosing.earlier.keep()
+        record.open()
+        record.place(choosing.space.holds)
+        return record
 
     def trial(self, number: int) -> TrialFolder:
         return TrialFolder(self.folder / str(number))
@@ -295,10 +331,10 @@ class Study:
     def steps(self, number: int) -> list[int]:
         return [line.step for line in self.trial(number).read_metrics().values]
 
-    def _make_job(self, row: Row) -> Job:
+    def _make_job(self, row: TrialRecord) -> Job:
         if row.number in self.refused:
             raise UserError(f"trial {row.number} makes no sense")
         if self.infeasible(row):
             raise Infeasible(f"x={row.params['x']} is too large")
         number, wanted = row.number, Request(self.gpus, timeout_min=self.timeout_min)
-        return Job("s", number, 0, DictConfig({}), wanted, self.trial(number), b"", self._objective)
+        return Job("s", number, 0, DictConfig({}), wanted, self.trial(number), b"", self._choosing.objective)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.results.summary import Row
+from sweeps.record.study import TrialRecord
 from sweeps.study.attempt import given_up, may_be_reopened, may_go_on
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 
-LOST = End(State.LOST, "its node failed", began=1.0, ended=601.0)
-TIMED_OUT = End(State.TIMED_OUT, "it reached its time limit", began=1.0, ended=601.0, timeout_min=10)
+LOST = Outcome(State.LOST, "its node failed", began=1.0, ended=601.0)
+TIMED_OUT = Outcome(State.TIMED_OUT, "it reached its time limit", began=1.0, ended=601.0, timeout_min=10)
 ADVANCED = replace(TIMED_OUT, advanced=True)
-CANCELLED = End(State.CANCELLED, "it ended with its driver")
-FAILED = End(State.FAILED, "RuntimeError: too large")
+CANCELLED = Outcome(State.CANCELLED, "it ended with its driver")
+FAILED = Outcome(State.FAILED, "RuntimeError: too large")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ FAILED = End(State.FAILED, "RuntimeError: too large")
     ],
 )
 def test_how_often_a_trial_goes_on(
-    ends: list[End], max_attempts: int, max_timeouts: int | None, expected: bool
+    ends: list[Outcome], max_attempts: int, max_timeouts: int | None, expected: bool
 ) -> None:
     assert may_go_on(ends, max_attempts, max_timeouts) is expected
 
@@ -57,7 +57,7 @@ def test_how_often_a_trial_goes_on(
         ([TIMED_OUT] * 3, "it reached its time limit; given up after 3 attempts: give it more time (hydra.launcher"),
     ],
 )
-def test_who_is_given_up_is_told_why(ends: list[End], words: str) -> None:
+def test_who_is_given_up_is_told_why(ends: list[Outcome], words: str) -> None:
     assert given_up(ends).startswith(words)
 
 
@@ -80,14 +80,14 @@ def test_who_is_given_up_is_told_why(ends: list[End], words: str) -> None:
     ],
 )
 def test_who_was_given_up_goes_on_when_more_is_allowed(
-    ends: list[End], timeout_min: float | None, max_attempts: int, max_timeouts: int | None, expected: bool
+    ends: list[Outcome], timeout_min: float | None, max_attempts: int, max_timeouts: int | None, expected: bool
 ) -> None:
     state = ends[-1].state if ends else State.LOST
-    row = Row(0, {}, state, Path("0"), ends)
+    row = TrialRecord(0, {}, state, Path("0"), ends)
     assert may_be_reopened(row, timeout_min, max_attempts, max_timeouts) is expected
 
 
 def test_attempts_before_a_retry_no_longer_count() -> None:
-    row = Row(0, {}, State.LOST, Path("0"), [LOST] * 4, forgiven=3)
+    row = TrialRecord(0, {}, State.LOST, Path("0"), [LOST] * 4, forgiven=3)
     assert may_be_reopened(row, 10, 2, None)
     assert not may_be_reopened(row, 10, 1, None)

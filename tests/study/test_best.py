@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from sweeps.errors import UserError
+from sweeps.record.definition import Definition
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import solutions
-from sweeps.results.summary import Row, Summary
 from sweeps.study import best, refit
-from sweeps.study.definition import Definition
-from sweeps.trial.job import End, Point, State
+from sweeps.trial.job import Outcome, Point, State
 from tests.command_lines import SWEEP, environment
-from tests.conf.composing import CONF, check
+from tests.trainers.config.composing import CONF, check
 
 
 def definition(*command: str, parameters: tuple[str, ...] = ("lr",)) -> Definition:
@@ -23,12 +23,14 @@ def definition(*command: str, parameters: tuple[str, ...] = ("lr",)) -> Definiti
     return Definition("s", [*command], str(Path.cwd()), ["objective"], ["minimize"], swept, "2", {}, {}, 2)
 
 
-def trial(folder: Path, number: int = 0, *objective: float, **params: Any) -> Row:
-    end = [End(State.COMPLETED, objective=list(objective))] if objective else []
-    return Row(number, params, State.COMPLETED if objective else State.FAILED, folder / str(number), end)
+def trial(folder: Path, number: int = 0, *objective: float, **params: Any) -> TrialRecord:
+    end = [Outcome(State.COMPLETED, objective=list(objective))] if objective else []
+    return TrialRecord(number, params, State.COMPLETED if objective else State.FAILED, folder / str(number), end)
 
 
-def composed(row: Row, *overrides: str, launcher: str = "LocalLauncher", nodes: int = 1, choices: Any = ()) -> Row:
+def composed(
+    row: TrialRecord, *overrides: str, launcher: str = "LocalLauncher", nodes: int = 1, choices: Any = ()
+) -> TrialRecord:
     """As Hydra left its files."""
     (row.folder / ".hydra").mkdir(parents=True)
     (row.folder / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(list(overrides)))
@@ -105,7 +107,7 @@ def test_a_key_that_is_removed_has_no_file(tmp_path: Path) -> None:
 
 def test_a_trial_without_a_result_is_refused(tmp_path: Path) -> None:
     rows = [trial(tmp_path, 0), trial(tmp_path, 1, 2.0), trial(tmp_path, 2, 1.0)]
-    summary = Summary("s", tmp_path, ("objective",), ("minimize",), rows)
+    summary = StudySnapshot("s", tmp_path, ("objective",), ("minimize",), rows)
     assert best.chosen(summary, None).number == 2
     assert best.chosen(summary, 1).number == 1
     for number in (0, 9):
@@ -113,7 +115,7 @@ def test_a_trial_without_a_result_is_refused(tmp_path: Path) -> None:
             best.chosen(summary, number)
 
 
-CASES: list[tuple[tuple[str, ...], list[Row], dict[str, Any]]] = [
+CASES: list[tuple[tuple[str, ...], list[TrialRecord], dict[str, Any]]] = [
     (
         ("minimize",),
         [trial(Path(), 0, 2.0, lr=1), trial(Path(), 1, 1.0, lr=2.5, **{"+m.a": "x"}), trial(Path(), 2)],
@@ -136,15 +138,15 @@ CASES: list[tuple[tuple[str, ...], list[Row], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("directions", "rows", "expected"), CASES, ids=["one objective", "several"])
 def test_results_for_scripts(
-    tmp_path: Path, directions: tuple[str, ...], rows: list[Row], expected: dict[str, Any]
+    tmp_path: Path, directions: tuple[str, ...], rows: list[TrialRecord], expected: dict[str, Any]
 ) -> None:
-    summary = Summary("s", tmp_path, tuple(f"o{i}" for i in range(len(directions))), directions, rows)
+    summary = StudySnapshot("s", tmp_path, tuple(f"o{i}" for i in range(len(directions))), directions, rows)
     solutions.write(summary)
     assert yaml.safe_load((tmp_path / solutions.FILE).read_text()) == expected
 
 
 def test_no_results_no_file(tmp_path: Path) -> None:
-    solutions.write(Summary("s", tmp_path, ("o",), ("minimize",), [trial(tmp_path, 0)]))
+    solutions.write(StudySnapshot("s", tmp_path, ("o",), ("minimize",), [trial(tmp_path, 0)]))
     assert not (tmp_path / solutions.FILE).exists()
 
 
@@ -176,7 +178,7 @@ def test_a_refit_is_a_study_of_one_trial(tmp_path: Path, monkeypatch: pytest.Mon
     row = composed(trial(study, 4, 1.0, lr=1), "lr=1", "+seed=2")
     (study / "multirun.yaml").write_text(SETTINGS)
     told = definition("python", "a.py", "-m", "hydra/sweeper=optuna", "hydra.sweeper.tracking=false", "lr=1,2")
-    found = Summary("s", study, ("o",), ("minimize",), [row])
+    found = StudySnapshot("s", study, ("o",), ("minimize",), [row])
     words, folder = refit.command(told, found, row, all_data=False)
     assert folder == tmp_path / root / "s_refit_4"
     where = ["hydra.sweeper.study_name=s_refit_4", *([f"hydra.sweep.dir={folder}"] if root == "theirs" else [])]
@@ -195,13 +197,15 @@ def test_settings_that_cannot_be_read(tmp_path: Path, content: str) -> None:
     row = trial(tmp_path, 0, 1.0, lr=1)
     (tmp_path / "multirun.yaml").write_text(content)
     with pytest.raises(UserError) as error:
-        refit.command(definition("python", "a.py"), Summary("s", tmp_path, ("o",), ("minimize",), [row]), row, False)
+        refit.command(
+            definition("python", "a.py"), StudySnapshot("s", tmp_path, ("o",), ("minimize",), [row]), row, False
+        )
     assert len(str(error.value).splitlines()) == 2
 
 
 def test_several_best_trials_leave_the_choice_to_a_person(tmp_path: Path) -> None:
     rows = [trial(tmp_path, i, *found) for i, found in enumerate([(1.0, 1.0), (2.0, 2.0), (3.0, 1.0)])]
-    summary = Summary("s", tmp_path, ("a", "b"), ("minimize", "maximize"), rows)
+    summary = StudySnapshot("s", tmp_path, ("a", "b"), ("minimize", "maximize"), rows)
     with pytest.raises(UserError, match="has several best trials: 0, 1\nChoose one with --trial"):
         refit.chosen(summary, None)
     assert refit.chosen(summary, 2).number == 2

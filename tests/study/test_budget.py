@@ -7,11 +7,11 @@ import pytest
 
 from sweeps.settings import SweeperConf
 from sweeps.study.budget import Budget, predicted_s
-from sweeps.trial.job import End, Job, Point, State
+from sweeps.trial.job import Job, Outcome, Point, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, begin, by_trial, ends, trains
 
-LOST = End(State.LOST, "its node failed")
+LOST = Outcome(State.LOST, "its node failed")
 
 
 def takes(clock: Clock, *hours: float, objective: tuple[float, ...] = (1.0,)) -> Script:
@@ -23,8 +23,8 @@ def takes(clock: Clock, *hours: float, objective: tuple[float, ...] = (1.0,)) ->
         clock.now += 3600 * hours[min(job.number, len(hours) - 1)]
         value = objective[min(job.number, len(objective) - 1)]
         if math.isnan(value):
-            return End(State.FAILED, "too large")
-        return End(State.COMPLETED, objective=[value], metrics={"objective": value})
+            return Outcome(State.FAILED, "too large")
+        return Outcome(State.COMPLETED, objective=[value], metrics={"objective": value})
 
     return script
 
@@ -54,8 +54,8 @@ def test_results_that_are_good_enough_or_get_no_better(
     make_study: MakeStudy, clock: Clock, settings: dict[str, Any], ended: int, said: str
 ) -> None:
     done = make_study("x=range(10)", **settings).drive(FakeLauncher(takes(clock, 0.1, objective=RESULTS), clock, 1))
-    assert (over(done), done.loop.stopped) == (ended, said)
-    assert bool(done.loop.enough and done.loop.enough.done) == bool(said)
+    assert (over(done), done.loop.stop.reason) == (ended, said)
+    assert bool(done.loop.stop.enough and done.loop.stop.enough.done) == bool(said)
 
 
 def test_patience_that_ran_out_is_over_for_good(make_study: MakeStudy, clock: Clock) -> None:
@@ -78,7 +78,7 @@ def test_a_target_lets_running_trials_end_and_a_higher_one_goes_on(make_study: M
     assert "no further trial starts: trial 0 reached target=100" in done.out
     again = study.drive(nothing := FakeLauncher(trains(3), clock, slots=2))
     assert not nothing.submitted
-    assert "trial 0 reached target=100" in again.loop.stopped
+    assert "trial 0 reached target=100" in again.loop.stop.reason
     assert study.drive(FakeLauncher(trains(3), clock, slots=2), target=99).states() == ["completed"] * 6
 
 
@@ -101,8 +101,8 @@ def test_a_budget_looks_forward_unless_told(
     study.gpus = 2
     done = study.drive(FakeLauncher(takes(clock, *hours), clock, 1))
     assert over(done) == ended
-    assert not (done.loop.enough and done.loop.enough.done)
-    assert ("is predicted to take" in done.loop.stopped) == (ended == 3), done.loop.stopped
+    assert not (done.loop.stop.enough and done.loop.stop.enough.done)
+    assert ("is predicted to take" in done.loop.stop.reason) == (ended == 3), done.loop.stop.reason
 
 
 def test_hours_are_counted_once_over_trials_side_by_side_and_over_all_drivers(
@@ -113,7 +113,7 @@ def test_hours_are_counted_once_over_trials_side_by_side_and_over_all_drivers(
         for _ in range(4 * 60):
             yield
             clock.now += 15 / 2  # as two of them act in each poll
-        return End(State.COMPLETED, objective=[1.0])
+        return Outcome(State.COMPLETED, objective=[1.0])
 
     study = make_study("x=range(20)", max_hours=1.8, budget_overrun=True)
     assert over(study.drive(FakeLauncher(hour, clock, slots=2))) == 4
@@ -128,7 +128,7 @@ def test_what_waits_in_a_queue_is_not_counted_against_a_budget(make_study: MakeS
     study.gpus = 1
     done = study.drive(FakeLauncher(takes(clock, 1), clock, slots=1, queue=30, survives=True))
     assert 3 <= done.states().count("completed") <= 4  # one may begin in the moment in which that is seen
-    assert "is predicted to take 1 hours on 1 GPUs" in done.loop.stopped
+    assert "is predicted to take 1 hours on 1 GPUs" in done.loop.stop.reason
 
 
 def test_a_trial_that_goes_on_from_its_checkpoint_takes_what_is_left_of_it(make_study: MakeStudy, clock: Clock) -> None:
@@ -136,7 +136,7 @@ def test_a_trial_that_goes_on_from_its_checkpoint_takes_what_is_left_of_it(make_
         begin(job)
         yield
         clock.now += 1800 if job.number == 1 else 3600
-        return LOST if (job.number, job.attempt) == (1, 1) else End(State.COMPLETED, objective=[1.0])
+        return LOST if (job.number, job.attempt) == (1, 1) else Outcome(State.COMPLETED, objective=[1.0])
 
     done = make_study("x=1,2", max_hours=2.1).drive(FakeLauncher(script, clock, 1))
     assert [len(row.attempts) for row in done.summary.rows][:2] == [1, 2]
@@ -170,6 +170,6 @@ def test_several_objectives_have_no_target_and_no_patience(name: str) -> None:
 
 
 def test_failures_are_no_reason_to_call_a_study_done(make_study: MakeStudy, clock: Clock) -> None:
-    failing = FakeLauncher(ends(End(State.FAILED, "too large")), clock, slots=1)
+    failing = FakeLauncher(ends(Outcome(State.FAILED, "too large")), clock, slots=1)
     done = make_study("x=range(6)", max_failure_rate=0.2).drive(failing)
-    assert done.loop.enough and not done.loop.enough.done
+    assert done.loop.stop.enough and not done.loop.stop.enough.done

@@ -11,11 +11,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
-from conf.checks import largest_batch
+import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.errors import UserError
-from sweeps.study.compose import Composer, check, explain
-from sweeps.study.search_space import parse
+from sweeps.record.grammar import parse
+from sweeps.study.compose import Composer, check, processes
+from sweeps.study.mistakes import explain
+from sweeps.study.typed_space import in_space
+from sweeps.trial.job import Point
+from trainers.config import largest_batch
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -114,7 +117,7 @@ def test_resources_follow_the_trial(composer: Composer) -> None:
         (["~nothing_there"], ["nothing_there"]),
         (["lr="], ["lr", "Float"]),
         (["lr=[1"], ["'lr=[1' cannot be read", "Write key=value"]),
-        (["dataset.path=/müller"], ["cannot be read: a value with ü needs quotes\nType: 'dataset.path=\"/müller\"'"]),
+        (["dataset.path=/müller"], ["cannot be read\nWrite key=value", "other letters need quotes, as in 'key=\"é\"'"]),
         (["batch_size=${no_such_key}", "lr=0.1"], ["batch_size: ", "'no_such_key' not found"]),
         (["batch_size=${oc.env:NO_SUCH_VARIABLE}"], ["batch_size: ", "'NO_SUCH_VARIABLE' not found"]),
         (["batch_size=${no_such_resolver:1}"], ["batch_size: ", "no_such_resolver"]),
@@ -191,10 +194,18 @@ def test_an_apps_own_checks_see_the_settings_of_the_trial(
 )
 def test_what_is_wrong_with_a_point_is_said_of_the_space(composer: Composer, lines: list[str], said: str) -> None:
     space = parse(composer.parse(lines), {}, {})
-    with pytest.raises(UserError) as error:
-        for point in space.corners():
-            check(composer.compose(space.overrides(point), 0))
-    answer = str(composer.in_space(error.value, space))
+
+    def compose(point: Point) -> DictConfig:
+        return composer.compose(space.overrides(point), 0)
+
+    def refused(point: Point) -> UserError | None:
+        try:
+            check(compose(point))
+        except UserError as error:
+            return in_space(error, space, point, compose, lambda other: check(compose(other)))
+        return None
+
+    answer = str(next(filter(None, map(refused, space.corners()))))
     assert said in answer
     assert len(answer.splitlines()) <= 2
     if "conditional_params" in answer:  # what it says to type can be typed
@@ -222,3 +233,21 @@ def test_nothing_that_is_typed_is_lost(composer: Composer, lines: str, lost: boo
     with pytest.raises(UserError, match="one would replace the other, since light has no parts") as caught:
         check(config, starts=True)
     assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("hydra.launcher.nodes=2", "hydra.launcher.nodes=2, but the trial trains with nodes=1\nSay nodes=2, and leave"),
+        ("hydra.launcher.tasks_per_node=3", "trains with ranks=1\nSay ranks=3, and leave hydra.launcher.tasks"),
+        ("hydra/launcher=basic ranks=2", "ranks=2 needs a launcher that starts several processes"),
+    ],
+)
+def test_a_trial_has_the_processes_that_the_apps_own_keys_say(composer: Composer, lines: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check(composer.compose(lines.split(), 0))
+    assert said in str(caught.value)
+    check(composer.compose(["hydra/launcher=basic", "ranks=1"], 0))
+    config = composer.compose(["nodes=2", "ranks=3", "batch_size=6"], 0)
+    check(config)
+    assert processes(config) == 6

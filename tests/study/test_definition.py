@@ -10,9 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import Unreadable
+from sweeps.record.definition import Definition, agree, define, read, resume_line, sweeps_line
+from sweeps.record.grammar import parse
+from sweeps.record.space import total
 from sweeps.settings import SweeperConf
-from sweeps.study.definition import Definition, agree, define, read, resume_line, sweeps_line
-from sweeps.study.search_space import parse
 
 GRID = {"sampler": {"_target_": "optuna.samplers.GridSampler"}}
 SEARCH = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "n_trials": 5}
@@ -24,7 +25,7 @@ def make(*lines: str, name: str = "s", config: dict[str, object] | None = None, 
     hydra = {"sweeper": {"storage": sweeper.storage, "tracking_uri": sweeper.tracking_uri}}
     whole = OmegaConf.create({"lr": 0.1, "model": {"hidden": [64, 32]}, **(config or {}), "hydra": hydra})
     space = parse(OverridesParser.create().parse_overrides(list(lines or ["x=1,2"])), {}, {})
-    return define(name, sweeper, space, whole)
+    return define(name, sweeper, space, whole, total(sweeper, space), None)
 
 
 def test_with_repeats_there_are_more_trials() -> None:
@@ -83,6 +84,7 @@ def test_another_study_is_refused_with_the_differences(
         {"storage": "sqlite:///elsewhere.db"},
         {"tracking": False},
         {"config": {"tracking": {"uri": "elsewhere"}}},
+        {"config": {"trainer": {"preload": ["torch"]}}},
     ],
 )
 def test_what_may_change_while_a_study_goes_on(tmp_path: Path, changes: dict[str, object]) -> None:
@@ -98,15 +100,15 @@ def test_what_may_change_while_a_study_goes_on(tmp_path: Path, changes: dict[str
         (["x=1,2"], ["x=1,3"], GRID, False),
         (["x=1,2"], ["x=1,2", "y=1,2"], GRID, False),
         (["x=1,2"], ["x=1,2"], {**GRID, "n_trials": 1}, True),
-        (["x=1,2"], ["x=1,2,3"], SEARCH, False),  # Optuna keeps the choices of a search for ever
+        (["x=1,2"], ["x=1,2,3"], SEARCH, True),
         (["x=interval(0,1)"], ["x=interval(0,2)"], SEARCH, True),
         (["x=interval(-1e-3,1)"], ["x=interval(-2.5,1.0)"], SEARCH, True),
         (["x=tag(log,interval(1,2))"], ["x=tag(log,interval(1,8))"], SEARCH, True),
         (["x=interval(1,2)"], ["x=tag(log,interval(1,2))"], SEARCH, False),
         (["x=int(interval(1,2))"], ["x=interval(0.5,2)"], SEARCH, False),
         (["x=interval(1,2)"], ["x=1,2"], SEARCH, False),
-        (["x=interval,a"], ["x=interval,a,b"], SEARCH, False),
-        (["x=1,2"], ["x=1,2,3"], {**GRID, "storage": "sqlite:///s.db"}, False),
+        (["x=interval,a"], ["x=interval,a,b"], SEARCH, True),
+        (["x=1,2"], ["x=1,2,3"], {**GRID, "storage": "sqlite:///s.db"}, True),
         (["x=1,2"], ["x=1,2"], {**GRID, "config": {"lr": 0.2}}, False),
         (["x=1,2"], ["x=1,2"], {**SEARCH, "final_race": 2}, True),
         (["x=1,2"], ["x=1,2"], {**SEARCH, "repeats": 2}, False),  # what ended was judged by one seed
@@ -171,7 +173,7 @@ def as_written(**sweeper: object) -> Definition:
     hydra = {"sweeper": {"storage": None, "tracking_uri": "${oc.select:tracking.uri,null}", **sweeper}}
     config = OmegaConf.create({"tracking": {"uri": "${oc.env:TRACKING}"}, "hydra": hydra})
     assert isinstance(config, DictConfig)
-    return define("s", SweeperConf(), parse([], {}, {}), config)
+    return define("s", SweeperConf(), parse([], {}, {}), config, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +201,11 @@ def test_an_address_is_written_down_as_it_was_typed(
     assert "sesame" not in written
     content = json.loads(written)
     assert (content["storage"], content["tracking_uri"]) == (storage, tracking_uri)
+
+
+def test_a_target_that_has_moved_makes_no_other_study(tmp_path: Path) -> None:
+    agree(tmp_path, make(config={"net": {"_target_": "os.path.join"}}), extend=False)
+    assert agree(tmp_path, make(config={"net": {"_target_": "posixpath.join"}}), extend=False) == ""
+    for other in ("ntpath.join", "posixpath.split", "nowhere.join", "posixpath.join.join"):
+        with pytest.raises(UserError, match=f"net._target_={other} was os.path.join"):
+            agree(tmp_path, make(config={"net": {"_target_": other}}), extend=False)

@@ -17,13 +17,13 @@ from hydra.types import HydraContext
 from sweeps import __main__ as commands
 from sweeps.errors import UserError
 from sweeps.files import Lock, holder
+from sweeps.record.study import StudySnapshot
 from sweeps.results import report
-from sweeps.results.summary import Summary
 from sweeps.study.driver import Driver
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
 
-Run = Callable[..., Summary]
+Run = Callable[..., StudySnapshot]
 
 
 def task(cfg: Any) -> float:
@@ -46,7 +46,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: list[Driver]) 
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "config.yaml").write_text("x: 1\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(report, "write", lambda summary: None)  # plotly takes its time
+    monkeypatch.setattr(report, "write", lambda *told: None)  # plotly takes its time
     always = ["hydra/launcher=local", "hydra.mode=MULTIRUN", "hydra.sweeper.study_name=s"]
     with initialize_config_dir(str(tmp_path / "conf"), job_name="app", version_base="1.3"):
 
@@ -56,7 +56,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: list[Driver]) 
             sweep: str = "x=1,2,3",
             function: Callable[..., Any] = task,
             sweeper: str = "grid",
-        ) -> Summary:
+        ) -> StudySnapshot:
             words = [*always, f"hydra/sweeper={sweeper}", "hydra.sweeper.tracking=false", *overrides]
             config = compose("config", words, return_hydra_config=True)
             context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
@@ -197,8 +197,10 @@ class Limited:
     x: int = 1
     y: int = 1
     most: ClassVar[int] = 2
+    checks: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        Limited.checks += 1
         if self.x > Limited.most:
             raise TooLarge(f"x={self.x} is too large here")
 
@@ -217,7 +219,7 @@ def limited(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 SEARCH = ("hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1", "hydra.sweeper.n_trials=6")
 
 
-def states(summary: Summary) -> list[str]:
+def states(summary: StudySnapshot) -> list[str]:
     return [str(row.state) for row in sorted(summary.rows, key=lambda row: row.number)]
 
 
@@ -260,12 +262,12 @@ def test_what_cannot_run_here_is_retried_when_a_person_says_so(
     run: Run, limited: None, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = FakeLauncher(trains(), clock)
-    assert states(run(launcher, sweep="x=1,2,3,4")) == ["completed"] * 2 + ["pruned"] * 2
+    assert states(run(launcher, sweep="x=1,2,3,4")) == ["completed"] * 2 + ["infeasible"] * 2
     out = capsys.readouterr().out
     assert "2 of 4 trials are infeasible, and were not started\n" in out
     assert "Once they can run: python -m sweeps resume s --retry infeasible\n" in out
     extended = run(launcher, "hydra.sweeper.extend=true", sweep="x=1,2,3,4,5")
-    assert states(extended) == ["completed"] * 2 + ["pruned"] * 3
+    assert states(extended) == ["completed"] * 2 + ["infeasible"] * 3
 
     def resume(*words: str) -> None:
         monkeypatch.setattr("sys.argv", ["sweeps", "resume", "s", *words])
@@ -281,7 +283,7 @@ def test_what_cannot_run_here_is_retried_when_a_person_says_so(
     Limited.most = 9
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)
     resume("--retry", "infeasible", "--trials", "3")
-    assert states(run(launcher, sweep="x=1,2,3,4,5")) == ["completed"] * 2 + ["pruned", "completed", "pruned"]
+    assert states(run(launcher, sweep="x=1,2,3,4,5")) == ["completed"] * 2 + ["infeasible", "completed", "infeasible"]
     resume("--retry", "infeasible")
     done = run(launcher, sweep="x=1,2,3,4,5")
     assert states(done) == ["completed"] * 5
@@ -295,7 +297,7 @@ def test_a_trial_that_had_begun_goes_on_whatever_is_known_by_now(run: Run, limit
         run(launcher, sweep="x=1,2")
     launcher.on_poll = lambda: None
     Limited.most = 0  # not even a corner is feasible
-    assert states(run(launcher, sweep="x=1,2")) == ["completed", "pruned"]
+    assert states(run(launcher, sweep="x=1,2")) == ["completed", "infeasible"]
 
 
 def test_a_search_none_of_whose_points_can_run_says_so_and_fails(
@@ -306,8 +308,8 @@ def test_a_search_none_of_whose_points_can_run_says_so_and_fails(
         run(launcher, *SEARCH, **search)
     search["sweep"] = "x=int(interval(1,1000000))"  # of which 1 and 2 could run
     summary = run(launcher, *SEARCH, **search)
-    assert states(summary) == ["pruned"] * 6
-    assert drivers[-1].failed(summary)
+    assert states(summary) == ["infeasible"] * 6
+    assert drivers[-1].failed()
     out = capsys.readouterr().out
     assert "no trial could run: 6 of 6 trials are infeasible, and were not started\n" in out
     assert out.count("is too large here") == 1
@@ -320,7 +322,7 @@ def test_a_folder_that_cannot_be_made(run: Run, clock: Clock, tmp_path: Path) ->
 
 
 def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    launcher = FakeLauncher(by_trial(trains(), t1=ends(End(State.FAILED, "KeyError: 'x'"))), clock)
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(Outcome(State.FAILED, "KeyError: 'x'"))), clock)
     run(launcher)
     out = capsys.readouterr().out
     assert "\nstudy s: 3 trials: 2 completed, 1 failed\n" in out
@@ -337,7 +339,7 @@ def test_a_study_that_has_enough_waits_for_nobody(
     run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = list[str]()
-    monkeypatch.setattr(report, "write", lambda summary: written.append(summary.done))
+    monkeypatch.setattr(report, "write", lambda findings, trials: written.append(findings.study.done))
     run(FakeLauncher(trains(), clock, slots=1), "hydra.sweeper.objective=objective", "hydra.sweeper.target=1000")
     assert written[0].startswith("trial 0 reached target=1000")
     capsys.readouterr()
@@ -354,7 +356,7 @@ def test_a_full_disk_shows_what_there_is_and_names_the_file(
 ) -> None:
     launcher = FakeLauncher(trains(), clock, slots=1)
     write = os.write
-    journal = tmp_path / "multirun" / "s" / "study.journal"
+    journal = tmp_path / "multirun" / "s" / "journal.jsonl"
 
     def full(file: int, data: bytes) -> int:
         if not launcher.acting and (1, 1) in launcher.submitted and Path(f"/proc/self/fd/{file}").readlink() == journal:
@@ -376,7 +378,7 @@ def test_a_full_disk_shows_what_there_is_and_names_the_file(
 def test_a_page_that_cannot_be_written_at_the_end_is_told_last(
     run: Run, clock: Clock, error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def raise_(summary: Summary) -> None:
+    def raise_(summary: StudySnapshot) -> None:
         raise error
 
     monkeypatch.setattr(report, "write", raise_)
@@ -411,3 +413,144 @@ def test_what_is_likely_meant_otherwise_is_said_first(
     assert said in out
     assert bool(said) == ("at random" in out or "out of reach" in out)
     assert "\nTrials at a time: " in out
+
+
+def test_each_point_of_a_grid_is_checked_once(run: Run, limited: None, clock: Clock) -> None:
+    before = Limited.checks
+    assert states(run(FakeLauncher(trains(), clock), sweep="x=1,2,3")) == ["completed"] * 2 + ["infeasible"]
+    assert Limited.checks == before + 3
+
+
+@pytest.fixture
+def groups(tmp_path: Path, run: Run) -> None:
+    """An app with a group o of adam, nadam and sgd, and the keys x and y."""
+    (tmp_path / "conf" / "config.yaml").write_text("defaults: [o: adam, _self_]\nx: 1\ny: 1\n")
+    (tmp_path / "conf" / "o").mkdir()
+    for name in ("adam", "nadam", "sgd"):
+        (tmp_path / "conf" / "o" / f"{name}.yaml").write_text(f"{name}_rate: 1\n")
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("o=adm", "o=adm: o is never adm, which y would need\nDid you mean o=adam?"),
+        ("o=adam,sdg", "o=adam,sdg: o is never sdg, which y would need\nDid you mean o=sgd?"),
+        ("oo=adam", "oo=adam: oo is not in the configuration, and is not swept\nDid you mean o=adam?"),
+        ("+x=2", "+x=2: +x is not in the configuration, and is not swept\nDid you mean x=2?"),
+        ("x=3", "x=3: x is never 3, which y would need\nIt may be: 1, 2"),
+        ("seed=1", "seed=1: seed is not in the configuration, and is not swept\nName a key that is: all are in --help"),
+        ("z=9", "z=9: z is never 9, which y would need\nIt may be: 0"),
+        ("o=nadam", ""),
+        ("x=2", ""),
+        ("z=0", ""),
+    ],
+)
+def test_a_condition_that_never_holds_is_refused(
+    run: Run, groups: None, clock: Clock, tmp_path: Path, condition: str, said: str
+) -> None:
+    (tmp_path / "conf" / "config.yaml").open("a").write("z: 0\n")
+    under = condition.replace("=", r"\=").replace(",", r"\,")
+    words = ["+hydra.sweeper.params={x: '1,2'}", f"+hydra.sweeper.conditional_params={{{under}: {{y: '5,6'}}}}"]
+    if not said:
+        assert {row.params.get("y", 1) for row in run(FakeLauncher(trains(), clock), *words, sweep="o=adam,sgd").rows}
+        return
+    with pytest.raises(UserError) as caught:
+        run(FakeLauncher(trains(), clock), *words, sweep="o=adam,sgd")
+    assert str(caught.value) == f"hydra.sweeper.conditional_params has {said}"
+    assert not (tmp_path / "multirun").exists()
+
+
+@dataclass
+class Counted:
+    """Of a and b the app wants whole numbers, of b also as 5.0; of c any."""
+
+    a: int = 1
+    b: Any = 1
+    c: Any = 1
+
+    def __post_init__(self) -> None:
+        if self.b != int(self.b):
+            raise ValueError(f"b={self.b}: it must be a whole number")
+
+
+@pytest.mark.parametrize(
+    ("typed", "advice"),
+    [
+        ("a=interval(5,30)", "a=int(interval(5,30))"),
+        ("a=interval(0.5,0.7)", ""),
+        ("a=interval(0.5,3.5)", "a=int(interval(1,3))"),
+        ("a=tag(log,interval(0.5,1.5))", "a=tag(log,int(interval(1,2)))"),
+        ("b=interval(5,30)", "b=int(interval(5,30))"),
+        ("b=interval(-5,-3)", "b=int(interval(-5,-3))"),
+        ("c=interval(5,30)", None),
+    ],
+)
+def test_fractions_of_a_whole_number_are_refused_at_once(
+    run: Run, clock: Clock, tmp_path: Path, typed: str, advice: str | None
+) -> None:
+    ConfigStore.instance().store("counted", Counted)
+    (tmp_path / "conf" / "config.yaml").write_text("defaults: [counted, _self_]\n")
+    launcher = FakeLauncher(trains(), clock)
+    if advice is not None:
+        with pytest.raises(UserError) as caught:
+            run(launcher, *SEARCH, sweep=typed, sweeper="optuna")
+        said = f"{typed} has fractions, and {typed[0]} is a whole number\nType: '{advice}'"
+        assert str(caught.value) == said or not advice
+        assert launcher.submitted == [] and not (tmp_path / "multirun").exists()
+    if advice != "":
+        assert set(states(run(launcher, *SEARCH, sweep=advice or typed, sweeper="optuna"))) == {"completed"}
+
+
+REFUSED = [
+    (["hydra.sweeper.storage=nonsense"], "hydra.sweeper.storage cannot be used"),
+    (["hydra.sweeper.tracking=true", "hydra.sweeper.tracking_uri=http://127.0.0.1:9"], "cannot be used: .* refused"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED)
+def test_a_study_that_was_refused_before_its_first_trial_leaves_no_folder(
+    run: Run, clock: Clock, tmp_path: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    launcher = FakeLauncher(trains(), clock)
+    with pytest.raises(UserError, match=said):
+        run(launcher, *words)
+    assert launcher.closed == [True] and not (tmp_path / "multirun").exists()
+    (tmp_path / "multirun" / "s").mkdir(parents=True)
+    (tmp_path / "multirun" / "s" / "mine").touch()
+    with pytest.raises(UserError, match=said):
+        run(launcher, *words, sweep="x=4,5")
+    assert {file.name for file in (tmp_path / "multirun" / "s").iterdir()} <= {"mine", "driver.lock", "multirun.yaml"}
+    assert states(run(launcher)) == ["completed"] * 3
+
+
+def test_a_study_that_has_begun_stays_where_a_command_for_it_is_refused(run: Run, clock: Clock, tmp_path: Path) -> None:
+    launcher = FakeLauncher(trains(), clock)
+    run(launcher)
+    with pytest.raises(UserError, match="storage cannot be used"):
+        run(launcher, *REFUSED[0][0])
+    assert holder(tmp_path / "multirun" / "s" / "driver.lock") is None
+    assert states(run(launcher)) == ["completed"] * 3
+    assert len(launcher.submitted) == 3
+
+
+def later(cfg: Any, trial: Any) -> None:
+    """A search space in code that fails in the middle of its study."""
+    if trial.number == 2:
+        raise SystemExit("boom later")
+    trial.suggest_float("x", 0, 1)
+
+
+def test_a_space_in_code_that_fails_later_stops_the_study_in_words(
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    custom = ["hydra.sweeper.n_trials=5", f"hydra.sweeper.custom_search_space={__name__}.later"]
+    launcher = FakeLauncher(trains(), clock, slots=1)
+    study = run(launcher, *custom, sweep="+y=1,2", sweeper="optuna")
+    assert states(study) == ["completed"] * 2
+    out = capsys.readouterr().out
+    name = f"hydra.sweeper.custom_search_space={__name__}.later"
+    assert (
+        f"study s is not finished: {name}: it raised SystemExit: boom later\nMend {__name__}.later(cfg, trial)" in out
+    )
+    assert "Go on with: " in out

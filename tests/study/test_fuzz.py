@@ -21,10 +21,10 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.files import Lock, Unreadable
-from sweeps.study.definition import Definition, agree, read
-from sweeps.study.storage import read_summary
+from sweeps.record.definition import Definition, agree, read
+from sweeps.study.reading import read_study
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 from tests import command_lines as lines
 from tests.command_lines import GRID, processes, wait_until
 from tests.study.fake_launcher import Acts, FakeLauncher, Script, Study, fake_time, result_of, trains
@@ -172,17 +172,17 @@ def test_scripted_trials(folder: Path, seed: int) -> None:
 def look(folder: Path) -> None:
     """As `python -m sweeps status` does, at any time."""
     with suppress(UserError, Unreadable, FileNotFoundError):  # which it answers in a line
-        read_summary(folder, read(folder))
+        read_study(folder, read(folder))
 
 
 def ended(study: Study) -> dict[int, bool]:
     """The trials that have ended, and whether their ends stand in the journal."""
     over = {n: False for n in range(POINTS) if (newest := study.trial(n).newest()) and newest.is_over}
-    journal = study.folder / "study.journal"
+    journal = study.folder / "journal.jsonl"
     for line in journal.read_text().splitlines() if journal.exists() else ():
-        log = json.loads(line)
-        if log["op_code"] == 6 and log["state"] != 0:
-            over[log["trial_id"]] = True
+        event = json.loads(line)
+        if event["op"] == "ended":
+            over[event["trial"]] = True
     return over
 
 
@@ -205,14 +205,14 @@ def check_names(damages: list[Damage], begun: set[int], over: dict[int, bool], s
     names = {one.name for one in damages}
     for one in damages:
         trial, _, name = one.name.partition("/")
-        if {"study.journal", f"{trial}/trial.json"} <= names:
+        if {"journal.jsonl", f"{trial}/trial.json"} <= names:
             continue  # nobody knows any more which trial it was
         if one.name == "study.json" and not one.is_json:
             assert "study.json cannot be read" in said
-        elif one.name == "study.journal":
+        elif one.name == "journal.jsonl":
             left = {n for n in begun if f"{n}/trial.json" not in names}
-            lacks = max(left, default=-1) >= one.content.count(b'"op_code":4,')
-            assert "study.journal" in said or not (one.has_bad_lines or lacks)
+            lacks = max(left, default=-1) >= one.content.count(b'"op":"asked"')
+            assert "journal.jsonl" in said or not (one.has_bad_lines or lacks)
         elif name == "attempts/1/end.json" and not one.is_json and over[int(trial)] is False:
             assert f"{one.name} cannot be read" in said
         elif name == "metrics.jsonl" and one.has_bad_lines and int(trial) not in over:
@@ -222,16 +222,16 @@ def check_names(damages: list[Damage], begun: set[int], over: dict[int, bool], s
 def chaotic(chance: random.Random, diary: list[tuple[int, int]]) -> Script:
     """A trial that trains a little, and ends in any way that leaves it open."""
     said = [
-        End(State.LOST, "its node failed"),
-        End(State.LOST),
-        End(State.TIMED_OUT),
-        End(State.CANCELLED, "it was cancelled by its owner"),
+        Outcome(State.LOST, "its node failed"),
+        Outcome(State.LOST),
+        Outcome(State.TIMED_OUT),
+        Outcome(State.CANCELLED, "it was cancelled by its owner"),
     ]
 
     def script(job: Job) -> Acts:
         if chance.random() < 0.1:
             yield
-            return End(State.REFUSED, chance.choice(["no such partition", "no such account"]))
+            return Outcome(State.REFUSED, chance.choice(["no such partition", "no such account"]))
         acts = trains(EPOCHS, diary=diary)(job)
         for _ in range(chance.randint(0, 2 * EPOCHS)):
             try:
@@ -333,7 +333,7 @@ def test_real_drivers(seed: int, real_drivers: dict[int, tuple[Path, list[Damage
     study, damages, said = real_drivers[seed]
     print(damages, said)
     assert "Traceback" not in said
-    rows = {row.number: row for row in read_summary(study, read(study)).rows}
+    rows = {row.number: row for row in read_study(study, read(study)).rows}
     for number in set(range(POINTS)) - {one.trial for one in damages}:
         assert (rows[number].state, rows[number].objective) == (State.COMPLETED, [rows[number].params["+x"]])
         steps = [line.step for line in TrialFolder(study / str(number)).read_metrics().values]

@@ -7,8 +7,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-import conf.schema  # noqa: F401 - what conf/config.yaml starts from
-from sweeps.launchers import local
+import trainers.config.schema  # noqa: F401 - what conf/config.yaml starts from
+from sweeps.launchers import machine
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
 from sweeps.study import help as sweeps_help
 from tests.command_lines import ROOT
@@ -20,7 +20,7 @@ Compose = Callable[..., DictConfig]
 def config(monkeypatch: pytest.MonkeyPatch) -> Compose:
     """(overrides) -> sweep.py's configuration, on a machine with 6 cores and 4 GPUs."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
-    monkeypatch.setattr(local, "visible_gpus", lambda: list("0123"))
+    monkeypatch.setattr(machine, "visible_gpus", lambda: list("0123"))
 
     def made(*overrides: str) -> DictConfig:
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -47,7 +47,7 @@ def test_every_setting_is_described(kind: type, config: Compose) -> None:
             (),
             ["  hydra.launcher.partition=null ", "  hydra.launcher.array_parallelism=256 ", "  trainer.refit=[trainer"],
         ),
-        (("hydra/sweeper=optuna", "gpus=2"), ["sampler=tpe ", "n_trials=20 ", "  gpus=2 "]),
+        (("hydra/sweeper=optuna", "gpus=2"), ["sampler=default ", "n_trials=20 ", "  gpus=2 "]),
         (("tracking.uri='${oc.env:MY_DB}'",), ["  tracking.uri=$${oc.env:MY_DB} "]),
     ],
 )

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.study.search import Search
+from sweeps.choose.sampler.pruner import Pruner
 from sweeps.trial.folder import MetricsLine, TrialFolder
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import (
     SILENT,
@@ -28,11 +28,11 @@ from tests.study.fake_launcher import (
     trains,
 )
 
-COMPLETED = End(State.COMPLETED, objective=[1.0], metrics={"objective": 1.0})
-REFUSED = End(State.REFUSED, "sbatch: error: Invalid account")
-LOST = End(State.LOST, "its node failed")
-CANCELLED = End(State.CANCELLED, "it was cancelled by its owner")
-TIMED_OUT = End(State.TIMED_OUT, "it reached its time limit")
+COMPLETED = Outcome(State.COMPLETED, objective=[1.0], metrics={"objective": 1.0})
+REFUSED = Outcome(State.REFUSED, "sbatch: error: Invalid account")
+LOST = Outcome(State.LOST, "its node failed")
+CANCELLED = Outcome(State.CANCELLED, "it was cancelled by its owner")
+TIMED_OUT = Outcome(State.TIMED_OUT, "it reached its time limit")
 
 
 # Files
@@ -103,15 +103,15 @@ def test_what_a_pruner_could_not_be_told_it_is_told_later(
     """Its journal lay on a full disk."""
     heard: list[tuple[int, int]] = []
 
-    def report(self: Search, number: int, value: float, step: int) -> bool:
+    def report(self: Pruner, number: int, step: int, value: float) -> bool:
         if (number, step) == (1, 1) and clock.now < until:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         heard.append((number, step))
         return False
 
     until = clock.now + 20
-    monkeypatch.setattr(Search, "report", report)
-    study = make_study()
+    monkeypatch.setattr(Pruner, "report", report)
+    study = make_study(pruner={"_target_": "optuna.pruners.MedianPruner"})
     assert study.drive(FakeLauncher(trains(400), clock)).states() == ["completed"] * 3
     assert {step for number, step in heard if number == 1} == set(range(400))
 
@@ -178,7 +178,7 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
         begin(job)
         job.attempt_folder.log.write_text("what it said")
         yield
-        return End(State.FAILED, f"too large by {'abc'[job.number]}")
+        return Outcome(State.FAILED, f"too large by {'abc'[job.number]}")
 
     study, launcher = make_study(), FakeLauncher(fails, clock)
     hidden = study.trial(0).attempt(1).log
@@ -210,13 +210,13 @@ def test_three_identical_refusals_stop_the_study_which_says_so_once(make_study: 
     launcher = FakeLauncher(ends(REFUSED, begins=False), clock, slots=1)
     done = study.drive(launcher)
     assert done.ended() == ["refused"] * 3
-    assert done.loop.stopped == f"3 trials in a row were refused: {REFUSED.error}"
+    assert done.loop.stop.reason == f"3 trials in a row were refused: {REFUSED.error}"
     assert done.out.count(REFUSED.error) == 1
     assert "started" not in done.out  # none ever was
     assert "log" not in done.out  # nor did it leave one
     done = study.drive(FakeLauncher(trains(1), clock))
     assert done.states() == ["completed"] * 30
-    assert done.loop.stopped == ""
+    assert done.loop.stop.reason == ""
 
 
 def refusals(*reasons: str) -> Script:
@@ -226,7 +226,7 @@ def refusals(*reasons: str) -> Script:
         if not reasons[job.number]:
             return (yield from trains(1)(job))
         yield
-        return End(State.REFUSED, reasons[job.number])
+        return Outcome(State.REFUSED, reasons[job.number])
 
     return script
 
@@ -250,7 +250,7 @@ def test_which_refusals_stop_the_study(
     done = study.drive(FakeLauncher(refusals(*reasons), clock, slots=1))
     expected = ["refused" if reason else "completed" for reason in reasons]
     assert done.ended() == expected[:ended]
-    assert bool(done.loop.stopped) == stops
+    assert bool(done.loop.stop.reason) == stops
 
 
 def test_a_trial_whose_folder_cannot_be_made_is_refused(make_study: MakeStudy, clock: Clock) -> None:
@@ -269,7 +269,7 @@ def test_no_folder_can_be_made_at_all(make_study: MakeStudy, clock: Clock) -> No
     with disk_that_fails(lambda path: path.name.startswith(".trial.json"), errno.EROFS):
         done = study.drive(FakeLauncher(trains(), clock))
     assert done.states() == ["refused"] * 3
-    assert done.loop.stopped.startswith("3 trials in a row were refused: its folder cannot be made: ")
+    assert done.loop.stop.reason.startswith("3 trials in a row were refused: its folder cannot be made: ")
     assert study.drive(FakeLauncher(trains(), clock)).states() == ["completed"] * 30
 
 
@@ -326,8 +326,10 @@ def test_a_time_limit_goes_on_as_long_as_attempts_advance(
         assert "hydra.sweeper.max_attempts" in done.row(0).error
 
 
-@pytest.mark.parametrize("said", [LOST, End(State.LOST), End(State.TIMED_OUT)])
-def test_a_trial_that_is_lost_each_time_is_given_up_in_words(make_study: MakeStudy, clock: Clock, said: End) -> None:
+@pytest.mark.parametrize("said", [LOST, Outcome(State.LOST), Outcome(State.TIMED_OUT)])
+def test_a_trial_that_is_lost_each_time_is_given_up_in_words(
+    make_study: MakeStudy, clock: Clock, said: Outcome
+) -> None:
     launcher = FakeLauncher(by_trial(trains(), t0=ends(said)), clock)
     done = make_study("x=1,2").drive(launcher)
     assert done.states() == [str(said.state), "completed"]
@@ -345,13 +347,13 @@ def test_a_trial_that_is_lost_each_time_is_given_up_in_words(make_study: MakeStu
         (LOST, {}, False),
         (LOST, {"max_attempts": 10}, True),
         (TIMED_OUT, {"max_attempts": 10}, True),
-        (End(State.FAILED, "too large"), {"max_attempts": 10}, False),
-        (End(State.DIVERGED, "loss is nan"), {"max_attempts": 10}, False),
-        (End(State.OUT_OF_MEMORY, "too much"), {"max_attempts": 10}, False),
+        (Outcome(State.FAILED, "too large"), {"max_attempts": 10}, False),
+        (Outcome(State.DIVERGED, "loss is nan"), {"max_attempts": 10}, False),
+        (Outcome(State.OUT_OF_MEMORY, "too much"), {"max_attempts": 10}, False),
     ],
 )
 def test_a_trial_that_was_given_up_goes_on_when_more_is_allowed(
-    make_study: MakeStudy, clock: Clock, said: End, changes: dict[str, Any], goes_on: bool
+    make_study: MakeStudy, clock: Clock, said: Outcome, changes: dict[str, Any], goes_on: bool
 ) -> None:
     study = make_study("x=1,2")
     assert study.drive(FakeLauncher(by_trial(trains(), t0=ends(said)), clock)).states()[0] == said.state
@@ -394,8 +396,8 @@ def test_a_trial_cancelled_by_its_owner_is_open_for_the_next_command_alone(make_
     assert again.submitted == [(1, 2)]
 
 
-@pytest.mark.parametrize("said", [End(State.FAILED, "too large"), End(State.DIVERGED, "loss is nan")])
-def test_what_is_final_stays_so(make_study: MakeStudy, clock: Clock, said: End) -> None:
+@pytest.mark.parametrize("said", [Outcome(State.FAILED, "too large"), Outcome(State.DIVERGED, "loss is nan")])
+def test_what_is_final_stays_so(make_study: MakeStudy, clock: Clock, said: Outcome) -> None:
     study = make_study()
     done = study.drive(FakeLauncher(by_trial(trains(), t1=ends(said)), clock))
     assert done.states() == ["completed", str(said.state), "completed"]
@@ -433,7 +435,7 @@ def test_a_misspelt_objective_stops_the_study_at_its_first_trial(
     launcher = FakeLauncher(trains(epochs=3 if reports else 0, metric="val_accuracy"), clock, slots=1)
     done = study.drive(launcher)
     assert done.ended() == ["failed"]
-    assert "hydra.sweeper.objective=val_accuracy" in done.loop.stopped
+    assert "hydra.sweeper.objective=val_accuracy" in done.loop.stop.reason
     assert study.steps(0) == ([0] if reports else [])
 
 
@@ -459,7 +461,7 @@ def test_a_search_needs_one_and_says_so_after_its_first_trial(make_study: MakeSt
     study = make_study("x=interval(0,1)", sampler=sampler, n_trials=20)
     done = study.drive(FakeLauncher(returns_nothing, clock, slots=1))
     assert done.states() == ["failed"]
-    assert "returned nothing" in done.loop.stopped
+    assert "returned nothing" in done.loop.stop.reason
 
 
 def test_a_pruner_ends_hopeless_trials(make_study: MakeStudy, clock: Clock) -> None:
@@ -468,6 +470,20 @@ def test_a_pruner_ends_hopeless_trials(make_study: MakeStudy, clock: Clock) -> N
     done = study.drive(FakeLauncher(trains(6), clock, slots=1))
     assert done.states() == ["completed", "pruned"]
     assert 2 <= len(study.steps(1)) < 6
+
+
+def test_each_report_of_a_grid_is_judged_also_by_the_next_driver(make_study: MakeStudy, clock: Clock) -> None:
+    """What was reported while nobody looked, and what stood in the file when the pruner first looked."""
+    pruner = {"_target_": "optuna.pruners.ThresholdPruner", "upper": 50.0}
+    study = make_study("x=1,2", pruner=pruner)
+    launcher = FakeLauncher(trains(400), clock, survives=True)
+    launcher.on_poll = lambda: killed(launcher.polls == 1)
+    with pytest.raises(Killed):
+        study.drive(launcher)
+    launcher.on_poll = lambda: None
+    for _ in range(9):
+        launcher.act()
+    assert study.drive(launcher).states() == ["pruned"] * 2
 
 
 # Stopping
@@ -484,7 +500,7 @@ def test_which_signals_leave_the_jobs_alone(
     launcher.on_poll = lambda: launcher.polls == 4 and os.kill(os.getpid(), number)
     done = study.drive(launcher)
     assert done.loop.interrupted
-    assert number.name in done.loop.stopped
+    assert number.name in done.loop.stop.reason
     kept = survives and number is not signal.SIGINT
     assert done.loop.detach == kept
     heard = [study.trial(n).attempt(1).stop_requested() for n in (0, 1)]
@@ -541,7 +557,7 @@ def test_python_m_sweeps_stop(make_study: MakeStudy, clock: Clock) -> None:
     launcher = FakeLauncher(trains(9), clock, queue=2)
     done = study.drive(launcher, lambda: "it was stopped" if launcher.polls > 3 else "")
     assert done.ended() == ["cancelled"] * 4
-    assert done.loop.stopped == "it was stopped"
+    assert done.loop.stop.reason == "it was stopped"
     assert study.trial(2).attempt(1).began() is None
     assert study.drive(FakeLauncher(trains(9), clock)).states() == ["completed"] * 6
 
@@ -574,7 +590,7 @@ def test_another_driver_adopts_what_lives_and_goes_on_with_the_rest(
 
 def test_what_was_refused_while_no_driver_ran_goes_on_with_the_next_one(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(2)")
-    refused = ends(End(State.REFUSED, "no space left"), begins=False)
+    refused = ends(Outcome(State.REFUSED, "no space left"), begins=False)
     launcher = FakeLauncher(refused, clock, survives=True)
     launcher.on_poll = lambda: killed(launcher.polls == 1)
     with pytest.raises(Killed):
@@ -644,10 +660,10 @@ def test_trials_at_a_time(make_study: MakeStudy, clock: Clock, n_jobs: int | Non
 def test_failures_beyond_the_rate_stop_the_study(
     make_study: MakeStudy, clock: Clock, rate: float | None, ended: int
 ) -> None:
-    launcher = FakeLauncher(ends(End(State.FAILED, "too large")), clock, slots=1)
+    launcher = FakeLauncher(ends(Outcome(State.FAILED, "too large")), clock, slots=1)
     done = make_study("x=range(6)", max_failure_rate=rate).drive(launcher)
     assert done.ended() == ["failed"] * ended
-    assert ("max_failure_rate" in done.loop.stopped) == (ended < 6)
+    assert ("max_failure_rate" in done.loop.stop.reason) == (ended < 6)
 
 
 def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
@@ -662,17 +678,17 @@ def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
     study.gpus = 2
     done = study.drive(FakeLauncher(an_hour, clock, slots=1))
     assert done.ended() == ["completed"] * 2
-    assert done.loop.stopped == "the budget of max_gpu_hours=3.5 is spent"
+    assert done.loop.stop.reason == "the budget of max_gpu_hours=3.5 is spent"
     assert sum(end.gpu_hours for row in done.summary.rows for end in row.attempts) == pytest.approx(4, rel=0.01)
 
 
 def test_a_budget_takes_back_what_waits_for_its_turn(make_study: MakeStudy, clock: Clock) -> None:
     """A cluster has all trials long before the first one fails."""
-    launcher = FakeLauncher(ends(End(State.FAILED, "too large")), clock, slots=1, queue=10, survives=True)
+    launcher = FakeLauncher(ends(Outcome(State.FAILED, "too large")), clock, slots=1, queue=10, survives=True)
     done = make_study("x=range(6)", max_failure_rate=0.3).drive(launcher)
     assert len(launcher.submitted) == 6
     assert done.ended().count("failed") < 6
-    assert "max_failure_rate" in done.loop.stopped
+    assert "max_failure_rate" in done.loop.stop.reason
 
 
 def test_a_config_that_is_not_valid_fails_its_trial_alone(make_study: MakeStudy, clock: Clock) -> None:
@@ -687,7 +703,7 @@ def test_what_cannot_run_here_is_left_out_and_told_once_for_each_reason(make_stu
     study = make_study("x=1,2,3,4")
     study.infeasible = lambda row: row.number in (1, 3)
     done = study.drive(FakeLauncher(trains(), clock))
-    assert done.states() == ["completed", "pruned", "completed", "pruned"]
+    assert done.states() == ["completed", "infeasible", "completed", "infeasible"]
     assert [row.infeasible for row in done.summary.rows] == [False, True, False, True]
     assert [line for line in done.lines if "trial 1" in line or "trial 3" in line] == [
         "trial 1 (x=2) is infeasible, and was not started: x=2 is too large"
@@ -709,7 +725,7 @@ def test_many_that_cannot_run_keep_nobody_waiting(make_study: MakeStudy, clock: 
     launcher, seen, began = FakeLauncher(trains(5), clock, slots=2), [], clock.now
     launcher.on_poll = lambda: seen.append(len(study.last.summary.rows))
     done = study.drive(launcher)
-    assert done.states() == ["completed", *["pruned"] * 59]
+    assert done.states() == ["completed", *["infeasible"] * 59]
     assert seen[:20] == [*range(2, 22)]
     assert clock.now - began < 1
 
@@ -727,7 +743,7 @@ def test_a_signal_among_those_that_cannot_run_is_heard(make_study: MakeStudy, cl
     launcher.on_poll = lambda: launcher.polls == 3 and os.kill(os.getpid(), signal.SIGINT)
     done = study.drive(launcher)
     assert done.loop.interrupted
-    assert done.states() == ["cancelled", *["pruned"] * 3]
+    assert done.states() == ["cancelled", *["infeasible"] * 3]
     assert clock.now - began >= 0.25  # there is time again, while the one that runs ends
 
 
@@ -745,7 +761,9 @@ def test_what_a_trial_reports_reaches_the_summary_while_it_runs(make_study: Make
     assert seen == [102.0, 101.0, 100.0]
 
 
-def test_steps_that_were_heard_are_not_heard_again(make_study: MakeStudy, clock: Clock) -> None:
+def test_steps_that_were_heard_are_not_heard_again(
+    make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trial that was lost goes on: its pruner sees each step once."""
 
     def lost_once(job: Job) -> Acts:
@@ -753,12 +771,14 @@ def test_steps_that_were_heard_are_not_heard_again(make_study: MakeStudy, clock:
         yield next(acts)
         return LOST if job.attempt == 1 else (yield from acts)
 
+    heard: list[int] = []
+    real = Pruner.report
+    monkeypatch.setattr(Pruner, "report", lambda self, *told: heard.append(told[1]) or real(self, *told))
     pruner = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 9}
     study = make_study("x=1", pruner=pruner)
     done = study.drive(FakeLauncher(lost_once, clock))
     assert done.states() == ["completed"]
-    journal = (study.folder / "study.journal").read_text()
-    assert journal.count('"intermediate_value":') == 3
+    assert heard == [0, 1, 2]
 
 
 def test_folders_are_those_of_the_trials(make_study: MakeStudy, clock: Clock) -> None:
@@ -781,7 +801,7 @@ def test_the_page_is_looked_after_while_trials_run_and_its_trouble_is_told(make_
             self.problem = "report.html cannot be written now: the disk is full"
 
     def look() -> str:
-        study.last.loop.page = page  # type: ignore[assignment]
+        study.last.loop.watchers.page = page  # type: ignore[assignment]
         return ""
 
     study, page = make_study(), Page()

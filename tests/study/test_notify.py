@@ -12,7 +12,7 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.study import notify
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
 from tests.study.test_driver import Run, drivers, run  # noqa: F401 - fixtures
 
@@ -68,7 +68,7 @@ def test_a_command_is_told_how_a_study_ended(
 ) -> None:
     how = f'hydra.sweeper.notify=["{script}",-s,"{{subject}}","$HOME; rm x"]'
     error = "KeyError: 'x' of postgresql://me:sesame@host/db"
-    launcher = FakeLauncher(by_trial(trains(), t1=ends(End(State.FAILED, error))), clock)
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(Outcome(State.FAILED, error))), clock)
     run(launcher, how)
     assert "me:***@host/db" in (tmp_path / "told").read_text()
     words = (tmp_path / "told").read_text().partition("KeyError")[0].splitlines()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
+from sweeps.record.definition import unpack_line
 from sweeps.study import removal
-from sweeps.study.definition import unpack_line
 
 
 @pytest.mark.parametrize("linked", [False, True])

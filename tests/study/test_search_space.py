@@ -6,7 +6,8 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sweeps.errors import UserError
-from sweeps.study.search_space import Interval, SearchSpace, canonical, parse, parse_condition
+from sweeps.record.grammar import parse, parse_condition
+from sweeps.record.space import Interval, SearchSpace, canonical
 
 PARSER = OverridesParser.create()
 

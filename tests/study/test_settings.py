@@ -1,8 +1,10 @@
-"""Where a setting belongs that was typed elsewhere."""
+"""Where a setting belongs that was typed elsewhere, and what no setting may be."""
 
 import pytest
+from omegaconf import OmegaConf
 
-from sweeps.settings import home
+from sweeps.errors import UserError
+from sweeps.settings import SweeperConf, home, read
 
 
 @pytest.mark.parametrize(
@@ -25,3 +27,11 @@ from sweeps.settings import home
 )
 def test_where_a_setting_belongs(word: str, typed: str) -> None:
     assert home(word) == typed
+
+
+@pytest.mark.parametrize("name", ["max_hours", "max_gpu_hours"])
+def test_a_budget_of_nothing_is_refused(name: str) -> None:
+    said = f"hydra.sweeper.{name}=0.0: nothing could start\nFor no limit type hydra.sweeper.{name}=null"
+    with pytest.raises(UserError, match=said):
+        read(OmegaConf.structured(SweeperConf(**{name: 0})), SweeperConf)
+    assert getattr(read(OmegaConf.structured(SweeperConf(**{name: 0.001})), SweeperConf), name) == 0.001

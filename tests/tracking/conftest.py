@@ -1,4 +1,4 @@
-"""A real SQLite store for each test."""
+"""A real SQLite store for each test, and one real server, imported once."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tracking.studies import Server
+from tests.tracking.studies import Server, Servers
 
 
 @pytest.fixture
@@ -14,9 +14,16 @@ def store(migrated: Path, tmp_path: Path) -> str:
     return f"sqlite:///{shutil.copy(migrated, tmp_path / 'mlflow.db')}"
 
 
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    yield servers
+    servers.close()
+
+
 @pytest.fixture
-def server(migrated: Path, tmp_path: Path) -> Iterator[Server]:
+def server(servers: Servers, migrated: Path, tmp_path: Path) -> Iterator[Server]:
     shutil.copy(migrated, tmp_path / "mlflow.db")
-    server = Server(tmp_path)
+    server = Server(servers, tmp_path)
     yield server
-    server.close()
+    server.kill()

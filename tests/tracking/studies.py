@@ -1,5 +1,6 @@
 """Studies as their drivers and trials leave them, and what MLflow then shows."""
 
+import json
 import os
 import signal
 import socket
@@ -14,10 +15,10 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from sweeps.results.summary import Row, Summary
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import MetricsLine, TrialFolder
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 
 OBJECTIVE, DIRECTIONS = ("val_accuracy",), ("maximize",)
 
@@ -28,33 +29,32 @@ def open_tracker(uri: str, folder: Path) -> Tracker:
     return tracker
 
 
-def finish(tracker: Tracker, summary: Summary, timeout_s: float = 30.0) -> None:
+def finish(tracker: Tracker, summary: StudySnapshot, timeout_s: float = 30.0) -> None:
     tracker.drain(summary, timeout_s)
-    tracker.complete(summary)
+    tracker.complete(summary.with_tracking(tracker.seconds))
 
 
-def new_row(study: Path, number: int, **params: Any) -> Row:
-    row = Row(number, params or {"lr": 0.1 * (number + 1)}, State.RUNNING, study / str(number))
+def new_row(study: Path, number: int, **params: Any) -> TrialRecord:
+    row = TrialRecord(number, params or {"lr": 0.1 * (number + 1)}, State.RUNNING, study / str(number))
     row.folder.mkdir(parents=True, exist_ok=True)
     return row
 
 
-def train(row: Row, steps: range) -> None:
+def train(row: TrialRecord, steps: range) -> None:
     """What a trial does to its folder."""
     for step in steps:
         metrics = {"val_accuracy": step / 10, "loss": 1.0 / (step + 1)}
         TrialFolder(row.folder).append_metrics(MetricsLine(step, 1e9 + step, metrics))
 
 
-def complete(row: Row) -> Row:
+def complete(row: TrialRecord) -> TrialRecord:
     folder = TrialFolder(row.folder)
     attempt = folder.newest() or folder.new_attempt()
-    row.take(attempt.close(End(State.COMPLETED, "", [0.9], {"val_accuracy": 0.9, "val_loss": 0.3})))
-    return row
+    return row.with_end(attempt.close(Outcome(State.COMPLETED, "", [0.9], {"val_accuracy": 0.9, "val_loss": 0.3})))
 
 
-def summary_of(study: Path, *rows: Row) -> Summary:
-    return Summary("s", study, OBJECTIVE, DIRECTIONS, list(rows))
+def summary_of(study: Path, *rows: TrialRecord) -> StudySnapshot:
+    return StudySnapshot("s", study, OBJECTIVE, DIRECTIONS, list(rows))
 
 
 def runs(uri: str) -> dict[str, Any]:
@@ -85,35 +85,36 @@ def free_port() -> int:
 
 
 _SERVE = """
-import os, sys
+import json, os, sys
 import uvicorn
 from mlflow.server.fastapi_app import app
 
-for port in sys.stdin:
+for asked in sys.stdin:
+    folder, port = json.loads(asked)
     child = os.fork()
     if child == 0:
+        os.environ["_MLFLOW_SERVER_FILE_STORE"] = f"sqlite:///{folder}/mlflow.db"
+        os.environ["_MLFLOW_SERVER_ARTIFACT_DESTINATION"] = f"{folder}/artifacts"
+        os.dup2(os.open(f"{folder}/server.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         os.dup2(2, 1)
-        uvicorn.run(app, host="127.0.0.1", port=int(port))
+        os.chdir(folder)
+        uvicorn.run(app, host="127.0.0.1", port=port)
         os._exit(0)
     print(child, flush=True)
     print(os.waitpid(child, 0)[1], flush=True)
 """
 
 
-class Server:
-    """A real MLflow server that can be killed and started again: what `mlflow server` starts, imported once."""
+class Servers:
+    """What `mlflow server` starts, imported once; it serves one store at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self.folder, self.uri = folder, f"http://127.0.0.1:{self.port}"
         told = {
-            "_MLFLOW_SERVER_FILE_STORE": f"sqlite:///{folder}/mlflow.db",
             "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
-            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(folder / "artifacts"),
             "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
             "MLFLOW_DISABLE_TELEMETRY": "true",
         }
-        with (folder / "server.log").open("a") as log:
+        with (folder / "servers.log").open("a") as log:
             self._imported = subprocess.Popen(
                 [sys.executable, "-c", _SERVE],
                 stdin=subprocess.PIPE,
@@ -123,11 +124,31 @@ class Server:
                 env=os.environ | told,
                 cwd=folder,
             )
+
+    def start(self, folder: Path, port: int) -> int:
+        """Return the process that serves the store in `folder`."""
+        print(json.dumps([str(folder), port]), file=self._imported.stdin, flush=True)
+        return int(self._imported.stdout.readline())
+
+    def kill(self, process: int) -> None:
+        os.kill(process, signal.SIGKILL)
+        self._imported.stdout.readline()  # it is gone
+
+    def close(self) -> None:
+        self._imported.communicate()
+
+
+class Server:
+    """A real MLflow server of one store, that can be killed and started again."""
+
+    def __init__(self, servers: Servers, folder: Path) -> None:
+        self.port = free_port()
+        self.folder, self.uri = folder, f"http://127.0.0.1:{self.port}"
+        self._servers = servers
         self.start()
 
     def start(self) -> None:
-        print(self.port, file=self._imported.stdin, flush=True)
-        self._serving = int(self._imported.stdout.readline())
+        self._process = self._servers.start(self.folder, self.port)
         wait_for(self.answers)
 
     def answers(self) -> bool:
@@ -137,11 +158,6 @@ class Server:
             return False
 
     def kill(self) -> None:
-        if self._serving:
-            os.kill(self._serving, signal.SIGKILL)
-            self._imported.stdout.readline()  # it is gone
-            self._serving = 0
-
-    def close(self) -> None:
-        self.kill()
-        self._imported.communicate()
+        if self._process:
+            self._servers.kill(self._process)
+            self._process = 0

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from sweeps.results.summary import Row
 from sweeps.tracking.study_run import StudyRun
 from sweeps.tracking.tracker import Tracker
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 from tests.tracking.studies import complete, finish, new_row, open_tracker, runs, steps_of, summary_of, train, wait_for
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -58,7 +57,7 @@ def test_a_run_whose_note_is_damaged_is_found(store: str, tmp_path: Path, name: 
         if not over:
             second.start_trial(row, [])
             train(row, range(2, 4))
-    finish(second, summary_of(study, *[row if over else complete(row) for row in rows]))
+    finish(second, summary_of(study, *map(complete, rows)))
 
     assert second.problem is None
     assert ids(store) == known
@@ -135,8 +134,9 @@ def test_a_file_that_cannot_be_read_concerns_its_trial(store: str, tmp_path: Pat
     for row in rows[1:]:
         train(row, range(2))
     wait_for(lambda: str(rows[0].folder / "metrics.jsonl") in str(tracker.problem))
+    rows = [*map(complete, rows)]
     started = time.monotonic()
-    finish(tracker, summary_of(study, *map(complete, rows)))
+    finish(tracker, summary_of(study, *rows))
     assert time.monotonic() - started < 10
     assert str(rows[0].folder / "metrics.jsonl") in str(tracker.problem)
     assert str(tracker.problem).endswith(" (and of 1 more)")
@@ -251,8 +251,7 @@ def test_when_a_trial_ended_is_the_same_each_time(store: str, tmp_path: Path) ->
 def test_trials_that_go_on_without_the_driver_stay_open(store: str, tmp_path: Path, state: State) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(store, study)
-    rows = [new_row(study, 0), replace(new_row(study, 1), state=State.QUEUED)]
-    rows[0].state = state
+    rows = [replace(new_row(study, 0), state=state), replace(new_row(study, 1), state=State.QUEUED)]
     for row in rows:
         tracker.start_trial(row, [])
     TrialFolder(rows[0].folder).new_attempt()  # its job runs or waits; the other has none
@@ -265,12 +264,12 @@ def test_trials_that_go_on_without_the_driver_stay_open(store: str, tmp_path: Pa
 def test_a_trial_tried_again_loses_its_old_error(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     row = new_row(study, 0)
-    row.take(TrialFolder(row.folder).new_attempt().close(End(State.FAILED, "boom")))
+    row = row.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.FAILED, "boom")))
     finish(open_tracker(store, study), summary_of(study, row))
-    again = Row(0, row.params, State.QUEUED, row.folder, row.attempts)
+    again = replace(row, state=State.QUEUED)
     tracker: Tracker = open_tracker(store, study)
     tracker.start_trial(again, [])
-    again.take(TrialFolder(row.folder).new_attempt().close(End(State.COMPLETED, "", [0.5])))
+    again = again.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.COMPLETED, "", [0.5])))
     tracker.end_trial(again)
     finish(tracker, summary_of(study, again))
     found = runs(store)["lr=0.1"]

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from sweeps.results import report
 from sweeps.tracking import comparison_view
 from sweeps.tracking.tracker import Tracker
-from tests.command_lines import GRID, THEIRS, run
+from tests.command_lines import GRID, SWEEP, THEIRS, run
 from tests.results import pages
 from tests.tracking.studies import free_port
 
@@ -50,18 +50,17 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="module")
-def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def dashboard(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[tuple[str, str]]:
     """The address of the server that the end of README's grid names, and the path of the study's view."""
     chromium()
     folder = tmp_path_factory.mktemp("dashboard")
+    shutil.copy(migrated, folder / "mlflow.db")
     grid = ["-m", "optimizer=adam,sgd", "lr=0.001,0.01", "hydra.sweeper.study_name=grid"]
-    swept = subprocess.run(
-        [sys.executable, ROOT / "sweep.py", *grid], cwd=folder, capture_output=True, text=True, check=True
-    )
+    swept = run([SWEEP, *grid], folder)
     apart = ["hydra.sweeper.study_name=failing", "hydra.sweeper.experiment=failing"]
     failing = run([THEIRS, "-m", *GRID, "+how=raises,exits", *apart], folder)
     assert failing.code == 1, failing.said
-    assert swept.stdout.splitlines()[-1] == "dashboard: python -m sweeps ui grid"
+    assert swept.out.splitlines()[-1] == "dashboard: python -m sweeps ui grid"
     for name in ("search", "two_objectives"):
         summary = pages.STUDIES[name](folder / "multirun" / name)
         report.write(summary)
@@ -109,9 +108,17 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Iterator[BrowserContext]:
+    """What a browser keeps from page to page: MLflow's own are megabytes of JavaScript."""
+    window = browser.new_context(viewport={"width": 1900, "height": 1700})
+    yield window
+    window.close()
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1900, "height": 1700})
+def page(window: BrowserContext) -> Iterator[Page]:
+    page = window.new_page()
     page.set_default_timeout(PATIENCE_MS)
     yield page
     page.close()

@@ -41,7 +41,8 @@ def test_a_kept_model_is_logged_with_its_signature_once(tmp_path: Path) -> None:
             TrialFolder(row.folder).add_note("data: what", "the test set was looked at")
         tracker = open_tracker(uri, study)
         tracker.start_trial(row, ["lr=0.1"])
-        tracker.end_trial(complete(row))
+        row = complete(row)
+        tracker.end_trial(row)
         finish(tracker, summary_of(study, row))
         assert tracker.problem is None
     client = MlflowClient(uri)

@@ -12,7 +12,7 @@ OPEN = """
 import os, random, signal, sys, time
 from pathlib import Path
 import mlflow.store.tracking.sqlalchemy_store
-from sweeps.results.summary import Summary
+from sweeps.record.study import StudySnapshot
 from sweeps.tracking.tracker import Tracker
 
 def in_child(task):
@@ -26,7 +26,7 @@ def in_child(task):
     return child
 
 def open_at(folder):
-    Tracker(f"sqlite:///{folder}/mlflow.db", "e", Summary("s", folder / "s", ("loss",), ("minimize",), [])).open()
+    Tracker(f"sqlite:///{folder}/mlflow.db", "e", StudySnapshot("s", folder / "s", ("loss",), ("minimize",), [])).open()
 
 def code_of(child):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

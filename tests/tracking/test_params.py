@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-import conf.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
+import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from tests.tracking.studies import complete, finish, new_row, open_tracker, runs, summary_of
 
 ROOT = Path(__file__).parents[2]

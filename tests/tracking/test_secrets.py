@@ -16,11 +16,11 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.secrets import has_password, refuse_typed, without_password
-from sweeps.tracking.study_run import QUIET, artifacts_of
+from sweeps.tracking.store import QUIET, artifacts_of
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, State
-from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, run, start_afresh
+from sweeps.trial.job import Outcome, State
+from tests.command_lines import GRID, ROOT, SWEEP, THEIRS, refuse, start_afresh
 from tests.command_lines import finish as finish_line
 from tests.tracking.studies import Server, finish, free_port, new_row, open_tracker, runs, summary_of, train, wait_for
 
@@ -111,7 +111,7 @@ def test_it_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, monkeyp
     said.append(str(refused.value))
     server.start()
     wait_for(lambda: tracker.problem is None)
-    row.take(TrialFolder(row.folder).new_attempt().close(End(State.FAILED, f"no answer from {uri}")))
+    row = row.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.FAILED, f"no answer from {uri}")))
     finish(tracker, summary_of(tmp_path / "s", row))
 
     assert not [text for text in said if "sesame" in text]
@@ -193,7 +193,7 @@ def test_a_whole_study_and_its_dashboard_show_it_nowhere(with_password: str, tmp
 @pytest.mark.parametrize("key", ["hydra.sweeper.tracking_uri", "hydra.sweeper.storage"])
 @pytest.mark.parametrize("mode", [["-m"], []], ids=["study", "single run"])
 def test_one_that_is_typed_is_refused_before_anything_starts(key: str, mode: list[str], tmp_path: Path) -> None:
-    done = run([SWEEP, *mode, f"{key}=postgresql://me:sesame@host/db"], tmp_path)
+    done = refuse([SWEEP, *mode, f"{key}=postgresql://me:sesame@host/db"], tmp_path)
     assert done.code == 2 and "sesame" not in done.said
     assert "me:***@" in done.err and len(done.err.splitlines()) == 2
     assert files_with("sesame", tmp_path) == [] and not (tmp_path / "multirun").exists()

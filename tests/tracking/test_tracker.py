@@ -17,13 +17,14 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.errors import UserError
+from sweeps.record.fold import asked
+from sweeps.record.study import TrialRecord
 from sweeps.results import report
-from sweeps.results.summary import Row
 from sweeps.results.tables import GAP
-from sweeps.tracking.study_run import QUIET, first_line
+from sweeps.tracking.store import QUIET, first_line
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import MetricsLine, TrialFolder
-from sweeps.trial.job import End, State
+from sweeps.trial.job import Outcome, State
 from tests.tracking.studies import (
     Server,
     complete,
@@ -48,9 +49,10 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     folder.new_attempt().log.write_text("what it printed")
     train(row, range(3))
     folder.append_metrics(MetricsLine(0, 1e9, {"system/cpu_utilization_percentage": 99.0}), "system_metrics.jsonl")
-    complete(row)
+    row = complete(row)
     seconds = {"idle_slot": 0.0, "queued": 2.0, "training": 1.5}
-    row.attempts = [replace(row.attempts[-1], seconds=seconds, began=12.0, ended=14.0, gpus=2, energy_kwh=0.25)]
+    spent = replace(row.attempts[-1], seconds=seconds, began=12.0, ended=14.0, gpus=2, energy_kwh=0.25)
+    row = replace(row, attempts=(spent,))
     tracker.end_trial(row)
     summary = summary_of(study, row)
     report.write(summary)
@@ -105,9 +107,8 @@ def test_the_note_of_a_study_of_gpus_tells_how_it_scales(store: str, tmp_path: P
         for step in range(3):
             metrics = {"val_accuracy": 0.9, "epoch_time": 8 / gpus}
             TrialFolder(row.folder).append_metrics(MetricsLine(step, 1e9 + step, metrics))
-        complete(row)
-        tracker.end_trial(row)
-        rows.append(row)
+        rows.append(complete(row))
+        tracker.end_trial(rows[-1])
     summary = summary_of(tmp_path / "s", *rows)
     report.write(summary)
     finish(tracker, summary)
@@ -134,6 +135,7 @@ def write_hydra_files(trial: Path) -> None:
     [
         (State.COMPLETED, "FINISHED"),
         (State.PRUNED, "FINISHED"),
+        (State.INFEASIBLE, "FINISHED"),
         (State.FAILED, "FAILED"),
         (State.DIVERGED, "FAILED"),
         (State.OUT_OF_MEMORY, "FAILED"),
@@ -147,7 +149,7 @@ def test_how_a_trial_ended(store: str, tmp_path: Path, state: State, status: str
     tracker = open_tracker(store, tmp_path / "s")
     row = new_row(tmp_path / "s", 0)
     tracker.start_trial(row, [])
-    row.take(End(state, "boom" if status == "FAILED" else ""))
+    row = row.with_end(Outcome(state, "boom" if status == "FAILED" else ""))
     tracker.end_trial(row)
     finish(tracker, summary_of(tmp_path / "s", row))
     child = runs(store)["lr=0.1"]
@@ -157,26 +159,28 @@ def test_how_a_trial_ended(store: str, tmp_path: Path, state: State, status: str
 
 def test_a_config_that_was_refused_is_shown_as_failed(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
-    row = Row(0, {"lr": -1}, State.FAILED, tmp_path / "s" / "0", [End(State.FAILED, "lr must be > 0")])
+    row = TrialRecord(0, {"lr": -1}, State.FAILED, tmp_path / "s" / "0", (Outcome(State.FAILED, "lr must be > 0"),))
     tracker.end_trial(row)
     finish(tracker, summary_of(tmp_path / "s", row))
     assert runs(store)["lr=-1"].data.tags["error"] == "lr must be > 0"
     assert runs(store)["s"].info.status == "FAILED"
 
 
-def test_what_could_not_run_is_shown_as_pruned_and_loses_that_when_it_runs(store: str, tmp_path: Path) -> None:
+def test_what_could_not_run_is_shown_as_infeasible_and_loses_that_when_it_runs(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
-    row = Row(0, {"lr": 0.1}, State.PRUNED, study / "0", [End(State.PRUNED, "it is too large")])
-    TrialFolder(row.folder).write_point(0, row.params)
+    end = Outcome(State.INFEASIBLE, "it is too large")
+    row = TrialRecord(0, {"lr": 0.1}, State.QUEUED, study / "0").with_end(end)
+    TrialFolder(row.folder).write_trial(asked(row, study))
     tracker = open_tracker(store, study)
     tracker.end_trial(row)
     finish(tracker, summary_of(study, row))
     child = runs(store)["lr=0.1"]
-    assert (child.info.status, child.data.tags["state"]) == ("FINISHED", "pruned")
+    assert (child.info.status, child.data.tags["state"]) == ("FINISHED", "infeasible")
     assert child.data.tags["error"] == "it is too large"
     tracker, row = open_tracker(store, study), new_row(study, 0, lr=0.1)
     tracker.start_trial(row, [])
-    tracker.end_trial(complete(row))
+    row = complete(row)
+    tracker.end_trial(row)
     finish(tracker, summary_of(study, row))
     again = runs(store)["lr=0.1"]
     assert (again.info.run_id, again.data.tags["state"]) == (child.info.run_id, "completed")
@@ -210,7 +214,8 @@ def test_the_page_is_there_while_the_study_runs(store: str, tmp_path: Path, monk
     for text in ("as it began", "as its trial ended"):
         (study / report.HTML).write_text(text)
         wait_for(lambda: page() == text)  # noqa: B023
-        tracker.end_trial(complete(row))
+        row = complete(row)
+        tracker.end_trial(row)
     finish(tracker, summary_of(study, row))
     assert tracker.problem is None
 
@@ -232,7 +237,8 @@ def test_a_page_that_cannot_be_sent_costs_nothing_else(
     train(row, range(2))
     wait_for(lambda: len(steps_of(store, runs(store)["lr=0.1"])) == 2)
     places[0].joinpath("artifacts").unlink()
-    tracker.end_trial(complete(row))
+    row = complete(row)
+    tracker.end_trial(row)
     wait_for(lambda: not tracker.problem)
     finish(tracker, summary_of(study, row))
     assert tracker.problem is None
@@ -334,7 +340,8 @@ def test_a_locked_database_is_waited_for(store: str, tmp_path: Path) -> None:
     assert time.monotonic() - started < 5
     assert "no answer within 3 s" in (tracker.problem or "")
     train(row, range(3))
-    tracker.end_trial(complete(row))
+    row = complete(row)
+    tracker.end_trial(row)
     other.execute("ROLLBACK")
     finish(tracker, summary_of(study, row))
     assert tracker.problem is None
@@ -439,7 +446,8 @@ def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: P
     row = new_row(study, 0)
     tracker.start_trial(row, [])
     server.kill()
-    tracker.end_trial(complete(row))
+    row = complete(row)
+    tracker.end_trial(row)
     finish(tracker, summary_of(study, row), timeout_s=1)
     assert "1 trial not complete there" in str(tracker.problem)
     server.start()
@@ -452,7 +460,7 @@ def test_of_what_a_trial_returned_best_has_the_objective_alone(store: str, tmp_p
     tracker.start_trial(row, [])
     train(row, range(2))
     returned = {"val_accuracy": 0.9, "loss": 0.2, "test_accuracy": 0.8}  # and loss was reported too
-    row.take(TrialFolder(row.folder).new_attempt().close(End(State.COMPLETED, "", [0.9], returned)))
+    row = row.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.COMPLETED, "", [0.9], returned)))
     finish(tracker, summary_of(tmp_path / "s", row))
     run = runs(store)["lr=0.1"]
     assert [name for name in run.data.metrics if name.startswith("best/")] == ["best/val_accuracy"]
@@ -467,7 +475,7 @@ def test_a_trials_description_has_its_end_and_the_tail_of_its_log(store: str, tm
     lines = [f"epoch {number}" for number in range(100)]
     long = f"{'x' * 50} sqlite {'y' * 3} postgresql://me:sesame@host/db {'z' * 100}"  # it is folded within the address
     attempt.log.write_text("\n".join([long, *lines[-17:], "``` at me:", "ValueError: too large"]))
-    row.take(attempt.close(End(State.FAILED, "ValueError: too large")))
+    row = row.with_end(attempt.close(Outcome(State.FAILED, "ValueError: too large")))
     finish(tracker, summary_of(tmp_path / "s", row))
     told = runs(store)["lr=0.1"].data.tags["mlflow.note.content"]
     assert told.startswith("**failed**: ValueError: too large\n")
@@ -491,7 +499,7 @@ def test_a_long_log_is_kept_head_and_tail(store: str, tmp_path: Path) -> None:
     tracker.start_trial(row, [])
     attempt = TrialFolder(row.folder).new_attempt()
     attempt.log.write_bytes(b"the head\n" + b"x" * 6_000_000 + b"\nthe tail")
-    row.take(attempt.close(End(State.COMPLETED, "", [0.9], {"val_accuracy": 0.9})))
+    row = row.with_end(attempt.close(Outcome(State.COMPLETED, "", [0.9], {"val_accuracy": 0.9})))
     finish(tracker, summary_of(tmp_path / "s", row))
     (logged,) = (tmp_path / "mlartifacts").rglob("log")
     kept = logged.read_bytes()
@@ -521,6 +529,7 @@ def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrat
     assert again.problem is None
     found = runs(store)
     assert found["s"].data.tags["command"] == "python their_app.py -m x=1,2"
+    assert found["s"].data.metrics["study/all/seconds/tracking"] > 0
     assert [len(steps_of(store, found[name])) for name in ("lr=0.1", "lr=0.2")] == [2, 2]
     assert [found[name].info.status for name in ("s", "lr=0.1", "lr=0.2")] == ["RUNNING", "FINISHED", "RUNNING"]
     once_more = open_tracker(store, study)
@@ -533,7 +542,7 @@ def test_a_picture_that_cannot_be_drawn_costs_nothing_else(
     def odd(summary: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("sweeps.results.printed.of_study", odd)
+    monkeypatch.setattr("sweeps.results.picture.of_study", odd)
     tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
     tracker.start_trial(row, [])
     finish(tracker, summary_of(tmp_path / "s", complete(row)))

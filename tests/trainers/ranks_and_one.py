@@ -13,12 +13,13 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from conf.plan import plan
 from sweeps.trial.job import World
 from tests.trainers.recorder import compose
-from trainers import data, distribution, networks
+from trainers import distribution, networks
 from trainers.compiled import compile_passes
+from trainers.data import dataset as data
 from trainers.phases import phases
+from trainers.schedules import plan
 from trainers.trainer import compile_for, network
 
 STEPS = 30

@@ -3,21 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-import conf.schema  # noqa: F401 (registers the schema)
 from sweeps.trial.job import World
-
-CONF = Path(__file__).parents[2] / "conf"
-# The engine's own plugins have no part in composing what is trained.
-PLAIN_HYDRA = ("hydra/sweeper=basic", "hydra/launcher=basic")
+from tests import composing
 
 
 def compose(*overrides: str) -> DictConfig:
-    with hydra.initialize_config_dir(str(CONF), version_base=None):
-        cfg = hydra.compose("config", overrides=[*PLAIN_HYDRA, *overrides])
+    cfg = composing.compose(*overrides)
     OmegaConf.to_object(cfg)  # raises ValueError unless valid
     return cfg
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from trainers.compiled import compile_passes
-from trainers.data import Data
+from trainers.data.arrays import Data
 
 
 def make_model(dropout: float = 0.0) -> keras.Model:

@@ -6,8 +6,9 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from tests.trainers.recorder import Recorder, compose
-from trainers import data
+from trainers.data import dataset as data
 from trainers.data import sources
+from trainers.data.arrays import epoch_order
 from trainers.trainer import train
 
 
@@ -34,10 +35,10 @@ def test_training_and_validation_rows_are_all_rows_once() -> None:
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone() -> None:
     rows = np.arange(100, dtype=np.int32)
-    orders = {(s, e): tuple(data.epoch_order(rows, s, e)) for s in (0, 1) for e in (1, 2)}
+    orders = {(s, e): tuple(epoch_order(rows, s, e)) for s in (0, 1) for e in (1, 2)}
     assert len(set(orders.values())) == 4
     assert all(sorted(order) == list(rows) for order in orders.values())
-    assert tuple(data.epoch_order(rows, 1, 2)) == orders[1, 2]
+    assert tuple(epoch_order(rows, 1, 2)) == orders[1, 2]
 
 
 @pytest.mark.parametrize("shape", [(12,), (12, 1)])

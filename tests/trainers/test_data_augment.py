@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from conf.checks.augment import Augment, parse
+from trainers.config.augment import Augment, parse
 from trainers.data.augment import augmented
 
 layers = keras.layers

@@ -12,8 +12,8 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.trainers.recorder import Recorder, compose, without_times
-from trainers import data
 from trainers.data import cache
+from trainers.data import dataset as data
 from trainers.data.on_disk import OnDisk
 from trainers.trainer import train
 
@@ -302,7 +302,7 @@ def test_processes_side_by_side_decode_once(tmp_path: Path) -> None:
     fresh.set_forkserver_preload([__name__])  # TensorFlow, once for all of them
     results: multiprocessing.Queue[tuple[float, int]] = fresh.Queue()
     arguments = (str(folder), str(tmp_path / "kept"), results)
-    processes = [fresh.Process(target=decode, args=arguments) for _ in range(3)]
+    processes = [fresh.Process(target=decode, args=arguments) for _ in range(2)]
     for process in processes:
         process.start()
     found = {results.get(timeout=120) for _ in processes}

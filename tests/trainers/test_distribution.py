@@ -8,7 +8,8 @@ import keras
 import pytest
 
 from tests.trainers.recorder import Recorder, compose, without_times
-from trainers import data, distribution
+from trainers import distribution
+from trainers.data import dataset as data
 from trainers.trainer import build, train
 
 OFTEN = "trainer.checkpoint_interval_s=0"

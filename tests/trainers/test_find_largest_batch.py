@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from conf.checks import largest_batch as kept
 from sweeps.launchers.fork_server import _MEMORY_WORDS
 from sweeps.trial.job import World
-from tests.trainers.recorder import CONF, Recorder, compose
+from tests.composing import CONF
+from tests.trainers.recorder import Recorder, compose
 from trainers import largest_batch
 from trainers.alone import OutOfMemory, alone
-from trainers.data import Data
+from trainers.config import largest_batch as kept
+from trainers.data.arrays import Data
 from trainers.largest_batch import find, next_size
 
 LIMITS: list[tuple[int, int, int, int]] = [  # what fits, and start, unit and most

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from tests.trainers.recorder import CONF, Recorder, compose
+from tests.composing import CONF
+from tests.trainers.recorder import Recorder, compose
 from trainers import losses
 from trainers.sections import make
 from trainers.trainer import train

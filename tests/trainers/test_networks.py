@@ -14,11 +14,12 @@ from mlflow.models import Model
 from omegaconf import DictConfig
 from sklearn.linear_model import LinearRegression
 
-from conf.checks import networks as known
-from conf.plan import plan
 from tests.trainers.recorder import Recorder, compose, without_times
-from trainers import data, networks, phases
+from trainers import networks, phases
+from trainers.config import networks as known
+from trainers.data import dataset as data
 from trainers.line import is_line, least_squares, line_of
+from trainers.schedules import plan
 from trainers.trainer import build, train
 
 MOBILE = ("model=mobilenetv2", "dataset=npz", "batch_size=8", "trainer.checkpoint_interval_s=0")

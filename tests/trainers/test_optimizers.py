@@ -8,7 +8,8 @@ import tensorflow as tf
 from omegaconf import OmegaConf
 from sklearn.linear_model import ElasticNet, Lasso
 
-from tests.trainers.recorder import CONF, Recorder, compose, without_times
+from tests.composing import CONF
+from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import optimizers
 from trainers.trainer import train
 

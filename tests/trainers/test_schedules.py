@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from conf import plan
 from tests.trainers.recorder import Recorder, compose, without_times
-from trainers import data
-from trainers.schedules import Table
+from trainers import schedules as plan
+from trainers.data import dataset as data
+from trainers.optimizers import Table
 from trainers.trainer import build, train
 
 SMALL = ("model.hidden=[8]", "trainer.checkpoint_interval_s=0", "batch_size=125")

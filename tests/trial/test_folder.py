@@ -12,11 +12,11 @@ import pytest
 
 from sweeps.files import Unreadable
 from sweeps.trial import Trial
-from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
-from sweeps.trial.job import End, State
+from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, MetricsReader, TrialFolder
+from sweeps.trial.job import Outcome, State
 
 LINES = [MetricsLine(step, 1.5 * step, {"loss": 1 / (step + 1)}) for step in range(3)]
-END = End(State.COMPLETED, objective=[0.5], metrics={"loss": 0.5}, seconds={"training": 1.0})
+END = Outcome(State.COMPLETED, objective=[0.5], metrics={"loss": 0.5}, seconds={"training": 1.0})
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
 def test_the_first_word_of_an_end_stands(folder: TrialFolder) -> None:
     attempt = folder.new_attempt()
     first = attempt.close(END)
-    assert attempt.close(End(State.LOST, "its node failed")) == first
+    assert attempt.close(Outcome(State.LOST, "its node failed")) == first
     assert folder.ends() == [first]
 
 
@@ -123,15 +123,15 @@ def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str
 @pytest.mark.parametrize(
     "end",
     [
-        End(State.COMPLETED),
+        Outcome(State.COMPLETED),
         END,
-        End(State.FAILED, "ä\nb", misfit=True),
-        End(State.LOST, "its node failed", [], {}, {"queued": 2.5}, 1.0, 2.0, 3.0, 4, 0.5, advanced=True),
-        End(State.DIVERGED, "loss is nan", metrics={"loss": float("inf")}),
+        Outcome(State.FAILED, "ä\nb", misfit=True),
+        Outcome(State.LOST, "its node failed", [], {}, {"queued": 2.5}, 1.0, 2.0, 3.0, 4, 0.5, advanced=True),
+        Outcome(State.DIVERGED, "loss is nan", metrics={"loss": float("inf")}),
     ],
 )
-def test_an_end_is_read_as_it_was_written(end: End) -> None:
-    assert End.from_json(json.loads(json.dumps(end.as_json()))) == end
+def test_an_end_is_read_as_it_was_written(end: Outcome) -> None:
+    assert Outcome.from_json(json.loads(json.dumps(end.as_json()))) == end
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_end_is_read_as_it_was_written(end: End) -> None:
     ids=["half a pair", "long"],
 )
 def test_an_error_can_be_shown_whatever_it_holds(error: str, shown: str) -> None:
-    assert End.from_json(json.loads(json.dumps(End(State.FAILED, error).as_json()))).error == shown
+    assert Outcome.from_json(json.loads(json.dumps(Outcome(State.FAILED, error).as_json()))).error == shown
 
 
 def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
@@ -148,7 +148,7 @@ def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
     attempt.begin(14.0)
     folder.append_metrics(MetricsLine(0, 12.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)
     folder.append_metrics(MetricsLine(1, 20.0, {"system/gpu_0_power_usage_watts": 100.0}), SYSTEM_METRICS)
-    end = attempt.close(End(State.LOST, "its node failed"), ended=24.0)
+    end = attempt.close(Outcome(State.LOST, "its node failed"), ended=24.0)
     assert end.seconds == {"idle_slot": 0.5, "queued": 4.0, "training": 10.0}
     assert (end.asked, end.began, end.ended, end.gpus, end.timeout_min) == (10.0, 14.0, 24.0, 2, 30)
     assert end.energy_kwh == pytest.approx(600 / 3.6e6)
@@ -157,12 +157,12 @@ def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
 
 @pytest.mark.parametrize("state", State)
 def test_every_end_that_is_no_result_has_words(folder: TrialFolder, state: State) -> None:
-    end = folder.new_attempt().close(End(state))
+    end = folder.new_attempt().close(Outcome(state))
     assert end.error == ("" if state in (State.COMPLETED, State.PRUNED) else "nobody said why")
 
 
 def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
-    end = folder.new_attempt(asked=10.0, gpus=2).close(End(State.CANCELLED, "it was cancelled"), ended=24.0)
+    end = folder.new_attempt(asked=10.0, gpus=2).close(Outcome(State.CANCELLED, "it was cancelled"), ended=24.0)
     assert end.seconds == {"idle_slot": 0.0, "queued": 14.0}
     assert (end.began, end.gpu_hours, end.energy_kwh, end.advanced) == (None, 0.0, None, False)
 
@@ -194,7 +194,7 @@ def test_whether_an_attempt_advanced(
         folder.checkpoint.mkdir()
         (folder.checkpoint / "state").touch()
         os.utime(folder.checkpoint / "state", (saved, saved))
-    assert attempt.close(End(State.TIMED_OUT, "time"), ended=20.0).advanced is advanced
+    assert attempt.close(Outcome(State.TIMED_OUT, "time"), ended=20.0).advanced is advanced
 
 
 def test_a_new_attempt_starts_clean(folder: TrialFolder) -> None:
@@ -202,7 +202,7 @@ def test_a_new_attempt_starts_clean(folder: TrialFolder) -> None:
     first.request_stop(State.CANCELLED)
     first.hear(State.CANCELLED)
     first.begin(1.0)
-    first.close(End(State.CANCELLED, "it was cancelled"))
+    first.close(Outcome(State.CANCELLED, "it was cancelled"))
     second = folder.new_attempt()
     assert (second.number, folder.newest(), first.successor) == (2, second, second.path)
     assert (second.end(), second.began(), second.stop_requested(), second.heard()) == (None,) * 4
@@ -233,7 +233,7 @@ def test_a_request_to_stop_that_is_damaged_is_one_all_the_same(
 
 def test_a_folder_that_was_deleted_is_made_again_for_its_end(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path / "gone").attempt(1)
-    assert attempt.close(End(State.LOST, "its node failed")).state is State.LOST
+    assert attempt.close(Outcome(State.LOST, "its node failed")).state is State.LOST
     assert attempt.is_over
 
 
@@ -281,7 +281,7 @@ def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
         "folder = TrialFolder(Path(sys.argv[1]))\n"
         f"for step in range({count}):\n"
         "    folder.append_metrics(MetricsLine(step, 0.0, {'loss': step / 3, 'x' * (step % 500): 1.0}))\n"
-        "    if step % 30 == 0: folder.new_attempt().close(End(State.COMPLETED, objective=[float(step)] * 500))\n"
+        "    if step % 30 == 0: folder.new_attempt().close(Outcome(State.COMPLETED, objective=[float(step)] * 500))\n"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[2])
     reader, read, offset, over = TrialFolder(tmp_path), [], 0, False
@@ -298,3 +298,16 @@ def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
     assert writer.returncode == 0
     assert read == list(range(count))
     assert ends
+
+
+def test_news_stay_news_until_somebody_is_done_with_them(folder: TrialFolder) -> None:
+    reader = MetricsReader(folder)
+    assert reader.news().values == reader.news().values == LINES
+    assert reader.done(reader.news())
+    assert reader.news().values == []
+    folder.append_metrics(LINES[0])
+    assert reader.news().values == LINES[:1]
+    (folder.path / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
+    folder.append_metrics(LINES[1])
+    news = reader.news()
+    assert (news.values, reader.done(news), reader.news().values) == ([LINES[1]], False, [])

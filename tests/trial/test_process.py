@@ -19,7 +19,7 @@ from hydra.types import HydraContext
 from sweeps.launchers.contract import pack_app
 from sweeps.trial import Diverged, MissingObjective, current_trial
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import End, Job, Objective, Request, State, World
+from sweeps.trial.job import Job, Objective, Outcome, Request, State, World
 from sweeps.trial.process import end_of, run_trial
 
 GRID = Objective(needed=False)
@@ -28,15 +28,15 @@ NAMED = Objective(("val_accuracy",), named=True)
 TWO = Objective(("objective_0", "objective_1"))
 
 
-def returned(value: Any, objective: Objective | None, heard: State | None = None) -> End:
+def returned(value: Any, objective: Objective | None, heard: State | None = None) -> Outcome:
     """How a trial ended whose task function returned this; or raised it, if it is an exception."""
     job = JobReturn(status=JobStatus.FAILED if isinstance(value, BaseException) else JobStatus.COMPLETED)
     job.return_value = value
     return end_of(job, objective, heard)
 
 
-def completed(*objective: float, **metrics: float) -> End:
-    return End(State.COMPLETED, objective=[*objective], metrics=metrics)
+def completed(*objective: float, **metrics: float) -> Outcome:
+    return Outcome(State.COMPLETED, objective=[*objective], metrics=metrics)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def completed(*objective: float, **metrics: float) -> End:
     ],
     ids=repr,
 )
-def test_what_completes_a_trial(value: Any, objective: Objective | None, end: End | None) -> None:
+def test_what_completes_a_trial(value: Any, objective: Objective | None, end: Outcome | None) -> None:
     found = returned(value, objective)
     assert found.state is State.COMPLETED
     assert end is None or found == end

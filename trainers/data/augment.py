@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from conf.checks.augment import Augment
+from trainers.config.augment import Augment
 
 
 def augmented(x: tf.Tensor, ranges: Augment, draw: tf.Tensor, batch: tf.Tensor, clipped: bool) -> tf.Tensor:

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from conf.checks.examples import GB
-from conf.checks.image_folder import IMAGES, REFUSED, Undecodable, refuse_again
+from sweeps.trial import write_whole
+from trainers.data.examples import GB
+from trainers.data.listing import IMAGES, REFUSED, Undecodable, refuse_again
 from trainers.data.on_disk import OnDisk
 
 INFO = "info.json"
@@ -55,9 +56,7 @@ def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) ->
                 try:
                     _make(folder, name, limit_gb, plan())
                 except Undecodable as error:
-                    aside = folder / f".{name}{REFUSED}"
-                    aside.write_text(str(error))
-                    aside.rename(folder / f"{name}{REFUSED}")
+                    write_whole(folder / f"{name}{REFUSED}", str(error))
                     raise
                 found = _open(folder / name)
     if found is None:
@@ -101,10 +100,7 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
 
             info = fill(write)
             os.fsync(file.fileno())
-        with (aside / INFO).open("w") as file_of_info:
-            json.dump(info, file_of_info)
-            file_of_info.flush()
-            os.fsync(file_of_info.fileno())
+        write_whole(aside / INFO, json.dumps(info))
         shutil.rmtree(folder / name, ignore_errors=True)  # a damaged one
         aside.rename(folder / name)
     except OSError as error:

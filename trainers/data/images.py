@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from conf.checks.image_folder import (
+from trainers.data import cache
+from trainers.data.arrays import Data
+from trainers.data.listing import (
     Listing,
     Undecodable,
     cache_folder,
@@ -18,8 +20,6 @@ from conf.checks.image_folder import (
     header_channels,
     listing,
 )
-from trainers.data import cache
-from trainers.data.pool import Pool
 
 BATCH = 64
 
@@ -42,7 +42,7 @@ def folder(path: str, channels: int | None = None, skip_broken: bool = False) ->
     return ImageFolder(listing(path), channels, skip_broken)
 
 
-def decoded(source: ImageFolder, size: tuple[int, int], place: str | None, limit_gb: float) -> Pool:
+def decoded(source: ImageFolder, size: tuple[int, int], place: str | None, limit_gb: float) -> Data:
     """The images of a folder at `size` (height, width), as tf.image.resize makes them, bilinear."""
     found = source.found
     kept = cache_folder(place)
@@ -63,7 +63,7 @@ def decoded(source: ImageFolder, size: tuple[int, int], place: str | None, limit
         print(f"skip_broken: left out {skipped} of {rows} images, first {found.name(info['broken'][0])}", flush=True)
     train, validation, test = parts
     y = np.array(found.labels, np.int32)
-    return Pool(x, y, train, validation, x, y, test, len(found.classes), found.classes, skipped)
+    return Data(x, y, train, validation, x, y, test, len(found.classes), classes=found.classes, skipped=skipped)
 
 
 def resized(
@@ -73,7 +73,7 @@ def resized(
     place: str | None,
     limit_gb: float,
     outputs: int,
-) -> Pool:
+) -> Data:
     """Arrays of images (rows, height, width[, channels]) at another size."""
     arrays = [np.ascontiguousarray(x if x.ndim == 4 else x[..., None]) for x in (train[0], test[0])]
     digest = hashlib.blake2b(digest_size=12)
@@ -101,7 +101,7 @@ def resized(
     x, _ = cache.entry(cache_folder(place), name, limit_gb, lambda: plan)
     rows = np.arange(total, dtype=np.int32)
     y = np.concatenate([train[1], test[1]])
-    return Pool(x, y, rows[: len(arrays[0])], rows[:0], x, y, rows[len(arrays[0]) :], outputs)
+    return Data(x, y, rows[: len(arrays[0])], rows[:0], x, y, rows[len(arrays[0]) :], outputs)
 
 
 def _decode(source: ImageFolder, size: tuple[int, int], depth: int, write: cache.Write) -> dict[str, Any]:
@@ -124,11 +124,8 @@ def _decode(source: ImageFolder, size: tuple[int, int], depth: int, write: cache
         missing = np.ones(total, bool)
         for rows, batch in images.ignore_errors().batch(BATCH).prefetch(2).as_numpy_iterator():
             missing[rows] = False
-            if rows[-1] - rows[0] == len(rows) - 1:
-                write(int(rows[0]), batch)
-            else:  # some between them could not be decoded
-                for row, image in zip(rows, batch, strict=True):
-                    write(int(row), image)
+            for row, image in zip(rows, batch, strict=True):  # some between them may be missing
+                write(int(row), image)
             progress.at(int(rows[-1]) + 1)
         broken: dict[int, str] = {}
         lasting = True

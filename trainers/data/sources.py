@@ -1,14 +1,13 @@
 """Where datasets come from: each a callable that returns ((x_train, y_train), (x_test, y_test))."""
 
 import fcntl
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
-from trainers.data import Split
+from trainers.data.dataset import Split
+from trainers.data.download import keras_home
 
 
 def digits() -> Split:
@@ -37,11 +36,6 @@ def keras_dataset(name: str, path: str | None = None) -> Split:
             error.add_note(f"Without a network, give a local file: dataset={name} dataset.path=my.npz")
             raise
     return split
-
-
-def keras_home() -> Path:
-    """Where Keras keeps what it downloads."""
-    return Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
 
 
 @contextmanager

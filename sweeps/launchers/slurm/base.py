@@ -21,7 +21,7 @@ from sweeps.launchers.slurm.queue import ENDED, Followed, JobInfo, SlurmError, W
 from sweeps.launchers.slurm.request import request
 from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit
 from sweeps.settings import SlurmLauncherConf, read
-from sweeps.trial.job import End, Job, Request, State
+from sweeps.trial.job import Job, Outcome, Request, State
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class SlurmBase(TrialLauncher):
         self._settings = settings
         self._jobs: dict[str, Followed] = {}  # those that are followed, by name
         self._watcher = Watcher(self._jobs, settings.poll_s)
-        self._over: list[tuple[int, End]] = []
+        self._over: list[tuple[int, Outcome]] = []
         self._not_before = 0.0
         self._rounds = Rounds()
         self._busy = ""
@@ -73,7 +73,7 @@ class SlurmBase(TrialLauncher):
                 raise UserError(f"there is no {command} here: start on a login node, or with hydra/launcher=local")
         self._watcher.start()
 
-    def poll(self, timeout_s: float) -> list[tuple[int, End]]:
+    def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         deadline = time.monotonic() + timeout_s
         self._look()
         while not self._over and time.monotonic() < deadline:
@@ -95,7 +95,7 @@ class SlurmBase(TrialLauncher):
         ]
         return lines + [outage for outage in outages if outage]
 
-    def _report(self, number: int, end: End) -> None:
+    def _report(self, number: int, end: Outcome) -> None:
         self._over.append((number, end))
         self._troubles.pop(f"trial {number}", None)
 
@@ -117,7 +117,7 @@ class SlurmBase(TrialLauncher):
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
-                self._report(job.number, End(State.REFUSED, f"its files cannot be written: {error}"))
+                self._report(job.number, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
                 return True
         return False
 

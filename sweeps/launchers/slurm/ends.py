@@ -10,7 +10,7 @@ from pathlib import Path
 from sweeps.files import last_lines
 from sweeps.launchers.slurm.queue import ENDED, JobInfo
 from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 from sweeps.trial.ranks import said
 
 # Of jobacct_gather's OverMemoryKill, cgroups, C++, Python and TensorFlow.
@@ -35,22 +35,22 @@ _TASK_STATES = {
 _USAGE = "system/memory_usage_megabytes"
 
 
-def end_of(info: JobInfo, folder: Path) -> End:
+def end_of(info: JobInfo, folder: Path) -> Outcome:
     """The end of a job that is over, whose files lie in `folder`."""
     job = f"SLURM job {info.id}"
     if info.by and info.by != str(os.getuid()):
         who = f"user {info.by}" if info.by.isdecimal() else info.by
-        return End(State.LOST, f"it was cancelled by {who} ({job}: CANCELLED)")
+        return Outcome(State.LOST, f"it was cancelled by {who} ({job}: CANCELLED)")
     if info.state not in ("COMPLETED", "FAILED"):
-        return End(_STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})")
+        return Outcome(_STATES.get(info.state, State.LOST), f"{ENDED[info.state]} ({job}: {info.state})")
     lines = last_lines(folder / "log", 20)
     # Theirs may stand in the middle of a line: srun does not wait for the end of it.
     own = [words for line in lines if (words := re.split("srun: |slurmstepd", line)[0]).strip("0123456789: ")]
     said = f"({job}): {own[-1]}" if own else f"({job})"
     if any(map(_MEMORY.search, lines)):
-        return End(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {said}")
+        return Outcome(State.OUT_OF_MEMORY, f"{ENDED['OUT_OF_MEMORY']} {said}")
     if why := _why_not_begun(folder):
-        return End(State.REFUSED, f"{why} {said}")
+        return Outcome(State.REFUSED, f"{why} {said}")
     if info.state == "COMPLETED":
         state, words = State.FAILED, "its process ended without a result"
     elif task := next(filter(None, map(_TASK_ENDED.search, lines)), None):  # srun then kills the other tasks
@@ -59,7 +59,7 @@ def end_of(info: JobInfo, folder: Path) -> End:
         words = f"{what}, task {rank} on {node}: {word}"
     else:  # the batch script and its srun died too
         state, words = State.LOST, "its job was killed from outside"
-    return End(state, f"{words} {said}")
+    return Outcome(state, f"{words} {said}")
 
 
 def _why_not_begun(folder: Path) -> str:
@@ -74,36 +74,36 @@ def _why_not_begun(folder: Path) -> str:
     return "it ended before its processes started; a setup line failed"
 
 
-def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> End:
+def end_of_attempt(info: JobInfo, attempt: AttemptFolder) -> Outcome:
     """The end of a job that ran one attempt."""
     end = end_of(info, attempt.path)
     if end.state is State.REFUSED and attempt.began() is not None:  # and could not write its own end
         return replace(end, state=State.LOST)
     told = said(attempt)
     if told and end.state in (State.FAILED, State.LOST):  # who said so then had the others killed
-        return End(told.state, f"{told.error} (SLURM job {info.id})")
+        return Outcome(told.state, f"{told.error} (SLURM job {info.id})")
     if end.state is not State.FAILED:
         return end
     if attempt.heard() is State.LOST:
-        return End(State.LOST, f"it was told to end, and saved its state (SLURM job {info.id})")
+        return Outcome(State.LOST, f"it was told to end, and saved its state (SLURM job {info.id})")
     if attempt.began() is None:
-        return End(State.REFUSED, f"it ended before the trial began; {end.error}")
+        return Outcome(State.REFUSED, f"it ended before the trial began; {end.error}")
     return end
 
 
-def ends_in_worker(info: JobInfo, end: End, jobs: Sequence[Job]) -> list[tuple[int, End]]:
+def ends_in_worker(info: JobInfo, end: Outcome, jobs: Sequence[Job]) -> list[tuple[int, Outcome]]:
     """The ends of the trials that a worker was running when it ended so itself: what it failed of is not their fault.
 
     Of a worker that was killed for its memory, one trial alone may have used too much: the one that used most.
     """
     if info.state == "COMPLETED":
-        end = End(State.LOST, f"its worker was told to end, and it saved its state (SLURM job {info.id})")
+        end = Outcome(State.LOST, f"its worker was told to end, and it saved its state (SLURM job {info.id})")
     elif end.state in (State.FAILED, State.REFUSED):
-        end = End(State.LOST, f"its worker ended: {end.error}")
+        end = Outcome(State.LOST, f"its worker ended: {end.error}")
     if end.state is not State.OUT_OF_MEMORY or len(jobs) <= 1:
         return [(job.number, end) for job in jobs]
     over = {job.number: _memory_gb(job) - (job.request.mem_gb or math.inf) for job in jobs}
-    lost = End(State.LOST, f"its worker was killed for the memory of its trials (SLURM job {info.id})")
+    lost = Outcome(State.LOST, f"its worker was killed for the memory of its trials (SLURM job {info.id})")
     greediest = max(over, key=over.__getitem__)
     return [(number, end if number == greediest and more > 0 else lost) for number, more in over.items()]
 

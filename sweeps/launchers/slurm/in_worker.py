@@ -22,7 +22,7 @@ from sweeps.launchers.forks import Forks
 from sweeps.launchers.slurm.in_job import Notice, say
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 
 _TICK_S = 0.05
 _LOOK_S = 0.5
@@ -50,7 +50,7 @@ class Worker:
         self._notice = Notice([], settings)
         self._running: dict[int, tuple[Job, list[str]]] = {}
         """The trials whose ends are not written down yet, and their GPUs."""
-        self._ended: list[tuple[int, End]] = []
+        self._ended: list[tuple[int, Outcome]] = []
         self._taken = 0
 
     def run(self) -> None:

@@ -11,7 +11,7 @@ from sweeps.launchers.slurm.queue import Followed, SlurmError, name_of, noted_id
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 
 _STRAGGLE_S = 30.0
 """How long other ranks may live on when the chief has ended the attempt."""
@@ -38,7 +38,7 @@ class SlurmTrials(SlurmBase):
                 self._trials[sent.name] = job
             return sent is not None
         except RefusedError as error:
-            self._end(job, End(State.REFUSED, f"SLURM refused the job: {error}"))
+            self._end(job, Outcome(State.REFUSED, f"SLURM refused the job: {error}"))
             return True
 
     def adopt(self, job: Job) -> bool:
@@ -83,9 +83,9 @@ class SlurmTrials(SlurmBase):
         except (OSError, Unreadable) as error:
             if info is None:
                 raise
-            self._end(job, End(State.LOST, str(error)))
+            self._end(job, Outcome(State.LOST, str(error)))
 
-    def _end(self, job: Job, end: End) -> None:
+    def _end(self, job: Job, end: Outcome) -> None:
         name = name_of(job.attempt_folder.path)
         self._trials.pop(name, None)
         self._jobs.pop(name, None)

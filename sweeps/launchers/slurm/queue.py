@@ -7,7 +7,7 @@ The files by which the driver and a job find each other, in the attempt's own fo
     slurm/set_up      there once every line of `setup` has succeeded                       (job)
     slurm/errno.<n>   which error of the disk the job ended of, whose log may be on that disk too   (job)
     slurm/*.sh        the batch script, as submitit makes it                               (driver)
-    rank<r>.json      why a rank above 0 failed, as an `End`                               (that rank)
+    rank<r>.json      why a rank above 0 failed, as an `Outcome`                               (that rank)
 """
 
 import hashlib

@@ -23,7 +23,7 @@ from sweeps.launchers.slurm.request import parameters, request
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial import copies
-from sweeps.trial.job import End, Job, Request, State
+from sweeps.trial.job import Job, Outcome, Request, State
 
 _AHEAD = 4  # trials a worker that wait in the queue, so that a worker never waits for the driver
 _FRUITLESS = 2
@@ -42,7 +42,7 @@ class Waiting:
     def file(self) -> Path:
         return self.pool / "queue" / token_of(self.job)
 
-    def end(self, seen: Collection[str]) -> End | None:
+    def end(self, seen: Collection[str]) -> Outcome | None:
         """How it ended, if it did; `seen` are the names of the files in the queue and in the hands of the workers.
 
         Raises Unreadable if its end is damaged, and it runs: it will write it again.
@@ -54,9 +54,11 @@ class Waiting:
         except Unreadable as error:
             if placed:
                 raise
-            return End(State.LOST, str(error))
+            return Outcome(State.LOST, str(error))
         if not end and self.gone_since and now - self.gone_since > _GONE_S:
-            end = End(State.LOST, f"{self.file} is gone, and no worker has it: deleted, or damaged (see their logs)")
+            end = Outcome(
+                State.LOST, f"{self.file} is gone, and no worker has it: deleted, or damaged (see their logs)"
+            )
         return end
 
 
@@ -122,9 +124,9 @@ class SlurmWorkers(SlurmBase):
         return found is not None
 
     def withdraw(self) -> None:
-        self._take_out(self._waiting.values(), End(State.CANCELLED, "it was cancelled"))
+        self._take_out(self._waiting.values(), Outcome(State.CANCELLED, "it was cancelled"))
 
-    def _take_out(self, trials: Iterable[Waiting], end: End) -> None:
+    def _take_out(self, trials: Iterable[Waiting], end: Outcome) -> None:
         """End those trials that are still queued."""
         for waiting in list(trials):
             with self._concerning(f"trial {waiting.job.number}"), suppress(FileNotFoundError):  # a worker was quicker
@@ -146,7 +148,7 @@ class SlurmWorkers(SlurmBase):
         self._waiting.clear()
         self._watcher.stop()
 
-    def _end(self, waiting: Waiting, end: End) -> None:
+    def _end(self, waiting: Waiting, end: Outcome) -> None:
         del self._waiting[waiting.job.number]
         self._report(waiting.job.number, end)
 
@@ -195,7 +197,7 @@ class SlurmWorkers(SlurmBase):
             self._refuse(pool, f"its workers never began: {end.error}")
 
     def _refuse(self, pool: Path, why: str) -> None:
-        self._take_out([one for one in self._waiting.values() if one.pool == pool], End(State.REFUSED, why))
+        self._take_out([one for one in self._waiting.values() if one.pool == pool], Outcome(State.REFUSED, why))
 
     def _staff(self) -> bool:
         """Submit a worker that is missing, and take back those that are not needed and still wait.

@@ -42,6 +42,7 @@ if __name__ == "__main__":
     main()
 """
 SLURM = ["hydra/sweeper=grid", "hydra/launcher=slurm", "hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
+WARM = "hydra.launcher.trials_per_job=null"
 ONE_AT_A_TIME = "+hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
 
 
@@ -88,10 +89,9 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
 @pytest.mark.parametrize(
     "count, left, epochs, settings",
     [
-        (3, 2, 40, []),  # which run as long as it takes to ask for their status
-        (12, 12, 10, ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=5"]),  # queued
+        pytest.param(3, 2, 40, [], id="jobs"),  # which run as long as it takes to ask for their status
+        pytest.param(12, 12, 10, [WARM, "hydra.launcher.worker_idle_s=5"], id="warm", marks=pytest.mark.long),  # queued
     ],
-    ids=["jobs", "warm"],
 )
 def test_detached_jobs_go_on_and_are_taken_up(
     tmp_path: Path, count: int, left: int, epochs: int, settings: list[str]
@@ -109,7 +109,7 @@ def test_detached_jobs_go_on_and_are_taken_up(
 
 
 def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
-    warm = ["hydra.launcher.trials_per_job=null", "hydra.launcher.worker_idle_s=1"]
+    warm = [WARM, "hydra.launcher.worker_idle_s=1"]
     study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
     finish(tmp_path, *study, "hydra.launcher.detach=true")
     wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
@@ -129,7 +129,7 @@ def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> 
     driver.send_signal(signal.SIGINT)
     done = lines.finish(driver, tmp_path, 60)
     assert done.code == 130, done.said
-    assert jobs(tmp_path) == []
+    wait_for(lambda: jobs(tmp_path) == [])  # the last one's process has said its end, and is about to leave
     assert states(tmp_path) == dict.fromkeys(range(3), "cancelled")
     assert "Go on with: " in done.said
     finish(tmp_path, *study)
@@ -193,7 +193,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("settings", [[], ["hydra.launcher.trials_per_job=null"]], ids=["jobs", "warm"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param([], id="jobs"), pytest.param([WARM], id="warm", marks=pytest.mark.long)]
+)
 def test_jobs_run_the_code_that_their_study_began_with(tmp_path: Path, settings: list[str]) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "helper.py").write_text("VALUE = 1\n")

@@ -16,7 +16,7 @@ from sweeps.launchers.slurm.ends import end_of, end_of_attempt, ends_in_worker
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo
 from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder, MetricsLine, TrialFolder
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 from tests.launchers.launcher_contract import exits
 
 SRUN = "srun: error: lab1: task 0: "
@@ -105,7 +105,7 @@ def test_a_full_disk_refuses_what_it_let_not_begin_and_costs_the_rest_an_attempt
     attempt.log.touch()  # which takes no words
     (attempt.path / "slurm" / "errno.28").touch()
     end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
-    assert end == End(State.LOST, f"[Errno 28] No space left on device: '{attempt.path}' (SLURM job 7)")
+    assert end == Outcome(State.LOST, f"[Errno 28] No space left on device: '{attempt.path}' (SLURM job 7)")
     (attempt.path / "began").unlink()
     assert end_of_attempt(JobInfo("7", "FAILED"), attempt) == replace(end, state=State.REFUSED)
     for file in (attempt.log, attempt.path / "slurm" / "errno.28", attempt.path / "slurm" / "set_up"):
@@ -238,7 +238,7 @@ def test_each_end_has_its_name(trials: SlurmTrials, make_job: Callable[..., Job]
     for number, (_, _, state, words) in enumerate(cases):
         own = jobs[number].attempt_folder.end()
         assert (own is not None) == (number in {0, 1, 10, 11})
-        end: End = jobs[number].attempt_folder.close(found[number])
+        end: Outcome = jobs[number].attempt_folder.close(found[number])
         assert (end.state, words in end.error) == (state, True), end
     assert found[0].objective == [3.0]
     assert "hello from the trial" in jobs[0].attempt_folder.log.read_text()

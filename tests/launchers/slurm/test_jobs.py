@@ -16,7 +16,7 @@ from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.launchers.slurm.queue import living_jobs, name_of, take_back
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 
 MakeJob = Callable[..., Job]
 
@@ -33,7 +33,7 @@ class Driver:
         self.launcher = SlurmTrials(SlurmLauncherConf(poll_s=3600, max_submissions_per_min=10**6))
         self.launcher.open()
 
-    def tick(self, *states: str) -> dict[int, End]:
+    def tick(self, *states: str) -> dict[int, Outcome]:
         """What `poll` says once squeue has listed the jobs in these states."""
         self.slurm.list(*states)
         self.launcher._watcher.ask()
@@ -113,13 +113,13 @@ def test_one_trials_trouble_is_its_own(driver: Driver, make_job: MakeJob, monkey
     (damaged.attempt_folder.path / "end.json").write_text('{"state": "compl')
     real = AttemptFolder.end
 
-    def end(self: AttemptFolder) -> End | None:
+    def end(self: AttemptFolder) -> Outcome | None:
         if self == stale.attempt_folder:
             raise OSError(errno.ESTALE, "Stale file handle", str(self.path))
         return real(self)
 
     monkeypatch.setattr(AttemptFolder, "end", end)
-    well.attempt_folder.close(End(State.COMPLETED, objective=[1.0]))
+    well.attempt_folder.close(Outcome(State.COMPLETED, objective=[1.0]))
     assert driver.tick("RUNNING", "RUNNING", "COMPLETED") == {2: well.attempt_folder.end()}
     assert any("Stale file handle" in note and "and 1 more" in note for note in driver.launcher.notes())
     found = driver.tick("COMPLETED", "COMPLETED", "COMPLETED")
@@ -138,7 +138,7 @@ def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int)
     job.attempt_folder.begin(1.0)
     job.attempt_folder.log.write_text("step 1")
     if dice.random() < 0.5:
-        job.attempt_folder.close(End(State.COMPLETED))
+        job.attempt_folder.close(Outcome(State.COMPLETED))
     victim = dice.choice([*sorted(file for file in job.attempt_folder.path.rglob("*") if file.is_file()), None])
     if victim is None:
         shutil.rmtree(job.folder.path)
@@ -146,7 +146,7 @@ def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int)
         content = victim.read_bytes()
         cut = dice.randrange(len(content) + 1)
         victim.write_bytes(dice.choice([b"", content[:cut], content * 2, dice.randbytes(50)]))
-    well.attempt_folder.close(End(State.COMPLETED))
+    well.attempt_folder.close(Outcome(State.COMPLETED))
     second = Driver(driver.slurm)
     driver.slurm.list("RUNNING", "RUNNING")
     assert second.launcher.adopt(job) and second.launcher.adopt(well)
@@ -248,7 +248,7 @@ def test_a_rank_that_hangs_when_its_chief_has_ended_keeps_no_nodes(
 ) -> None:
     job = make_job(1, task, nodes=2)
     assert driver.launcher.submit(job)
-    job.attempt_folder.close(End(State.COMPLETED), time.time() - since_s)
+    job.attempt_folder.close(Outcome(State.COMPLETED), time.time() - since_s)
     for _ in range(3):
         assert driver.tick("RUNNING") == {}
     assert driver.slurm.lines("scancelled") == cancelled
@@ -264,7 +264,7 @@ def test_rank_1_says_why_its_trial_failed(driver: Driver, make_job: MakeJob) -> 
     place.log.write_text("srun: error: lab2: task 1: Exited with exit code 1")
     (place.path / "ranks").mkdir()
     (place.path / "ranks" / "2.json").write_text("noise")
-    (place.path / "ranks" / "1.json").write_text(json.dumps(End(State.FAILED, "RuntimeError: no data").as_json()))
+    (place.path / "ranks" / "1.json").write_text(json.dumps(Outcome(State.FAILED, "RuntimeError: no data").as_json()))
     end = driver.tick("FAILED")[1]
     assert (end.state, end.error) == (State.FAILED, "rank 1: RuntimeError: no data (SLURM job 1)")
 

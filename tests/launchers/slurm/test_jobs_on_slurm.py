@@ -64,7 +64,7 @@ def job_id(job: Job) -> str:
     return known
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTrials]:
     """A trial that does not listen, on its way to its time limit, which takes SLURM more than a minute."""
     launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5))
@@ -76,6 +76,8 @@ def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     launcher.close()
 
 
+@pytest.mark.long  # SLURM warns and declares nodes dead in its own time
+@pytest.mark.usefixtures("overtime")  # goes on meanwhile
 def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_job: MakeJob) -> None:
     preempted = make_job(1, train, partition="scavenge", additional_parameters={"nodelist": "lab1"})
     by_hand = make_job(2, sleep, partition="scavenge", additional_parameters={"nodelist": "lab2"})
@@ -166,6 +168,7 @@ def test_array_parallelism_and_submission_rate(make_job: MakeJob) -> None:
     wait_for(lambda: "CANCELLED" in slurm("squeue", "-t", "all", "-h", "-o", "%T", "-j", job_id(first)))
 
 
+@pytest.mark.long
 def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any) -> None:
     monkeypatch.setattr("sweeps.launchers.slurm.base.BUSY_PAUSE_S", 1.0)
     before, during = make_job(1, train), make_job(2, quick)
@@ -188,7 +191,9 @@ def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: Make
     cluster_sh("revive", "slurmdbd")
 
 
-@pytest.mark.parametrize("after_sbatch", ["killed before the id was written down", "over"])
+@pytest.mark.parametrize(
+    "after_sbatch", ["killed before the id was written down", pytest.param("over", marks=pytest.mark.long)]
+)
 def test_a_new_driver_adopts_what_an_earlier_one_submitted(
     after_sbatch: str, trials: SlurmTrials, make_job: MakeJob
 ) -> None:
@@ -225,6 +230,7 @@ def test_nothing_to_adopt(trials: SlurmTrials, make_job: MakeJob) -> None:
     assert not trials.adopt(make_job(1, quick))
 
 
+@pytest.mark.long
 def test_time_limit_without_listening(overtime: SlurmTrials) -> None:
     found: list[Any] = []
     deadline = time.monotonic() + 150

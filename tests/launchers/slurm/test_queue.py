@@ -19,10 +19,10 @@ def run_job(*options: str) -> str:
     return slurm("sbatch", "--parsable", "--output=/dev/null", *options).strip()
 
 
-def watch(name: str, job_id: str | None, poll_s: float = 3600) -> tuple[Watcher, Followed]:
-    """Asked by the test alone, unless it starts it."""
+def watch(name: str, job_id: str) -> tuple[Watcher, Followed]:
+    """Return a watcher that the test alone asks, and the job that it follows."""
     job = Followed(Path(), name, job_id)
-    return Watcher({name: job}, poll_s), job
+    return Watcher({name: job}, 3600), job
 
 
 @pytest.fixture
@@ -117,8 +117,8 @@ def test_the_watcher_survives_and_says_what_it_met(
     (scripted_slurm.folder / "names").write_text("here\n")
     scripted_slurm.list("RUNNING")
     what(scripted_slurm, monkeypatch)
-    watcher, job = watch("here", None, poll_s=0.01)
-    watcher._jobs["a"] = Followed(Path(), "a", "7")
+    job = Followed(Path(), "here", None)
+    watcher = Watcher({"here": job, "a": Followed(Path(), "a", "7")}, 0.01)
     watcher.start()
     wait_for(lambda: said in watcher.problem, 5)
     monkeypatch.undo()
@@ -138,10 +138,11 @@ def test_what_is_no_table_is_no_answer(scripted_slurm: ScriptedSlurm, command: s
 
 def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slurm: ScriptedSlurm) -> None:
     scripted_slurm.say("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
-    watcher, _ = watch("mine", "1", poll_s=0.01)
+    jobs = {"mine": Followed(Path(), "mine", "1")}
+    watcher = Watcher(jobs, 0.01)
     watcher.start()
     wait_for(lambda: "Unable to contact" in watcher.problem, 5)
-    watcher._jobs.clear()
+    jobs.clear()
     time.sleep(0.1)
     assert "Unable to contact" in watcher.problem
     scripted_slurm.say("squeue", "true")
@@ -150,8 +151,8 @@ def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slur
 
 
 def test_an_accounting_that_hangs_keeps_back_nothing_that_squeue_tells(scripted_slurm: ScriptedSlurm) -> None:
-    watcher, forgotten = watch("forgotten", "9")
-    mine = watcher._jobs["mine"] = Followed(Path(), "mine", "1")
+    forgotten, mine = Followed(Path(), "forgotten", "9"), Followed(Path(), "mine", "1")
+    watcher = Watcher({"forgotten": forgotten, "mine": mine}, 3600)
     (scripted_slurm.folder / "names").write_text("mine\n")
     scripted_slurm.list("FAILED")
     scripted_slurm.say("sacct", 'touch "$F/asked"; while [ -e "$F/asked" ]; do sleep 0.05; done')

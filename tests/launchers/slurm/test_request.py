@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-import conf.schema  # noqa: F401 - registers itself with Hydra
+import trainers.config.schema  # noqa: F401 - registers itself with Hydra
 from sweeps.errors import UserError
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.launchers.slurm.request import parameters, request

@@ -1,10 +1,13 @@
-"""Hydra's own conformance suite for launchers, on the real cluster."""
+"""Hydra's own conformance suite for launchers, on the real cluster: three tests, one of each kind.
+
+What Hydra's side of a launcher must do does not depend on SLURM: ../test_hydra_launcher_suite.py has the suite whole.
+"""
 
 import pytest
 from hydra import version
 from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.mark.usefixtures("cluster", "hydra_restore_singletons")
 SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
 
 
@@ -15,18 +18,21 @@ def defaults_of_hydra_1_1() -> None:
 
 
 @pytest.mark.parametrize("launcher_name, overrides", [("slurm", SETTINGS)])
-class TestSlurmLauncher(LauncherTestSuite):
-    pass
+class TestSlurmLauncher:
+    test_sweep_with_custom_resolver = LauncherTestSuite.test_sweep_with_custom_resolver
 
 
 @pytest.mark.parametrize(
     "launcher_name, overrides", [("slurm", ["hydra/sweeper=basic", "hydra.sweeper.max_batch_size=2", *SETTINGS])]
 )
-class TestSlurmLauncherBatched(BatchedSweeperTestSuite):
-    pass
+class TestSlurmLauncherBatched:
+    test_sweep_2_jobs_2_batches = BatchedSweeperTestSuite.test_sweep_2_jobs_2_batches
 
 
 @pytest.mark.parametrize("task_launcher_cfg", [{}])
 @pytest.mark.parametrize("extra_flags", [["-m", "hydra/launcher=slurm", "hydra.job.chdir=true", *SETTINGS]])
-class TestSlurmLauncherIntegration(IntegrationTestSuite):
-    pass
+class TestSlurmLauncherIntegration:
+    get_test_app_working_dir = IntegrationTestSuite.get_test_app_working_dir
+    get_test_scratch_dir = IntegrationTestSuite.get_test_scratch_dir
+    generate_custom_cmd = IntegrationTestSuite.generate_custom_cmd
+    test_to_absolute_path_multirun = IntegrationTestSuite.test_to_absolute_path_multirun

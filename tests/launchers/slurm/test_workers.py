@@ -19,7 +19,7 @@ from sweeps.launchers.slurm.in_worker import Worker
 from sweeps.launchers.slurm.queue import ENDED, name_of
 from sweeps.launchers.slurm.workers import SlurmWorkers
 from sweeps.settings import SlurmLauncherConf
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 
 MakeJob = Callable[..., Job]
 WARM = {"trials_per_job": None}
@@ -39,7 +39,7 @@ class Driver:
         self.launcher = SlurmWorkers(SlurmLauncherConf(**asked), folder)
         self.launcher.open()
         self.asked: set[int] = set()
-        self.over: dict[int, End] = {}
+        self.over: dict[int, Outcome] = {}
 
     def submit(self, *jobs: Job) -> None:
         for job in jobs:
@@ -47,7 +47,7 @@ class Driver:
             self.asked.add(job.number)
         self.check()
 
-    def tick(self, *states: str) -> dict[int, End]:
+    def tick(self, *states: str) -> dict[int, Outcome]:
         """What `poll` says once squeue has listed the workers in these states."""
         self.slurm.list(*states)
         self.launcher._watcher.ask()
@@ -82,7 +82,7 @@ class Driver:
     def finish(self, worker: int, token: str) -> None:
         claimed = self.worker(worker) / "claimed" / token
         job: Job = cloudpickle.loads(claimed.read_bytes())
-        job.attempt_folder.close(End(State.COMPLETED))
+        job.attempt_folder.close(Outcome(State.COMPLETED))
         claimed.unlink()
 
 
@@ -105,7 +105,7 @@ def start(
         driver.launcher._watcher.stop()
 
 
-def states(found: dict[int, End]) -> dict[int, State]:
+def states(found: dict[int, Outcome]) -> dict[int, State]:
     return {number: end.state for number, end in found.items()}
 
 

@@ -14,7 +14,7 @@ from lab import slurm, wait_for
 from sweeps.launchers.slurm.workers import SlurmWorkers
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
-from sweeps.trial.job import End, Job, State
+from sweeps.trial.job import Job, Outcome, State
 
 pytestmark = pytest.mark.usefixtures("cluster")
 MakeJob = Callable[..., Job]
@@ -71,9 +71,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., SlurmWorkers]]:
         launcher.close()
 
 
-def submit(launcher: SlurmWorkers, jobs: list[Job], count: int) -> dict[int, End]:
+def submit(launcher: SlurmWorkers, jobs: list[Job], count: int) -> dict[int, Outcome]:
     """Send all jobs and wait for `count` ends."""
-    found: dict[int, End] = {}
+    found: dict[int, Outcome] = {}
     left, deadline = list(jobs), time.monotonic() + 90
     while len(found) < count:
         assert time.monotonic() < deadline, (found, launcher.notes())
@@ -116,7 +116,13 @@ def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: Ma
     wait_for(lambda: state_of(said(jobs[0])[0]) == "COMPLETED", 20)  # a worker that did its work ends well
 
 
-@pytest.mark.parametrize("gpus", [{"gpus_per_node": 2}, {"gres": "gpu:2", "cpus_per_gpu": 1, "cpus_per_task": None}])
+@pytest.mark.parametrize(
+    "gpus",
+    [
+        {"gpus_per_node": 2},
+        pytest.param({"gres": "gpu:2", "cpus_per_gpu": 1, "cpus_per_task": None}, marks=pytest.mark.long),
+    ],
+)
 def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
     start: Any, make_job: MakeJob, gpus: dict[str, Any]
 ) -> None:

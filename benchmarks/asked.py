@@ -1,0 +1,56 @@
+"""The product's own search without a loop: its choosers and its record, asked one trial at a time. Nothing trains."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+
+from sweeps.record.space import parse
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.writer import Record
+from sweeps.settings import SweeperConf
+from sweeps.study.choosing import Choosing
+from sweeps.trial.job import Outcome, State
+
+DEFAULT = "sweeps.choose.sampler.build.DefaultSampler"
+"""The sampler that hydra/sweeper=optuna means."""
+
+
+class Asked:
+    """A search in `folder` over what `lines` say, each a parameter as one types it."""
+
+    def __init__(self, folder: Path, settings: SweeperConf, lines: Sequence[str]) -> None:
+        space = parse(OverridesParser.create().parse_overrides([*lines]), {}, {})
+        choosing = Choosing("s", folder, settings, space, DictConfig({"seed": 0}))
+        blank = StudySnapshot("s", folder, settings.objectives, settings.directions, [], choosing.planned)
+        self._record = Record(replace(blank, size=choosing.size, repeats=settings.repeats, searched=True))
+        self._record.open()
+        self._choosers = choosing.choosers()
+
+    @property
+    def trials(self) -> Sequence[TrialRecord]:
+        return self._record.trials
+
+    def ask(self) -> TrialRecord | None:
+        """Return the next trial, begun; None while something has to end first, or when there is none."""
+        for chooser in self._choosers:
+            for chosen in chooser.next(self._record.study).begin:
+                number = len(self.trials)
+                folder = self._record.study.folder / str(number)
+                trial = TrialRecord(number, chosen.params, State.QUEUED, folder, by=chosen.by, of=chosen.of)
+                trial = replace(trial, seed=chosen.seed, memory=chosen.memory)
+                self._record.ask(trial, chosen.shared)
+                self._record.begin(number)
+                return trial
+        return None
+
+    def end(self, trial: TrialRecord, result: float | None) -> None:
+        """End a trial with what it returned; None: it failed."""
+        end = Outcome(State.COMPLETED, objective=[result], began=1.0) if result is not None else _FAILED
+        self._record.leave(trial.number)
+        self._record.end(trial.with_end(end))
+
+
+_FAILED = Outcome(State.FAILED, "it fails", began=1.0)

@@ -1,0 +1,44 @@
+"""Which running trials are hopeless."""
+
+import math
+from dataclasses import dataclass, field
+
+from sweeps.choose import Changes
+from sweeps.choose.sampler.fed_study import FedStudy
+from sweeps.record.writer import Record
+
+
+@dataclass
+class Pruner:
+    """Judges what trials report. Of a configuration it looks at the first trial; its repeats end with it."""
+
+    fed: FedStudy
+    record: Record
+    _changes: Changes = field(default_factory=Changes)
+    _groups: dict[int, set[int]] = field(default_factory=dict)  # the trials of configurations, by the first
+
+    def report(self, number: int, step: int, value: float) -> bool:
+        """Note a value of the objective. Return whether the trial had better end."""
+        trial = self.record.trials[number]
+        if trial.of is not None:
+            return not trial.race and self._is_given_up(trial.of)
+        if self.fed.pruner is None or not math.isfinite(value):
+            return False
+        self.fed.follow(self.record.study)
+        trial_id = self.fed.id_of(number)
+        frozen = self.fed.frozen(trial_id)
+        if frozen.state.is_finished() or step <= max(frozen.intermediate_values, default=-1):
+            return False
+        self.fed.storage.set_trial_intermediate_value(trial_id, step, value)
+        prunes = self.fed.pruner.prune(self.fed.seen_by(None), self.fed.frozen(trial_id))
+        attrs = dict(self.fed.frozen(trial_id).system_attrs)
+        if attrs != dict(trial.memory.get("system", {})):
+            self.record.remember(number, {**trial.memory, "system": attrs})
+        return prunes
+
+    def _is_given_up(self, first: int) -> bool:
+        for number in self._changes.news(self.record.study):
+            trial = self.record.trials[number]
+            if not trial.race:
+                self._groups.setdefault(number if trial.of is None else trial.of, set()).add(number)
+        return any(self.record.trials[number].state.decides for number in self._groups[first])

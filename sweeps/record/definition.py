@@ -1,0 +1,270 @@
+"""What a study was started with: whether a later command means the same study, and how to type it again."""
+
+import difflib
+import json
+import re
+import shlex
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sweeps.errors import UserError
+from sweeps.files import Unreadable, read_json, set_aside, write_whole
+from sweeps.record.followed import by_default, followed, source, written
+from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
+from sweeps.settings import SweeperConf
+
+_FILE = "study.json"
+VERSION = 2
+DONE = "done"
+"""The file that says why a study is done before all its trials were tried: it reached its target, for one."""
+ARCHIVE = "archive"
+"""The folder beside the studies' own that holds those that were packed."""
+_NAME = "hydra.sweeper.study_name"
+_MAY_CHANGE = (
+    ("sweeper/grid", "memory_axes"),
+    ("sweeper/grid", "refit"),
+    ("sweeper/grid", "refit_all_data"),
+    ("launcher/local", "preload"),
+)
+"""Settings that decide of no result, and so the keys of an app that they follow."""
+_SAMPLER = "hydra.sweeper.sampler"
+_TPE, _DEFAULT = "optuna.samplers.TPESampler", "sweeps.choose.sampler.build.DefaultSampler"
+_SHOWN = 10
+_MAY_GROW = {"n_trials", "final_race", "final_race_seeds"}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """All values are text, as a person would type them."""
+
+    name: str
+    command: list[str]  # the command line, without the name of the study
+    working_folder: str
+    objective: list[str]
+    directions: list[str]
+    parameters: dict[str, str]  # what is swept, and over which values
+    n_trials: str
+    search: dict[str, str]  # how: sampler, pruner and what else decides the choice of trials
+    config: dict[str, str]  # the values that all trials share, by their dotted names
+    total: int  # how many trials that makes
+    storage: str | None = None
+    tracking_uri: str | None = None
+    """Both as they were typed: what they take from the environment, `${oc.env:NAME}`, is in no file."""
+    seed_key: str = "seed"
+    size: int | None = None  # how many points the search space has; None if that is far more than are tried
+    version: int = 1  # of the study's files; 1 kept its trials in Optuna's journal
+
+    @property
+    def repeats(self) -> int:
+        """The seeds that each configuration of a search runs under."""
+        return int(self.search.get("repeats", 1))
+
+    def differences(self, other: "Definition", extending: bool) -> list[str]:
+        """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
+        old, new = self._told(), other._told()
+        if self.version == 1 and _TPE in old.get(_SAMPLER, "") and _DEFAULT in new.get(_SAMPLER, ""):
+            old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # the version before called ours by that name
+        return [
+            f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
+            for key in old | new
+            if not _is_same(key, old.get(key), new.get(key)) and not (extending and self._is_extended_by(other, key))
+        ]
+
+    def _told(self) -> dict[str, str]:
+        """All that makes it this study, as a person would type it."""
+        settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
+        shared = {key: text for key, text in self.config.items() if not key.startswith(_may_change())}
+        return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **shared, **self.parameters}
+
+    def _is_extended_by(self, other: "Definition", key: str) -> bool:
+        """Whether what `other` says of this key adds trials, and changes none."""
+        if key not in self.parameters or key not in other.parameters:
+            return key.removeprefix("hydra.sweeper.") in _MAY_GROW
+        old, new = self.parameters[key], other.parameters[key]
+        if kind := _kind_of_interval(old):
+            return kind == _kind_of_interval(new)
+        return set(old.split(",")) <= set(new.split(","))
+
+
+def define(
+    name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig, planned: int, size: int | None
+) -> Definition:
+    """Return what a study is started with, to try so many points of a space of this size."""
+    search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
+    search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
+    search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
+    search |= {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
+    raced = ("final_race", "final_race_seeds") if settings.final_race else ()
+    search |= {name: str(getattr(settings, name)) for name in raced}
+    return Definition(
+        name,
+        command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
+        working_folder=str(Path.cwd()),
+        objective=list(settings.objectives),
+        directions=list(settings.directions),
+        parameters={space.name(p): _values(p) for p in space.parameters},
+        n_trials=str(settings.n_trials),
+        search=search,
+        config=shared(config),
+        total=planned * (1 if is_grid(settings) else settings.repeats),
+        storage=as_typed(config, "hydra.sweeper.storage"),
+        tracking_uri=as_typed(config, "hydra.sweeper.tracking_uri"),
+        seed_key=settings.seed_key,
+        size=size,
+        version=VERSION,
+    )
+
+
+def shared(config: DictConfig) -> dict[str, str]:
+    """The values that all trials share, but for those that may change, as text by their dotted names."""
+    task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
+    return {key: text for key, text in _flat(task) if not key.startswith(_may_change())}
+
+
+@cache
+def _may_change() -> tuple[str, ...]:
+    return ("tracking", *(by_default(group, name) for group, name in _MAY_CHANGE))
+
+
+def as_typed(config: DictConfig, key: str) -> str | None:
+    """A setting before its interpolations are resolved, but for those that stand for another setting."""
+    try:
+        value = written(config, source(config, key))
+    except KeyError:
+        return None
+    return None if followed(value) else value and str(value)
+
+
+def resolved(url: str) -> str:
+    """An URL as it was typed, with what it takes from the environment: `${oc.env:NAME}`."""
+    try:
+        return str(OmegaConf.create({"url": url}).url)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error
+
+
+def agree(folder: Path, new: Definition, extend: bool) -> str:
+    """Write down what the study is, or check that it is what an earlier command started.
+
+    Returns what had to be mended, in words. Raises UserError if it is another study, with the first differences.
+    """
+    file, mended = folder / _FILE, ""
+    try:
+        old = read(folder)
+    except FileNotFoundError:
+        old = new
+        if (folder / "journal.jsonl").exists():
+            mended = f"{file} is gone. The study is taken for what this command says"
+    except Unreadable as error:
+        old = new
+        mended = f"{error}. The study is taken for what this command says ({set_aside(file).name} is kept)"
+    if differences := old.differences(new, extend):
+        shown = "; ".join(differences[:5]) + (" ..." if len(differences) > 5 else "")
+        raise UserError(
+            f"study {new.name} was started with something else: {shown}\n"
+            "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "
+            f"{resume_line(old)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
+        )
+    if extend or old is new:
+        write_whole(file, json.dumps(asdict(replace(new, version=old.version)), indent=1))
+    return mended
+
+
+def sampler_of(folder: Path, conf: Any) -> Any:
+    """Return the sampler that a study goes on with: the version before had `default` under the name `tpe`."""
+    with suppress(FileNotFoundError, Unreadable):
+        if (conf or {}).get("_target_") == _TPE and read(folder).version == 1:
+            return {**conf, "_target_": _DEFAULT}
+    return conf
+
+
+def read(folder: Path) -> Definition:
+    """Raises FileNotFoundError if there is no study in `folder`, and Unreadable if its definition is damaged."""
+    content = read_json(folder / _FILE)
+    if content is None:
+        raise FileNotFoundError(folder / _FILE)
+    try:
+        return Definition(**content)
+    except TypeError as error:
+        raise Unreadable(folder / _FILE, error) from error
+
+
+def find(name: str, root: Path) -> tuple[Path, Definition]:
+    """The folder of the study of this name in `root`, and what it was started with. Raises UserError."""
+    folder = (root / name).absolute()
+    try:
+        return folder, read(folder)
+    except FileNotFoundError:
+        packed = root / ARCHIVE / f"{name}.tar.gz"
+        if packed.exists():
+            raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
+        raise UserError(f"there is no study {name} in {root}. {which_there_are(name, root)}") from None
+    except Unreadable as error:
+        raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
+
+
+def unpack_line(packed: Path) -> str:
+    """What to type to have a packed study back."""
+    return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
+
+
+def which_there_are(name: str, root: Path) -> str:
+    """The study that was meant, or those that are there, the newest first."""
+    files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
+    if not files:
+        return "There is: none; start one with sweep.py -m"
+    names = [file.parent.name for file in files]
+    if near := difflib.get_close_matches(name, names, 1):
+        return f"Did you mean {near[0]}?"
+    more = f" and {len(names) - _SHOWN} more: python -m sweeps list" if len(names) > _SHOWN else ""
+    return f"There is: {', '.join(names[:_SHOWN])}{more}"
+
+
+def resume_line(definition: Definition) -> str:
+    """What to type to go on with the study."""
+    words = [*definition.command, f"{_NAME}={definition.name}"]
+    return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
+
+
+def sweeps_line(command: str, folder: Path) -> str:
+    """What to type to have `python -m sweeps` do something with the study in `folder`."""
+    root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
+    return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
+
+
+def _is_same(key: str, old: str | None, new: str | None) -> bool:
+    """Whether a value is what it was. A `_target_` may have moved: two modules may name the same thing."""
+    if old is None or new is None or old == new:
+        return old == new
+    if not key.endswith("_target_") or old.rpartition(".")[2] != new.rpartition(".")[2]:
+        return False
+    try:
+        return resolve_name(old) is resolve_name(new)
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
+def _values(parameter: Parameter) -> str:
+    if isinstance(parameter, Choice):
+        return ",".join(parameter.texts)
+    return f"{'log ' * parameter.log}interval({parameter.low}, {parameter.high})"
+
+
+def _kind_of_interval(values: str) -> tuple[bool, bool] | None:
+    """What Optuna keeps for ever of an interval: whether it is logarithmic and whether whole. None if it is none."""
+    found = re.fullmatch(r"(log )?interval\((\S+), (\S+)\)", values)
+    return found and (bool(found[1]), all(end.lstrip("-").isdecimal() for end in found.groups()[1:]))
+
+
+def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:
+    if isinstance(node, dict) and node:
+        return [pair for key, value in node.items() for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))]
+    return [(prefix, text_of(node) if not isinstance(node, str) else node)]

@@ -1,0 +1,57 @@
+"""Studies of the version before, which kept their trials in Optuna's journal, or in a storage of the user's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sweeps.errors import UserError
+from sweeps.files import Unreadable
+from sweeps.record.definition import Definition, resolved
+from sweeps.record.fold import Fold
+from sweeps.record.journal import FILE, Event
+from sweeps.record.study import StudySnapshot
+from sweeps.record.writer import Record
+from sweeps.secrets import without_password
+
+JOURNAL = "study.journal"
+
+
+def events(folder: Path, definition: Definition) -> Sequence[Event]:
+    """Return the events that make the trials of an older study; none of a study of this version.
+
+    Raises UserError if a storage of the user's that has them does not answer.
+    """
+    journal = folder / JOURNAL
+    if not journal.exists() and (definition.version > 1 or definition.storage is None):
+        return []
+    from sweeps.choose.sampler import old_format
+
+    if journal.exists():
+        return old_format.events_of_journal(journal, definition.name, definition.parameters)
+    assert definition.storage
+    try:
+        return old_format.events_of_storage(resolved(definition.storage), definition.name, definition.parameters)
+    except UserError:
+        raise
+    except Exception as error:  # whatever a database says
+        reason = without_password(str(error).splitlines()[0])
+        raise UserError(f"hydra.sweeper.storage cannot be used: {reason}") from error
+
+
+def in_memory(study: StudySnapshot, definition: Definition) -> StudySnapshot:
+    """Return an older study with its trials, and change nothing. Raises Unreadable if there are none to be read."""
+    fold = Fold(study.folder)
+    older = events(study.folder, definition)
+    if not older:
+        name = JOURNAL if (study.folder / JOURNAL).exists() else FILE
+        raise Unreadable(study.folder / name, "it is damaged, or empty")
+    for event in older:
+        fold.apply(event)
+    return replace(study, rows=tuple(fold.trials), added=tuple(fold.added), changes=tuple(fold.changes))
+
+
+def open_record(study: StudySnapshot, definition: Definition) -> Record:
+    """Return the record of a study for its driver. The journal of an older one stays, and is not read any more."""
+    record = Record(study)
+    record.open([] if (study.folder / FILE).exists() else events(study.folder, definition))
+    return record

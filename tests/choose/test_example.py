@@ -1,0 +1,48 @@
+"""The chooser that CONTRIBUTING.md shows runs a study, and is as short as that page says."""
+
+import re
+from typing import Any
+
+from sweeps.choose import Chooser
+from sweeps.record.study import TrialRecord
+from sweeps.trial.job import Point
+from tests.command_lines import ROOT
+from tests.study.conftest import MakeStudy
+from tests.study.fake_launcher import Clock, FakeLauncher, Study, trains
+
+PAGE = (ROOT / "CONTRIBUTING.md").read_text().partition("## How a study works")[2].partition("\n## ")[0]
+STARTS: list[Point] = [{"x": 1, "o": "a"}, {"x": 2, "o": "b"}]
+
+
+def crossover() -> Chooser:
+    """The class in the page's block of Python."""
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102 - our own page
+    chooser: Chooser = names["Crossover"]()
+    return chooser
+
+
+def drive(study: Study, launcher: FakeLauncher) -> list[TrialRecord]:
+    """Return the trials after one driver, which asks the example last."""
+    study.more = [crossover()]
+    return [*study.drive(launcher).summary.rows]
+
+
+def test_the_example_crosses_the_two_best_trials(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study(
+        "x=1,2,3", "o=a,b,c", n_trials=2, start=STARTS, sampler={"_target_": "optuna.samplers.TPESampler"}
+    )
+    launcher = FakeLauncher(trains(), clock)
+    trials = drive(study, launcher)
+    assert [trial.params for trial in trials] == [*STARTS, {"x": 2, "o": "a"}, {"x": 1, "o": "b"}]
+    assert all(trial.result for trial in trials)
+    begun = [*launcher.submitted]
+    assert drive(study, launcher) == trials  # by the record alone, another driver has nothing to do
+    assert launcher.submitted == begun
+
+
+def test_the_page_is_short() -> None:
+    assert PAGE.count("\n") <= 60
+    example = PAGE.partition("class ")[2].partition("```")[0]
+    assert example.count("\n") <= 12

@@ -1,0 +1,297 @@
+"""Trials that a person ends or adds: what is refused, and what the search makes of them; real journals and files."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.choose import manual
+from sweeps.choose.repeats import Seeds
+from sweeps.errors import UserError
+from sweeps.record import configurations
+from sweeps.record.definition import Definition
+from sweeps.record.study import Added, StudySnapshot, TrialRecord
+from sweeps.trial.job import Job, Outcome, Point, State
+from tests.study.conftest import MakeStudy
+from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, Study, begin, by_trial, ends, trains
+
+TPE = {"sampler": {"_target_": "optuna.samplers.TPESampler", "seed": 0, "n_startup_trials": 3}}
+
+
+def definition(*parameters: str, custom: str = "None") -> Definition:
+    swept, search = dict.fromkeys(parameters, ""), {"custom_search_space": custom}
+    return Definition("s", ["python", "a.py"], "", ["objective"], ["minimize"], swept, "", search, {}, 2)
+
+
+def summary(folder: Path, *rows: TrialRecord) -> StudySnapshot:
+    return StudySnapshot("s", folder, ("objective",), ("minimize",), [*rows])
+
+
+KEYS = ("lr", "batch_size", "+m.act", "beta under o=a", "beta under o=b")
+
+
+@pytest.mark.parametrize(
+    ("text", "point"),
+    [
+        ("lr=0.003 batch_size=48", {"lr": 0.003, "batch_size": 48}),
+        ("  batch_size=48   beta=1e-3", {"batch_size": 48, "beta": 0.001}),
+        ("m.act=relu lr=1", {"+m.act": "relu", "lr": 1}),
+        ("+m.act=[1,2] lr='a b'", {"+m.act": "[1,2]", "lr": "a b"}),
+        ("lr=true batch_size=null", {"lr": True, "batch_size": None}),
+    ],
+)
+def test_a_point_as_it_is_typed(tmp_path: Path, text: str, point: Point) -> None:
+    file = manual.add(definition(*KEYS), summary(tmp_path), text)
+    assert json.loads(file.read_text()) == point
+    assert manual.waiting(tmp_path) == [file]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no value\nGive a value for each of: lr, batch_size, m.act, beta"),
+        ("epochs=3", "epochs is not what study s sweeps\nGive a value for each of: lr"),
+        ("lr=0.1 ld=0.1", "ld is not what"),
+        ("lr", "cannot be read"),
+        ("lr='", "cannot be read: No closing quotation"),
+        ("lr=0.1,0.2", "lr=0.1,0.2 is no value: give one, as in lr=1"),
+        ("lr=interval(0.1,1)", "is no value"),
+        ("~lr", "is no value"),
+        ("lr=0.1 batch_size=2 +lr=0.2", "lr has two values: leave one of them out"),
+        ("lr=0.5 batch_size=2", r"trial 7 is that already \(lr=0.5 batch_size=2\): it is failed"),
+    ],
+)
+def test_what_is_no_point_of_the_study(tmp_path: Path, text: str, said: str) -> None:
+    tried = TrialRecord(7, {"lr": 0.5, "batch_size": 2.0}, State.FAILED, tmp_path / "7")
+    with pytest.raises(UserError, match=said) as error:
+        manual.read(
+            manual.add(definition(*KEYS), summary(tmp_path, tried), text), Study(tmp_path, Clock(), "lr=1,2").space
+        )
+    assert len(str(error.value).splitlines()) <= 2
+
+
+def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has a search space in code"):
+        manual.add(definition("lr", custom="a.b"), summary(tmp_path), "lr=1")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"x": 1}', "has no o. Give a value for each of:"),
+        ('{"x": 1, "o": "a", "z": 3}', "z does not exist beside the others"),
+        ("{", "cannot be read"),
+        ("", "cannot be read"),
+        ("[]", "cannot be read"),
+    ],
+)
+def test_a_file_that_holds_no_point(tmp_path: Path, content: str, said: str) -> None:
+    (file := tmp_path / "1.json").write_text(content)
+    with pytest.raises(UserError, match=said):
+        manual.read(file, Study(tmp_path / "s", Clock(), "x=1,2", "o=a,b").space, Seeds())
+
+
+def test_what_the_driver_answers(tmp_path: Path) -> None:
+    assert "starts it when there is room" in manual.answer(tmp_path / "1.json", 1)
+    (tmp_path / "2.json").touch()
+    assert manual.answer(tmp_path / "2.json", 0) == ""
+    manual.refuse(tmp_path / "2.json", UserError("no"))
+    with pytest.raises(UserError, match="no"):
+        manual.answer(tmp_path / "2.json", 1)
+    assert not list(tmp_path.iterdir())
+
+
+Adds = Callable[[], Iterable[tuple[Point, str]]]
+
+
+def adding(*points: Point, after: Callable[[], bool] = lambda: True) -> Adds:
+    left = [(point, f"{i}.json") for i, point in enumerate(points)]
+
+    def added() -> Iterable[tuple[Point, str]]:
+        while left and after():
+            yield left.pop(0)
+
+    return added
+
+
+def drive(study: Study, launcher: FakeLauncher, added: Adds) -> Drive:
+    """As Study.drive, with what a person adds meanwhile."""
+    study.added = added
+    try:
+        return study.drive(launcher)
+    finally:
+        study.added = tuple
+
+
+def returns_x(job: Job) -> Acts:
+    trial = begin(job)
+    yield
+    point = json.loads((job.folder.path / "trial.json").read_text())["point"]
+    trial.report({"objective": float(point["x"])}, 0)
+    return Outcome(State.COMPLETED, objective=[float(point["x"])], metrics={"objective": float(point["x"])})
+
+
+FINITE: dict[str, tuple[str, dict[str, Any], int]] = {
+    "grid": ("x=1,2,3", {}, 3),
+    "part of a grid": ("x=1,2,3,4,5", {"n_trials": 3}, 3),
+    "search": ("x=1,2,3,4,5,6", {**TPE, "n_trials": 4}, 4),
+    "search that exhausts its space": ("x=1,2,3", {**TPE, "n_trials": 9}, 3),
+    "search over an interval": ("x=interval(0.5,4)", {**TPE, "n_trials": 5}, 5),
+}
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["while it runs", "when it is over"])
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+@pytest.mark.parametrize("name", FINITE)
+def test_a_trial_is_added_to_a_study(
+    make_study: MakeStudy, clock: Clock, name: str, inside: bool, running: bool
+) -> None:
+    values, settings, count = FINITE[name]
+    study = make_study(values, **settings)
+    launcher = FakeLauncher(returns_x, clock, slots=1)
+    if not running:
+        study.drive(launcher)
+        launcher = FakeLauncher(returns_x, clock, slots=1)
+    left: list[float] = []
+
+    def added() -> Iterable[tuple[Point, str]]:
+        if not left and (launcher.polls > 1 or not running):
+            tried = {row.params["x"] for row in study.last.summary.rows}
+            left.append(next((x for x in (1, 2, 3, 2.5) if x not in tried), 4) if inside else 48)
+            yield {"x": left[0]}, "1.json"
+
+    done = drive(study, launcher, added)
+    (row,) = [row for row in done.summary.rows if row.by_hand]
+    assert (row.params, row.objective) == ({"x": left[0]}, [left[0]])
+    within = study.space.holds({"x": left[0]}) and name in ("grid", "search that exhausts its space")
+    expected = count if running and within else count + 1
+    assert done.states() == ["completed"] * expected
+    assert len({row.params["x"] for row in done.summary.rows}) == expected
+    again = study.drive(nothing := FakeLauncher(returns_x, clock, slots=1))
+    assert not nothing.submitted  # what was added is remembered
+    assert len(again.summary.rows) == expected
+    assert again.row(row.number).params == {"x": left[0]}
+    assert done.summary.total == again.summary.total == expected
+
+
+def test_a_study_that_has_enough_still_takes_what_is_added(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1,2,3,4", target=1)
+    assert study.drive(FakeLauncher(returns_x, clock, slots=1)).states().count("completed") == 1
+    done = drive(study, launcher := FakeLauncher(returns_x, clock, slots=1), adding({"x": 9}))
+    assert len(launcher.submitted) == 1
+    assert [row.params for row in done.summary.rows if row.objective] == [{"x": 1}, {"x": 9}]
+
+
+def test_what_is_added_is_tried_though_its_study_goes_on_to_the_race(make_study: MakeStudy, clock: Clock) -> None:
+    """It had waited for room when the search had enough, while another trial had hardly begun."""
+    study = make_study("x=1,2", "seed=0", target=1, final_race=1, final_race_seeds=2)
+    launcher = FakeLauncher(returns_x, clock, slots=1, queue=1)
+    done = drive(study, launcher, adding({"x": 9}, after=lambda: launcher.polls > 0))
+    assert [row.objective for row in done.summary.rows if row.by_hand] == [[9.0]]
+    assert any(row.race for row in done.summary.rows)
+
+
+def test_what_is_added_waits_in_a_queue_without_being_taken_back(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1,2,3,4", target=1)
+    study.drive(FakeLauncher(returns_x, clock, slots=1))
+    launcher = FakeLauncher(returns_x, clock, slots=0, queue=5, survives=True)
+    launcher.on_poll = lambda: setattr(launcher, "slots", int(launcher.polls > 20))
+    done = drive(study, launcher, adding({"x": 9}))
+    assert [row.objective for row in done.summary.rows if row.by_hand] == [[9.0]]
+
+
+def test_a_driver_that_is_killed_loses_nothing_that_was_added(make_study: MakeStudy, clock: Clock) -> None:
+    def killed() -> str:
+        raise KeyboardInterrupt
+
+    study = make_study("x=1,2,3")
+    with pytest.raises(KeyboardInterrupt):
+        study_killed = FakeLauncher(trains(9), clock, slots=1)
+        study_killed.on_poll = killed
+        drive(study, study_killed, adding({"x": 48}, {"x": 3}))
+    done = study.drive(FakeLauncher(returns_x, clock, slots=1))
+    assert sorted(row.params["x"] for row in done.summary.rows) == [1, 2, 3, 48]
+    assert [row.params["x"] for row in done.summary.rows if row.by_hand] == [48, 3]
+    (study.folder / "journal.jsonl").write_bytes((study.folder / "journal.jsonl").read_bytes()[:300] + b"\n???\n")
+    mended = study.drive(FakeLauncher(returns_x, clock, slots=1))
+    assert sorted(row.params["x"] for row in mended.summary.rows) == [1, 2, 3, 48]
+    assert mended.states() == ["completed"] * 4
+
+
+RUNNING: Script = trains(1000)
+
+
+@pytest.mark.parametrize("script", [RUNNING, ends(Outcome(State.FAILED, "no"))], ids=["runs", "is over"])
+def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script) -> None:
+    said: list[str] = []
+
+    def look() -> str:
+        if launcher.polls == 5:
+            try:
+                said.append(manual.end(study.last.summary, 1))
+            except UserError as error:
+                said.append(str(error))
+        return "it was stopped" if launcher.polls == 20 else ""
+
+    study = make_study("x=1,2")
+    launcher = FakeLauncher(script, clock, slots=2)
+    done = study.drive(launcher, look)
+    if script is RUNNING:
+        assert said == ["trial 1 ends when it next reports, and counts as pruned"]
+        assert done.states() == ["cancelled", "pruned"]
+    with pytest.raises(UserError, match=r"trial 9 of study s does not exist. Those that run: none"):
+        manual.end(done.summary, 9)
+    with pytest.raises(UserError, match=r"trial 0 of study s is (cancelled|failed)"):
+        manual.end(done.summary, 0)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_what_is_added_from_outside_of_the_space_may_win_the_race(
+    make_study: MakeStudy, clock: Clock, repeats: int
+) -> None:
+    study = make_study("x=4,5,6,7", "seed=0", **TPE, n_trials=3, final_race=2, final_race_seeds=3, repeats=repeats)
+    study.drive(FakeLauncher(returns_x, clock, slots=1))
+    done = drive(study, FakeLauncher(returns_x, clock, slots=1), adding({"x": 1}))
+    (added,) = [row for row in done.summary.rows if row.by_hand]
+    raced = [row for row in done.summary.rows if row.race and row.of == added.number]
+    fresh = range(repeats, repeats + 3)
+    assert [(row.params, row.objective) for row in raced] == [({"x": 1, "seed": seed}, [1.0]) for seed in fresh]
+    best = configurations.best(done.summary)
+    assert best and best.params == {"x": 1}
+    (study.folder / "journal.jsonl").unlink()  # what the folders tell is enough
+    again = drive(study, nothing := FakeLauncher(returns_x, clock, slots=1), adding())
+    assert not nothing.submitted
+    shown = {row.number: (row.params, row.of, row.race, row.objective) for row in again.summary.rows}
+    assert shown == {row.number: (row.params, row.of, row.race, row.objective) for row in done.summary.rows}
+    assert again.summary.total == done.summary.total == len(shown)
+
+
+@pytest.mark.parametrize("settings", [{**TPE, "n_trials": 2}, {}], ids=["search", "grid"])
+@pytest.mark.parametrize("x", [3, 48], ids=["inside", "outside"])
+def test_what_is_added_is_a_configuration_where_seeds_repeat(
+    make_study: MakeStudy, clock: Clock, settings: dict[str, Any], x: int
+) -> None:
+    study = make_study("x=1,2,3,4,5" if settings else "x=1,2,3", "seed=7", **settings, repeats=3)
+    done = drive(study, FakeLauncher(returns_x, clock, slots=2), adding({"x": x}))
+    assert sorted(row.params["seed"] for row in done.summary.rows if row.params["x"] == x) == [7, 8, 9]
+    assert done.summary.total == len(done.summary.rows)
+    assert {str(row.state) for row in done.summary.rows} == {"completed"}
+    again = study.drive(nothing := FakeLauncher(returns_x, clock, slots=2))
+    assert not nothing.submitted
+    assert again.summary.total == done.summary.total
+
+
+def test_that_a_search_has_enough_is_said_after_what_was_started_before(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1,2,3,4", target=1)
+    done = study.drive(FakeLauncher(by_trial(trains(9), t0=returns_x), clock, slots=2))
+    news = next(i for i, line in enumerate(done.lines) if line.startswith("no further trial starts"))
+    assert not any("started" in line for line in done.lines[news:])
+
+
+def test_what_was_added_and_waits_is_not_added_again(tmp_path: Path) -> None:
+    study = replace(summary(tmp_path), added=[Added("1.json", {"x": 1}, outside=False)])
+    with pytest.raises(UserError, match="'x=1' was added before, and is not added again"):
+        manual.add(definition("x"), study, "x=1")

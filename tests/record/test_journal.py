@@ -1,0 +1,342 @@
+"""The journal of a study: cut, damaged, doubled, written by a driver that is killed; what it lost is in the folders."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.record.definition import Definition, resolved
+from sweeps.record.study import Added
+from sweeps.study.reading import read_study
+from sweeps.trial.job import Outcome, State
+from tests.study.conftest import MakeStudy
+from tests.study.fake_launcher import Clock, Drive, FakeLauncher, Study, ends, result_of, trains
+from tests.study.test_loop import disk_that_fails
+
+DONE = ["completed"] * 3
+
+
+def definition(**changes: object) -> Definition:
+    parts = {"name": "s", "command": ["python", "app.py"], "working_folder": "/", "objective": ["objective"]}
+    rest = {"directions": ["minimize"], "parameters": {}, "n_trials": "None", "search": {}, "config": {}}
+    return Definition(**{**parts, **rest, "total": 3, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def study(make_study: MakeStudy, clock: Clock) -> Study:
+    """One whose three trials are completed."""
+    study = make_study()
+    assert study.drive(FakeLauncher(trains(), clock)).states() == DONE
+    return study
+
+
+@pytest.fixture
+def again(study: Study, clock: Clock) -> Callable[[], tuple[Drive, FakeLauncher]]:
+    """The next driver of that study."""
+
+    def again() -> tuple[Drive, FakeLauncher]:
+        launcher = FakeLauncher(trains(), clock)
+        return study.drive(launcher), launcher
+
+    return again
+
+
+Again = Callable[[], tuple[Drive, FakeLauncher]]
+
+
+def journal_of(study: Study) -> Path:
+    return study.folder / "journal.jsonl"
+
+
+def numbers(journal: Path) -> list[int]:
+    return [json.loads(line)["line"] for line in journal.read_text().splitlines()]
+
+
+def is_whole(study: Study, done: Drive) -> None:
+    """All three trials are there, each with what it returned; and the journal is numbered through."""
+    assert done.states() == DONE
+    assert [done.row(number).objective for number in range(3)] == [[result_of(n)] for n in range(3)]
+    assert [done.row(number).params for number in range(3)] == [{"x": n} for n in (1, 2, 3)]
+    assert numbers(journal_of(study)) == list(range(len(numbers(journal_of(study)))))
+
+
+def test_each_line_has_its_number(study: Study, again: Again) -> None:
+    before = numbers(journal_of(study))
+    assert before == list(range(len(before)))
+    assert len(before) == 1 + 3 + 3
+    is_whole(study, again()[0])
+
+
+def test_damage_to_any_line_is_mended_from_the_folders(study: Study, again: Again) -> None:
+    whole = journal_of(study).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    chance = random.Random(1)
+    for number in range(len(lines)):
+        noise = chance.choice([b"\xff\x00", b"{}\n", b"\r\r\x0c", b"[[[[", b'{"line": 7}\n', b""])
+        line = noise and lines[number][:9] + noise + lines[number][20:]
+        journal_of(study).write_bytes(b"".join([*lines[:number], line, *lines[number + 1 :]]))
+        damaged = journal_of(study).read_bytes()
+        done, launcher = again()
+        is_whole(study, done)
+        assert launcher.submitted == []  # nothing was trained again
+        if number < len(lines) - 1:
+            assert f"{journal_of(study)} cannot be read: line {number + 1} is damaged" in done.out
+        kept = list(study.folder.glob("journal.jsonl.damaged-*"))
+        assert [one.read_bytes() for one in kept] == ([damaged] if kept else [])
+        for one in kept:
+            assert one.name in done.out
+            one.unlink()
+
+
+def test_a_journal_of_nobodys_is_set_aside(study: Study, again: Again) -> None:
+    journal_of(study).write_text('{"op_code": 99, "worker_id": "x", "study_id": 0}\n')
+    is_whole(study, again()[0])
+    assert len(list(study.folder.glob("journal.jsonl.damaged-*"))) == 1
+
+
+@pytest.mark.parametrize("cut", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
+def test_a_journal_that_was_cut_is_mended_from_the_folders(study: Study, again: Again, cut: float) -> None:
+    journal = journal_of(study)
+    os.truncate(journal, int(cut * journal.stat().st_size))
+    known = journal.read_bytes().rpartition(b"\n")[0].count(b'"op":"asked"')
+    done, launcher = again()
+    is_whole(study, done)
+    assert launcher.submitted == []
+    if known < 3:
+        assert f"{journal} lacks {3 - known} trials" in done.out
+
+
+def test_a_journal_that_is_gone_doubled_or_somebody_elses(study: Study, again: Again) -> None:
+    journal = journal_of(study)
+    whole = journal.read_bytes()
+    for content in (b"", whole + whole, b"\x89PNG\r\n\x1a\n" + whole, b"\x00" * 5000, b"{}\n", b"null\n"):
+        journal.write_bytes(content)
+        done, launcher = again()
+        is_whole(study, done)
+        assert launcher.submitted == []
+        assert str(journal) in done.out
+    journal.unlink()
+    is_whole(study, again()[0])
+
+
+def test_half_a_last_line_is_dropped_without_a_word(study: Study, again: Again) -> None:
+    journal = journal_of(study)
+    before = journal.read_bytes()
+    with journal.open("ab") as file:
+        file.write(b'{"op_code": 6, "worker')
+    done, _ = again()
+    is_whole(study, done)
+    assert "journal" not in done.out
+    assert not list(study.folder.glob("*damaged*"))
+    assert journal.read_bytes().startswith(before)
+
+
+def test_a_trial_that_nothing_tells_of_any_more_keeps_its_number(study: Study, again: Again) -> None:
+    journal_of(study).write_bytes(b"")
+    (study.trial(1).path / "trial.json").write_text("\x00")
+    done, launcher = again()
+    assert done.states() == ["completed", "failed", "completed", "completed"]
+    assert "its trial.json cannot be read" in done.row(1).error
+    assert launcher.submitted == [(3, 1)]  # its point, anew
+    assert done.row(3).params == {"x": 2}
+    assert done.summary.total == 4  # nothing is open, and nothing is missing
+    assert again()[0].states() == done.states()
+
+
+def test_a_trial_that_cannot_run_here_is_known_by_its_folder(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study()
+    study.infeasible = lambda row: row.params["x"] == 2
+    expected = ["completed", "infeasible", "completed"]
+    assert study.drive(FakeLauncher(trains(), clock)).states() == expected
+    journal_of(study).write_bytes(b"")
+    done = study.drive(FakeLauncher(trains(), clock))
+    assert done.states() == expected
+    assert (done.row(1).params, done.row(1).infeasible) == ({"x": 2}, True)
+    journal_of(study).write_bytes(b"")
+    study.infeasible = lambda row: False
+    assert study.drive(FakeLauncher(trains(), clock)).states() == DONE
+
+
+@pytest.mark.parametrize("number", [10**9, -1])
+def test_a_number_that_makes_no_sense_is_noise(study: Study, again: Again, number: int) -> None:
+    journal_of(study).write_bytes(b"")
+    (study.trial(2).path / "trial.json").write_text(json.dumps({"number": number, "point": {"x": 3}}))
+    is_whole(study, again()[0])
+
+
+def test_a_trial_whose_folder_is_gone_is_run_again(study: Study, again: Again) -> None:
+    journal_of(study).write_bytes(b"")
+    shutil.rmtree(study.trial(2).path)
+    done, launcher = again()
+    is_whole(study, done)
+    assert launcher.submitted == [(2, 1)]
+
+
+def test_a_disk_that_is_away_is_no_damage(study: Study, again: Again) -> None:
+    before = journal_of(study).read_bytes()
+    with disk_that_fails(lambda path: path == journal_of(study)), pytest.raises(OSError, match="Stale"):
+        again()
+    assert journal_of(study).read_bytes() == before
+    assert not list(study.folder.glob("*damaged*"))
+
+
+# Killed drivers, full disks
+
+
+def forked(act: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+        finally:
+            os._exit(1)
+    return pid
+
+
+def test_a_driver_killed_while_it_writes_leaves_a_journal_that_goes_on(make_study: MakeStudy, clock: Clock) -> None:
+    chance, study = random.Random(1), make_study("x=range(400)")
+    for _ in range(12):
+        pid = forked(lambda: study.drive(FakeLauncher(trains(1), clock)))
+        time.sleep(chance.uniform(0.05, 0.25))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    found = numbers(journal_of(study))
+    assert found == list(range(len(found)))
+    assert not list(study.folder.glob("*damaged*"))
+    record = study.record(study.settings)
+    assert (len(record.trials) > 5, record.mended) == (True, "")
+    assert [trial.params["x"] for trial in record.trials] == list(range(len(record.trials)))
+
+
+def test_a_full_disk_leaves_the_journal_as_it_was(study: Study) -> None:
+    record = study.record(study.settings)
+    before = journal_of(study).read_bytes()
+
+    def fills() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20,) * 2)
+        try:
+            record.add(Added("1.json", {"x": 1}, outside=False))
+        except OSError:
+            os._exit(0)
+
+    assert os.waitpid(forked(fills), 0)[1] == 0
+    assert journal_of(study).read_bytes() == before
+
+
+# Trials that go on after their end
+
+
+def test_trials_that_are_reopened_run_again_and_the_others_do_not(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study()
+    failed = Outcome(State.FAILED, "too large")
+    assert study.drive(FakeLauncher(ends(failed), clock)).states() == ["failed"] * 3
+    study.record(study.settings).reopen([0, 2])
+    assert numbers(journal_of(study)) == list(range(len(numbers(journal_of(study)))))
+    launcher = FakeLauncher(trains(), clock)
+    done = study.drive(launcher)
+    assert done.states() == ["completed", "failed", "completed"]
+    assert launcher.submitted == [(0, 2), (2, 2)]
+    assert [(row.forgiven, len(row.attempts)) for row in done.summary.rows if row.number != 1] == [(1, 2)] * 2
+    assert [end.state for end in done.row(0).attempts] == [State.FAILED, State.COMPLETED]
+
+
+def test_what_a_retried_trial_lost_before_no_longer_counts(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study("x=1")
+    lost = Outcome(State.LOST, "its node failed")
+    assert len(study.drive(FakeLauncher(ends(lost), clock)).row(0).attempts) == 3
+    study.record(study.settings).reopen([0])
+    done = study.drive(FakeLauncher(ends(lost), clock))
+    assert (done.states(), len(done.row(0).attempts)) == (["lost"], 6)
+    assert study.drive(FakeLauncher(ends(lost), clock)).states() == ["lost"]
+
+
+def test_a_reopening_that_is_killed_changes_all_or_nothing(study: Study, again: Again) -> None:
+    before = journal_of(study).read_bytes()
+    for count in range(2):
+        left = iter(range(count))
+
+        def killed(file: int, left: Iterator[int] = left, sync: Callable[[int], None] = os.fsync) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            sync(file)
+
+        record = study.record(study.settings)
+        with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(os, "fsync", killed)
+            record.reopen([0, 1, 2])
+    done, launcher = again()
+    assert (done.states(), launcher.submitted) == (DONE, [(0, 2), (1, 2), (2, 2)])
+    assert journal_of(study).read_bytes().startswith(before)
+
+
+def test_a_grid_gets_more_values(make_study: MakeStudy, clock: Clock) -> None:
+    few = make_study("x=1,2", "opt=adam,sgd")
+    few.drive(FakeLauncher(trains(1), clock))
+    many = make_study("x=1,2,8", "opt=adam,sgd,lion")
+    launcher = FakeLauncher(trains(1), clock)
+    done = many.drive(launcher, extend=True)
+    assert done.states() == ["completed"] * 9
+    assert [number for number, _ in launcher.submitted] == [4, 5, 6, 7, 8]
+    assert len({json.dumps(row.params) for row in done.summary.rows}) == 9
+
+
+def test_a_damaged_grid_gets_more_values(make_study: MakeStudy, clock: Clock) -> None:
+    few = make_study("x=1,2", "opt=adam,sgd")
+    few.drive(FakeLauncher(trains(1), clock))
+    journal = journal_of(few)
+    journal.write_bytes(journal.read_bytes()[:-200] + b"noise\n")
+    done = make_study("x=1,2,8", "opt=adam,sgd").drive(FakeLauncher(trains(1), clock), extend=True)
+    assert done.states() == ["completed"] * 6
+
+
+# Reading, without being its driver
+
+
+def test_a_summary_is_what_the_driver_recorded(study: Study) -> None:
+    summary = read_study(study.folder, definition())
+    assert [(row.number, row.state, row.objective) for row in summary.rows] == [
+        (number, State.COMPLETED, [result_of(number)]) for number in range(3)
+    ]
+    assert (summary.total, summary.objective, summary.directions) == (3, ("objective",), ("minimize",))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\n", b"{}\n", b"null\n", b'{"op_code":0,"line":0}\n'])
+def test_a_damaged_journal_is_told_and_left_alone(study: Study, content: bytes) -> None:
+    journal_of(study).write_bytes(content)
+    with pytest.raises(UserError, match="study s: ") as caught:
+        read_study(study.folder, definition())
+    assert str(journal_of(study)) in str(caught.value)
+    assert "go on with: python app.py hydra.sweeper.study_name=s" in str(caught.value)
+    assert journal_of(study).read_bytes() == content
+
+
+# What the user names
+
+
+def test_an_address_is_resolved_only_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB", "postgresql://me:sesame@host/db")
+    assert resolved("${oc.env:DB}") == "postgresql://me:sesame@host/db"
+    assert resolved("sqlite:///studies.db") == "sqlite:///studies.db"
+    with pytest.raises(UserError, match="NO_SUCH"):
+        resolved("${oc.env:NO_SUCH}")
+
+
+def test_a_point_from_outside_lies_inside_once_the_space_has_grown(make_study: MakeStudy, clock: Clock) -> None:
+    few = make_study("x=1,2")
+    few.added = lambda: iter([({"x": 8}, "1.json")]) if not few.last.summary.added else iter(())
+    done = few.drive(FakeLauncher(trains(1), clock))
+    assert (done.summary.total, len(done.summary.rows)) == (3, 3)
+    launcher = FakeLauncher(trains(1), clock)
+    done = make_study("x=1,2,8").drive(launcher, extend=True)
+    assert (done.summary.total, launcher.submitted) == (3, [])
+    done = make_study("x=1,2,8,9").drive(launcher, extend=True)
+    assert (done.summary.total, launcher.submitted) == (4, [(3, 1)])

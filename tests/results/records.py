@@ -1,0 +1,24 @@
+"""Frozen trials and studies as they would be, had something gone otherwise."""
+
+from dataclasses import replace
+from typing import Any
+
+from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.trial.job import Outcome, State
+
+
+def ended(trial: TrialRecord, state: State, error: str = "", **more: Any) -> TrialRecord:
+    """Return the trial as if its only attempt had ended so."""
+    return replace(trial, attempts=()).with_end(Outcome(state, error, **more))
+
+
+def with_outcome(trial: TrialRecord, **changes: Any) -> TrialRecord:
+    """Return the trial with changes in how its newest attempt ended."""
+    *before, newest = trial.attempts
+    return replace(trial, attempts=(*before, replace(newest, **changes)))
+
+
+def with_trials(study: StudySnapshot, *trials: TrialRecord) -> StudySnapshot:
+    """Return the study with these trials in place of those that have their numbers."""
+    by_number = {trial.number: trial for trial in trials}
+    return replace(study, rows=[by_number.get(row.number, row) for row in study.rows])

@@ -1,0 +1,85 @@
+"""A study in Python, as a notebook has it: over, running, damaged."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import sweeps
+from sweeps.errors import UserError
+from sweeps.record.definition import Definition
+from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.job import Outcome, State
+from tests.study.conftest import MakeStudy
+from tests.study.fake_launcher import Clock, FakeLauncher, Study, by_trial, ends, trains
+
+
+@pytest.fixture
+def study(make_study: MakeStudy, clock: Clock, tmp_path: Path) -> Study:
+    """Four trials, one of which failed; with configurations, as Hydra writes them."""
+    study = make_study("x=1,2,3,4", "o=a")
+    study.drive(FakeLauncher(by_trial(trains(), t2=ends(Outcome(State.FAILED, "too large"))), clock))
+    for number in range(4):
+        (study.trial(number).path / ".hydra").mkdir()
+        (study.trial(number).path / ".hydra" / "config.yaml").write_text(f"x: {number + 1}\nm:\n  deep: ${{x}}\n")
+    content = Definition("s", ["a.py"], str(tmp_path), ["objective"], ["minimize"], {"x": "1,2,3,4"}, "", {}, {}, 4)
+    (tmp_path / "study.json").write_text(json.dumps(asdict(content)))
+    return study
+
+
+def test_a_study_as_data_frames(study: Study, tmp_path: Path) -> None:
+    loaded = sweeps.load(tmp_path.name, tmp_path.parent)
+    assert list(loaded.trials.index) == [0, 1, 2, 3]
+    assert list(loaded.trials["state"]) == ["completed", "completed", "failed", "completed"]
+    assert list(loaded.trials["x"]) == [1, 2, 3, 4]
+    assert loaded.trials["objective"].dropna().to_dict() == {0: 100.0, 1: 101.0, 3: 103.0}
+    assert loaded.trials.loc[2, "error"] == "too large"
+    curve = loaded.curves[loaded.curves["trial"] == 1]
+    assert list(curve["step"]) == [0, 1, 2]
+    assert list(curve["objective"]) == [103.0, 102.0, 101.0]
+    assert loaded.best.m.deep == 1
+    assert loaded.config(3).x == 4
+    assert "Learning curves" in loaded.figures
+    with pytest.raises(UserError, match=rf"kept no model\n.*python -m sweeps refit {tmp_path.name} .*--trial 0"):
+        loaded.model()
+    with pytest.raises(UserError, match="no result of trial 2"):
+        loaded.config(2)
+
+
+def test_a_metric_named_as_a_column_takes_none_of_its_place(study: Study, tmp_path: Path) -> None:
+    study.trial(0).append_metrics(MetricsLine(9, 5.0, {"time": 7.0, "step": 8.0, "loss": 1.0}))
+    curves = sweeps.load(tmp_path.name, tmp_path.parent).curves
+    found = curves[(curves["trial"] == 0) & (curves["step"] == 9)].iloc[0]
+    assert (found["time"], found["metric.time"], found["metric.step"], found["loss"]) == (5.0, 7.0, 8.0, 1.0)
+
+
+def test_files_that_are_cut_or_gone_cost_no_more_than_themselves(study: Study, tmp_path: Path) -> None:
+    for file in tmp_path.glob("[0-3]/**/*"):
+        if file.is_file():
+            file.write_bytes(os.urandom(9))
+    (study.trial(1).path / "metrics.jsonl").unlink()
+    loaded = sweeps.load(tmp_path.name, tmp_path.parent)
+    assert list(loaded.trials["objective"].dropna()) == [100.0, 101.0, 103.0]  # the journal tells
+    assert len(loaded.curves) == 0
+    assert list(loaded.curves.columns) == ["trial", "step", "time"]
+    with pytest.raises(UserError, match="the config of trial 0 cannot be read"):
+        _ = loaded.best
+
+
+def test_a_study_that_runs(make_study: MakeStudy, study: Study, clock: Clock, tmp_path: Path) -> None:
+    def look() -> str:
+        if not seen and len(TrialFolder(tmp_path / "4").read_metrics().values) == 2:
+            loaded = sweeps.load(tmp_path.name, tmp_path.parent)
+            seen.append((loaded.trials.loc[4, "state"], sum(loaded.curves["trial"] == 4)))
+        return ""
+
+    seen: list[tuple[str, int]] = []
+    make_study("x=1,2,3,4,5", "o=a").drive(FakeLauncher(trains(5), clock), look)
+    assert seen == [("running", 2)]
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no study nothing in"):
+        sweeps.load("nothing", tmp_path)

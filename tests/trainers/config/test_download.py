@@ -1,0 +1,92 @@
+"""A dataset that has to be downloaded, and cannot be, is told of before anything starts."""
+
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+import pytest
+
+from trainers.data import download
+from trainers.data.download import PLACES, check, check_weights
+
+MNIST: dict[str, Any] = {"_target_": "trainers.data.sources.keras_dataset", "name": "mnist", "path": None}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where Keras keeps what it downloads; nothing yet."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    download._unreachable.cache_clear()
+    return tmp_path
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[str]:
+    """Lets each look at the network end so; returns the addresses that were looked at."""
+    asked: list[str] = []
+
+    def urlopen(request: Any, timeout: float) -> None:
+        asked.append(request.full_url)
+        raise error
+
+    monkeypatch.setattr(download, "urlopen", urlopen)
+    return asked
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_without_a_network_a_local_copy_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    asked = answering(monkeypatch, URLError("[Errno -2] Name or service not known"))
+    for _ in range(3):
+        with pytest.raises(ValueError, match=r"cannot be reached from here: \[Errno -2\] Name") as caught:
+            check({**MNIST, "name": name})
+    assert str(caught.value).splitlines()[1].startswith(f"Give a local copy: dataset={name} dataset.path=my.npz")
+    assert asked == [PLACES[name][1]]  # once for all trials
+    (home / "datasets" / PLACES[name][0]).mkdir(parents=True)
+    check({**MNIST, "name": name})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({}, HTTPError("", 403, "Forbidden", None, None)),  # type: ignore[arg-type]
+        ({"path": "my.npz"}, URLError("away")),
+        ({"name": "imdb"}, URLError("away")),
+        ({"_target_": "trainers.data.sources.digits"}, URLError("away")),
+    ],
+)
+def test_what_is_reached_or_needs_no_network(
+    home: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: Exception
+) -> None:
+    asked = answering(monkeypatch, error)
+    check({**MNIST, **changes})
+    assert bool(asked) == (not changes)
+
+
+@pytest.mark.parametrize("name", ["MobileNetV2", "resnet50v2"])
+def test_weights_that_cannot_be_had_are_told_of(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    asked = answering(monkeypatch, URLError("away"))
+    model = {"_target_": "trainers.networks.application", "name": name, "weights": "imagenet"}
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"imagenet is downloaded once, and storage\.googleapis\.com") as caught:
+            check_weights(model)
+    assert "\nGive a file that was: model.weights=" in str(caught.value)
+    assert len(asked) == 1
+    for weights in (None, "random", "my.h5"):
+        check_weights({**model, "weights": weights})
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("mobilenetv2", "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5"),
+        ("EfficientNetV2B0", "efficientnetv2-b0_notop.h5"),
+        ("MobileNetV3Large", "weights_mobilenet_v3_large_224_1.0_float_no_top_v2.h5"),
+        ("ResNet50V2", "resnet50v2_weights_tf_dim_ordering_tf_kernels_notop.h5"),
+    ],
+)
+def test_weights_that_were_downloaded_need_no_network(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str, file: str
+) -> None:
+    answering(monkeypatch, URLError("away"))
+    (home / "models").mkdir()
+    (home / "models" / file).touch()
+    check_weights({"_target_": "trainers.networks.application", "name": name, "weights": "imagenet"})

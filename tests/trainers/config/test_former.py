@@ -1,0 +1,104 @@
+"""What older studies name in conf/, which held Python then."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.utils import get_object
+
+from tests.command_lines import ROOT, SWEEP, rows, run
+from tests.trainers.config.composing import check, compose
+from trainers import schedules
+from trainers.config.targets import FORMER
+
+MINE = """
+from hydra.utils import get_method, instantiate
+def train(cfg, trial):
+    rate = get_method(cfg.lr_schedule._target_)
+    size = instantiate(cfg.batch_schedule, 4, 3, _convert_="all", increase=1, maximum=None)
+    return {"val_accuracy": size, "moved": float(rate.__module__ == "trainers.schedules")}
+"""
+FORMERLY = [
+    "trainer=own",
+    "trainer._target_=mine.train",
+    "trainer.preload=[conf.schema,sweeps.app]",
+    "lr_schedule._target_=conf.plan.constant",
+    "batch_schedule._target_=conf.plan.linear_batch",
+    "+batch_schedule.increase=1",
+    "+batch_schedule.maximum=null",
+    "tracking=none",
+]
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER.items())
+def test_a_former_name_gives_the_same_module_whoever_comes_first(former: str, now: str) -> None:
+    for one, other in ((former, now), (now, former)):
+        code = f"import {one} as a, {other} as b, sys; sys.exit(a is not b)"
+        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0, (one, other)
+
+
+def test_each_way_to_say_a_former_name_finds_it() -> None:
+    from conf.checks.largest_batch import TooLarge  # type: ignore[import-not-found]
+
+    from conf import plan  # type: ignore[attr-defined]
+
+    assert plan is schedules
+    assert get_object("conf.plan.cosine") is schedules.cosine
+    assert get_object("conf.checks.largest_batch.TooLarge") is TooLarge
+    assert TooLarge.__module__ == "trainers.config.largest_batch"
+    with pytest.raises(ModuleNotFoundError, match=r"conf\.nothing"):
+        __import__("conf.nothing")
+
+
+def test_a_former_schedule_is_checked_and_works_as_the_one_that_it_is() -> None:
+    former = ["lr_schedule._target_=conf.plan.constant", "batch_schedule._target_=conf.plan.constant_batch"]
+    assert schedules.is_constant(check(*former))
+    grows = ["lr_schedule=cosine", "lr_schedule._target_=conf.plan.cosine", "batch_schedule=doubling"]
+    cfg = compose(*grows, "batch_schedule._target_=conf.plan.doubling_batch")
+    now = compose("lr_schedule=cosine", "batch_schedule=doubling")
+    planned = schedules.plan(cfg, 1250)
+    assert planned == schedules.plan(now, 1250)
+    assert list(schedules.shares(cfg, planned)) == list(schedules.shares(now, planned))
+    with pytest.raises(ValueError, match=r"conf\.plan\.cosin: there is no 'cosin' in trainers\.schedules; did"):
+        check("lr_schedule._target_=conf.plan.cosin")
+    with pytest.raises(ValueError, match=r"batch_schedule=doubling reaches batch_size=2048 in epoch 7"):
+        check("batch_schedule=doubling", "batch_schedule._target_=conf.plan.doubling_batch", "epochs=9")
+
+
+def test_a_trial_of_an_older_study_runs_in_a_fork_and_the_study_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    command = [SWEEP, "-m", *FORMERLY, "hydra.sweeper.study_name=older"]
+    done = run([*command, "seed=1,2"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.said
+    ends = [json.loads(file.read_text()) for file in done.study().glob("*/attempts/1/end.json")]
+    assert [end["metrics"] for end in ends] == [{"val_accuracy": 7.0, "moved": 1.0}] * 2
+
+    today = [word.replace("conf.plan", "trainers.schedules") for word in command if "preload" not in word]
+    done = run([*today, "seed=1,2,3", "hydra.sweeper.extend=true"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.said
+    assert [row.state for row in rows(done.study())] == ["completed"] * 3
+
+
+def test_the_copy_that_a_study_has_of_the_former_code_comes_first(tmp_path: Path) -> None:
+    top, kept = tmp_path / "top", tmp_path / "kept"
+    (top / "conf").mkdir(parents=True)
+    (kept / "conf").mkdir(parents=True)
+    (top / "conf.py").write_bytes((ROOT / "conf.py").read_bytes())
+    (kept / "conf" / "__init__.py").touch()
+    (kept / "conf" / "plan.py").write_text("as_it_was = True\n")
+    code = (
+        f"import sys; sys.path[:0] = [{str(top)!r}, {str(ROOT)!r}]\n"
+        f"from sweeps.trial import copies; copies.use(copies.Copies({str(top)!r}, {str(kept)!r}))\n"
+        "import conf.plan, conf.parallel; assert conf.plan.as_it_was; print(conf.parallel.__name__)\n"
+    )
+    child = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert child.stdout == "trainers.parallel\n", child.stderr
+
+
+def test_yaml_names_what_is_there_now() -> None:
+    text = "".join(file.read_text() for file in (ROOT / "conf").rglob("*.yaml"))
+    assert not re.findall(r"\bconf\.(?:schema|plan|parallel|checks)\b", text)
+    assert {file.suffix for file in (ROOT / "conf").rglob("*") if file.is_file()} == {".yaml"}

@@ -1,0 +1,83 @@
+"""How training images are changed: presets, and ranges of one's own."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+FLIPS = ("none", "horizontal", "vertical", "both")
+PRESETS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "light": {"zoom": 0.01, "shift": 0.01},
+    "strong": {"rotation": 5, "zoom": 0.2, "shift": 0.2, "flip": "horizontal"},
+}
+
+
+def _within(lowest: float, highest: float, unit: str) -> Any:
+    return field(default=(0, 0), metadata={"limits": (lowest, highest, unit)})
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Ranges that each training image is changed within, drawn evenly."""
+
+    flip: str = "none"
+    rotation: tuple[float, float] = _within(-360, 360, "degrees")
+    zoom: tuple[float, float] = _within(-0.9, 9, "share of the size")  # 0.2: the view is 20% larger
+    shift: tuple[float, float] = _within(-1, 1, "share of height and width")
+    contrast: tuple[float, float] = _within(-1, 9, "share")  # 0.1: distances from the mean are 10% larger
+
+    @property
+    def moves(self) -> bool:
+        """Whether it changes more than the contrast."""
+        return self != Augment(contrast=self.contrast)
+
+
+SETTINGS = ("preset", *(setting.name for setting in fields(Augment)))
+_LIMITS = {setting.name: setting.metadata["limits"] for setting in fields(Augment) if setting.metadata}
+
+
+def parse(value: object) -> Augment | None:
+    """What `dataset.augment` asks for: None, a preset, or {preset: ..., rotation: 5, zoom: [0, 0.2], ...}.
+
+    A number r means -r to r. None stands for what the preset has. Returns None if nothing is changed.
+    Raises ValueError, for the user.
+    """
+    key, several = "dataset.augment.preset", "or ranges such as dataset.augment.rotation=5"
+    if value is None or isinstance(value, str):
+        key, value = "dataset.augment", {"preset": value}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"dataset.augment={value}: must be {', '.join(PRESETS)}, {several}")
+    asked = {str(name): setting for name, setting in value.items() if setting is not None}
+    preset = asked.pop("preset", "none")
+    if preset not in list(PRESETS):
+        raise ValueError(f"{key}={preset}: must be {', '.join(PRESETS)}, {several}")
+    settings = PRESETS[preset] | asked
+    flip = settings.pop("flip", "none")
+    if flip not in FLIPS:
+        raise ValueError(f"dataset.augment.flip={flip}: must be {', '.join(FLIPS)}")
+    for name in settings:
+        if name not in _LIMITS:
+            raise ValueError(f"dataset.augment.{name}: there is flip, {', '.join(_LIMITS)} and preset")
+    augment = Augment(flip, **{name: _limits(name, setting) for name, setting in settings.items()})
+    return None if augment == Augment() else augment
+
+
+def _limits(name: str, value: Any) -> tuple[float, float]:
+    lowest, highest, unit = _LIMITS[name]
+    limits = [-value, value] if _is_number(value) else value
+    if (
+        not isinstance(limits, Sequence)
+        or len(limits) != 2
+        or not all(map(_is_number, limits))
+        or not lowest <= limits[0] <= limits[1] <= highest
+    ):
+        raise ValueError(
+            f"dataset.augment.{name}={value}: must be a number >= 0 or [low, high], {unit}, "
+            f"within {lowest:g} to {highest:g}"
+        )
+    return float(limits[0]), float(limits[1])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,162 @@
+"""What is known of the networks in keras.applications, which a check has no time to import."""
+
+import csv
+import difflib
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Network(NamedTuple):
+    """One of keras.applications, without its classifier."""
+
+    parameters: int  # moving statistics included
+    features: int  # that it ends in
+    least: int  # pixels of a side
+
+
+def _read(file: Path) -> dict[str, Network]:
+    with file.open(newline="") as lines:
+        return {name: Network(*map(int, facts)) for name, *facts in list(csv.reader(lines))[1:]}
+
+
+NETWORKS = _read(Path(__file__).with_suffix(".csv"))
+SUFFIXES = (".h5", ".keras", ".hdf5")
+OF_A_BASE = ("fine_tune", "head_epochs", "fine_tune_lr", "weights")
+APPLICATION, CNN = "trainers.networks.application", "trainers.networks.cnn"
+
+
+def named(name: str) -> str:
+    """The network as keras.applications spells it. Raises ValueError if there is none."""
+    known = {one.lower(): one for one in NETWORKS}
+    if str(name).lower() in known:
+        return known[str(name).lower()]
+    near = difflib.get_close_matches(str(name).lower(), known, 3) or ["resnet50v2", "mobilenetv2"]
+    raise ValueError(
+        f"model.name={'null' if name is None else name}: no network of keras.applications; "
+        f"try {' or '.join(known[one] for one in near)}"
+    )
+
+
+def check(model: Mapping[str, Any], epochs: int) -> None:
+    """Raise ValueError if the network cannot be had, or is not to be trained as `fine_tune` says."""
+    if model.get("_target_") != APPLICATION:
+        _check_no_base(model, [key for key in OF_A_BASE if model.get(key)])
+        return
+    name, weights = named(model.get("name", "")), model.get("weights")
+    if weights not in (None, "imagenet", "random"):
+        check_weights(name, str(weights))
+    _check_fine_tuning(model, weights, epochs)
+
+
+def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str = "") -> None:
+    """Raise ValueError if the network takes no example of that shape; `source` names where it comes from."""
+    target, example = model.get("_target_"), f"an example{source and f' of {source}'} has shape {shape}"
+    if target == CNN and len(shape) not in (2, 3):
+        raise ValueError(f"model=cnn needs images, but {example}; try model=mlp")
+    if target != APPLICATION:
+        return
+    name = named(model.get("name", ""))
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[-1] not in (1, 3)):
+        raise ValueError(f"model.name={name} needs images of 1 or 3 channels, but {example}")
+    least = NETWORKS[name].least
+    if min(shape[:2]) < least:
+        raise ValueError(
+            f"model.name={name} takes images of {least} x {least} pixels or more, not {shape[0]} x {shape[1]}; "
+            f"try dataset.size={max(least, 64)}"
+        )
+
+
+def check_heeded(model: Mapping[str, Any]) -> None:
+    """Raise ValueError for a setting of fine-tuning that would change nothing."""
+    if model.get("_target_") != APPLICATION:
+        _check_no_base(model, [key for key in OF_A_BASE if model.get(key) is not None])
+    elif model.get("fine_tune_lr") is not None and not model.get("head_epochs"):
+        raise ValueError(
+            f"model.fine_tune_lr={model['fine_tune_lr']} is the learning rate after model.head_epochs, which is 0: it "
+            f"would not be used; try lr={model['fine_tune_lr']}, or model.head_epochs=2"
+        )
+
+
+def _check_no_base(model: Mapping[str, Any], given: Sequence[str]) -> None:
+    if given and str(model.get("_target_")).startswith("trainers.networks."):
+        raise ValueError(
+            f"model.{given[0]}={model[given[0]]}: this model has no base to fine-tune; try model=mobilenetv2"
+        )
+
+
+def _check_fine_tuning(model: Mapping[str, Any], weights: object, epochs: int) -> None:
+    fine_tune, head = model.get("fine_tune", True), model.get("head_epochs", 0)
+    if weights is None and (fine_tune is not True or head):
+        said = f"head_epochs={head}" if fine_tune is True else f"fine_tune={str(fine_tune).lower()}"
+        raise ValueError(
+            f"model.{said} with model.weights=null: the base would stay as the seed drew it; give "
+            "model.weights=imagenet or a file, leave it out, or mean it: model.weights=random"
+        )
+    if fine_tune is False and head:
+        raise ValueError(f"model.head_epochs={head} with model.fine_tune=false: the head learns alone anyway")
+    if head and head >= epochs:
+        raise ValueError(
+            f"model.head_epochs={head} leaves nothing of {epochs} epochs for fine-tuning; try epochs={head + 5}"
+        )
+
+
+def check_weights(name: str, path: str) -> None:
+    """Raise ValueError unless `path` is a file of weights for that network, as far as its headers tell."""
+    file = Path(path)
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
+        raise ValueError(
+            f"model.weights={path} {what} (seen from {Path.cwd()}); it must be null, imagenet or a file of weights"
+        )
+    if file.suffix not in SUFFIXES:
+        raise ValueError(f"model.weights={path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    _check_parameters(name, path, file.stat().st_mtime_ns)
+
+
+@lru_cache
+def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
+    try:
+        count = _numbers_in(path)
+    except (OSError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"model.weights={path} is no file of weights ({error})") from None
+    expected, features, _ = NETWORKS[name]
+    classes, rest = divmod(count - expected, features + 1)
+    if rest == 0 and classes > 0 and not path.endswith((".weights.h5", ".keras")):
+        raise ValueError(
+            f"model.weights={path} holds {name} with its {classes} classes on top; "
+            "give the file without them (its name ends in notop.h5 or no_top.h5)"
+        )
+    if rest or classes < 0:
+        fitting = next((other for other, network in NETWORKS.items() if network.parameters == count), None)
+        raise ValueError(
+            f"model.weights={path} belongs to another network: it holds {count:,} numbers, {name} has {expected:,}"
+            + (f"; try model.name={fitting}" if fitting else "")
+        )
+
+
+def _numbers_in(path: str) -> int:
+    """How many numbers a file holds, those of an optimizer aside. Raises ValueError: a network lies in another one."""
+    import h5py
+
+    sizes: list[int] = []
+
+    def add(where: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset) and not where.startswith("optimizer"):
+            if where.count("layers/") > 1:
+                raise ValueError(
+                    f"model.weights={path} holds a whole model, around its base; give the base alone, as its own "
+                    'save_weights("base.weights.h5") writes it'
+                )
+            sizes.append(math.prod(node.shape))
+
+    with ExitStack() as opened:
+        file: Any = path
+        if path.endswith(".keras"):
+            file = opened.enter_context(zipfile.ZipFile(path).open("model.weights.h5"))
+        opened.enter_context(h5py.File(file)).visititems(add)
+    return sum(sizes)

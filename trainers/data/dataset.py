@@ -1,0 +1,78 @@
+"""A dataset is loaded from its source: any callable that returns a `Split`, as Keras' own loaders do, or an
+`ImageFolder`.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from trainers.config.augment import parse
+from trainers.config.ranges import defaults
+from trainers.data import labels
+from trainers.data.arrays import Data, from_arrays
+from trainers.data.examples import GB, image_size, subset_size, training_size
+from trainers.data.images import ImageFolder, decoded, resized
+from trainers.sections import make
+
+Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""(x_train, y_train), (x_test, y_test)"""
+
+
+def load(section: DictConfig, task: str, seed: int) -> Data:
+    """Load the dataset of a config section; `seed` chooses its subset and what is held out for validation.
+
+    Raises ValueError where labels don't suit the task.
+    """
+    section = OmegaConf.create(defaults("dataset") | dict(section))
+    data = _all(section, task)
+    rows, held_out = np.random.default_rng(seed).permutation(data.training_rows), data.validation_rows
+    rows = rows[: subset_size(len(rows), section.subset)]
+    if section.validation == "test":
+        held_out = data.test_rows
+    elif section.validation == "none":
+        held_out = held_out[:0]
+    elif not len(held_out):
+        kept = training_size(len(rows), section.validation_split)
+        rows, held_out = rows[:kept], rows[kept:]
+    return replace(
+        data,
+        training_rows=rows,
+        validation_rows=held_out,
+        validation=section.validation,
+        with_replacement=section.batches == "with",
+        one_hot=section.labels == "one_hot",
+        augment=parse(section.augment),
+        resident=isinstance(data.x, np.ndarray) or data.x.nbytes <= section.resident_gb * GB,
+    )
+
+
+def _all(section: DictConfig, task: str) -> Data:
+    """All examples of a dataset, before any choice among them."""
+    source = make("dataset", section)
+    size, place = section.size, (section.cache, section.cache_gb)
+    if isinstance(source, ImageFolder):
+        return decoded(source, image_size(size), *place)
+    (x, y), (x_test, y_test) = source
+    x, x_test = _inputs(x), _inputs(x_test)
+    if task == "classification":
+        y, y_test = np.asarray(y), np.asarray(y_test)
+        labels.check(section.get("path") or section["_target_"], y, y_test)
+    y, y_test = _labels(y, task), _labels(y_test, task)
+    outputs = int(y.max()) + 1 if task == "classification" else int(y.shape[1])
+    if size is None:
+        return from_arrays(x, y, x_test, y_test, outputs)
+    return resized((x, y), (x_test, y_test), image_size(size), *place, outputs)
+
+
+def _inputs(x: Any) -> np.ndarray:
+    array = np.asarray(x)
+    return array if array.dtype in (np.uint8, np.float32) else array.astype(np.float32)
+
+
+def _labels(y: Any, task: str) -> np.ndarray:
+    array = np.asarray(y)
+    if task == "regression":
+        return array.astype(np.float32).reshape(len(array), int(np.prod(array.shape[1:])))
+    return array.astype(np.int32).reshape(-1)

@@ -1,0 +1,79 @@
+"""What a dataset's .npz holds, from the headers of its arrays and its labels. Nothing is unpickled."""
+
+import zipfile
+import zlib
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from trainers.data import labels
+
+Headers = dict[str, tuple[tuple[int, ...], np.dtype]]
+"""Shape and type of each array."""
+READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def describe(path: str | None, classes: bool = False) -> Headers:
+    """What the .npz file `path` holds.
+
+    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing, holds
+    pickled objects or texts, or does not match its partner, or if labels that should be classes are none.
+    """
+    if path is None:
+        raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")
+    file = Path(str(path))
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
+        raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must be a .npz file")
+    return _describe(str(path), classes, file.stat().st_mtime_ns)
+
+
+@lru_cache
+def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            missing = [name for name in ARRAYS if name not in names]
+            if missing:
+                held = ", ".join(sorted(names)) or "nothing"
+                raise ValueError(
+                    f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
+                    f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
+                )
+            headers = {name: _header(archive, name, path, classes) for name in ARRAYS}
+    except (zipfile.BadZipFile, OSError) as error:
+        raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from None
+    x, y, x_test, y_test = (headers[name][0] for name in ARRAYS)
+    for part, inputs, outputs in (("train", x, y), ("test", x_test, y_test)):
+        if inputs[0] != outputs[0]:
+            raise ValueError(f"dataset.path={path}: x_{part} has {inputs[0]} rows, but y_{part} has {outputs[0]}")
+    if x[1:] != x_test[1:]:
+        raise ValueError(f"dataset.path={path}: an example of x_train has shape {x[1:]}, but of x_test {x_test[1:]}")
+    if classes:
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                classes_of = arrays["y_train"], arrays["y_test"]
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
+            raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from None
+        labels.check(f"dataset.path={path}", *classes_of)
+    return headers
+
+
+def _header(archive: zipfile.ZipFile, name: str, path: str, classes: bool) -> tuple[tuple[int, ...], np.dtype]:
+    with archive.open(f"{name}.npy") as file:
+        try:
+            shape, _, dtype = READERS[npy.read_magic(file)](file)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})") from None
+    if dtype.hasobject:
+        raise ValueError(
+            f"dataset.path={path}: {name} holds pickled objects, which are never loaded; store numbers in it"
+        )
+    if dtype.kind not in "buif" and not (classes and name.startswith("y_")):
+        raise ValueError(f"dataset.path={path}: {name} is {dtype}; store numbers in it")
+    if not shape or shape[0] == 0:
+        raise ValueError(f"dataset.path={path}: {name} is empty; it needs one row an example")
+    return shape, dtype
