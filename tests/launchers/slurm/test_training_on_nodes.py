@@ -67,7 +67,8 @@ def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
     again = start(tmp_path)
     before = len(steps(trial.path))
     wait_for(lambda: len(steps(trial.path)) >= before + 3)
-    _, node = rank_of(trial, 1)
+    process, node = rank_of(trial, 1)
+    os.kill(process, signal.SIGSTOP)  # so that the training cannot end while the node is being killed
     cluster_sh("kill", node)
     try:
         wait_for(lambda: trial.attempt(4).is_over)
