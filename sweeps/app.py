@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, look
 from sweeps.secrets import refuse_typed
@@ -160,7 +160,7 @@ def _single_runs(own: Path) -> list[TrialRecord]:
     rows, numbers = [], {}
     folders = sorted({own, *(file.parents[1] for file in own.parent.glob("*/.hydra/overrides.yaml"))})
     for folder in folders:
-        with suppress(OSError, Unreadable):
+        with suppress(OSError, CorruptFile):
             numbers[folder] = TrialFolder(folder).read_tracking().get("trial")  # which it keeps if another is deleted
     new = count(1 + max((number for number in numbers.values() if isinstance(number, int)), default=-1))
     for folder in folders:

@@ -1,7 +1,7 @@
 """Files as several processes see them, on shared disks, some of them killed: the only module that locks, writes whole,
 appends, or reads what may be cut.
 
-What cannot be read raises `Unreadable`, which concerns one file. An OSError (a full disk, ESTALE) passes as it is.
+What cannot be read raises `CorruptFile`, which concerns one file. An OSError (a full disk, ESTALE) passes as it is.
 """
 
 import errno
@@ -30,14 +30,14 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
-class Unreadable(Exception):
+class CorruptFile(Exception):
     """A file is there and does not hold what it should. The text names it."""
 
     def __init__(self, path: Path, why: object) -> None:
         super().__init__(f"{path} cannot be read: {why}")
 
 
-class Rounds:
+class RateLimit:
     """When to look at the files of all trials once more, within LOOKS_PER_S."""
 
     _not_before = 0.0
@@ -139,20 +139,20 @@ def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object that the file holds; None if there is no file. Raises Unreadable if it holds something else."""
+    """The object that the file holds; None if there is no file. Raises CorruptFile if it holds something else."""
     try:
         return {**json.loads(path.read_bytes())}  # what is no object raises TypeError
     except FileNotFoundError:
         return None
     except MALFORMED as error:
-        raise Unreadable(path, error) from error
+        raise CorruptFile(path, error) from error
 
 
 def read_own(path: Path) -> bytes:
-    """A file that may be unpickled: it belongs to the user of this process. Raises Unreadable if it does not."""
+    """A file that may be unpickled: it belongs to the user of this process. Raises CorruptFile if it does not."""
     with path.open("rb") as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.getuid():
-            raise Unreadable(path, f"it belongs to user {owner}")
+            raise CorruptFile(path, f"it belongs to user {owner}")
         return file.read()
 
 
@@ -164,7 +164,7 @@ def last_lines(log: Path, count: int) -> list[str]:
     return []
 
 
-def set_aside(path: Path) -> Path:
+def quarantine(path: Path) -> Path:
     """Rename a damaged file, so that its content is kept and its name is free."""
     return path.rename(path.with_name(f"{path.name}.damaged-{time.time_ns()}"))
 
@@ -182,12 +182,12 @@ class Holder:
         return f"process {self.pid} on {self.host} since {since}" if self.pid else "another process"
 
 
-class Held(Exception):
+class LockHeld(Exception):
     """Another process holds the lock: says who."""
 
 
 class Lock:
-    """A lock that this process holds until it ends, however it ends. Raises Held if another process holds it.
+    """A lock that this process holds until it ends, however it ends. Raises LockHeld if another process holds it.
 
     The kernel keeps it among the processes that it reaches: those of this node, and on most shared disks those of the
     others (https://lwn.net/Articles/586904/: open file description locks). For those that it does not reach, the
@@ -201,7 +201,7 @@ class Lock:
         self._released = threading.Event()
         if _is_held(path, self._file, fcntl.F_OFD_SETLK):
             os.close(self._file)
-            raise Held(str(_note(path)))
+            raise LockHeld(str(_note(path)))
         with _naming(path):
             os.truncate(self._file, 0)
             os.pwrite(self._file, json.dumps(vars(self._own)).encode(), 0)
@@ -260,7 +260,7 @@ def _ask_kernel(file: int, command: int) -> bool | None:
 
 
 def _note(path: Path) -> Holder:
-    with suppress(Unreadable, OSError, TypeError):
+    with suppress(CorruptFile, OSError, TypeError):
         return Holder(**(read_json(path) or {}))
     return Holder()
 

@@ -18,17 +18,17 @@ import pytest
 
 from sweeps import files
 from sweeps.files import (
-    Held,
+    LockHeld,
     Lines,
     Lock,
-    Unreadable,
+    CorruptFile,
     append_lines,
     holder,
     last_lines,
     read_json,
     read_lines,
     read_own,
-    set_aside,
+    quarantine,
     write_once,
     write_whole,
 )
@@ -269,7 +269,7 @@ def test_a_writer_that_is_killed_costs_at_most_its_last_line(tmp_path: Path, for
 def test_what_is_no_json_object_is_unreadable(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file.json"
     file.write_bytes(content)
-    with pytest.raises(Unreadable, match=str(file)):
+    with pytest.raises(CorruptFile, match=str(file)):
         read_json(file)
 
 
@@ -286,7 +286,7 @@ def test_a_damaged_file_is_kept_under_another_name(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     for content in ("first", "second"):
         file.write_text(content)
-        assert set_aside(file).read_text() == content
+        assert quarantine(file).read_text() == content
         assert not file.exists()
     assert len(list(tmp_path.glob("file.json.damaged-*"))) == 2
 
@@ -296,7 +296,7 @@ def test_what_somebody_else_wrote_is_not_loaded(tmp_path: Path, monkeypatch: pyt
     file.write_bytes(b"mine")
     assert read_own(file) == b"mine"
     monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
-    with pytest.raises(Unreadable, match=rf"{file} .* belongs to user {file.stat().st_uid}"):
+    with pytest.raises(CorruptFile, match=rf"{file} .* belongs to user {file.stat().st_uid}"):
         read_own(file)
 
 
@@ -324,7 +324,7 @@ def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path, fork: Fork) 
     path = tmp_path / "lock"
     assert holder(path) is None
     pid = held(path, fork)
-    with pytest.raises(Held, match=f"^process {pid} on {HOST} since 2"):
+    with pytest.raises(LockHeld, match=f"^process {pid} on {HOST} since 2"):
         Lock(path)
     os.kill(pid, signal.SIGKILL)
     wait(pid)
@@ -359,7 +359,7 @@ def test_looking_never_takes(tmp_path: Path, fork: Fork) -> None:
 
     lookers = [fork(looks), fork(looks)]
     for _ in range(3000):
-        Lock(path).release()  # raises Held where a look has taken it
+        Lock(path).release()  # raises LockHeld where a look has taken it
     done.touch()
     assert [wait(pid) for pid in lookers] == [1, 1]
 
@@ -372,7 +372,7 @@ def test_of_many_one_gets_it(tmp_path: Path, fork: Fork) -> None:
             pass
         try:
             lock = Lock(path)
-        except Held:
+        except LockHeld:
             return False
         while not ended.exists():
             time.sleep(0.001)
@@ -392,7 +392,7 @@ def test_a_damaged_note_is_no_holder_and_no_obstacle(tmp_path: Path, fork: Fork,
     pid = held(path, fork)
     path.write_text(content)
     assert holder(path) is not None
-    with pytest.raises(Held, match=r"another process|process 7 on \?"):
+    with pytest.raises(LockHeld, match=r"another process|process 7 on \?"):
         Lock(path)
     os.kill(pid, signal.SIGKILL)
     wait(pid)
@@ -437,7 +437,7 @@ def test_who_beats_holds_the_lock_and_who_is_silent_does_not(
         Lock(path)
         return
     before = path.read_text()
-    with pytest.raises(Held, match=f"process {pid} on {host} since 2023-11-14"):
+    with pytest.raises(LockHeld, match=f"process {pid} on {host} since 2023-11-14"):
         Lock(path)
     assert path.read_text() == before
     assert str(holder(path)).startswith(f"process {pid} on {host}")
@@ -482,12 +482,12 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lock = Lock(path)
     note(path, "elsewhere", 1, 1)
     assert str(holder(path)).startswith("process 1 on elsewhere")
-    with pytest.raises(Held):
+    with pytest.raises(LockHeld):
         Lock(path)
     note(path, HOST, os.getppid(), 1)
     assert str(holder(path)).startswith(f"process {os.getppid()} on {HOST}")  # as whoever takes it would be told
     note(path, "elsewhere", os.getpid(), 1)  # numbers of processes are those of their node
-    with pytest.raises(Held):
+    with pytest.raises(LockHeld):
         Lock(path)
     note(path, "elsewhere", 1, 100)
     assert holder(path) is None

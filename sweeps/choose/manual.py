@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.repeats import Seeds
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, read_json, write_whole
+from sweeps.files import CorruptFile, read_json, write_whole
 from sweeps.record.definition import Definition
 from sweeps.record.grammar import point_of
 from sweeps.record.space import SearchSpace, canonical
@@ -119,7 +119,7 @@ def read(file: Path, space: SearchSpace, seeds: Seeds) -> Added:
     """Return what a file has added. Raises UserError if it is no point of this study, or the file is damaged."""
     try:
         point: Point = read_json(file) or {}
-    except Unreadable as error:
+    except CorruptFile as error:
         raise UserError(str(error)) from error
     there = dict.fromkeys(one.key for one in space.parameters if space.exists(one, point))
     if seeds.in_grid and seeds.key not in point:

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, read_json, write_whole
+from sweeps.files import CorruptFile, read_json, write_whole
 from sweeps.record import definition
 from sweeps.record.configurations import by_configuration
 from sweeps.record.space import SearchSpace, canonical, is_grid, text_of
@@ -115,7 +115,7 @@ def earlier(settings: SweeperConf, space: SearchSpace, config: DictConfig, folde
         raise UserError(
             "hydra.sweeper.learn_from: only hydra/sweeper/sampler=default, tpe and gp learn from earlier studies"
         )
-    with suppress(Unreadable, TypeError, LookupError):  # else they are read once more
+    with suppress(CorruptFile, TypeError, LookupError):  # else they are read once more
         if (copy := read_json(folder / _FILE)) is not None:
             return Earlier(folder, [Known(**one) for one in copy["trials"]], [])
     trials, said, taken = [], [], set[Path]()
@@ -142,7 +142,7 @@ def _of_study(
 ) -> tuple[list[Known], str]:
     try:
         theirs = definition.read(folder)
-    except Unreadable as error:
+    except CorruptFile as error:
         raise UserError(f"hydra.sweeper.learn_from={folder.name}: {error}") from error
     wanted = (list(settings.objectives), list(settings.directions))
     if (theirs.objective, theirs.directions) != wanted:

@@ -19,7 +19,7 @@ def best(
     from sweeps.study import best as of_best
 
     summary, definition_ = read(name, root)
-    front = summary.undominated() if trial is None else []
+    front = summary.pareto_front() if trial is None else []
     if len(front) > 1:
         console.print(f"no other trial dominates one of these {len(front)}; choose with --trial")
     for row in front if len(front) > 1 else [of_best.chosen(summary, trial)]:

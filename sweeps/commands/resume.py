@@ -10,7 +10,7 @@ import typer
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, read
 from sweeps.errors import UserError
-from sweeps.files import Held, Lock, holder
+from sweeps.files import LockHeld, Lock, holder
 from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
@@ -84,7 +84,7 @@ def _reopen(summary: StudySnapshot, definition_: Definition, retry: str, trials:
         raise UserError(f"study {summary.name} has no such trials to retry. It has: {counts}{hint}")
     try:
         lock = Lock(summary.folder / "driver.lock")
-    except Held as error:
+    except LockHeld as error:
         stop_line = definition.sweeps_line("stop", summary.folder)
         raise UserError(f"study {summary.name} is being run by {error}. End it first: {stop_line}") from None
     open_record(blank(summary.folder, definition_), definition_).reopen(found)

@@ -9,7 +9,7 @@ import typer
 
 from sweeps.commands import MULTIRUN, Root, app, console, newest_first, read, store_of
 from sweeps.errors import UserError
-from sweeps.files import Held, Lock
+from sweeps.files import LockHeld, Lock
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
 
@@ -89,7 +89,7 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
         return True
     try:
         lock = Lock(folder / "driver.lock")  # there is one writer
-    except Held as error:
+    except LockHeld as error:
         console.print(f"study {name} is run by {error}, which keeps MLflow up to date", soft_wrap=True)
         return True
     try:

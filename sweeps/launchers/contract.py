@@ -50,7 +50,7 @@ class TrialLauncher(Protocol):
         """What a person should know while trials wait: why they are pending, what is stuck."""
         return []
 
-    def withdraw(self) -> None:
+    def cancel_pending(self) -> None:
         """Take back every attempt that was submitted and has not begun; `poll` reports it as cancelled."""
 
     def close(self, keep: bool = False) -> None:

@@ -95,7 +95,7 @@ class LocalTrials(TrialLauncher):
             return []
         return [f"this machine has {len(self._machine.gpus)} GPUs, and no trial asks for one; add gpus=1 to use them"]
 
-    def withdraw(self) -> None:
+    def cancel_pending(self) -> None:
         """A trial that was submitted has begun."""
 
     def close(self, keep: bool = False) -> None:

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, read_json, set_aside, write_whole
+from sweeps.files import CorruptFile, read_json, quarantine, write_whole
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.settings import SweeperConf
@@ -163,9 +163,9 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
         old = new
         if (folder / "journal.jsonl").exists():
             mended = f"{file} is gone. The study is taken for what this command says"
-    except Unreadable as error:
+    except CorruptFile as error:
         old = new
-        mended = f"{error}. The study is taken for what this command says ({set_aside(file).name} is kept)"
+        mended = f"{error}. The study is taken for what this command says ({quarantine(file).name} is kept)"
     if differences := old.differences(new, extend):
         shown = "; ".join(differences[:5]) + (" ..." if len(differences) > 5 else "")
         raise UserError(
@@ -180,21 +180,21 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
 
 def sampler_of(folder: Path, conf: Any) -> Any:
     """Return the sampler that a study goes on with: the version before had `default` under the name `tpe`."""
-    with suppress(FileNotFoundError, Unreadable):
+    with suppress(FileNotFoundError, CorruptFile):
         if (conf or {}).get("_target_") == _TPE and read(folder).version == 1:
             return {**conf, "_target_": _DEFAULT}
     return conf
 
 
 def read(folder: Path) -> Definition:
-    """Raises FileNotFoundError if there is no study in `folder`, and Unreadable if its definition is damaged."""
+    """Raises FileNotFoundError if there is no study in `folder`, and CorruptFile if its definition is damaged."""
     content = read_json(folder / _FILE)
     if content is None:
         raise FileNotFoundError(folder / _FILE)
     try:
         return Definition(**content)
     except TypeError as error:
-        raise Unreadable(folder / _FILE, error) from error
+        raise CorruptFile(folder / _FILE, error) from error
 
 
 def find(name: str, root: Path) -> tuple[Path, Definition]:
@@ -207,7 +207,7 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
         if packed.exists():
             raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
         raise UserError(f"there is no study {name} in {root}. {which_there_are(name, root)}") from None
-    except Unreadable as error:
+    except CorruptFile as error:
         raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
 
 

@@ -1,35 +1,36 @@
-"""What a study's driver does just now, for those who look at the study from outside: `python -m sweeps status`."""
+"""The status of a study's driver, which `python -m sweeps status` reads from another process."""
 
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sweeps.files import Unreadable, read_json, write_whole
+from sweeps.files import CorruptFile, read_json, write_whole
 
-_FILE = "standing.json"
+_FILE = "driver_status.json"
 
 
 @dataclass(frozen=True)
-class Standing:
-    """It holds as long as the driver that wrote it lives."""
+class DriverStatus:
+    """What the driver is doing. Valid while the driver that wrote it lives."""
 
-    running: int  # how many trials have a slot, or a job that is queued or runs
-    full: bool  # whether there is no room for another one
-    stopped: str = ""  # why no further trial starts; empty if one does
-    notes: tuple[str, ...] = ()  # what else keeps trials waiting
-    troubles: tuple[str, ...] = ()  # what keeps none waiting: a store or files that do not answer
+    running: int  # number of trials that have a slot, or a job that is queued or runs
+    full: bool  # whether there is no room for another trial
+    stopped: str = ""  # why no further trial starts; empty while trials start
+    notes: tuple[str, ...] = ()  # other reasons why trials wait
+    troubles: tuple[str, ...] = ()  # problems for which no trial waits: a store or files that do not answer
 
     def write(self, folder: Path) -> None:
-        with suppress(OSError):  # what is wrong with the disk, the study says where it matters
+        """Write the status into the study's folder."""
+        with suppress(OSError):  # because the study itself reports a disk that takes no files
             write_whole(folder / _FILE, json.dumps(asdict(self)), sync=False)
 
 
-def read(folder: Path) -> Standing | None:
-    """What the newest driver wrote; None if there is nothing that can be read."""
+def read(folder: Path) -> DriverStatus | None:
+    """Return the status that the newest driver wrote, or None if no status can be read."""
     try:
         content = read_json(folder / _FILE)
-        told = {name: tuple(map(str, (content or {}).get(name, ()))) for name in ("notes", "troubles")}
-        return Standing(**{**content, **told}) if content else None
-    except (Unreadable, OSError, TypeError, KeyError):
+        notes = {name: tuple(map(str, (content or {}).get(name, ()))) for name in ("notes", "troubles")}
+        return DriverStatus(**{**content, **notes}) if content else None
+    except (CorruptFile, OSError, TypeError, KeyError):
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import Unreadable, read_json
+from sweeps.files import CorruptFile, read_json
 from sweeps.record.journal import Event
 from sweeps.record.study import Added, By, TrialRecord
 from sweeps.trial.job import Outcome, State
@@ -120,7 +120,7 @@ def _in_folders(study: Path, by: By, there: Collection[str]) -> Iterable[tuple[i
             try:
                 event = _noted(folder, study, by)
                 yield event["trial"], event
-            except (Unreadable, LookupError, TypeError, ValueError, AttributeError):
+            except (CorruptFile, LookupError, TypeError, ValueError, AttributeError):
                 if folder.name.isdecimal():  # the folder is left alone, and its point is tried anew
                     yield int(folder.name), _unknown(int(folder.name), by)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import MALFORMED, Unreadable, append_lines, set_aside, write_whole
+from sweeps.files import MALFORMED, CorruptFile, append_lines, quarantine, write_whole
 
 FILE = "journal.jsonl"
 Event = Mapping[str, Any]
@@ -28,7 +28,7 @@ class Journal:
         self._whole = 0  # bytes of these lines
 
     def read(self, apply: Callable[[Event], None]) -> None:
-        """Apply every event, in order. Raises Unreadable at the first line that is damaged, or cannot be applied."""
+        """Apply every event, in order. Raises CorruptFile at the first line that is damaged, or cannot be applied."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -41,7 +41,7 @@ class Journal:
                         raise ValueError
                     apply(event)
                 except MALFORMED as error:
-                    raise Unreadable(self.path, f"line {self.count + 1} is damaged") from error
+                    raise CorruptFile(self.path, f"line {self.count + 1} is damaged") from error
                 self.count += 1
                 self._whole += len(line)
 
@@ -63,6 +63,6 @@ class Journal:
 
     def quarantine(self) -> Path:
         """Keep the damaged file under another name, and go on with its whole lines. Return the kept file."""
-        damaged = set_aside(self.path)
+        damaged = quarantine(self.path)
         write_whole(self.path, damaged.read_bytes()[: self._whole])
         return damaged

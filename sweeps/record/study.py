@@ -95,7 +95,7 @@ class TrialRecord:
         return {key: value for key, value in self.params.items() if key not in self.seed}
 
     @property
-    def way(self) -> tuple[str, str]:
+    def failure_signature(self) -> tuple[str, str]:
         """How the trial went wrong, numbers aside: trials that went wrong in the same way are shown together."""
         return self.state.replace("_", " "), re.sub(r"\d+", "", self.error)
 
@@ -216,7 +216,7 @@ class StudySnapshot:
                 found.append((values, number))
         return {number for _, number in found}
 
-    def undominated(self) -> list[TrialRecord]:
+    def pareto_front(self) -> list[TrialRecord]:
         """The trials on that front, best first by the first objective."""
         return self.top(len(self.front()))
 
@@ -279,5 +279,5 @@ def by_way(rows: Iterable[TrialRecord]) -> list[list[TrialRecord]]:
     """Trials that went wrong, those that did so in the same way together."""
     alike: dict[tuple[str, str], list[TrialRecord]] = {}
     for row in rows:
-        alike.setdefault(row.way, []).append(row)
+        alike.setdefault(row.failure_signature, []).append(row)
     return [*alike.values()]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.record.fold import VERSION, Fold, asked, missing
 from sweeps.record.journal import FILE, Event, Journal
 from sweeps.record.study import UNKNOWN, Added, By, StudySnapshot, TrialRecord, within
@@ -30,7 +30,7 @@ class Record:
         """Read the journal, and mend it from the trials' folders. `first` are the events of an older format."""
         try:
             self._journal.read(self._fold.apply)
-        except Unreadable as error:
+        except CorruptFile as error:
             kept = self._journal.quarantine()
             words = "What came after it is read from the trials' folders"
             self.mended = f"{error}. {words} ({kept.name} is kept)"
@@ -99,9 +99,9 @@ class Record:
 
 
 def read(study: StudySnapshot) -> StudySnapshot:
-    """Return the study as its driver has recorded it. Raises Unreadable if its journal is damaged, or is not there."""
+    """Return the study as its driver has recorded it. Raises CorruptFile if its journal is damaged, or is not there."""
     journal, fold = Journal(study.folder / FILE), Fold(study.folder)
     journal.read(fold.apply)
     if not journal.count:
-        raise Unreadable(journal.path, "it is empty")
+        raise CorruptFile(journal.path, "it is empty")
     return replace(study, rows=tuple(fold.trials), added=tuple(fold.added), changes=tuple(fold.changes))

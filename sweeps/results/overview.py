@@ -129,7 +129,7 @@ def _failures(study: StudySnapshot, trials: Trials) -> list[Section]:
 
 def _reason(rows: list[TrialRecord], log: list[str], opened: bool) -> str:
     """Why these trials went wrong, with the end of the first one's log."""
-    mark, what = f'<span class="failed">{MARKS["failed"]}</span>', f"{len(rows)} {_safe(rows[0].way[0])}"
+    mark, what = f'<span class="failed">{MARKS["failed"]}</span>', f"{len(rows)} {_safe(rows[0].failure_signature[0])}"
     reason, _, rest = (without_password(part) for part in rows[0].error.strip().partition("\n"))
     parts = [f'<li><p>{mark} <b>{what}</b>: <span class="reason">{_safe(reason[:600])}</span></p>']
     if rest:

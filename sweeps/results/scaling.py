@@ -175,7 +175,7 @@ def _alike(rows: Sequence[TrialRecord]) -> str:
 def _why_not(row: TrialRecord, found: Size | None, on_gpus: bool) -> str:
     """Why a trial cannot be compared; empty if it can."""
     if row.state not in (State.COMPLETED, State.PRUNED):
-        return f"{row.way[0]}, {row.error.partition(chr(10))[0]}".rstrip(",. ")
+        return f"{row.failure_signature[0]}, {row.error.partition(chr(10))[0]}".rstrip(",. ")
     if found is None:
         return "what it ran on is no whole number"
     return "it ran on the CPU" if on_gpus and not found[2] else ""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sweeps.files import last_lines
 from sweeps.record import driver_status
-from sweeps.record.driver_status import Standing
+from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.terminal import View, counts_of, newest
 from sweeps.trial.folder import METRICS, MetricsLine
@@ -42,7 +42,7 @@ def show_status(summary: StudySnapshot, driver: str, jobs: str, how_to_look: str
     view.closing(summary, how_to_look)
 
 
-def _waits(last: Standing | None, driver: bool, jobs: bool) -> list[str]:
+def _waits(last: DriverStatus | None, driver: bool, jobs: bool) -> list[str]:
     """Why trials that are open have not begun, by what the newest driver said."""
     if not driver:
         stopped = f"; the last one stopped because {last.stopped}" if last and last.stopped else ""

@@ -110,11 +110,11 @@ class View:
         for each reason, numbers aside, why trials cannot run here.
         """
         if row.infeasible:
-            if row.way[1] not in self._said:
-                self._said.add(row.way[1])
+            if row.failure_signature[1] not in self._said:
+                self._said.add(row.failure_signature[1])
                 self.say(f"trial {row.number} ({row.name}) is infeasible, and was not started: {row.error}")
             return
-        if row.state.is_bad and (first := self._first.setdefault(row.way, row.number)) != row.number:
+        if row.state.is_bad and (first := self._first.setdefault(row.failure_signature, row.number)) != row.number:
             self.say(f"trial {row.number} {row.state} as trial {first} did   ({row.name})")
         elif row.state.is_bad:
             log_end = "" if row.attempts[-1].misfit else _log_end(row)

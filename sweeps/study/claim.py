@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import Held, Holder, Lock
+from sweeps.files import LockHeld, Holder, Lock
 from sweeps.record.definition import sweeps_line
 
 _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")
@@ -24,7 +24,7 @@ class Claim:
         self._new = [folder / name for name in _DECIDES if not (folder / name).exists()]
         try:
             self._lock = Lock(folder / "driver.lock", beats=True)
-        except Held as error:
+        except LockHeld as error:
             raise UserError(
                 f"study {folder.name} is being run by {error}. A node that is gone is forgotten after a minute\n"
                 f"Watch it with: {sweeps_line('status', folder)}, or end it: {sweeps_line('stop', folder)}"

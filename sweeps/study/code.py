@@ -23,7 +23,7 @@ from typing import Any
 
 import sweeps
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, read_json, set_aside, write_whole
+from sweeps.files import CorruptFile, read_json, quarantine, write_whole
 from sweeps.secrets import without_password
 from sweeps.trial.copies import Copies
 
@@ -61,8 +61,8 @@ def keep(study: Path, task_function: Any, extend: bool, again: str) -> tuple[Cop
     number = max((int(one.name) for one in folder.glob("[0-9]*") if one.name.isdecimal()), default=0)
     try:
         known = _read(folder / str(number) / RECORD) if number else None
-    except Unreadable as error:
-        said = f"{error}. The code is taken for what it is now ({set_aside(folder / str(number)).name} is kept)"
+    except CorruptFile as error:
+        said = f"{error}. The code is taken for what it is now ({quarantine(folder / str(number)).name} is kept)"
         number, known = number - 1, None
     if known and file:
         top, kept = file.parents[known.app.count("/")], folder / str(number) / SOURCE
@@ -172,13 +172,13 @@ def _walk(top: Path) -> Iterable[str]:
 
 
 def _read(file: Path) -> Code:
-    """Raises Unreadable."""
+    """Raises CorruptFile."""
     try:
         code = Code(**(read_json(file) or {"files": None}))
         if any({"..", "/"}.intersection(PurePosixPath(path).parts) for path in (code.app, *code.files)):
             raise ValueError("a path in it leads elsewhere")
     except (TypeError, ValueError) as error:
-        raise Unreadable(file, error) from error
+        raise CorruptFile(file, error) from error
     return code
 
 

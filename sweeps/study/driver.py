@@ -213,7 +213,7 @@ class Driver:
         return Loop(
             record=record,
             starter=starter,
-            stop=Stop(record, settings, view.say, launcher.withdraw),
+            stop=Stop(record, settings, view.say, launcher.cancel_pending),
             launcher=launcher,
             settings=settings,
             watchers=Watchers(view, launcher, tracker, page, self._mirror),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
-from sweeps.files import Rounds
+from sweeps.files import RateLimit
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
@@ -56,7 +56,7 @@ class Loop:
     _ready: Attempt | None = None  # an attempt that waits for room
     _at_once: bool = False  # whether the newest choice cannot be started, and room may stand empty
     _free_since: deque[float] = field(default_factory=deque)  # when the slots that stand empty became so
-    _rounds: Rounds = field(default_factory=Rounds)
+    _rounds: RateLimit = field(default_factory=RateLimit)
     _signal: signal.Signals | None = None
     _room: bool = False  # whether there was room at the last look
 
@@ -282,4 +282,4 @@ class Loop:
                 attempt.job.attempt_folder.request_stop(State.CANCELLED)
             except OSError as error:
                 self.watchers.view.say(f"trial {number} cannot be told to stop: {error}")
-        self.launcher.withdraw()
+        self.launcher.cancel_pending()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, last_lines
+from sweeps.files import CorruptFile, last_lines
 from sweeps.record.definition import DONE, Definition, resume_line, sweeps_line
 from sweeps.record.grammar import space_of
 from sweeps.record.journal import FILE
@@ -48,7 +48,7 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
             study = in_memory(study, definition)
         else:
             study = read(study)
-    except Unreadable as error:
+    except CorruptFile as error:
         raise UserError(
             f"study {definition.name}: {error}\nTo mend it, go on with: {resume_line(definition)}"
         ) from error

@@ -16,7 +16,7 @@ from sweeps.trial.folder import TrialFolder
 
 def chosen(summary: StudySnapshot, number: int | None) -> TrialRecord:
     """The trial to refit. Raises UserError if there is none, or several objectives leave the choice to a person."""
-    front = summary.undominated() if number is None else []
+    front = summary.pareto_front() if number is None else []
     if len(front) > 1:
         which = ", ".join(str(row.number) for row in front)
         raise UserError(f"study {summary.name} has several best trials: {which}\nChoose one with --trial")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import Held, Lock
+from sweeps.files import LockHeld, Lock
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
 from sweeps.record.definition import ARCHIVE, sweeps_line
 from sweeps.trial.folder import TrialFolder
@@ -26,7 +26,7 @@ def taken(study: Path) -> Iterator[None]:
         raise UserError(f"{study} holds packed studies too (*.tar.gz)\nMove them elsewhere first")
     try:
         lock = Lock(study / _LOCK)
-    except Held as error:
+    except LockHeld as error:
         said = f"study {study.name} is being run by {error}"
         raise UserError(f"{said}. End it first: {sweeps_line('stop', study)}") from None
     try:

@@ -18,13 +18,13 @@ _REFUSALS = 3  # in a row, for one reason, stop the study
 class Stop:
     """Stops the search, or the whole study, and says so once all that was submitted has begun.
 
-    `withdraw` takes back what was submitted and has not begun.
+    `cancel_pending` takes back what was submitted and has not begun.
     """
 
     record: Record
     settings: SweeperConf
     tell: Callable[[str], None]
-    withdraw: Callable[[], None]
+    cancel_pending: Callable[[], None]
     clock: Callable[[], float] = time.time
     reason: str = ""  # why no further trial starts; empty while some may
     enough: Enough | None = None  # why the search, or with a `reason` the study, has enough
@@ -42,7 +42,7 @@ class Stop:
         wanted = [attempt for attempt in running if not attempt.trial.searched]
         if self.enough and not self._withdrawn and all(attempt.began for attempt in wanted):  # else these were too
             self._withdrawn = True
-            self.withdraw()
+            self.cancel_pending()
 
     def check_budget(self, running: Collection[Attempt], ready: Attempt | None = None) -> bool:
         """Whether no further trial may start: a budget is spent, or the attempt that is ready exceeds it."""
@@ -62,7 +62,7 @@ class Stop:
         """Start no further trial, for a reason that the others share. The first such reason stands."""
         if not self.reason:
             self.reason = reason
-            self.withdraw()
+            self.cancel_pending()
 
     def refused(self, outcome: Outcome) -> bool:
         """Note that a trial was refused: three in a row for one reason stop the study. Return whether that is news."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.record.definition import Definition, resolved
 from sweeps.record.fold import Fold
 from sweeps.record.journal import FILE, Event
@@ -39,12 +39,12 @@ def events(folder: Path, definition: Definition) -> Sequence[Event]:
 
 
 def in_memory(study: StudySnapshot, definition: Definition) -> StudySnapshot:
-    """Return an older study with its trials, and change nothing. Raises Unreadable if there are none to be read."""
+    """Return an older study with its trials, and change nothing. Raises CorruptFile if there are none to be read."""
     fold = Fold(study.folder)
     older = events(study.folder, definition)
     if not older:
         name = JOURNAL if (study.folder / JOURNAL).exists() else FILE
-        raise Unreadable(study.folder / name, "it is damaged, or empty")
+        raise CorruptFile(study.folder / name, "it is damaged, or empty")
     for event in older:
         fold.apply(event)
     return replace(study, rows=tuple(fold.trials), added=tuple(fold.added), changes=tuple(fold.changes))

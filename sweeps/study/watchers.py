@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.errors import Outage
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.driver_status import Standing
+from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot
 from sweeps.results.terminal import View
 from sweeps.study.attempt import Attempt
@@ -26,7 +26,7 @@ class Watchers:
     tracker: "Tracker | None" = None
     page: "LivePage | None" = None
     mirror: "Mirror | None" = None
-    _status: Standing | None = None  # as it was written last
+    _status: DriverStatus | None = None  # as it was written last
 
     def show(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
         """Show the study, with the attempts that run, whether there is room, and why no further trial starts."""
@@ -35,15 +35,15 @@ class Watchers:
                 shown.tick()
         notes, troubles = self.launcher.notes(), self._troubles(running)
         self.view.tick(study, [*notes, *troubles])
-        self._write(study, Standing(len(running), full, stopped, tuple(map(str, notes)), tuple(map(str, troubles))))
+        self._write(study, DriverStatus(len(running), full, stopped, tuple(map(str, notes)), tuple(map(str, troubles))))
 
     def show_end(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
         """Show the study that its driver leaves: whatever kept it waiting is over."""
         if self.mirror:
             self.mirror.tick(at_once=True)
-        self._write(study, Standing(len(running), full, stopped))
+        self._write(study, DriverStatus(len(running), full, stopped))
 
-    def _write(self, study: StudySnapshot, status: Standing) -> None:
+    def _write(self, study: StudySnapshot, status: DriverStatus) -> None:
         if status != self._status:
             self._status = status
             status.write(study.folder)

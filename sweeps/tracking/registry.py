@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot
 from sweeps.secrets import without_password
@@ -76,7 +76,7 @@ def delete_runs(uri: str, study: Path) -> int:
 
 def run_of(folder: Path) -> str | None:
     """The run of a study or a trial, as its folder notes it; None if it has none, or the note is damaged."""
-    with suppress(Unreadable, OSError):
+    with suppress(CorruptFile, OSError):
         return TrialFolder(folder).read_tracking().get("run_id")
     return None
 
@@ -84,7 +84,7 @@ def run_of(folder: Path) -> str | None:
 def where_to_look(uri: str, summary: StudySnapshot) -> str:
     """The line that leads to a study in MLflow, without asking MLflow; empty if it was kept out of it."""
     note: dict[str, Any] = {}
-    with suppress(Unreadable, OSError):
+    with suppress(CorruptFile, OSError):
         note = TrialFolder(summary.folder).read_tracking()
     if not note.get("run_id"):
         return ""

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, cast
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import picture, report
 from sweeps.results.findings import Findings
@@ -208,7 +208,7 @@ class StudyRun:
         tags = {"role": "study", "folder": str(folder.path.absolute())}
         mine, known = [], None
         if (folder.path / "tracking.json").exists():
-            with suppress(Unreadable, OSError):
+            with suppress(CorruptFile, OSError):
                 known = folder.read_tracking().get("run_id")
             left = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quoted(name)}")
             mine = [run for run in left if run.info.run_id == known or run.data.tags.get("folder") == tags["folder"]]

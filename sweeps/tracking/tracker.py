@@ -16,7 +16,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
-from sweeps.files import LOOKS_PER_S, Unreadable
+from sweeps.files import LOOKS_PER_S, CorruptFile
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.findings import Findings, findings_of
@@ -236,7 +236,7 @@ class Tracker:
                 trial.failures += 1
                 return False
             lacks, trial.closed = first_line(error), True  # what comes would be refused too, until its end
-        except (Unreadable, OSError) as error:
+        except (CorruptFile, OSError) as error:
             lacks, trial.closed = str(error), self._draining.is_set()  # a disk may be away for a moment
         except Exception as error:  # whatever it is: the other trials are shown, and this one is told of
             lacks, trial.closed = f"{type(error).__name__}: {first_line(error)}", True

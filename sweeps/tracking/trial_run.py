@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.files import Lines, Unreadable, last_lines
+from sweeps.files import Lines, CorruptFile, last_lines
 from sweeps.record import costs
 from sweeps.record.study import TrialRecord, result_of
 from sweeps.results import notes
@@ -46,7 +46,7 @@ class TrialRun:
     def was_closed(self) -> bool:
         """Whether this study's run has all of it already, as the trial's folder notes."""
         note: dict[str, Any] = {}
-        with suppress(Unreadable, OSError):
+        with suppress(CorruptFile, OSError):
             note = self._folder.read_tracking()
         noted = note.get("parent"), note.get("trial"), note.get("closed")
         return noted == (self._study.run_id, self.row.number, True)
@@ -65,7 +65,7 @@ class TrialRun:
     def sync(self) -> None:
         """Send what is new in the folder; for a trial that has ended, also how, and close its run.
 
-        Raises Unreadable or OSError if one of its files cannot be read or written now.
+        Raises CorruptFile or OSError if one of its files cannot be read or written now.
         """
         run_id = self.open()
         ended = self.ended  # asked before the files are read, so that nothing is written after they were

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import Lines, Unreadable, append_lines, read_json, read_lines, set_aside, write_once, write_whole
+from sweeps.files import Lines, CorruptFile, append_lines, read_json, read_lines, quarantine, write_once, write_whole
 from sweeps.trial.job import Outcome, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
@@ -98,7 +98,7 @@ class TrialFolder:
     def add_note(self, subject: str, note: Note) -> None:
         """Keep what `Trial.note` says."""
         notes: dict[str, Any] = {}
-        with suppress(Unreadable):
+        with suppress(CorruptFile):
             notes = read_json(self.path / "notes.json") or {}
         write_whole(self.path / "notes.json", json.dumps({**notes, subject: note}))
 
@@ -106,7 +106,7 @@ class TrialFolder:
         """What was noted, by subject; nothing if the file is damaged."""
         try:
             found = read_json(self.path / "notes.json") or {}
-        except (Unreadable, OSError):
+        except (CorruptFile, OSError):
             return {}
         return {subject: note for subject, note in found.items() if isinstance(note, str | list | dict)}
 
@@ -124,7 +124,7 @@ class TrialFolder:
         write_whole(self.path / "tracking.json", json.dumps(content), sync=False)
 
     def read_tracking(self) -> dict[str, Any]:
-        """Raises Unreadable if the file is damaged."""
+        """Raises CorruptFile if the file is damaged."""
         return read_json(self.path / "tracking.json") or {}
 
     def attempt(self, number: int) -> "AttemptFolder":
@@ -144,7 +144,7 @@ class TrialFolder:
         for attempt in self.attempts():
             try:
                 end = attempt.end()
-            except Unreadable as error:
+            except CorruptFile as error:
                 end = Outcome(State.LOST, str(error))
             found += [end] if end else []
         return found
@@ -235,12 +235,12 @@ class AttemptFolder:
         return next(filter(None, self.all_heard().values), None)
 
     def end(self) -> Outcome | None:
-        """How the attempt ended; None if nobody has said so. Raises Unreadable if the file is damaged."""
+        """How the attempt ended; None if nobody has said so. Raises CorruptFile if the file is damaged."""
         content = read_json(self.path / "end.json")
         try:
             return None if content is None else Outcome.from_json(content)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise Unreadable(self.path / "end.json", f"it holds no end ({error!r})") from error
+            raise CorruptFile(self.path / "end.json", f"it holds no end ({error!r})") from error
 
     @property
     def is_over(self) -> bool:
@@ -253,8 +253,8 @@ class AttemptFolder:
         try:
             if known := self.end():
                 return known
-        except Unreadable as error:
-            set_aside(self.path / "end.json")
+        except CorruptFile as error:
+            quarantine(self.path / "end.json")
             said = Outcome(State.LOST, str(error))
         end = self._complete(said, ended or time.time())
         self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it
@@ -269,7 +269,7 @@ class AttemptFolder:
     def _complete(self, said: Outcome, ended: float) -> Outcome:
         began = self.began()
         note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
-        with suppress(Unreadable, TypeError, ValueError, ArithmeticError):
+        with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
             note |= {name: float(value) for name, value in (read_json(self.path / "asked.json") or {}).items()}
         asked, gpus = note["asked"], int(note["gpus"])
         seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - asked}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.files import Unreadable, read_json, write_whole
+from sweeps.files import CorruptFile, read_json, write_whole
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Outcome, State, World
 
@@ -83,7 +83,7 @@ def said(attempt: AttemptFolder) -> Outcome | None:
     """Why the ranks of an attempt ended, as the first of them says that knows more than that another one is gone."""
     found = []
     for file in attempt.path.glob("ranks/*.json"):
-        with suppress(OSError, Unreadable, ValueError, KeyError, TypeError):
+        with suppress(OSError, CorruptFile, ValueError, KeyError, TypeError):
             end = Outcome.from_json(read_json(file) or {})
             found.append(
                 (end.state is State.LOST, file.stat().st_mtime, Outcome(end.state, f"rank {file.stem}: {end.error}"))

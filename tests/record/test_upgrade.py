@@ -64,7 +64,7 @@ def records(study: Path) -> list[TrialRecord]:
 
 
 def trial_of(row: TrialRecord) -> Trial:
-    return [row.number, row.way[0].replace(" ", "_"), row.params, row.objective, len(row.attempts)]
+    return [row.number, row.failure_signature[0].replace(" ", "_"), row.params, row.objective, len(row.attempts)]
 
 
 def over(study: Path) -> list[Trial]:

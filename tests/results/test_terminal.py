@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sweeps.errors import Outage
 from sweeps.record import driver_status
-from sweeps.record.driver_status import Standing
+from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.findings import Findings
 from sweeps.results.status import _waits, show_status
@@ -140,7 +140,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:
 
 def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     away = Outage("MLflow does not answer: refused; training goes on", "MLflow answers again")
-    Standing(1, True, notes=("2 pending: Priority",), troubles=(str(away),)).write(tmp_path)
+    DriverStatus(1, True, notes=("2 pending: Priority",), troubles=(str(away),)).write(tmp_path)
     study = StudySnapshot("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
     show_status(study, "process 1", "", "")
     said = capsys.readouterr().out.splitlines()
@@ -149,8 +149,10 @@ def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.Capt
         "waiting: 2, for a slot",
         "MLflow does not answer: refused; training goes on",
     ]
-    (tmp_path / "standing.json").write_text('{"running": 1, "full": false, "stopped": "", "notes": []}')  # as it was
-    assert driver_status.read(tmp_path) == Standing(1, False)
+    (tmp_path / "driver_status.json").write_text(
+        '{"running": 1, "full": false, "stopped": "", "notes": []}'
+    )  # as it was
+    assert driver_status.read(tmp_path) == DriverStatus(1, False)
 
 
 def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
@@ -162,8 +164,8 @@ def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
 
 def test_what_waits_for_a_silent_slurm_is_not_said_to_wait_for_imports() -> None:
     away = "SLURM takes no job now: Unable to contact slurm controller"
-    assert _waits(Standing(0, full=True, notes=(away,)), driver=True, jobs=True) == [away]
-    [why] = _waits(Standing(0, full=True), driver=True, jobs=False)
+    assert _waits(DriverStatus(0, full=True, notes=(away,)), driver=True, jobs=True) == [away]
+    [why] = _waits(DriverStatus(0, full=True), driver=True, jobs=False)
     assert "being imported" in why
 
 

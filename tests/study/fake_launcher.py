@@ -159,7 +159,7 @@ class FakeLauncher(TrialLauncher):
             job = self._waiting.pop(number)
             self._running[number] = (job, self.script(job))
 
-    def withdraw(self) -> None:
+    def cancel_pending(self) -> None:
         self._over += [(number, Outcome(State.CANCELLED, "it was taken back")) for number in self._waiting]
         self._waiting.clear()
 
@@ -299,7 +299,7 @@ class Study:
         loop = Loop(
             record,
             starter,
-            Stop(record, settings, view.say, launcher.withdraw, self.clock),
+            Stop(record, settings, view.say, launcher.cancel_pending, self.clock),
             launcher,
             settings,
             Watchers(view, launcher),

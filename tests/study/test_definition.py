@@ -9,7 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.record.definition import Definition, agree, define, read, resume_line, sweeps_line
 from sweeps.record.grammar import parse
 from sweeps.record.space import total
@@ -133,7 +133,7 @@ def test_what_extending_a_study_may_add(
 def test_a_damaged_definition_is_named_kept_and_written_anew(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "study.json"
     file.write_bytes(content)
-    with pytest.raises(Unreadable, match=str(file)):
+    with pytest.raises(CorruptFile, match=str(file)):
         read(tmp_path)
     said = agree(tmp_path, make(), extend=False)
     (kept,) = tmp_path.glob("study.json.damaged-*")

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.files import Lock, Unreadable
+from sweeps.files import Lock, CorruptFile
 from sweeps.record.definition import Definition, agree, read
 from sweeps.study.reading import read_study
 from sweeps.trial.folder import TrialFolder
@@ -171,7 +171,7 @@ def test_scripted_trials(folder: Path, seed: int) -> None:
 
 def look(folder: Path) -> None:
     """As `python -m sweeps status` does, at any time."""
-    with suppress(UserError, Unreadable, FileNotFoundError):  # which it answers in a line
+    with suppress(UserError, CorruptFile, FileNotFoundError):  # which it answers in a line
         read_study(folder, read(folder))
 
 

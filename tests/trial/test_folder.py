@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.trial import Trial
 from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, MetricsReader, TrialFolder
 from sweeps.trial.job import Outcome, State
@@ -81,7 +81,7 @@ def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
         assert attempt.end() == end
     for cut in range(len(whole)):
         (attempt.path / "end.json").write_bytes(whole[:cut])
-        with pytest.raises(Unreadable, match=r"attempts/1/end.json cannot be read"):
+        with pytest.raises(CorruptFile, match=r"attempts/1/end.json cannot be read"):
             attempt.end()
 
 
@@ -110,7 +110,7 @@ def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str
     attempt = folder.new_attempt()
     file = attempt.path / "end.json"
     file.write_text(content)
-    with pytest.raises(Unreadable, match=str(file)):
+    with pytest.raises(CorruptFile, match=str(file)):
         attempt.end()
     (end,) = folder.ends()
     assert (end.state, str(file) in end.error) == (State.LOST, True)

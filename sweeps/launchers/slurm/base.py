@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
-from sweeps.files import NO_ROOM, Rounds, Unreadable
+from sweeps.files import NO_ROOM, RateLimit, CorruptFile
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm.queue import ENDED, Followed, JobInfo, SlurmError, Watcher, cancel, name_of, note_id
 from sweeps.launchers.slurm.request import request
@@ -55,7 +55,7 @@ class SlurmBase(TrialLauncher):
         self._watcher = Watcher(self._jobs, settings.poll_s)
         self._over: list[tuple[int, Outcome]] = []
         self._not_before = 0.0
-        self._rounds = Rounds()
+        self._rounds = RateLimit()
         self._busy = ""
         self._troubles: dict[str, str] = {}
 
@@ -104,7 +104,7 @@ class SlurmBase(TrialLauncher):
         """What cannot be read, or not now, concerns one trial for one look: the others go on."""
         try:
             yield
-        except (OSError, Unreadable) as error:
+        except (OSError, CorruptFile) as error:
             self._troubles[whom] = f"{whom}: {error}; it is tried again"
         else:
             self._troubles.pop(whom, None)

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 
-from sweeps.files import Unreadable
+from sweeps.files import CorruptFile
 from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import end_of_attempt
 from sweeps.launchers.slurm.in_job import run_attempt
@@ -51,7 +51,7 @@ class SlurmTrials(SlurmBase):
         self._trials[self._follow(folder, job_id).name] = job
         return True
 
-    def withdraw(self) -> None:
+    def cancel_pending(self) -> None:
         self._cancel(list(self._jobs.values()), only_pending=True)
 
     def close(self, keep: bool = False) -> None:
@@ -80,7 +80,7 @@ class SlurmTrials(SlurmBase):
                 self._end(job, end_of_attempt(info, job.attempt_folder))
             elif info and self._may_send():
                 self._submit(job)
-        except (OSError, Unreadable) as error:
+        except (OSError, CorruptFile) as error:
             if info is None:
                 raise
             self._end(job, Outcome(State.LOST, str(error)))

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, read_json, write_whole
+from sweeps.files import CorruptFile, read_json, write_whole
 
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
@@ -64,7 +64,7 @@ def note_id(folder: Path, job_id: str) -> None:
 
 def noted_id(folder: Path) -> str | None:
     """None if none was written, it cannot be read, or the folder is a copy of that of another job."""
-    with suppress(OSError, Unreadable):
+    with suppress(OSError, CorruptFile):
         note = read_json(folder / "job.json") or {}
         if note.get("name") == name_of(folder) and str(note.get("id")).isdecimal():
             return str(note["id"])

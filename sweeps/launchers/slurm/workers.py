@@ -14,7 +14,7 @@ import cloudpickle
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
-from sweeps.files import Unreadable, write_whole
+from sweeps.files import CorruptFile, write_whole
 from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import end_of, ends_in_worker
 from sweeps.launchers.slurm.in_worker import run_worker, token_of
@@ -45,13 +45,13 @@ class Waiting:
     def end(self, seen: Collection[str]) -> Outcome | None:
         """How it ended, if it did; `seen` are the names of the files in the queue and in the hands of the workers.
 
-        Raises Unreadable if its end is damaged, and it runs: it will write it again.
+        Raises CorruptFile if its end is damaged, and it runs: it will write it again.
         """
         placed, now = self.file.name in seen, time.monotonic()
         self.gone_since = None if placed else self.gone_since or now
         try:
             end = self.job.attempt_folder.end()
-        except Unreadable as error:
+        except CorruptFile as error:
             if placed:
                 raise
             return Outcome(State.LOST, str(error))
@@ -123,7 +123,7 @@ class SlurmWorkers(SlurmBase):
             self._waiting[job.number] = Waiting(job, self._folder / found.relative_to(self._folder).parts[0])
         return found is not None
 
-    def withdraw(self) -> None:
+    def cancel_pending(self) -> None:
         self._take_out(self._waiting.values(), Outcome(State.CANCELLED, "it was cancelled"))
 
     def _take_out(self, trials: Iterable[Waiting], end: Outcome) -> None:
@@ -139,7 +139,7 @@ class SlurmWorkers(SlurmBase):
                 time.sleep(self._TICK_S)
         if not keep:
             killed = bool(self._waiting)
-            self.withdraw()
+            self.cancel_pending()
             for worker in [] if killed else self._jobs.values():
                 with self._concerning(worker.name):  # it ends by itself, and well
                     write_whole(worker.folder / "dismissed", "", sync=False)

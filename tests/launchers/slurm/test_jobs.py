@@ -220,7 +220,7 @@ def test_who_cancelled_a_job_decides_whether_it_goes_on(driver: Driver, make_job
 def test_withdraw_takes_back_what_has_not_begun(driver: Driver, make_job: MakeJob) -> None:
     for number in range(2):
         assert driver.launcher.submit(make_job(number, task))
-    driver.launcher.withdraw()
+    driver.launcher.cancel_pending()
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1 2"]
     found = driver.tick("CANCELLED", "RUNNING")
     assert {number: end.state for number, end in found.items()} == {0: State.CANCELLED}
@@ -233,7 +233,7 @@ def test_a_cancelled_job_is_cancelled_again_if_it_lives_on(
     monkeypatch.setattr(base, "_CANCEL_AGAIN_S", 0.0)
     assert driver.launcher.submit(make_job(1, task))
     driver.tick("PENDING Priority")
-    driver.launcher.withdraw()
+    driver.launcher.cancel_pending()
     driver.launcher._watcher.problem = "Unable to contact slurm controller"
     driver.launcher.poll(0.02)
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
@@ -290,7 +290,10 @@ def test_jobs_whose_answer_never_came_are_told_of_on_leaving(driver: Driver, mak
     assert driver.launcher.submit(job)
     driver.slurm.say("scancel", "echo away >&2; exit 1")
     name = name_of(job.attempt_folder.path)
-    for leave, typed in [(driver.launcher.withdraw, f"--state=PENDING --name={name}"), (driver.launcher.close, name)]:
+    for leave, typed in [
+        (driver.launcher.cancel_pending, f"--state=PENDING --name={name}"),
+        (driver.launcher.close, name),
+    ]:
         caplog.clear()
         leave()
         assert "may still run" in caplog.text and caplog.text.rstrip().endswith(typed)

@@ -134,7 +134,7 @@ def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, mon
         trials.poll(0.2)
     assert f"scontrol release {job_id(held)}" in caplog.messages[0]
     assert set(trials.notes()) == {"1 pending: JobHeldUser", "1 pending: BeginTime"}
-    trials.withdraw()
+    trials.cancel_pending()
     assert {end.state for end in exits(trials, 2).values()} == {State.CANCELLED}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.files import Unreadable, read_json
+from sweeps.files import CorruptFile, read_json
 from sweeps.launchers.slurm import submit as module
 from sweeps.launchers.slurm.in_job import main, say
 from sweeps.launchers.slurm.queue import name_of, noted_id
@@ -68,7 +68,7 @@ def test_what_a_job_runs_is_read_only_if_its_user_wrote_it(
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(SystemExit, match="belongs to user") as refused:
         main()
-    assert isinstance(refused.value.__cause__, Unreadable)
+    assert isinstance(refused.value.__cause__, CorruptFile)
 
 
 def no_room(number: int) -> None:

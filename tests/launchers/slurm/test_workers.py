@@ -225,7 +225,7 @@ def test_withdraw_takes_back_what_no_worker_has(start: Callable[..., Driver], ma
     driver.submit(*(make_job(number, task, **WARM) for number in range(3)))
     driver.tick()
     driver.claim(1)
-    driver.launcher.withdraw()
+    driver.launcher.cancel_pending()
     assert states(driver.tick("RUNNING")) == {1: State.CANCELLED, 2: State.CANCELLED}
 
 
