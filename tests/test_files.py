@@ -18,17 +18,17 @@ import pytest
 
 from sweeps import files
 from sweeps.files import (
-    LockHeld,
+    CorruptFile,
     Lines,
     Lock,
-    CorruptFile,
+    LockHeld,
     append_lines,
     holder,
     last_lines,
+    quarantine,
     read_json,
     read_lines,
     read_own,
-    quarantine,
     write_once,
     write_whole,
 )

@@ -1,6 +1,7 @@
 """How functions and variables are named and described: read from the files, and held by the rules of CONTRIBUTING."""
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,27 @@ import pytest
 from tests.command_lines import ROOT
 
 FILES = [ROOT / "sweep.py", ROOT / "conf.py", *(ROOT / "sweeps").rglob("*.py"), *(ROOT / "trainers").rglob("*.py")]
-VAGUE = set("found kept known one told said noted wanted seen given asked again news there tells says hears".split())
+VAGUE = set(
+    [
+        "found",
+        "kept",
+        "known",
+        "one",
+        "told",
+        "said",
+        "noted",
+        "wanted",
+        "seen",
+        "given",
+        "asked",
+        "again",
+        "news",
+        "there",
+        "tells",
+        "says",
+        "hears",
+    ]
+)
 VERBS = set(Path(__file__).with_name("verbs.txt").read_text().split())
 
 
@@ -32,6 +53,8 @@ def test_words(file: Path) -> None:
     for function in functions(tree):
         first = (ast.get_docstring(function) or "Return").split()[0].rstrip(".,:")
         if first not in VERBS:
-            wrong.append(f"line {function.lineno}, {function.name}: begin with an imperative verb (verbs.txt): {first}")
+            wrong.append(
+                f"line {function.lineno}, {function.name}: begin with an imperative verb (words.toml): {first}"
+            )
     wrong += [f"line {line}: name what {name!r} holds" for line, name in names(tree) if name.strip("_") in VAGUE]
     assert not wrong, "\n".join(wrong)

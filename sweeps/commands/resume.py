@@ -10,7 +10,7 @@ import typer
 from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, read
 from sweeps.errors import UserError
-from sweeps.files import LockHeld, Lock, holder
+from sweeps.files import Lock, LockHeld, holder
 from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot

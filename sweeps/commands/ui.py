@@ -9,7 +9,7 @@ import typer
 
 from sweeps.commands import MULTIRUN, Root, app, console, newest_first, read, store_of
 from sweeps.errors import UserError
-from sweeps.files import LockHeld, Lock
+from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
 

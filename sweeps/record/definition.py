@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_json, quarantine, write_whole
+from sweeps.files import CorruptFile, quarantine, read_json, write_whole
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
 from sweeps.settings import SweeperConf

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import LockHeld, Holder, Lock
+from sweeps.files import Holder, Lock, LockHeld
 from sweeps.record.definition import sweeps_line
 
 _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")

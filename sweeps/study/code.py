@@ -23,7 +23,7 @@ from typing import Any
 
 import sweeps
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_json, quarantine, write_whole
+from sweeps.files import CorruptFile, quarantine, read_json, write_whole
 from sweeps.secrets import without_password
 from sweeps.trial.copies import Copies
 

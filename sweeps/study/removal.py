@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import LockHeld, Lock
+from sweeps.files import Lock, LockHeld
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
 from sweeps.record.definition import ARCHIVE, sweeps_line
 from sweeps.trial.folder import TrialFolder

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.files import Lines, CorruptFile, last_lines
+from sweeps.files import CorruptFile, Lines, last_lines
 from sweeps.record import costs
 from sweeps.record.study import TrialRecord, result_of
 from sweeps.results import notes

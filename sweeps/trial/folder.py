@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import Lines, CorruptFile, append_lines, read_json, read_lines, quarantine, write_once, write_whole
+from sweeps.files import CorruptFile, Lines, append_lines, quarantine, read_json, read_lines, write_once, write_whole
 from sweeps.trial.job import Outcome, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"

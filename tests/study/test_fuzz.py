@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.files import Lock, CorruptFile
+from sweeps.files import CorruptFile, Lock
 from sweeps.record.definition import Definition, agree, read
 from sweeps.study.reading import read_study
 from sweeps.trial.folder import TrialFolder

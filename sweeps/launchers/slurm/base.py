@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
-from sweeps.files import NO_ROOM, RateLimit, CorruptFile
+from sweeps.files import NO_ROOM, CorruptFile, RateLimit
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm.queue import ENDED, Followed, JobInfo, SlurmError, Watcher, cancel, name_of, note_id
 from sweeps.launchers.slurm.request import request
