@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from sweeps.trial import RankLost, World
-from trainers import remarks
+from trainers import quiet_tensorflow
 
 _PACK_BYTES = 4 << 20  # large gradients travel faster in pieces
 
@@ -24,7 +24,7 @@ def claim_gpus(gpus: int) -> list[str]:
     Returns their logical names, such as "GPU:0". Must be called before TensorFlow runs anything.
     Raises ValueError if there are not as many.
     """
-    with remarks.without_gpus(gpus):
+    with quiet_tensorflow.drop_no_gpu_lines(gpus):
         seen = tf.config.list_physical_devices("GPU")
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if gpus and not seen and given not in ("", "-1", "NoDevFiles"):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import trainers.remarks  # noqa: F401 - before tensorflow
+import trainers.quiet_tensorflow  # noqa: F401 - before tensorflow
 
 # isort: split
 
@@ -24,13 +24,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.trial import Trial, write_whole
 from trainers import distribution, parallel
-from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
 from trainers.compiled import compile_passes, evaluation_bounds
 from trainers.config import largest_batch as kept
 from trainers.data.arrays import Data
 from trainers.data.dataset import load
 from trainers.phases import phases
 from trainers.schedules import plan
+from trainers.subprocess_run import OutOfMemory, cap_data, peak_gb, run_in_subprocess
 from trainers.trainer import compile_for, network
 
 STEPS = 3
@@ -153,7 +153,7 @@ def _in_words(
 ) -> float:
     """What `work` returns in a process of its own; what that raises says `what` was tried."""
     try:
-        return alone(work, limit_gb, timeout_s, log)
+        return run_in_subprocess(work, limit_gb, timeout_s, log)
     except TimeoutError as error:
         raise RuntimeError(f"{what}: {error}; give it more with trainer.try_timeout_s") from None
     except (OutOfMemory, RuntimeError) as error:

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from trainers.config.networks import check_example, named
 from trainers.data.download import keras_home
 from trainers.data.sources import one_download
-from trainers.sections import make
+from trainers.instantiate import make
 
 
 def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> keras.Model:

@@ -4,7 +4,7 @@ import math
 import time
 from dataclasses import dataclass
 
-import trainers.remarks  # noqa: F401 - before tensorflow
+import trainers.quiet_tensorflow  # noqa: F401 - before tensorflow
 
 # isort: split
 
@@ -20,12 +20,12 @@ from trainers.compiled import Evaluate, Train, compile_passes
 from trainers.config.training import check_optimizer
 from trainers.data.arrays import Data
 from trainers.data.dataset import load
+from trainers.instantiate import make
 from trainers.line import is_line, least_squares, line_of
 from trainers.parallel import effective_lr, named, replicas
 from trainers.phases import Phase, freeze, phases
 from trainers.ranks import Patience, naming_lost_ranks
 from trainers.schedules import Plan, is_constant, plan, shares
-from trainers.sections import make
 from trainers.stability import arrivals
 
 

@@ -18,10 +18,10 @@ from sweeps.trial.job import World
 from tests.composing import CONF
 from tests.trainers.recorder import Recorder, compose
 from trainers import largest_batch
-from trainers.alone import OutOfMemory, alone
 from trainers.config import largest_batch as kept
 from trainers.data.arrays import Data
 from trainers.largest_batch import find, next_size
+from trainers.subprocess_run import OutOfMemory, run_in_subprocess
 
 LIMITS: list[tuple[int, int, int, int]] = [  # what fits, and start, unit and most
     *[(fits, 32, 1, 50_000) for fits in (1, 2, 3, 31, 32, 33, 63, 64, 100, 1000, 2816, 49_999, 50_000, 10**9)],
@@ -135,7 +135,7 @@ def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
 
     monkeypatch.setattr(largest_batch, "_train_and_judge", train)
     monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 1250)
-    monkeypatch.setattr(largest_batch, "alone", here)
+    monkeypatch.setattr(largest_batch, "run_in_subprocess", here)
     return made
 
 
@@ -176,9 +176,12 @@ def test_the_log_of_the_trial_says_nothing_that_reads_as_its_own_end(
             raise MemoryError("std::bad_alloc")
         return size / 1000
 
+    def run(work: Callable[[], Any], limit_gb: float | None, timeout_s: float, log: Path | None) -> Any:
+        return run_in_subprocess(work, 100, 60, log)
+
     monkeypatch.setattr(largest_batch, "_train_and_judge", train)
     monkeypatch.setattr("sys.stderr", open(2, "w", buffering=1, closefd=False))  # noqa: SIM115 - not pytest's
-    monkeypatch.setattr(largest_batch, "alone", lambda work, limit_gb, timeout_s, log: alone(work, 100, 60, log))
+    monkeypatch.setattr(largest_batch, "run_in_subprocess", run)
     assert find(search_of(), Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
     said = "".join(capfd.readouterr())
     assert "batch_size=288 fits\n" in said

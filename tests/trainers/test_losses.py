@@ -10,7 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 from tests.composing import CONF
 from tests.trainers.recorder import Recorder, compose
 from trainers import losses
-from trainers.sections import make
+from trainers.instantiate import make
 from trainers.trainer import train
 
 LOGITS = np.array([[2.0, 0.0, -1.0], [0.5, 0.5, 3.0], [-1.0, 4.0, 0.0], [0.0, 0.0, 0.0]], np.float32)

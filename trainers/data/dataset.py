@@ -14,7 +14,7 @@ from trainers.data import labels
 from trainers.data.arrays import Data, from_arrays
 from trainers.data.examples import GB, image_size, subset_size, training_size
 from trainers.data.images import ImageFolder, decoded, resized
-from trainers.sections import make
+from trainers.instantiate import make
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(x_train, y_train), (x_test, y_test)"""

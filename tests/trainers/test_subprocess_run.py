@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from trainers.alone import OutOfMemory, alone, cap_data, peak_gb
+from trainers.subprocess_run import OutOfMemory, cap_data, peak_gb, run_in_subprocess
 
 
 def die_of(number: int) -> None:
@@ -52,67 +52,67 @@ ANOTHER: list[tuple[str, Callable[[], object], str]] = [
 
 
 def test_what_it_returns_comes_back_from_another_process() -> None:
-    assert alone(lambda: (os.getppid(), "fine"), limit_gb=100) == (os.getpid(), "fine")
+    assert run_in_subprocess(lambda: (os.getppid(), "fine"), limit_gb=100) == (os.getpid(), "fine")
 
 
 @pytest.mark.parametrize(("work", "words"), [case[1:] for case in TOO_LARGE], ids=[case[0] for case in TOO_LARGE])
 def test_it_ran_out_of_memory(work: Callable[[], object], words: str) -> None:
     with pytest.raises(OutOfMemory) as raised:
-        alone(work)
+        run_in_subprocess(work)
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(("work", "words"), [case[1:] for case in ANOTHER], ids=[case[0] for case in ANOTHER])
 def test_it_ended_by_something_else(work: Callable[[], object], words: str) -> None:
     with pytest.raises(RuntimeError) as raised:
-        alone(work)
+        run_in_subprocess(work)
     assert words in str(raised.value)
 
 
 def slowly_die(seconds: float) -> None:
     """As one that writes a large core: nothing more comes from it, and it goes on for a while."""
-    sys._getframe(2).f_locals["says"].close()
+    sys._getframe(2).f_locals["sender"].close()
     time.sleep(seconds)
     die_of(signal.SIGABRT)
 
 
 def test_one_that_takes_long_to_die_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.alone.PATIENCE_S", 0.1)
+    monkeypatch.setattr("trainers.subprocess_run.EXIT_TIMEOUT_S", 0.1)
     with pytest.raises(OutOfMemory, match="crashed"):
-        alone(lambda: slowly_die(0.5), timeout_s=30)
+        run_in_subprocess(lambda: slowly_die(0.5), timeout_s=30)
     with pytest.raises(TimeoutError, match=r"took longer than 0\.2 s"):
-        alone(lambda: slowly_die(60), timeout_s=0.2)
+        run_in_subprocess(lambda: slowly_die(60), timeout_s=0.2)
 
 
 def test_it_writes_no_core() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     try:
-        assert alone(lambda: resource.getrlimit(resource.RLIMIT_CORE)[0]) == 0
+        assert run_in_subprocess(lambda: resource.getrlimit(resource.RLIMIT_CORE)[0]) == 0
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
 def test_what_it_prints_goes_where_it_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_text("before\n")
-    alone(lambda: os.write(1, b"out\n") + os.write(2, b"err\n"), log=tmp_path / "log")
+    run_in_subprocess(lambda: os.write(1, b"out\n") + os.write(2, b"err\n"), log=tmp_path / "log")
     with pytest.raises(RuntimeError, match="No such file"):
-        alone(lambda: None, log=tmp_path / "no" / "log")
+        run_in_subprocess(lambda: None, log=tmp_path / "no" / "log")
     assert (tmp_path / "log").read_text() == "before\nout\nerr\n"
     assert "out" not in capfd.readouterr().out
 
 
 def test_a_kill_is_for_memory_if_the_kernel_counts_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([7, 8])
-    monkeypatch.setattr("trainers.alone._kills_for_memory", lambda: next(counts))
+    monkeypatch.setattr("trainers.subprocess_run._count_oom_kills", lambda: next(counts))
     with pytest.raises(OutOfMemory, match="the kernel killed its process for memory"):
-        alone(lambda: die_of(signal.SIGKILL))
+        run_in_subprocess(lambda: die_of(signal.SIGKILL))
 
 
 def test_one_that_hangs_is_killed_and_is_not_too_large() -> None:
     began, before = time.monotonic(), psutil.Process().children()
     with pytest.raises(TimeoutError, match=r"took longer than 0\.3 s"):
-        alone(lambda: time.sleep(60), timeout_s=0.3)
+        run_in_subprocess(lambda: time.sleep(60), timeout_s=0.3)
     assert time.monotonic() - began < 5
     left = [child for child in psutil.Process().children() if child not in before]
     assert not [child for child in left if child.status() != psutil.STATUS_ZOMBIE]
@@ -120,9 +120,9 @@ def test_one_that_hangs_is_killed_and_is_not_too_large() -> None:
 
 def test_the_watch_acts_before_the_limit_is_reached() -> None:
     limit_gb = psutil.Process().memory_info().rss / 1e9 + 0.5
-    assert alone(lambda: fill(0.1), limit_gb) == 10
+    assert run_in_subprocess(lambda: fill(0.1), limit_gb) == 10
     with pytest.raises(OutOfMemory, match=r"95% of hydra\.launcher\.mem_gb="):
-        alone(lambda: fill(5), limit_gb)
+        run_in_subprocess(lambda: fill(5), limit_gb)
 
 
 def test_a_leap_beyond_what_is_looked_at_is_refused() -> None:
@@ -131,7 +131,7 @@ def test_a_leap_beyond_what_is_looked_at_is_refused() -> None:
         np.ones(int(1e9), np.uint8)
 
     with pytest.raises(OutOfMemory, match="MemoryError"):
-        alone(leap, limit_gb=100)
+        run_in_subprocess(leap, limit_gb=100)
 
 
 def test_the_peak_is_remembered() -> None:
@@ -140,5 +140,5 @@ def test_the_peak_is_remembered() -> None:
         np.ones(int(3e8), np.uint8)
         return before, peak_gb()
 
-    before, after = alone(rise_and_fall)
+    before, after = run_in_subprocess(rise_and_fall)
     assert 0.2 < after - before < 0.5

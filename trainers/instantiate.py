@@ -1,0 +1,16 @@
+"""Objects described by sections of the configuration."""
+
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from trainers.config.ranges import passed_on
+
+
+def make(name: str, section: DictConfig, **extra: Any) -> Any:
+    """Call the `_target_` of the section `name` with the settings of the section that apply, and with `extra`."""
+    settings: Any = OmegaConf.to_container(section, resolve=True)  # resolved, because a partial copy cannot know ${lr}
+    hydra_keys = [key for key in settings if str(key).startswith("_")]
+    keys = [*hydra_keys, *passed_on(name, settings)]
+    return instantiate({key: settings[key] for key in keys}, **extra, _convert_="all")
