@@ -99,7 +99,7 @@ class Study:
 
         A refit's model is preferred, above all that of a refit on all data. Raises UserError if none was kept.
         """
-        from sweeps.tracking.kept_model import load_kept_model
+        from sweeps.tracking.saved_model import load_saved_model
 
         row = chosen(self.summary, trial)
         places = [*(refit / "0" for refit in reversed(folders(self.folder, row))), row.folder]
@@ -109,4 +109,4 @@ class Study:
                 f"trial {row.number} of study {self.name} kept no model\n"
                 f"Train it once more and keep it: {sweeps_line('refit', self.folder)} --trial {row.number}"
             )
-        return load_kept_model(folder)
+        return load_saved_model(folder)

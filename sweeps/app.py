@@ -193,7 +193,7 @@ def _tracked(
         summary = summary.with_tracking(tracker.seconds)
         report.write(summary)
         tracker.complete(summary)
-        print(tracker.how_to_look())
+        print(tracker.dashboard_line())
 
 
 def _composed(config_dir: Path) -> DictConfig:

@@ -78,7 +78,7 @@ def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
             return _result(cfg, tries, rows)
     if tries.largest is None:
         raise MemoryError(f"not even the smallest batch fits: {tries.made[-1].words}")
-    _keep(cfg, tries, kept.place(cfg.gpus))
+    _keep(cfg, tries, kept.hardware(cfg.gpus))
     said = _in_a_sentence(cfg, tries, rows)
     print(said, flush=True)
     trial.note("largest batch", f"{said} ({tries.too_large.words})" if tries.too_large else said)
@@ -223,7 +223,7 @@ def _keep(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
     if where is None or tries.largest is None:
         return
     plain: Any = OmegaConf.to_container(cfg)
-    file = kept.kept_file(plain, where)
+    file = kept.answer_file(plain, where)
     answer = {
         "largest_batch": tries.largest.batch_size,
         "too_large": tries.too_large and tries.too_large.batch_size,
@@ -232,7 +232,7 @@ def _keep(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
     }
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, kept.record(plain, where, answer))
+        write_whole(file, kept.answer_json(plain, where, answer))
         print(f"kept for searches on {where}: {file}", flush=True)
     except OSError as error:  # the answer is in the trial's folder too
         print(f"it cannot be kept for searches: {error}", flush=True)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras import layers
 from omegaconf import DictConfig
 
-from trainers.config.networks import check_example, named
+from trainers.config.networks import canonical_name, check_example
 from trainers.data.download import keras_home
 from trainers.data.sources import one_download
 from trainers.instantiate import make
@@ -111,7 +111,7 @@ def application(
     """
     if len(input_shape) == 2:
         input_shape = (*input_shape, 1)
-    maker = getattr(keras.applications, named(name))
+    maker = getattr(keras.applications, canonical_name(name))
     inputs = keras.Input(input_shape)
     pixels = layers.Rescaling(255.0, dtype="float32")(inputs)
     if input_shape[-1] == 1:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trainers import parallel
-from trainers.config.targets import current
+from trainers.config.targets import current_name
 from trainers.data.examples import POINTS
 
 SMALLEST = float(np.finfo(np.float32).tiny)
@@ -189,7 +189,7 @@ def function(section: Mapping[Any, Any]) -> Callable[..., Any]:
 
 def own_name(section: Mapping[Any, Any]) -> str:
     """The name of the function of this module that a schedule's config section names; "" if it is somebody's own."""
-    module, _, name = current(str(section.get("_target_"))).rpartition(".")
+    module, _, name = current_name(str(section.get("_target_"))).rpartition(".")
     return name if module == __name__ else ""
 
 

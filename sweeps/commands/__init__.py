@@ -41,10 +41,10 @@ def jobs_of(summary: StudySnapshot) -> list[JobInfo]:
 
 def store_of(definition_: Definition) -> str:
     """The address of the study's MLflow: as it was typed, or as the environment has it, which is in no file."""
-    from sweeps.tracking import tracker
+    from sweeps.tracking.store import resolve_uri
 
     with chdir(began_in(definition_)):
-        return tracker.store_of(definition_.tracking_uri and resolved(definition_.tracking_uri))
+        return resolve_uri(definition_.tracking_uri and resolved(definition_.tracking_uri))
 
 
 def began_in(definition_: Definition) -> Path:

@@ -59,12 +59,12 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
 
 
 def _where(summary: StudySnapshot, definition_: Definition) -> str:
-    from sweeps.tracking.registry import where_to_look
+    from sweeps.tracking.registry import dashboard_line
 
     try:
-        return where_to_look(store_of(definition_), summary)
+        return dashboard_line(store_of(definition_), summary)
     except (UserError, OSError):  # a variable is not set here, the folder is gone: `ui` says which
-        return where_to_look("", summary)
+        return dashboard_line("", summary)
 
 
 def _jobs_in_words(summary: StudySnapshot) -> str:

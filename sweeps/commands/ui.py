@@ -29,7 +29,8 @@ def ui(
     """Serve MLflow's pages at 127.0.0.1, and print the link that leads to a study."""
     from sweeps.record.definition import resolved
     from sweeps.secrets import refuse_typed, without_password
-    from sweeps.tracking import pages, tracker
+    from sweeps.tracking import pages
+    from sweeps.tracking.store import is_server, resolve_uri
 
     refuse_typed(uri)
     name = name or (None if uri else next(iter(newest_first(root)), None))
@@ -39,15 +40,15 @@ def ui(
     if not alone:
         summary, definition_ = read(str(name), root)
         store = store_of(definition_)
-        path: str | None = pages.address(store, summary.folder, summary.all_failed)
+        path: str | None = pages.study_path(store, summary.folder, summary.all_failed)
     else:
-        store = tracker.store_of(uri and resolved(uri))
-        path = pages.address_by_name(store, name) if name else pages.all_of(store)
+        store = resolve_uri(uri and resolved(uri))
+        path = pages.path_by_name(store, name) if name else pages.all_experiments_path(store)
         if path is None:
             if uri is None:
                 definition.find(str(name), root)  # raises: says which studies there are
             raise UserError(f"MLflow at {without_password(store)} has nothing of the name {name}")
-    if tracker.is_server(store):
+    if is_server(store):
         link = without_password(store).rstrip("/") + str(path)
         console.print(link, soft_wrap=True)
         if browser:
@@ -111,7 +112,7 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
     )
     also = f"; {going_on} have not ended: it has what they wrote so far" if going_on else ""
     console.print(f"study {name}: {what}{also}", soft_wrap=True)
-    console.print(tracker.how_to_look(), soft_wrap=True)
+    console.print(tracker.dashboard_line(), soft_wrap=True)
     return True
 
 

@@ -153,7 +153,7 @@ class Driver:
         record = self._open_record()
         with view.live:
             tracker = self._open_tracker()
-            view.opening(self._study, tracker.how_to_look() if tracker else "")
+            view.opening(self._study, tracker.dashboard_line() if tracker else "")
             loop = self._make_loop(record, view, tracker)
             gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
             self._has_begun = True
@@ -271,7 +271,7 @@ class Driver:
     def _say_end(self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings) -> None:
         """Say how the study ended and what is left of it, here and to whom the user wants to be told."""
         view.say(f"study {self._name}: {tally(self._study)}")
-        view.closing(findings, tracker.how_to_look() if tracker else "")
+        view.closing(findings, tracker.dashboard_line() if tracker else "")
         view.say((tracker and tracker.problem) or "")
         left = what_is_left(self._study, end, self._resume_line)
         for line in left:

@@ -17,7 +17,7 @@ from sweeps.trial.folder import GPU, USE
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4
 _NOT_GENAI = "workflowType=machine_learning"  # else MLflow 3.17 opens as for GenAI, whatever the kind
-ALL = f"/#/experiments?{_NOT_GENAI}"
+ALL_EXPERIMENTS = f"/#/experiments?{_NOT_GENAI}"
 """Where all experiments are."""
 _SECTIONS = [
     {"uuid": name, "name": name, "columns": columns, "cardHeight": height, "display": True, "isReordered": True}
@@ -66,7 +66,7 @@ def tag(
     error = f"tags.`{_ERROR}`"
     columns.insert(1 if errors_first else len(columns), error)
     state = {  # what is not here is as on a page that nobody has changed
-        "searchFilter": f"tags.study = {quoted(study)} AND tags.role = 'trial'",
+        "searchFilter": f"tags.study = {quote(study)} AND tags.role = 'trial'",
         "orderByKey": f"metrics.`{best[0]}`",
         "orderByAsc": not maximize,
         "selectedColumns": columns,
@@ -121,7 +121,7 @@ def path(experiment_id: str, study: str, as_table: bool = False) -> str:
     return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """As the filter of a search in MLflow takes it."""
     return f'"{text}"' if "'" in text else f"'{text}'"
 

@@ -16,7 +16,7 @@ from sweeps.record.definition import sweeps_line
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
-from sweeps.tracking.store import artifacts_of, connect, first_line, outages
+from sweeps.tracking.store import artifacts_of, connect, first_line, outage_errors
 
 _GO_ON = """<!doctype html>
 <script>
@@ -29,7 +29,7 @@ location.replace("%(path)s")
 _HOST, _PORT = "127.0.0.1", 5000
 
 
-def address(uri: str, study: Path, as_table: bool) -> str:
+def study_path(uri: str, study: Path, as_table: bool) -> str:
     """Where the pages of MLflow show the study in this folder, below the server's own address. Raises UserError if
     MLflow does not answer, or lacks it.
     """
@@ -47,7 +47,7 @@ def address(uri: str, study: Path, as_table: bool) -> str:
     return comparison_view.path(found.info.experiment_id, study.name, as_table)
 
 
-def address_by_name(uri: str, name: str) -> str | None:
+def path_by_name(uri: str, name: str) -> str | None:
     """The same of something that has no folder of its own, such as a day's single runs; None if MLflow lacks it."""
     if _is_missing(uri):
         return None
@@ -58,18 +58,18 @@ def address_by_name(uri: str, name: str) -> str | None:
     return None
 
 
-def all_of(uri: str) -> str:
+def all_experiments_path(uri: str) -> str:
     """Where all experiments are. Raises UserError if there is no such store."""
     if _is_missing(uri):
         said = f"there is no MLflow store at {without_password(uri)}"
         raise UserError(f"{said}\nStart one with sweep.py -m, or name a store that is there with --uri")
-    return comparison_view.ALL
+    return comparison_view.ALL_EXPERIMENTS
 
 
 def _ask(uri: str, question: Callable[[Any], Any], lacks: UserError | None = None) -> Any:
     try:
         return question(connect(uri))
-    except outages() as error:
+    except outage_errors() as error:
         if lacks and getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             raise lacks from error
         raise UserError(f"MLflow at {without_password(uri)} does not answer: {first_line(error)}") from error

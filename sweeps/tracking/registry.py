@@ -11,9 +11,8 @@ from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.store import connect, first_line, outages
+from sweeps.tracking.store import connect, first_line, is_server, outage_errors
 from sweeps.tracking.study_run import key
-from sweeps.tracking.tracker import is_server
 from sweeps.trial.folder import TrialFolder
 
 
@@ -34,11 +33,11 @@ def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:
         models = client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
         if not models:
             raise UserError(f"MLflow has no model of run {run_id}: the study's last command said what it lacks")
-        with suppress(outages()[1]):  # it is there already; what else is wrong the next call meets again
+        with suppress(outage_errors()[1]):  # it is there already; what else is wrong the next call meets again
             client.create_registered_model(name)
         model_id = models[-1].model_id
         made = client.create_model_version(name, f"models:/{model_id}", run_id, dict(tags), model_id=model_id)
-    except outages() as error:
+    except outage_errors() as error:
         raise UserError(
             f"the model was not registered: {without_password(first_line(error))}\nType it again"
         ) from error
@@ -64,7 +63,7 @@ def delete_runs(uri: str, study: Path) -> int:
         if run.info.lifecycle_stage == "active":
             client.delete_run(run_id)
             count += 1
-    except outages() as error:
+    except outage_errors() as error:
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":  # somebody was faster
             return count
         raise UserError(
@@ -81,7 +80,7 @@ def run_of(folder: Path) -> str | None:
     return None
 
 
-def where_to_look(uri: str, summary: StudySnapshot) -> str:
+def dashboard_line(uri: str, summary: StudySnapshot) -> str:
     """The line that leads to a study in MLflow, without asking MLflow; empty if it was kept out of it."""
     note: dict[str, Any] = {}
     with suppress(CorruptFile, OSError):

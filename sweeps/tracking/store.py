@@ -12,6 +12,7 @@ from typing import Any
 from sweeps.files import write_once
 from sweeps.secrets import without_password
 
+_DEFAULT = "sqlite:///mlflow.db"
 UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
 QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # the links that it prints open it in its GenAI mode
@@ -37,7 +38,7 @@ def first_line(error: Exception) -> str:
     return unreached[1] if unreached else line or type(error).__name__
 
 
-def outages() -> tuple[type[Exception], ...]:
+def outage_errors() -> tuple[type[Exception], ...]:
     """What calls raise when MLflow gives no answer or refuses. A plain OSError is of a file, not of MLflow."""
     from mlflow.exceptions import MlflowException
     from requests import RequestException
@@ -86,3 +87,33 @@ def _make_database(uri: str) -> None:
         store.engine.raw_connection().driver_connection.backup(copy)
         write_once(path, Path(file.name).read_bytes())  # if another driver was faster, its store stands
     store.engine.dispose()
+
+
+def resolve_uri(uri: str | None) -> str:
+    """Return the address of the store: `uri`, or else what the environment names, or else ./mlflow.db."""
+    return _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
+
+
+def default_uri() -> str:
+    """Return the address of ./mlflow.db."""
+    return _absolute(_DEFAULT)
+
+
+def _absolute(uri: str) -> str:
+    """Return `uri` with an absolute path if it is an SQLite file: a trial may have another working folder."""
+    database = uri.removeprefix("sqlite:///")
+    return uri if database == uri or "file:" in uri else f"sqlite:///{Path(database).absolute()}"
+
+
+def identity(uri: str) -> tuple[int, int] | None:
+    """Return device and inode of an SQLite store; None for another kind of store, or if there is no file."""
+    with suppress(OSError):
+        if uri.startswith("sqlite:////"):
+            status = Path(uri.removeprefix("sqlite:///")).stat()
+            return status.st_dev, status.st_ino
+    return None
+
+
+def is_server(uri: str) -> bool:
+    """Return whether the store is a server, which shows its own pages."""
+    return uri.startswith(("http://", "https://"))

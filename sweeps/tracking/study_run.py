@@ -1,6 +1,6 @@
 """A study's place in MLflow: its experiment, its own run (parent of the trials' runs), and writing to runs.
 
-Calls may take seconds, and raise one of `outages` when MLflow gives no answer or refuses.
+Calls may take seconds, and raise one of `outage_errors` when MLflow gives no answer or refuses.
 """
 
 import re
@@ -21,7 +21,7 @@ from sweeps.results import picture, report
 from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, outages
+from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, outage_errors
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -189,7 +189,7 @@ class StudyRun:
             kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
             try:
                 return str(self.client.create_experiment(name, artifacts_of(uri), kind))
-            except outages():  # another driver was faster, or it raises once more
+            except outage_errors():  # another driver was faster, or it raises once more
                 found = self.client.get_experiment_by_name(name)
                 if found is None:
                     raise
@@ -210,7 +210,7 @@ class StudyRun:
         if (folder.path / "tracking.json").exists():
             with suppress(CorruptFile, OSError):
                 known = folder.read_tracking().get("run_id")
-            left = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quoted(name)}")
+            left = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quote(name)}")
             mine = [run for run in left if run.info.run_id == known or run.data.tags.get("folder") == tags["folder"]]
         else:
             folder.path.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 from omegaconf import DictConfig
 
@@ -22,7 +21,16 @@ from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.findings import Findings, findings_of
 from sweeps.secrets import has_password, without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.store import QUIET, first_line, is_refusal, outages
+from sweeps.tracking.store import (
+    QUIET,
+    default_uri,
+    first_line,
+    identity,
+    is_refusal,
+    is_server,
+    outage_errors,
+    resolve_uri,
+)
 from sweeps.tracking.study_run import StudyRun
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
@@ -33,7 +41,6 @@ _EVERY_S = 1.0
 _PATIENCE_S = 3.0
 _SOON_S = 0.01  # when nothing more comes
 _PAGE_EVERY_S = 60.0
-_DEFAULT = "sqlite:///mlflow.db"
 
 
 class Tracker:
@@ -44,7 +51,7 @@ class Tracker:
 
     def __init__(self, uri: str | None, experiment: str, summary: StudySnapshot, command: str = "") -> None:
         """`command` is the one that started the study, by default this process's."""
-        self.uri = store_of(uri)
+        self.uri = resolve_uri(uri)
         self._experiment, self._summary, self._command = experiment, summary, command
         self._trials: dict[int, TrialRun] = {}
         self._creating = ThreadPoolExecutor(1, "creating runs")
@@ -76,7 +83,7 @@ class Tracker:
         try:
             self._study = StudyRun(self.uri, self._experiment, self._summary, self._command)
         except Exception as error:
-            if not isinstance(error, (OSError, ImportError)) and not isinstance(error, outages()):
+            if not isinstance(error, (OSError, ImportError)) and not isinstance(error, outage_errors()):
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
             if file.startswith(f"{self._summary.folder}/"):
@@ -87,7 +94,7 @@ class Tracker:
                 "Choose another, as tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; or none: "
                 "tracking=none (without these keys: hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
             ) from error
-        self._file = _identity(self.uri)
+        self._file = identity(self.uri)
         self._thread.start()
 
     def start_trial(
@@ -107,7 +114,7 @@ class Tracker:
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
             else:
-                if isinstance(error, outages()):
+                if isinstance(error, outage_errors()):
                     self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
         self._spend(row.number, started)
         self._trials[row.number], self._page_is_old = trial, True
@@ -168,7 +175,7 @@ class Tracker:
         self.complete(summary.with_tracking(self.seconds))
         return len(lacking), len(going_on)
 
-    def how_to_look(self) -> str:
+    def dashboard_line(self) -> str:
         """What to type, or to open, to see the study in its ready-made view."""
         if is_server(self.uri):
             path = comparison_view.path(self._study.experiment_id, self._summary.name, self._summary.all_failed)
@@ -183,7 +190,7 @@ class Tracker:
     def _line_for_single_runs(self) -> str:
         """Those are no study that `ui` finds by its folder."""
         words, uri = ["python", "-m", "sweeps", "ui", self._summary.name], self.uri
-        if uri not in (_absolute(_DEFAULT), os.environ.get("MLFLOW_TRACKING_URI")):
+        if uri not in (default_uri(), os.environ.get("MLFLOW_TRACKING_URI")):
             named = [name for name, value in os.environ.items() if value == uri]
             words += ["--uri", f"${{oc.env:{named[0]}}}" if named else without_password(uri)]
         return shlex.join(words)
@@ -193,7 +200,7 @@ class Tracker:
 
     def _is_gone(self) -> bool:
         """Whether the file that this process writes to was deleted, or another one took its place."""
-        return self._file is not None and self._file != _identity(self.uri)
+        return self._file is not None and self._file != identity(self.uri)
 
     def _keep_in_step(self) -> None:
         while not self._finished.is_set():
@@ -230,7 +237,7 @@ class Tracker:
         try:
             trial.sync()
             lacks, trial.failures = trial.lacks, 0
-        except outages() as error:
+        except outage_errors() as error:
             if not is_refusal(error):
                 self._outage = first_line(error)
                 trial.failures += 1
@@ -254,27 +261,3 @@ def _goes_on(row: TrialRecord) -> bool:
         newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
         return row.state is State.RUNNING or (newest is not None and not newest.is_over)
     return False
-
-
-def store_of(uri: str | None) -> str:
-    """MLflow's store at this address; at None the one that the environment names, or the default."""
-    return _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
-
-
-def _absolute(uri: str) -> str:
-    """SQLite paths are relative to the working folder, which a trial's process need not share."""
-    database = uri.removeprefix("sqlite:///")
-    return uri if database == uri or "file:" in uri else f"sqlite:///{Path(database).absolute()}"
-
-
-def _identity(uri: str) -> tuple[int, int] | None:
-    """Which file an SQLite store is; None of another store, or if there is no file."""
-    with suppress(OSError):
-        found = Path(uri.removeprefix("sqlite:///")).stat() if uri.startswith("sqlite:////") else None
-        return found and (found.st_dev, found.st_ino)
-    return None
-
-
-def is_server(uri: str) -> bool:
-    """Whether the store is a server, which shows its own pages."""
-    return uri.startswith(("http://", "https://"))

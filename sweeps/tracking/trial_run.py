@@ -14,7 +14,7 @@ from sweeps.files import CorruptFile, Lines, last_lines
 from sweeps.record import costs
 from sweeps.record.study import TrialRecord, result_of
 from sweeps.results import notes
-from sweeps.tracking.kept_model import log_kept_model
+from sweeps.tracking.saved_model import log_saved_model
 from sweeps.tracking.store import first_line
 from sweeps.tracking.study_run import MetricRow, StudyRun, key
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, MetricsReader, TrialFolder
@@ -142,7 +142,7 @@ class TrialRun:
         logs = [attempt.log for attempt in self._folder.attempts()[-1:]]
         self._study.send_files(run_id, self._folder.path / ".hydra" / "config.yaml", *logs)
         if kept := self._folder.model:
-            log_kept_model(self._study.client, self._study.experiment_id, run_id, kept)
+            log_saved_model(self._study.client, self._study.experiment_id, run_id, kept)
         self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
 

@@ -79,7 +79,11 @@ def test_where_all_failed_the_reasons_come_first() -> None:
 
 
 def test_each_link_opens_mlflow_for_training() -> None:
-    links = [comparison_view.path("7", "s"), comparison_view.path("7", "s", as_table=True), comparison_view.ALL]
+    links = [
+        comparison_view.path("7", "s"),
+        comparison_view.path("7", "s", as_table=True),
+        comparison_view.ALL_EXPERIMENTS,
+    ]
     assert all("?workflowType=machine_learning" in link for link in links)
     assert "compareRunsMode=TABLE" in links[1]
 

@@ -105,7 +105,7 @@ def test_it_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, monkeyp
     server.kill()
     train(row, range(2, 4))
     wait_for(lambda: tracker.problem)
-    said = [str(tracker.problem), tracker.how_to_look()]
+    said = [str(tracker.problem), tracker.dashboard_line()]
     with pytest.raises(UserError) as refused:
         open_tracker(uri, tmp_path / "s")
     said.append(str(refused.value))
@@ -205,6 +205,6 @@ def test_what_is_typed_takes_it_from_the_environment(
     """Of single runs, of which `ui` has no folder; a study notes where it is."""
     tracker = Tracker(with_password, "e", replace(summary_of(tmp_path / "s"), name="single runs"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert tracker.how_to_look().endswith("password=***'")
+    assert tracker.dashboard_line().endswith("password=***'")
     monkeypatch.setenv("DATABASE", with_password)
-    assert tracker.how_to_look() == "dashboard: python -m sweeps ui 'single runs' --uri '${oc.env:DATABASE}'"
+    assert tracker.dashboard_line() == "dashboard: python -m sweeps ui 'single runs' --uri '${oc.env:DATABASE}'"

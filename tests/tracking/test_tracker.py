@@ -400,7 +400,7 @@ def test_which_store_and_what_leads_there(
     tracker = Tracker(uri, "e", summary_of(Path.cwd() / "here" / "s"))
     tracker._study = SimpleNamespace(experiment_id="7")
     assert tracker.uri == used.format(cwd=Path.cwd())
-    assert tracker.how_to_look().startswith(f"dashboard: {line.format(cwd=Path.cwd())}")
+    assert tracker.dashboard_line().startswith(f"dashboard: {line.format(cwd=Path.cwd())}")
 
 
 def test_importing_it_does_not_import_mlflow() -> None:
@@ -520,7 +520,7 @@ def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrat
     summary = summary_of(study, complete(rows[0]), rows[1])
     finish(tracker, summary, timeout_s=1)
     assert "was deleted: MLflow has nothing of this study" in str(tracker.problem)
-    assert tracker.how_to_look().endswith(f"To bring it there anew: python -m sweeps sync s --root {tmp_path}")
+    assert tracker.dashboard_line().endswith(f"To bring it there anew: python -m sweeps sync s --root {tmp_path}")
 
     store = f"sqlite:///{shutil.copy(migrated, tmp_path / 'new.db')}"  # a process keeps the deleted one open
     again = Tracker(store, "e", summary, "python their_app.py -m x=1,2")

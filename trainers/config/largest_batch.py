@@ -27,7 +27,7 @@ NODES = ("partition", "constraint", "exclude", "gres", "additional_parameters")
 MEMORY = ("mem_per_gpu", "mem_per_cpu", "cpus_per_task", "cpus_per_gpu")
 """What of a request decides which nodes may come, and how much of their memory."""
 OF_NO_SIZE = {
-    name: {"weights", *(key for key, own in ranges.own(name).items() if not own.takes_memory)}
+    name: {"weights", *(key for key, setting in ranges.reserved(name).items() if not setting.takes_memory)}
     for name in ("model", "dataset")
 }
 """Settings that take no memory: of a dataset all arrays are held, whatever is chosen of them."""
@@ -63,7 +63,7 @@ def machine(gpus: int, mem_gb: float | None) -> str | None:
     return device if device is None or mem_gb is None else f"{device}, mem_gb={mem_gb:g}"
 
 
-def place(gpus: int) -> str | None:
+def hardware(gpus: int) -> str | None:
     """What an answer holds for, in words: this type of machine, or the nodes that SLURM gives for the same request.
     None if it is not known where trials run.
     """
@@ -95,14 +95,14 @@ def configuration(cfg: Mapping[str, Any]) -> dict[str, Any]:
     return as_json
 
 
-def kept_file(cfg: Mapping[str, Any], where: str) -> Path:
+def answer_file(cfg: Mapping[str, Any], where: str) -> Path:
     """The file in which the answer for a configuration at a `place` is kept."""
     key = json.dumps([where, configuration(cfg)], sort_keys=True)
     name = hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
     return _folder(cfg["dataset"]) / f"{name}.json"
 
 
-def record(cfg: Mapping[str, Any], where: str, answer: Mapping[str, Any]) -> str:
+def answer_json(cfg: Mapping[str, Any], where: str, answer: Mapping[str, Any]) -> str:
     """What is kept of an answer: largest_batch, too_large (a batch that did not fit; None = there was none), memory_gb,
     found.
     """
@@ -131,10 +131,10 @@ def _check_search(cfg: Any) -> None:
 def _check_known(cfg: Any, rows: int | None) -> None:
     if not _folder(cfg.dataset).is_dir() or cfg.nodes * cfg.ranks > 1:
         return
-    where = place(cfg.gpus)
+    where = hardware(cfg.gpus)
     if where is None:
         return
-    file = kept_file(vars(cfg), where)
+    file = answer_file(vars(cfg), where)
     known = _read(file, where, configuration(vars(cfg)))
     size = first = parallel.batch_size(cfg)
     if rows and schedules.own_name(cfg.batch_schedule):

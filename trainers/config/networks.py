@@ -30,7 +30,7 @@ OF_A_BASE = ("fine_tune", "head_epochs", "fine_tune_lr", "weights")
 APPLICATION, CNN = "trainers.networks.application", "trainers.networks.cnn"
 
 
-def named(name: str) -> str:
+def canonical_name(name: str) -> str:
     """The network as keras.applications spells it. Raises ValueError if there is none."""
     known = {one.lower(): one for one in NETWORKS}
     if str(name).lower() in known:
@@ -47,7 +47,7 @@ def check(model: Mapping[str, Any], epochs: int) -> None:
     if model.get("_target_") != APPLICATION:
         _check_no_base(model, [key for key in OF_A_BASE if model.get(key)])
         return
-    name, weights = named(model.get("name", "")), model.get("weights")
+    name, weights = canonical_name(model.get("name", "")), model.get("weights")
     if weights not in (None, "imagenet", "random"):
         check_weights(name, str(weights))
     _check_fine_tuning(model, weights, epochs)
@@ -60,7 +60,7 @@ def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str 
         raise ValueError(f"model=cnn needs images, but {example}; try model=mlp")
     if target != APPLICATION:
         return
-    name = named(model.get("name", ""))
+    name = canonical_name(model.get("name", ""))
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[-1] not in (1, 3)):
         raise ValueError(f"model.name={name} needs images of 1 or 3 channels, but {example}")
     least = NETWORKS[name].least
@@ -71,7 +71,7 @@ def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str 
         )
 
 
-def check_heeded(model: Mapping[str, Any]) -> None:
+def check_ignored(model: Mapping[str, Any]) -> None:
     """Raise ValueError for a setting of fine-tuning that would change nothing."""
     if model.get("_target_") != APPLICATION:
         _check_no_base(model, [key for key in OF_A_BASE if model.get(key) is not None])

@@ -45,7 +45,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Own:
+class Reserved:
     """A key that the section's `_target_` is not called with."""
 
     allowed: Number | Kind
@@ -82,7 +82,7 @@ ANYTHING = Kind("anything", lambda value: True)  # others look at it
 TASKS = ("classification", "regression")
 TASK = Kind(f"{' or '.join(TASKS)}, or null if it fits any", (None, *TASKS).__contains__)
 
-SECTIONS: dict[str, dict[str, Number | Kind | Own]] = {
+SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
     "optimizer": {
         "amsgrad": FLAG,
         "beta": NOT_NEGATIVE,
@@ -109,52 +109,52 @@ SECTIONS: dict[str, dict[str, Number | Kind | Own]] = {
         "weight_decay": Number("a number >= 0 or null"),
     },
     "dataset": {
-        "augment": Own(ANYTHING, dict.fromkeys(SETTINGS)),  # trainers/config/augment.py
-        "batches": Own(choice("without", "with"), "without", takes_memory=False),  # replacement
-        "cache": Own(FOLDER, None, takes_memory=False),  # of images; null = sweepyard/ in KERAS_HOME or ~/.cache
-        "cache_gb": Own(POSITIVE, CACHE_GB, takes_memory=False),  # what it may hold
+        "augment": Reserved(ANYTHING, dict.fromkeys(SETTINGS)),  # trainers/config/augment.py
+        "batches": Reserved(choice("without", "with"), "without", takes_memory=False),  # replacement
+        "cache": Reserved(FOLDER, None, takes_memory=False),  # of images; null = sweepyard/ in KERAS_HOME or ~/.cache
+        "cache_gb": Reserved(POSITIVE, CACHE_GB, takes_memory=False),  # what it may hold
         "channels": CHANNELS,
         "inputs": COUNT,
-        "labels": Own(choice("sparse", "one_hot"), "sparse"),
+        "labels": Reserved(choice("sparse", "one_hot"), "sparse"),
         # rows of x_train; null = unknown
-        "n_train": Own(Number("a whole number >= 2 or null"), None, takes_memory=False),
+        "n_train": Reserved(Number("a whole number >= 2 or null"), None, takes_memory=False),
         "noise": NOT_NEGATIVE,
         "points": Number("a whole number >= 2"),
-        "resident_gb": Own(NOT_NEGATIVE, 2.0),  # more is read ahead from disk, not held in memory
-        "size": Own(ANYTHING, None),  # pixels that images are resized to: trainers/data/examples.py
+        "resident_gb": Reserved(NOT_NEGATIVE, 2.0),  # more is read ahead from disk, not held in memory
+        "size": Reserved(ANYTHING, None),  # pixels that images are resized to: trainers/data/examples.py
         "skip_broken": FLAG,
         # of x_train, a share or a number of rows, drawn by seed
-        "subset": Own(Number("a number > 0 or null"), None, takes_memory=False),
-        "task": Own(TASK, None),
+        "subset": Reserved(Number("a number > 0 or null"), None, takes_memory=False),
+        "task": Reserved(TASK, None),
         "test_points": COUNT,
         # who judges: a part of x_train, the test set, or with none the training loss
-        "validation": Own(choice("split", "test", "none"), "split", takes_memory=False),
-        "validation_split": Own(SHARE_BETWEEN, 1 / 6, takes_memory=False),  # of x_train
+        "validation": Reserved(choice("split", "test", "none"), "split", takes_memory=False),
+        "validation_split": Reserved(SHARE_BETWEEN, 1 / 6, takes_memory=False),  # of x_train
     },
     "model": {
         "dropout": SHARE_BELOW_1,
         "filters": COUNTS,
-        "fine_tune": Own(LAYERS),
-        "fine_tune_lr": Own(POSITIVE_OR_NULL, takes_memory=False),
-        "head_epochs": Own(Number("a whole number >= 0"), takes_memory=False),
+        "fine_tune": Reserved(LAYERS),
+        "fine_tune_lr": Reserved(POSITIVE_OR_NULL, takes_memory=False),
+        "head_epochs": Reserved(Number("a whole number >= 0"), takes_memory=False),
         "hidden": COUNTS,
         "initial_bias": Number("a number or null"),
         "initial_weight": Number("a number or null"),
-        "jit": Own(FLAG, False),  # compile each step with XLA
+        "jit": Reserved(FLAG, False),  # compile each step with XLA
         "kernel_size": COUNT,
-        "sync_batch_norm": Own(FLAG, False),  # statistics of the whole batch, over all devices
+        "sync_batch_norm": Reserved(FLAG, False),  # statistics of the whole batch, over all devices
     },
     "loss": {
         "alpha": SHARE,
         "delta": POSITIVE,
-        "direction": Own(ANYTHING, "minimize"),  # what a study does with the objective
+        "direction": Reserved(ANYTHING, "minimize"),  # what a study does with the objective
         "from_logits": FLAG,
         "gamma": NOT_NEGATIVE,
         "label_smoothing": SHARE,
-        "objective": Own(ANYTHING, "val_loss"),  # the metric that a study is searched and sorted by
+        "objective": Reserved(ANYTHING, "val_loss"),  # the metric that a study is searched and sorted by
         "pos_weight": POSITIVE,
         "power": POSITIVE,
-        "task": Own(TASK, None),
+        "task": Reserved(TASK, None),
     },
     "trainer": {
         "checkpoint_interval_s": NOT_NEGATIVE,
@@ -179,7 +179,7 @@ SECTIONS: dict[str, dict[str, Number | Kind | Own]] = {
     "batch_schedule": {
         "every_epochs": COUNT,
         "increase": COUNT,
-        "lr_follows": Own(FLAG),  # whether lr grows as the batch does
+        "lr_follows": Reserved(FLAG),  # whether lr grows as the batch does
         "maximum": COUNT_OR_NULL,
     },
 }
@@ -189,23 +189,23 @@ def check(section: str, values: Mapping[str, Any]) -> None:
     """Check the values of a config section by their names; raises ValueError for the first that is wrong."""
     for name, value in values.items():
         key = SECTIONS[section].get(str(name), ANYTHING)
-        allowed = key.allowed if isinstance(key, Own) else key
+        allowed = key.allowed if isinstance(key, Reserved) else key
         if not allowed.allows(value):
             shown = "null" if value is None else value
             raise ValueError(f"{section}.{name}={shown}: must be {allowed.words}")
 
 
-def own(section: str) -> dict[str, Own]:
+def reserved(section: str) -> dict[str, Reserved]:
     """The keys of a section that its `_target_` is not called with."""
-    return {name: key for name, key in SECTIONS[section].items() if isinstance(key, Own)}
+    return {name: key for name, key in SECTIONS[section].items() if isinstance(key, Reserved)}
 
 
 def defaults(section: str, target: str = "") -> dict[str, Any]:
     """What a section holds before its YAML says anything."""
-    given = {name: deepcopy(key.default) for name, key in own(section).items() if key.default is not ABSENT}
+    given = {name: deepcopy(key.default) for name, key in reserved(section).items() if key.default is not ABSENT}
     return {"_target_": target, **given} if target else given
 
 
 def passed_on(section: str, settings: Iterable[object]) -> list[str]:
     """Those of a section's keys that its `_target_` is called with."""
-    return [str(key) for key in settings if key not in own(section) and not str(key).startswith("_")]
+    return [str(key) for key in settings if key not in reserved(section) and not str(key).startswith("_")]

@@ -100,7 +100,7 @@ class Config:
         training.check_optimizer(self.optimizer, self)
         training.check_activation(self.model)
         found = examples.check(self.dataset, str(self.dataset.get("task") or self.loss.get("task")))
-        training.check_judged(self)
+        training.check_objective(self)
         rows = examples.left_to_train(found, self.dataset)
         for section in ranges.SECTIONS:
             _check_target(section, getattr(self, section))
@@ -115,8 +115,8 @@ class Config:
         """Raise ValueError in the same way for what is likely meant otherwise, or lacking where this runs. Nothing goes
         wrong otherwise: a study that was begun goes on.
         """
-        training.check_meant(self)
-        networks.check_heeded(self.model)
+        training.check_plausible(self)
+        networks.check_ignored(self.model)
         download.check(self.dataset)
         download.check_weights(self.model)
 

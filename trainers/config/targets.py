@@ -23,7 +23,7 @@ FORMER = {
 """Where modules are now that older studies name; conf.py makes them importable."""
 
 
-def current(target: str) -> str:
+def current_name(target: str) -> str:
     """Return the name that a `_target_` has now."""
     module, _, name = target.rpartition(".")
     return f"{FORMER[module]}.{name}" if module in FORMER else target
@@ -66,7 +66,7 @@ def check_settings(section: str, target: str, settings: tuple[str, ...], given: 
 
 def _code_of(key: str, target: str) -> CodeType | None:
     """The code of the module that holds it, if it has some. Raises ValueError if it is not there to be imported."""
-    parts = current(target).split(".")
+    parts = current_name(target).split(".")
     if len(parts) == 1:
         raise ValueError(f"{key}={target}: name the module too, as in my_module.{target}")
     spec = _find(parts[0], None)

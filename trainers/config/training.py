@@ -105,7 +105,7 @@ def check_task(cfg: Any) -> None:
         raise ValueError(f"The loss is for {loss}, the dataset is a {data}; try loss={fitting}")
 
 
-def check_judged(cfg: Any) -> None:
+def check_objective(cfg: Any) -> None:
     """Raise ValueError for labels that the loss does not take, and an objective that nothing gives."""
     if cfg.dataset.get("labels") == "one_hot" and ".Sparse" in str(cfg.loss.get("_target_")):
         raise ValueError(f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax")
@@ -116,7 +116,7 @@ def check_judged(cfg: Any) -> None:
         )
 
 
-def check_meant(cfg: Any) -> None:
+def check_plausible(cfg: Any) -> None:
     """Raise ValueError for a target that no share of 1 reaches, and a warm-up that ends after the training."""
     if cfg.target is not None and cfg.target > 1 and cfg.loss.get("objective") == "val_accuracy":
         meant = f"; try target={cfg.target / 100:g}" if cfg.target <= 100 else ""

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from trainers.config.networks import APPLICATION, named
+from trainers.config.networks import APPLICATION, canonical_name
 
 _GOOGLE, _TORONTO = "https://storage.googleapis.com/tensorflow/tf-keras-datasets", "https://www.cs.toronto.edu/~kriz"
 PLACES = {
@@ -39,7 +39,7 @@ def check_weights(model: Mapping[str, Any]) -> None:
     """Raise ValueError, for the user, if the weights of a network cannot be had for want of another."""
     if model.get("_target_") != APPLICATION or model.get("weights") != "imagenet":
         return
-    name = _letters(named(model.get("name", "")))
+    name = _letters(canonical_name(model.get("name", "")))
     if not any(name in _letters(file.name) for folder in _folders() for file in (folder / "models").glob("*.h5")):
         copy = "Give a file that was: model.weights=my_notop.h5, from ~/.keras/models; or model.weights=null"
         _check_reachable("model.weights=imagenet", _WEIGHTS, copy)

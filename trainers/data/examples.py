@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainers.config import augment
-from trainers.config.ranges import CACHE_GB, Number, own
+from trainers.config.ranges import CACHE_GB, Number, reserved
 from trainers.data import listing, npz
 
 DEFAULT_SIZE = 128
@@ -72,7 +72,7 @@ def left_to_train(found: Examples, dataset: Mapping[str, Any]) -> int | None:
     """How many examples are trained on (None: unknown). Raises ValueError if validation leaves none."""
     if found.rows is None or found.validation_rows or dataset.get("validation", "split") != "split":
         return found.rows
-    share = float(dataset.get("validation_split", own("dataset")["validation_split"].default))
+    share = float(dataset.get("validation_split", reserved("dataset")["validation_split"].default))
     rows = training_size(found.rows, share)
     if rows < 1:
         raise ValueError(f"dataset.validation_split={share} leaves no training example of {found.rows}")

@@ -32,11 +32,11 @@ def fake_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep(*overrides: str, largest: int = 100, too_large: int | None = 106) -> Path:
     cfg: Any = OmegaConf.to_container(compose(*overrides), resolve=True)
-    where = str(largest_batch.place(cfg["gpus"]))
-    file = largest_batch.kept_file(cfg, where)
+    where = str(largest_batch.hardware(cfg["gpus"]))
+    file = largest_batch.answer_file(cfg, where)
     answer = {"largest_batch": largest, "too_large": too_large, "memory_gb": 1.0, "found": "2026-11-21"}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(largest_batch.record(cfg, where, answer))
+    file.write_text(largest_batch.answer_json(cfg, where, answer))
     return file
 
 

@@ -11,7 +11,7 @@ from mlflow.pyfunc import PythonModel, load_model, save_model
 from mlflow.types import Schema, TensorSpec
 from studies import complete, finish, new_row, open_tracker, runs, summary_of, train
 
-from sweeps.tracking.kept_model import log_kept_model
+from sweeps.tracking.saved_model import log_saved_model
 from sweeps.trial.folder import TrialFolder
 
 SHAPE = Schema([TensorSpec(np.dtype("float32"), (-1, 2))])
@@ -66,7 +66,7 @@ def test_what_an_earlier_attempt_or_a_killed_driver_left_is_replaced(tmp_path: P
     if finalized:
         client.finalize_logged_model(earlier.model_id, "READY")
     keep(TrialFolder(tmp_path), 2.0)
-    log_kept_model(client, experiment, run, tmp_path / "model")
+    log_saved_model(client, experiment, run, tmp_path / "model")
     there = client.search_logged_models([experiment], f"source_run_id = '{run}'")
     assert {model.name for model in there} == {"model", "their_own"}
     assert earlier.model_id not in {model.model_id for model in there}

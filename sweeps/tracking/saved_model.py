@@ -8,7 +8,7 @@ import yaml
 _TAG = "kept_by_trial"
 
 
-def log_kept_model(client: Any, experiment_id: str, run_id: str, folder: Path) -> None:
+def log_saved_model(client: Any, experiment_id: str, run_id: str, folder: Path) -> None:
     """Log `folder`, which `mlflow.<flavor>.save_model` wrote, as a model of the run, unless it is there.
 
     What an earlier attempt kept, or a driver that was killed logged in part, is removed.
@@ -27,7 +27,7 @@ def log_kept_model(client: Any, experiment_id: str, run_id: str, folder: Path) -
     client.finalize_logged_model(model.model_id, "READY")
 
 
-def load_kept_model(folder: Path) -> Any:
+def load_saved_model(folder: Path) -> Any:
     """The model in `folder`, as `mlflow.pyfunc` loads it."""
     import mlflow
 
