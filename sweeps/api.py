@@ -90,9 +90,9 @@ class Study:
     @cached_property
     def figures(self) -> "dict[str, Figure]":
         """Return the figures of the report, by their titles."""
-        from sweeps.results.figures import drawn
+        from sweeps.results.figures import build_plotly_figures
 
-        return drawn(self.summary)
+        return build_plotly_figures(self.summary)
 
     def model(self, trial: int | None = None) -> Any:
         """Return the model that a trial kept, by default the best, as mlflow.pyfunc loads it.

@@ -26,7 +26,7 @@ def report(
     """Write report.html and trials.csv again."""
     from sweeps.results import report as writer
     from sweeps.results.findings import Findings
-    from sweeps.results.scaling import COUNTED, EPOCH_TIME, tried
+    from sweeps.results.scaling import COUNTED, EPOCH_TIME, count_sizes
     from sweeps.results.terminal import show_scaling
 
     wanted, (summary, definition_) = _counts(predict), read(name, root)
@@ -37,7 +37,7 @@ def report(
     findings = Findings(summary, target, wanted)
     measured = findings.scaling
     if measured is None and (scaling or target is not None or wanted):
-        if tried(summary) > 1:
+        if count_sizes(summary) > 1:
             raise UserError(
                 f"study {name} has no scaling to show: none of its {len(summary.rows)} trials has completed, or was "
                 f"pruned, and told {EPOCH_TIME} of an epoch after its first\nWhy: python -m sweeps status {name}"
@@ -62,7 +62,7 @@ def scaling_of_table(
     predict: Predict = "",
 ) -> None:
     """The scaling page of a report, from numbers that were measured elsewhere."""
-    from sweeps.results.scaling_page import whole_page
+    from sweeps.results.scaling_page import render_page
     from sweeps.results.scaling_table import read_table
     from sweeps.results.terminal import show_scaling
 
@@ -73,7 +73,7 @@ def scaling_of_table(
     if output.is_dir() or not output.parent.is_dir():
         where = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
         raise UserError(f"--output {output}: {where}\nName a file in a folder that is there")
-    write_whole(output, whole_page(measured))
+    write_whole(output, render_page(measured))
     show_scaling(measured)
     console.print(str(output), soft_wrap=True)
 

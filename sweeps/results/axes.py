@@ -90,7 +90,7 @@ class Axis:
         return math.log10(number) if self.log else number
 
 
-def of_study(rows: Sequence[TrialRecord], space: Mapping[str, str], without: str = "") -> list[Axis]:
+def find_axes(rows: Sequence[TrialRecord], space: Mapping[str, str], without: str = "") -> list[Axis]:
     """An axis for each parameter that differs between these trials, in the order of the search space, which is text
     as a study's definition has it; but for the one named `without`, the seed.
     """

@@ -28,13 +28,13 @@ MARKS: dict[str, dict[str, Any]] = {
     "pruned": {"symbol": "triangle-down", "size": 8, "color": "--pruned", "opacity": 0.75},
     "failed": {"symbol": "x", "size": 8, "color": "--failed"},
     "running": {"symbol": "circle-open", "size": 9, "color": "--link", "line": {"width": 2}},
-    "waiting": {"symbol": "square-open", "size": 8, "color": "--pruned"},
+    "queued": {"symbol": "square-open", "size": 8, "color": "--pruned"},
 }
 LINES = {
     "pruned": {"color": "--pruned", "width": 1},
     "failed": {"color": "--failed", "width": 1, "dash": "dot"},
     "running": {"color": "--link", "width": 1.5, "dash": "dash"},
-    "waiting": {"color": "--pruned", "width": 1, "dash": "dot"},
+    "queued": {"color": "--pruned", "width": 1, "dash": "dot"},
 }
 
 

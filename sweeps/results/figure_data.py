@@ -12,7 +12,7 @@ from sweeps.results.trials import Curves
 from sweeps.trial.job import State
 from sweeps.wording import short
 
-KINDS = ("waiting", "failed", "pruned", "running", "completed")
+KINDS = ("queued", "failed", "pruned", "running", "completed")
 """In the order in which they are drawn: what completed over all others."""
 
 
@@ -25,7 +25,7 @@ class FigureData:
         self.maximize = self.study.directions[0] == "maximize"
         begun = (row for row in self.study.rows if row.state is not State.QUEUED)
         self.rows = sorted(begun, key=lambda row: row.number)
-        self.axes = axes.of_study(self.rows, self.study.space, without=self.study.seed_key)
+        self.axes = axes.find_axes(self.rows, self.study.space, without=self.study.seed_key)
         self.values = {row.number: value_of(row, self.study) for row in self.rows}
         self.completed = [row for row in self.rows if row.state is State.COMPLETED and self.value(row) is not None]
 
@@ -127,7 +127,7 @@ def kind_of(row: TrialRecord) -> str:
         return str(row.state)
     if row.infeasible:
         return "pruned"
-    return "failed" if row.state.is_bad else "waiting"
+    return "failed" if row.state.is_bad else "queued"
 
 
 def value_of(row: TrialRecord, study: StudySnapshot, i: int = 0) -> float | None:

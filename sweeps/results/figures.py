@@ -18,23 +18,23 @@ from sweeps.wording import short, text
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plotted
 
-COST = "What it cost"
+COST = "Cost"
 _MOST_CURVES = 60
 _MOST_NAMED = 12  # of curves, in a legend
 _MOST_SLICES = 12
 _HOVER = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
 
 
-def drawn(study: StudySnapshot) -> "dict[str, Plotted]":
+def build_plotly_figures(study: StudySnapshot) -> "dict[str, Plotted]":
     """The figures that this study gives rise to, by their titles, in light colours, for notebooks."""
     from plotly import graph_objects as go
 
     trials, names, rows = Trials(study.objective), theme.colors(dark=False), {row.number: row for row in study.rows}
     trials.look(Findings(study))
     plots = {}
-    for section, figures in of_study(Findings(study), trials.curves()).items():
+    for section, figures in build_figures(Findings(study), trials.curves()).items():
         for name, figure in figures.items():
-            plotted = go.Figure(theme.painted({key: figure[key] for key in ("data", "layout")}, names))
+            plotted = go.Figure(theme.apply_colors({key: figure[key] for key in ("data", "layout")}, names))
             for trace in plotted.data:
                 numbers = trace.customdata if trace.customdata is not None else [trace.meta]
                 if trace.hovertemplate and "%{text}" in trace.hovertemplate:
@@ -44,7 +44,7 @@ def drawn(study: StudySnapshot) -> "dict[str, Plotted]":
     return plots
 
 
-def of_study(findings: Findings, curves: Mapping[int, Curves]) -> dict[str, Figures]:
+def build_figures(findings: Findings, curves: Mapping[int, Curves]) -> dict[str, Figures]:
     """The figures that this study gives rise to, by their sections' titles, and there by their own."""
     source = FigureData(findings, curves)
     sections: dict[str, Figures] = {}
@@ -185,7 +185,7 @@ def slices(source: FigureData) -> Figures:
 
 
 _FIGURES: dict[str, Callable[[FigureData], Figure | None]] = {
-    "The front": front,
+    "Pareto front": front,
     "Hypervolume": hypervolume,
     "Parameters and objective": parallel_coordinates,
     "History": history,

@@ -78,7 +78,7 @@ class Findings:
     def scaling(self) -> Scaling | None:
         if self.origin:
             return self.origin.scaling
-        return scaling.of_study(self.study, self.target, self.wanted) if self.reads_all else None
+        return scaling.measure_scaling(self.study, self.target, self.wanted) if self.reads_all else None
 
     def table(self, rows: Sequence[TrialRecord]) -> list[list[str]]:
         """Some trials as rows of cells: number, parameters and objectives, of one that runs those that it reported

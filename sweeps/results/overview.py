@@ -17,7 +17,7 @@ from sweeps.secrets import without_password
 from sweeps.trial.job import State
 from sweeps.wording import LONGEST, short, text
 
-MARKS = {"completed": "●", "pruned": "▼", "failed": "✖", "running": "○", "waiting": "□", "to come": "·"}
+MARKS = {"completed": "●", "pruned": "▼", "failed": "✖", "running": "○", "queued": "□", "to come": "·"}
 _MOST_NAMED = 30
 _MOST_REASONS = 20
 
@@ -31,7 +31,7 @@ def sections(findings: Findings, trials: Trials) -> list[Section]:
 def key(findings: Findings) -> str:
     """What the marks of the figures mean."""
     said = {"completed": "completed", "pruned": "pruned, at its last value", "failed": "failed", "running": "running"}
-    said["waiting"] = "open"
+    said["queued"] = "queued"
     known = [kind for kind in counts(findings.study) if kind in said]
     marks = "".join(f'<span><span class="{kind}">{MARKS[kind]}</span> {said[kind]}</span>' for kind in known)
     scale = '<span>best <i class="scale"></i> worst</span>' if findings.top else ""

@@ -33,7 +33,7 @@ class Section:
     before: str = ""  # HTML that stands above it, alone
 
 
-def page(title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = "") -> str:
+def render_page(title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = "") -> str:
     """A whole page. `data` is what its script is to know, `top` what stands beside its title."""
     figures: dict[str, Any] = {}
     written = "\n".join(_section(one, figures) for one in sections)

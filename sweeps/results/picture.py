@@ -19,7 +19,7 @@ _WORDS: Any = {"svg.fonttype": "none", "text.parse_math": False}  # words stay w
 _LARGEST = 1e300  # a margin beyond larger numbers would be infinite
 
 
-def of_study(study: StudySnapshot | Findings) -> str:
+def render_picture(study: StudySnapshot | Findings) -> str:
     """Of one objective its history, of several the front. Empty where there is nothing to be seen."""
     source = FigureData(findings_of(study), {})
     figure = front(source) or history(source)
@@ -31,7 +31,7 @@ def _drawn(figure: Figure) -> str:
     from matplotlib.figure import Figure as Canvas
 
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns of a home that takes no files
-    painted = theme.painted({key: figure[key] for key in ("data", "layout")}, theme.colors(dark=False))
+    painted = theme.apply_colors({key: figure[key] for key in ("data", "layout")}, theme.colors(dark=False))
     layout, written = painted["layout"], io.StringIO()
     with mpl.rc_context(_WORDS):
         axes = (canvas := Canvas((8.8, 3.8), layout="constrained")).subplots()

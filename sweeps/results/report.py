@@ -40,9 +40,9 @@ def markdown(study: StudySnapshot | Findings, picture: str = "") -> str:
     line = configurations.of_seeds(findings)
     parts += [part for part in configurations.parts(findings, _ROWS_IN_MARKDOWN) if part != line]
     parts.append([cells[:-2] for cells in _trials(findings, rows)])  # errors are long
-    parts += [_others(findings, rows), Paragraph("", "What it cost"), *_costs(findings)]
+    parts += [_others(findings, rows), Paragraph("", figures.COST), *_costs(findings)]
     if findings.scaling:
-        parts += [Paragraph("", "Scaling"), *scaling_page.parts(findings.scaling)]
+        parts += [Paragraph("", "Scaling"), *scaling_page.build_parts(findings.scaling)]
     return tables.as_note([part for part in parts if part != Paragraph("")], _MOST_IN_MARKDOWN, f"The rest: {HTML}.")
 
 
@@ -76,7 +76,7 @@ def _page(findings: Findings, trials: Trials, again_s: float = 0.0) -> str:
     if (study := trials.filled(findings.study)) is not findings.study:
         findings = replace(findings, study=study, origin=findings)
     curves = trials.curves()
-    drawn = figures.of_study(findings, curves)
+    drawn = figures.build_figures(findings, curves)
     spent = drawn.pop(figures.COST, {})
     sections = [*overview.sections(findings, trials), *_pictures(findings, drawn, running=again_s > 0)]
     if grouped := configurations.parts(findings, most=_ROWS_IN_HTML):
@@ -85,10 +85,10 @@ def _page(findings: Findings, trials: Trials, again_s: float = 0.0) -> str:
         sections.append(Section("Trials", html=_trials_as_html(findings)))
         sections.append(Section(figures.COST, spent, parts_as_html(_costs(findings))))
     if findings.scaling:
-        sections.append(scaling_page.section(findings.scaling))
+        sections.append(scaling_page.build_section(findings.scaling))
     data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": figures.curve_metric(study, curves)}
     data |= trials.as_data(findings)
-    return page.page(study.name, sections, data, overview.status(study, again_s > 0))
+    return page.render_page(study.name, sections, data, overview.status(study, again_s > 0))
 
 
 def _pictures(findings: Findings, drawn: dict[str, Figures], running: bool) -> list[Section]:

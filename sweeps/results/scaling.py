@@ -21,7 +21,7 @@ COUNTED = ("gpus", "nodes", "ranks")
 """`gpus` (0 is the CPU) and `ranks` are a node's. The count is nodes times gpus, or on CPUs nodes times ranks."""
 EPOCH_TIME, SPEED = "epoch_time", "images_per_second"  # of an epoch, in s and 1/s
 EPOCHS_TO_STABLE, TIME_TO_STABLE = "epochs_to_stable", "time_to_stable"  # of a trial; the latter in s
-ONE = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # what can be counted
+SINGULAR = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # what can be counted
 _MOST_SERIES = 10  # as many as a figure has colors
 _QUARTILES = 1.349  # standard deviations between those of a normal distribution
 
@@ -29,7 +29,7 @@ Size = tuple[int, int, int]  # the count, nodes, GPUs of a node
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Measurement:
     """What a trial told, or the medians of several. None is what nobody told."""
 
     count: int
@@ -44,7 +44,7 @@ class Told:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample(Told):
+class Sample(Measurement):
     """One trial, or one line of a table."""
 
     series: str = ""  # the values of the other parameters
@@ -53,7 +53,7 @@ class Sample(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Count(Told):
+class Count(Measurement):
     """What one count on so many nodes did."""
 
     trials: int
@@ -90,17 +90,17 @@ class Scaling:
 
     def counted(self, count: Count, unit: str | None = None) -> str:
         """1 GPU, 4 GPUs on 2 nodes; with unit="" 4 on 2 nodes."""
-        unit = f" {ONE[self.unit] if count.count == 1 else self.unit}" if unit is None else unit
+        unit = f" {SINGULAR[self.unit] if count.count == 1 else self.unit}" if unit is None else unit
         return f"{count.count}{unit}{f' on {count.nodes} nodes' if count.nodes > 1 and self.unit != 'nodes' else ''}"
 
 
-def of_study(summary: StudySnapshot, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling | None:
+def measure_scaling(summary: StudySnapshot, target: float | None = None, wanted: Sequence[int] = ()) -> Scaling | None:
     """None unless the study tried two sizes of what is counted, and trials reported EPOCH_TIME. `target` is what its
     first objective is to reach, `wanted` are counts to forecast.
     """
     points = _points(summary)
     sizes = {number: found for number, point in points.items() if (found := size(point))}
-    if tried(summary) < 2:
+    if count_sizes(summary) < 2:
         return None
     on_gpus = any(gpus for _, _, gpus in sizes.values())
     unit = "GPUs" if on_gpus else "processes" if any(count > nodes for count, nodes, _ in sizes.values()) else "nodes"
@@ -120,12 +120,12 @@ def of_study(summary: StudySnapshot, target: float | None = None, wanted: Sequen
     named = [replace(sample, series=name) for name, sample in zip(names, samples.values(), strict=True)]
     remarks = [f"Trial {_alike(rows)} is not in it: {why}." for why, rows in left_out.items()]
     on_gpus = any(row.attempts[-1].gpus for row in summary.rows if row.number in samples)
-    hours = f"{'GPU' if on_gpus else ONE[unit]}-hours"
+    hours = f"{'GPU' if on_gpus else SINGULAR[unit]}-hours"
     scaling = Scaling(summary.name, unit, hours, summary.objective[0], wanted=wanted, remarks=remarks)
     return compare(scaling, named, summary.directions[0] == "maximize", target)
 
 
-def tried(summary: StudySnapshot) -> int:
+def count_sizes(summary: StudySnapshot) -> int:
     """How many sizes of what is counted the study tried."""
     return len({*map(size, _points(summary).values())} - {None})
 
@@ -239,7 +239,7 @@ def _count(group: Sequence[Sample], smallest: Count | None, target: float | None
     epochs, count = [seconds for sample in group for seconds in sample.epoch_s], group[0].count
     epoch_s, quarters = statistics.median(epochs), statistics.quantiles(epochs * 2, method="inclusive")  # two at least
     speed_up = smallest.epoch_s / epoch_s if smallest else 1.0
-    medians: dict[str, Any] = {one.name: _of_known(getattr(s, one.name) for s in group) for one in fields(Told)}
+    medians: dict[str, Any] = {one.name: _of_known(getattr(s, one.name) for s in group) for one in fields(Measurement)}
     return Count(
         **medians | {"count": count, "nodes": group[0].nodes},
         trials=len(group),

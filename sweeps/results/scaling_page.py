@@ -15,7 +15,7 @@ _SILENT: Any = {"showlegend": False, "hoverinfo": "skip"}
 Columns = dict[str, Callable[[Count], str]]  # how a count's cell is made; "" if nobody told
 
 
-def parts(scaling: Scaling) -> list[Part]:
+def build_parts(scaling: Scaling) -> list[Part]:
     """What the page holds beside its figure, from the top."""
     shown: list[Part] = [*words(scaling), *tables(scaling), *map(Paragraph, scaling.remarks)]
     if ahead := forecasts(scaling):
@@ -23,14 +23,14 @@ def parts(scaling: Scaling) -> list[Part]:
     return [*shown, *map(Paragraph, doubts(scaling))]
 
 
-def section(scaling: Scaling) -> Section:
+def build_section(scaling: Scaling) -> Section:
     """As a part of a study's page."""
-    return Section("Scaling", {"": figure(scaling)}, parts_as_html(parts(scaling)))
+    return Section("Scaling", {"": figure(scaling)}, parts_as_html(build_parts(scaling)))
 
 
-def whole_page(scaling: Scaling) -> str:
+def render_page(scaling: Scaling) -> str:
     """Of a table of numbers: one file."""
-    return page.page(scaling.title, [section(scaling)])
+    return page.render_page(scaling.title, [build_section(scaling)])
 
 
 def tables(scaling: Scaling) -> list[Table]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.results.scaling import COUNTED, EPOCH_TIME, ONE, SPEED, Sample, Scaling, compare, size
+from sweeps.results.scaling import COUNTED, EPOCH_TIME, SINGULAR, SPEED, Sample, Scaling, compare, size
 
 _TOTAL_TIME, _ACCURACY, _EPOCHS = "total_time", "accuracy", "epochs"
 _REPETITION = "seed"
@@ -26,7 +26,7 @@ def read_table(path: Path, target: float | None = None, wanted: Sequence[int] = 
         raise UserError(f"{alone}\nGive two or more, each on a line of its own")
     unit = "GPUs" if "gpus" in header else "processes" if "ranks" in header else "nodes"
     time = "epoch time" if EPOCH_TIME in header or _EPOCHS in header else "total time"
-    found = Scaling(path.stem, unit, f"{ONE[unit]}-hours", _ACCURACY, time, wanted=wanted)
+    found = Scaling(path.stem, unit, f"{SINGULAR[unit]}-hours", _ACCURACY, time, wanted=wanted)
     return compare(found, samples, True, target)
 
 

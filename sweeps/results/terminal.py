@@ -171,7 +171,7 @@ def show_scaling(scaling: Scaling) -> None:
     from sweeps.results import scaling_page  # plotly, which a driver's start should not wait for
 
     view = View()
-    for part in scaling_page.parts(scaling):
+    for part in scaling_page.build_parts(scaling):
         if isinstance(part, Paragraph) or len(part) > _FEW:
             view.show(part)
         else:  # side by side, where names of columns need no breaking

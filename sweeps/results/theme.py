@@ -51,10 +51,10 @@ def style() -> str:
     return f":root{{color-scheme:light dark;{light}}}\n@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
-def painted(part: Any, names: dict[str, Any]) -> Any:
+def apply_colors(part: Any, names: dict[str, Any]) -> Any:
     """A part of a figure with colours in place of their names; page.js does the same."""
     if isinstance(part, dict):
-        return {key: painted(value, names) for key, value in part.items()}
+        return {key: apply_colors(value, names) for key, value in part.items()}
     if isinstance(part, list):
-        return [painted(value, names) for value in part]
+        return [apply_colors(value, names) for value in part]
     return names.get(part, part) if isinstance(part, str) else part

@@ -174,7 +174,7 @@ class StudyRun:
     def _picture(self, findings: Findings) -> str:
         """Log the study's main figure, and return the line of a description that shows it; empty without one."""
         try:
-            drawn = picture.of_study(findings)
+            drawn = picture.render_picture(findings)
         except Exception as error:  # whatever numbers trials can have: the rest is told
             return f"No picture could be drawn: {first_line(error)}"
         if not drawn:

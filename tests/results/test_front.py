@@ -100,7 +100,7 @@ def test_the_front_is_the_answer_everywhere(tmp_path: Path) -> None:
     said = "The answer: trials 3, 0, 1, which no other dominates in accuracy (maximized), seconds (minimized)."
     page = report.write(summary).read_text()
     assert "No other trial dominates in accuracy (maximized) and seconds (minimized): " in page
-    assert "<h2>The front</h2>" in page
+    assert "<h2>Pareto front</h2>" in page
     assert said in report.markdown(summary).replace("**", "")
     figure = figures.front(FigureData(Findings(summary), {}))
     assert figure

@@ -103,7 +103,7 @@ def test_two_objectives_show_the_front(pages: Pages) -> None:
     page = pages("two_objectives")
     answer = section(page, "The answer")
     expect(answer).to_contain_text("No other trial dominates in accuracy (maximized) and seconds (minimized)")
-    front = figure(page, "The front")
+    front = figure(page, "Pareto front")
     assert points(front).count() == 11
     named = json.loads(page.evaluate("JSON.stringify(document.querySelector('.figure').data.map(t => t.customdata))"))
     assert {int(text) for text in re.findall(r"trial (\d+)", answer.inner_text())} == {*named[-1]}

@@ -64,7 +64,7 @@ def test_markdown(tmp_path: Path) -> None:
         "| 0 | adam | 0.001 | 0 | completed |",
         "| 3 | sgd | 0.1 |  | out of memory |",
         "",
-        "**What it cost**",
+        "**Cost**",
         "",
         "|  | trials | seconds tracking |",
         "| --- | --- | --- |",
@@ -151,7 +151,7 @@ def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
         "Importance",
         "Slices",
         "Trials",
-        "What it cost",
+        "Cost",
     ]
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
     assert "&lt;script&gt;alert" in page and "<script>alert" not in page
@@ -208,7 +208,7 @@ def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(tmp_path: 
 def drawn(summary: StudySnapshot, section: str, name: str = "") -> Figure:
     trials = Trials(summary.objective)
     trials.look(Findings(summary))
-    return figures.of_study(Findings(summary), trials.curves())[section][name]
+    return figures.build_figures(Findings(summary), trials.curves())[section][name]
 
 
 def numbers_of(summary: StudySnapshot, section: str, name: str = "") -> set[int]:
@@ -290,14 +290,14 @@ def test_what_is_not_the_objective_is_drawn_where_nothing_else_is_reported(tmp_p
 def test_axes(tmp_path: Path, values: list[Any], typed: str, places: list[float], ticks: list[str], log: bool) -> None:
     points = [{"x": value} if value is not None else {} for value in values]
     summary = study(tmp_path, *points, space={"x": typed})
-    (axis,) = axes.of_study(summary.rows, summary.space)
+    (axis,) = axes.find_axes(summary.rows, summary.space)
     assert [axis.place(value) for value in values] == pytest.approx(places)
     assert ([*axis.ticks().values()], axis.log) == (ticks, log)
 
 
 def test_what_did_not_vary_and_seeds_have_no_axis(tmp_path: Path) -> None:
     summary = study(tmp_path, {"x": 1, "same": 2, "+seed": 1}, {"x": 2, "same": 2, "+seed": 2})
-    assert [axis.name for axis in axes.of_study(summary.rows, {}, without="seed")] == ["x"]
+    assert [axis.name for axis in axes.find_axes(summary.rows, {}, without="seed")] == ["x"]
 
 
 def test_heat_map_of_a_grid_shows_the_best_of_the_rest(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_failed_trial_stands_in_its_cell(tmp_path: Path) -> None:
 )
 def test_no_heat_map_unless_two_numbers_or_a_grid_of_two_were_swept(tmp_path: Path, points: list[Point]) -> None:
     summary = study(tmp_path, *points)
-    assert "Two parameters" not in figures.of_study(Findings(summary), {})
+    assert "Two parameters" not in figures.build_figures(Findings(summary), {})
 
 
 def test_of_many_numbers_the_heat_map_has_the_two_most_important(tmp_path: Path) -> None:
@@ -394,12 +394,12 @@ def test_what_trials_cost_beside_what_they_reached(tmp_path: Path, seconds: list
     summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     for row, spent in zip(summary.rows, seconds, strict=True):
         summary = with_trials(summary, with_outcome(row, seconds={"training": spent}))
-    figure = drawn(summary, "What it cost")
+    figure = drawn(summary, "Cost")
     assert figure["layout"]["xaxis"].get("type") == scale
     found = {n: x for trace in figure["data"] for n, x in zip(trace["customdata"], trace["x"], strict=True)}
     assert found == {n: spent for n, spent in enumerate(seconds) if spent}
     page = report.write(summary).read_text()
-    assert page.count("<h2>What it cost</h2>") == 1 and 'aria-label="What it cost"' in page
+    assert page.count("<h2>Cost</h2>") == 1 and 'aria-label="Cost"' in page
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_powers_of_ten_on_an_axis_can_be_read(values: list[float], tick: int | N
 
 
 def test_the_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None:
-    drawn = ElementTree.fromstring(picture.of_study(pages.search(tmp_path)))  # noqa: S314 - it is ours
+    drawn = ElementTree.fromstring(picture.render_picture(pages.search(tmp_path)))  # noqa: S314 - it is ours
     words = [element.text for element in drawn.iter(f"{SVG}text")]
     assert {"failed", "pruned", "running", "completed", "trial", "accuracy", "0.9"} <= {*words}
     groups = [one for one in drawn.iter(f"{SVG}g") if one.get("id", "").startswith("PathCollection")]
@@ -421,14 +421,14 @@ def test_the_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None
 
 
 def test_the_picture_of_two_objectives_is_their_front(tmp_path: Path) -> None:
-    drawn = picture.of_study(pages.two_objectives(tmp_path))
+    drawn = picture.render_picture(pages.two_objectives(tmp_path))
     assert ">accuracy (maximized)<" in drawn and ">on the front<" in drawn
 
 
 @pytest.mark.parametrize("objective", ["<b>&", "http://me:sesame@host/acc"])
 def test_the_picture_shows_names_as_they_may_be_shown(tmp_path: Path, objective: str) -> None:
     summary = replace(study(tmp_path, *GRID), objective=(objective,))
-    drawn = picture.of_study(summary)
+    drawn = picture.render_picture(summary)
     assert ElementTree.fromstring(drawn) is not None  # noqa: S314 - it is ours
     assert "sesame" not in drawn
 
@@ -436,7 +436,7 @@ def test_the_picture_shows_names_as_they_may_be_shown(tmp_path: Path, objective:
 def test_there_is_no_picture_of_nothing(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, *(replace(ended(row, State.FAILED), metrics={}) for row in summary.rows))
-    assert picture.of_study(summary) == ""
+    assert picture.render_picture(summary) == ""
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -465,7 +465,7 @@ def test_odd_numbers_take_no_page_with_them(tmp_path: Path, values: list[float])
     for row, value in zip(summary.rows, values, strict=True):
         summary = with_trials(summary, with_outcome(row, objective=[float(min(value, 1.7e308))]))
     report.write(summary)
-    assert picture.of_study(summary)
+    assert picture.render_picture(summary)
     assert numbers_of(summary, "Parameters and objective") == set(range(6))
 
 
@@ -485,7 +485,7 @@ def test_the_largest_and_least_numbers_have_their_page(tmp_path: Path, what: str
     for i, row in enumerate(summary.rows if what == "objective" else ()):
         summary = with_trials(summary, with_outcome(row, objective=[float(min(number(i), 1.7e308))]))
     assert "It cannot be drawn" not in report.write(summary).read_text()
-    assert "nan" not in picture.of_study(summary)
+    assert "nan" not in picture.render_picture(summary)
 
 
 def test_a_figure_that_cannot_be_drawn_says_so_among_the_others(
@@ -556,7 +556,7 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
     trials = Trials(summary.objective)
     trials.look(Findings(summary))
-    figure = figures.of_study(Findings(summary), trials.curves())["Learning curves"][""]
+    figure = figures.build_figures(Findings(summary), trials.curves())["Learning curves"][""]
     assert figure["layout"]["showlegend"] is (count == 3)
     names = [trace.get("name") for trace in figure["data"] if trace["mode"] == "lines"]
     assert names == [f"db=http://me:***@host/{i}" if count == 3 else None for i in range(count)]
@@ -568,7 +568,7 @@ def test_figures_in_a_notebook(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"lr": 10.0**-i, "batch": 2**i + i * i} for i in range(7)))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
-    found = figures.drawn(summary)
+    found = figures.build_plotly_figures(summary)
     assert {*found} == {
         "Parameters and objective", "History", "Learning curves", "Two parameters", "Slices: lr", "Slices: batch",
     }  # fmt: skip
@@ -728,7 +728,7 @@ def test_of_very_many_trials_the_best_and_the_newest_are_told(tmp_path: Path) ->
     assert [row.number for row in told] == [*range(1000), *range(1500, 2500)]
     shown = {
         n
-        for trace in figures.of_study(Findings(summary), {})["History"][""]["data"]
+        for trace in figures.build_figures(Findings(summary), {})["History"][""]["data"]
         for n in trace.get("customdata", [])
     }
     assert shown <= {row.number for row in told} and len(shown) == 1500
@@ -765,11 +765,11 @@ def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": 10.0**power, "path": "/a" * 100 + str(power % 2)} for power in range(-30, 31)))
     for power, row in enumerate(summary.rows, start=-30):
         summary = with_trials(summary, with_outcome(row, objective=[10.0**power]))
-    drawn = figures.drawn(summary)
+    drawn = figures.build_plotly_figures(summary)
     assert drawn["History"].layout.yaxis.dtick == 8
     words = drawn["Slices: path"].layout.xaxis
     assert [len(word) for word in words.ticktext] == [40, 40] and max(map(len, words.tickvals)) == 201
-    x = next(axis for axis in axes.of_study(summary.rows, {}) if axis.name == "x")
+    x = next(axis for axis in axes.find_axes(summary.rows, {}) if axis.name == "x")
     assert len(x.round_numbers()) <= 2 + axes.MOST_TICKS
     assert x.round_numbers()[0] == 1e-30
 
@@ -798,7 +798,7 @@ def test_a_report_derives_each_thing_once(tmp_path: Path, monkeypatch: pytest.Mo
     report.markdown(findings)
     solutions.write(findings)
     View().closing(findings)
-    assert picture.of_study(findings)
+    assert picture.render_picture(findings)
     assert calls == {"rank": 1, "of_study": 2, "top": 1, "front": 2}  # the order of the trials asks for the front too
 
 
@@ -809,7 +809,7 @@ def test_whatever_shows_a_study_leaves_it_as_it_is(tmp_path: Path, name: str) ->
     before = deepcopy(summary)
     page = report.write(summary).read_text()
     report.markdown(summary)
-    picture.of_study(summary)
+    picture.render_picture(summary)
     solutions.write(summary)
     show_status(summary, "", "", "")
     assert summary == before

@@ -12,10 +12,10 @@ from sweeps.record import definition
 from sweeps.record.study import TrialRecord
 from sweeps.results import report, scaling_page
 from sweeps.results.findings import Findings
-from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, of_study, size
+from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, measure_scaling, size
 from sweeps.results.tables import GAP, Paragraph
 from sweeps.results.terminal import show_scaling
-from sweeps.results.theme import colors, painted
+from sweeps.results.theme import apply_colors, colors
 from sweeps.study.reading import read_study
 from sweeps.trial.folder import SYSTEM_METRICS as FIRST
 from sweeps.trial.folder import MetricsLine, TrialFolder
@@ -72,7 +72,7 @@ def test_what_a_trial_runs_on(point: Point, expected: Size | None) -> None:
 def test_epochs_that_count(tmp_path: Path, attempts: list[list[float]], expected: list[float]) -> None:
     row = trial(tmp_path / "0", {"gpus": 1}, *attempts)
     other = trial(tmp_path / "1", {"gpus": 2}, [1, 1])
-    found = of_study(study(tmp_path, [row, other]))
+    found = measure_scaling(study(tmp_path, [row, other]))
     assert found
     (first, *_) = counts(found)
     if expected:
@@ -116,7 +116,7 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
         ),
         trial(tmp_path / "3", {"gpus": 2, "seed": 2}, [], state=State.OUT_OF_MEMORY, gpus=2),
     ]
-    found = of_study(study(tmp_path, rows))
+    found = measure_scaling(study(tmp_path, rows))
     assert found
     one, other = counts(found)
     assert (one.count, one.trials, one.epoch_s, one.shortest_s, one.longest_s) == (1, 2, 20, 20, 24)
@@ -152,7 +152,7 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
 )
 def test_what_is_counted(tmp_path: Path, points: list[Point], expected: tuple[str, list[int], str] | None) -> None:
     rows = [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]
-    found = of_study(study(tmp_path, rows))
+    found = measure_scaling(study(tmp_path, rows))
     assert (found is None) == (expected is None)
     if found and expected:
         assert (found.unit, [count.count for count in counts(found)]) == expected[:2]
@@ -161,7 +161,9 @@ def test_what_is_counted(tmp_path: Path, points: list[Point], expected: tuple[st
 
 def test_a_line_for_each_combination_of_other_values(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "+model": m, "seed": s, "same": 1} for g in (1, 2) for m in "ab" for s in (1, 2)]
-    found = of_study(study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]))
+    found = measure_scaling(
+        study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)])
+    )
     assert found
     assert [one.name for one in found.series] == ["model=a", "model=b"]
     assert [count.trials for count in counts(found)] == [2, 2]
@@ -175,12 +177,14 @@ def test_ten_series_are_shown_and_the_others_named() -> None:
         "Measured on one count alone, with nothing to compare: 1 GPU x=00.",
         "Of 12 series, these are not shown: x=01, x=02.",
     ]
-    assert go.Figure(painted(scaling_page.figure(found)["data"], colors(dark=False)))
+    assert go.Figure(apply_colors(scaling_page.figure(found)["data"], colors(dark=False)))
 
 
 def test_values_that_look_alike_are_two_series(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "lr": lr} for g in (1, 2) for lr in (0.00012341, 0.00012344)]
-    found = of_study(study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]))
+    found = measure_scaling(
+        study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)])
+    )
     assert found
     assert [(one.name, len(one.counts)) for one in found.series] == [("lr=0.00012341", 2), ("lr=0.00012344", 2)]
 
@@ -196,7 +200,7 @@ def test_values_that_look_alike_are_two_series(tmp_path: Path) -> None:
 )
 def test_what_is_fixed_counts_too(tmp_path: Path, points: list[Point], fixed: dict[str, str], expected: Any) -> None:
     rows = [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]
-    found = of_study(study(tmp_path, rows, fixed=fixed))
+    found = measure_scaling(study(tmp_path, rows, fixed=fixed))
     assert found
     assert (found.unit, [(count.count, count.nodes) for count in counts(found)]) == expected
 
@@ -204,7 +208,7 @@ def test_what_is_fixed_counts_too(tmp_path: Path, points: list[Point], fixed: di
 def test_one_node_of_two_gpus_and_two_nodes_of_one_are_two_lines(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "nodes": n} for n in (1, 2) for g in (1, 2)]
     rows = [trial(tmp_path / str(i), point, [9, 8 - i]) for i, point in enumerate(points)]
-    found = of_study(study(tmp_path, rows))
+    found = measure_scaling(study(tmp_path, rows))
     assert found
     assert [line[0] for line in scaling_page.tables(found)[0]] == ["GPUs", "1", "2", "2 on 2 nodes", "4 on 2 nodes"]
     assert [count.trials for count in counts(found)] == [1] * 4
@@ -216,7 +220,7 @@ def test_one_node_of_two_gpus_and_two_nodes_of_one_are_two_lines(tmp_path: Path)
 
 def test_a_study_whose_trials_report_no_epoch_time_has_no_page(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1], told=False, largest_batch=n) for n in (1, 2)]
-    assert of_study(study(tmp_path, rows)) is None
+    assert measure_scaling(study(tmp_path, rows)) is None
     assert "Scaling" not in report.write(study(tmp_path, rows)).read_text()
 
 
@@ -229,11 +233,11 @@ def test_power_is_that_of_all_nodes(tmp_path: Path) -> None:
         trial(tmp_path / "2", {"gpus": 1, "nodes": 2}, [2, 1], use={FIRST: use, "system_metrics.1.jsonl": other}),
     ]
     TrialFolder(tmp_path / "2").append_metrics(MetricsLine(3, 1103.0, damaged), FIRST)
-    one, two = counts(of_study(study(tmp_path, rows)))
+    one, two = counts(measure_scaling(study(tmp_path, rows)))
     assert (one.watts, two.watts, two.use_percent) == (300, 400, 70)
     (tmp_path / "2" / FIRST).unlink()
     (tmp_path / "2" / FIRST).mkdir()  # which takes neither the other node's nor the attempts' begins with it
-    one, two = counts(of_study(study(tmp_path, rows)))
+    one, two = counts(measure_scaling(study(tmp_path, rows)))
     assert (two.watts, two.epoch_s) == (100, 1)
 
 
@@ -241,7 +245,7 @@ def test_a_default_target_is_reached_where_it_comes_from(tmp_path: Path) -> None
     """A trial may return what it never reported, such as that of weights it averaged."""
     rows = [trial(tmp_path / str(n), {"gpus": n}, [9, 4 / n], objectives=[0.1, 0.5]) for n in (1, 2)]
     rows = [with_outcome(row, objective=[0.6]) for row in rows]
-    assert [count.target_s for count in counts(of_study(study(tmp_path, rows)))] == [13, 11]
+    assert [count.target_s for count in counts(measure_scaling(study(tmp_path, rows)))] == [13, 11]
 
 
 def test_a_point_that_was_infeasible_is_left_out_in_its_words(tmp_path: Path) -> None:
@@ -251,7 +255,7 @@ def test_a_point_that_was_infeasible_is_left_out_in_its_words(tmp_path: Path) ->
             Outcome(State.INFEASIBLE, "batch too large")
         )
     )
-    found = of_study(study(tmp_path, rows))
+    found = measure_scaling(study(tmp_path, rows))
     assert found
     assert [one.name for one in found.series] == [""]
     assert found.remarks == ["Trial 3 (gpus=4 m=b) is not in it: infeasible, batch too large."]
@@ -332,7 +336,7 @@ def test_a_report_ends_with_it(tmp_path: Path) -> None:
     summary = study(tmp_path, rows)
     findings = Findings(summary)
     page = report.write(findings).read_text()
-    assert page.index("What it cost") < page.index("<h2>Scaling</h2>") < page.index("Forecast, with the ends")
+    assert page.index("<h2>Cost</h2>") < page.index("<h2>Scaling</h2>") < page.index("Forecast, with the ends")
     assert "4 GPUs: 4.00 times as fast as 1, 100% of what is ideal." in page
     assert "Trial 5 (gpus=8 m=&lt;b&gt;) is not in it: failed, no memory." in page
     assert page.count('id="plotly"') == 1
@@ -359,7 +363,7 @@ def test_metrics_that_cannot_be_read_take_no_report_with_them(tmp_path: Path, da
     file = tmp_path / "1" / "metrics.jsonl"
     file.unlink()
     file.mkdir() if damage is None else file.write_bytes(damage)
-    found = of_study(study(tmp_path, rows))
+    found = measure_scaling(study(tmp_path, rows))
     assert [count.count for count in counts(found)] == [2]
 
 
@@ -406,7 +410,7 @@ def test_a_study_whose_trials_told_nothing_says_so(tmp_path: Path) -> None:
 def test_trials_that_failed_alike_are_told_in_one_line(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "lr": 0.1}, [2, 1]) for n in (1, 2)]
     rows += [trial(tmp_path / str(n), {"gpus": 8, "lr": n}, [], state=State.FAILED) for n in range(3, 40)]
-    found = of_study(study(tmp_path, rows))
+    found = measure_scaling(study(tmp_path, rows))
     assert found
     (remark,) = found.remarks
     assert remark.startswith("Trial 3 (gpus=8 lr=3; and 4, 5, 6, ")
@@ -419,7 +423,7 @@ def test_a_pruned_trial_tells_how_fast_it_was_and_no_more(tmp_path: Path) -> Non
         trial(tmp_path / "0", {"gpus": 1}, [9, 4, 4], objectives=[0.1, 0.5, 0.8]),
         trial(tmp_path / "1", {"gpus": 2}, [9, 2], objectives=[0.1, 0.2], state=State.PRUNED, **told),
     ]
-    one, two = counts(of_study(study(tmp_path, rows), target=0.5))
+    one, two = counts(measure_scaling(study(tmp_path, rows), target=0.5))
     assert (one.target_s, two.target_s, two.objective, two.speed_up) == (13, None, None, 2)
     assert (two.epochs_to_stable, two.time_to_stable_s) == (None, None)
 

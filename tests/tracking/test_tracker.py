@@ -542,7 +542,7 @@ def test_a_picture_that_cannot_be_drawn_costs_nothing_else(
     def odd(summary: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("sweeps.results.picture.of_study", odd)
+    monkeypatch.setattr("sweeps.results.picture.render_picture", odd)
     tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
     tracker.start_trial(row, [])
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
