@@ -34,7 +34,7 @@ class Next:
     begin: Sequence[Proposal] = ()
     resume: Sequence[int] = ()  # the numbers of trials to go on with, in a new attempt
     waits: bool = False  # whether something has to end before it is known what follows
-    news: str = ""  # what to say
+    message: str = ""  # what to say
 
 
 class Chooser(Protocol):
@@ -50,7 +50,7 @@ class Changes:
 
     _read: int = 0
 
-    def news(self, study: StudySnapshot) -> Sequence[int]:
+    def read_new(self, study: StudySnapshot) -> Sequence[int]:
         """Return the numbers of the trials that were asked for, ended or reopened since the last call."""
         numbers = study.changes[self._read :]
         self._read = len(study.changes)

@@ -16,7 +16,7 @@ class Grid:
 
     space: SearchSpace
     memory: OutOfMemory
-    most: int | None = None  # points to try, without those that a person adds; None: all
+    max_points: int | None = None  # points to try, without those that a person adds; None: all
     _changes: Changes = field(default_factory=Changes)
     _tried: set[str] = field(default_factory=set)
     _asked: int = 0  # points that were tried, but for those that a person added
@@ -24,15 +24,15 @@ class Grid:
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next point that was not tried."""
-        for number in self._changes.news(study):
+        for number in self._changes.read_new(study):
             trial = study.rows[number]
             tried = canonical(trial.configuration)
             self._asked += tried not in self._tried and not trial.by_hand and not trial.race
             self._tried.add(tried)
-        if study.enough or (self.most is not None and self._asked >= self.most):
+        if study.enough or (self.max_points is not None and self._asked >= self.max_points):
             return Next()
         self._left = self._left or self.space.points()
         for point in self._left:
             if canonical(point) not in self._tried:
-                return Next([Proposal(point, By.GRID, infeasible=self.memory.lacking(study, point))])
+                return Next([Proposal(point, By.GRID, infeasible=self.memory.explain_infeasible(study, point))])
         return Next()

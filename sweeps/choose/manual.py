@@ -39,7 +39,7 @@ class Manual:
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the oldest trial that was added and not begun."""
-        for number in self._changes.news(study):
+        for number in self._changes.read_new(study):
             trial = study.rows[number]
             if trial.added and trial.of is None:
                 self._begun.setdefault(trial.added, []).append(trial.params.get(self.seeds.key))
@@ -62,7 +62,7 @@ class Manual:
         return Proposal({**added.params, **own}, By.PERSON, seed=seeded, outside=added.outside, added=added.name)
 
 
-def end(summary: StudySnapshot, number: int) -> str:
+def end_trial(summary: StudySnapshot, number: int) -> str:
     """Ask a trial that runs, or is about to, to end after its epoch as if it were pruned. Returns what happens."""
     row = next((row for row in summary.rows if row.number == number), None)
     newest = TrialFolder(row.folder).newest() if row else None
@@ -76,7 +76,7 @@ def end(summary: StudySnapshot, number: int) -> str:
     return f"trial {number} ends {when}, and counts as pruned"
 
 
-def add(definition: Definition, summary: StudySnapshot, text: str) -> Path:
+def add_point(definition: Definition, summary: StudySnapshot, text: str) -> Path:
     """Have the study try the point of this text, as in "lr=0.003 batch_size=48". Returns the file that says so.
 
     Raises UserError if it is no point of this study, as far as its definition tells, or was tried already.
@@ -93,14 +93,14 @@ def add(definition: Definition, summary: StudySnapshot, text: str) -> Path:
         what = f"{wrong[0]} is not what study {summary.name} sweeps" if point else "it names no value"
         raise UserError(f"--add '{text}': {what}\nGive a value for each of: {known}")
     point = {keys[key.lstrip("+")]: value for key, value in point.items()}
-    refuse_twice(point, summary.rows, summary.added)
+    refuse_duplicate(point, summary.rows, summary.added)
     file = summary.folder / _FOLDER / f"{time.time_ns()}.json"
     file.parent.mkdir(exist_ok=True)
     write_whole(file, json.dumps(point))
     return file
 
 
-def refuse_twice(point: Point, rows: Sequence[TrialRecord], added: Sequence[Added] = ()) -> None:
+def refuse_duplicate(point: Point, rows: Sequence[TrialRecord], added: Sequence[Added] = ()) -> None:
     """Raise UserError if a trial has this point, or was added with it and waits for its turn."""
     for row in rows:
         if canonical(row.params) == canonical({**point, **row.seed}):
@@ -110,12 +110,12 @@ def refuse_twice(point: Point, rows: Sequence[TrialRecord], added: Sequence[Adde
         raise UserError(f"'{shown}' was added before, and is not added again")
 
 
-def waiting(study: Path) -> list[Path]:
+def list_added_files(study: Path) -> list[Path]:
     """The files of what was added and is recorded nowhere yet, oldest first."""
     return sorted((study / _FOLDER).glob("*.json"))
 
 
-def read(file: Path, space: SearchSpace, seeds: Seeds) -> Added:
+def read_point(file: Path, space: SearchSpace, seeds: Seeds) -> Added:
     """Return what a file has added. Raises UserError if it is no point of this study, or the file is damaged."""
     try:
         point: Point = read_json(file) or {}
@@ -135,12 +135,12 @@ def read(file: Path, space: SearchSpace, seeds: Seeds) -> Added:
     return Added(file.name, point, outside=not space.holds({**first, **point}))
 
 
-def refuse(file: Path, why: UserError) -> None:
+def refuse_file(file: Path, why: UserError) -> None:
     write_whole(file.with_suffix(".refused"), str(why))
     file.unlink(missing_ok=True)
 
 
-def answer(file: Path, for_s: float) -> str:
+def wait_for_driver(file: Path, for_s: float) -> str:
     """What the driver makes of it, in words; nothing if it has not looked within `for_s`. Raises UserError if it will
     not have it.
     """

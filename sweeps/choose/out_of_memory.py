@@ -43,9 +43,9 @@ class OutOfMemory:
                 said = f"hydra.sweeper.memory_axes has {key}, which is not in the configuration and is not swept"
                 raise UserError(f"{said}\nName a key that is, or none: hydra.sweeper.memory_axes=[]")
 
-    def lacking(self, study: StudySnapshot, point: Point) -> str:
+    def explain_infeasible(self, study: StudySnapshot, point: Point) -> str:
         """Return why there is not enough memory for this point, in words; empty if nobody knows."""
-        for number in self._changes.news(study) if self._axes else ():
+        for number in self._changes.read_new(study) if self._axes else ():
             self._follow(study.rows[number])
         alike, needs = self._needs(point)
         for number, known in self._ran_out.get(alike, {}).items():

@@ -78,10 +78,10 @@ class Proposals:
         if len(values) <= _VALUES:
             return values
         if isinstance(one, Interval):
-            return [one.at(one.share(value) + _NEAR * (2 * next(draws) - 1) ** 3) for _ in range(_VALUES)]
+            return [one.at(one.fraction(value) + _NEAR * (2 * next(draws) - 1) ** 3) for _ in range(_VALUES)]
         return [_drawn(one, next(draws)) for _ in range(_VALUES)]
 
-    def owners(self) -> list[int]:
+    def parameter_indices(self) -> list[int]:
         """Which parameter, from 0 on, each coordinate of a place belongs to."""
         categories = [isinstance(one, Choice) and not one.ordered and one.distinct for one in self._space.parameters]
         return [i for i, found in enumerate(categories) for _ in found or [0]]
@@ -94,7 +94,7 @@ class Proposals:
             if isinstance(one, Choice) and not one.ordered:
                 encoded += [math.sqrt(0.5) * (exists and _same(value, point[one.key])) for value in one.distinct]
             else:
-                encoded.append(one.share(point[one.key]) if exists else 0.5)
+                encoded.append(one.fraction(point[one.key]) if exists else 0.5)
         return encoded
 
 

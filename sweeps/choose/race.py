@@ -22,7 +22,7 @@ class Race:
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next trial of the race. Once the search has enough, the race waits for no open trial of it."""
-        if not self._changes.news(study) and self._waits is not None and not study.enough:
+        if not self._changes.read_new(study) and self._waits is not None and not study.enough:
             return Next(waits=self._waits)
         trials = [one for one in study.rows if one.race or one.state.is_over or not self._is_left(one, study)]
         answer = self._of(trials, any(trial.race for trial in study.rows))
@@ -42,8 +42,8 @@ class Race:
         standing = race([one.results() for one in chosen], self.seeds.fresh, self.maximize)
         for place, seed in standing.todo:
             if seed not in {row.params[self.seeds.key] for row in chosen[place].raced}:
-                news = "" if has_begun else self._news(chosen)
-                return Next([self._proposal(chosen[place], seed)], waits=True, news=news)
+                message = "" if has_begun else self._message(chosen)
+                return Next([self._proposal(chosen[place], seed)], waits=True, message=message)
         return Next(waits=bool(standing.todo))
 
     def _proposal(self, configuration: Configuration, seed: int) -> Proposal:
@@ -51,7 +51,7 @@ class Race:
         params = {key: value for key, value in like.params.items() if key != self.seeds.key}
         return Proposal({**params, **own}, By.RACE, like.number, own, like.outside)
 
-    def _news(self, chosen: Sequence[Configuration]) -> str:
+    def _message(self, chosen: Sequence[Configuration]) -> str:
         first, names = self.seeds.fresh[0], "; ".join(one.name for one in chosen)
         words = f"the final race: {len(chosen)} configurations under fresh seeds from {first} on, at most "
         return f"{words}{len(self.seeds.fresh)}: {names}"

@@ -38,7 +38,7 @@ class Repeats:
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next seed of the configuration that began first and has one left."""
-        for number in self._changes.news(study):
+        for number in self._changes.read_new(study):
             self._follow(study.rows[number], study)
         for first in () if study.enough else self._open:
             like, begun = study.rows[first], self._trials[first]
@@ -59,7 +59,7 @@ class Repeats:
             self._open[first] = None
 
 
-def seeds_of(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Seeds:
+def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Seeds:
     """Return the seeds of the repeats, and those of the final race. Raises UserError if they cannot be set."""
     key = settings.seed_key.lstrip("+")
     if settings.repeats == 1 and not settings.final_race:
@@ -85,7 +85,7 @@ def seeds_of(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> S
     return Seeds(settings.seed_key, repeated, [*range(fresh, fresh + settings.final_race_seeds)], is_grid(settings))
 
 
-def swept(space: SearchSpace, key: str, seeds: Sequence[int]) -> SearchSpace:
+def add_seeds(space: SearchSpace, key: str, seeds: Sequence[int]) -> SearchSpace:
     """A grid with the seeds as its last parameter."""
     one = Choice(key, tuple(seeds), tuple(map(str, seeds)))
     return SearchSpace((*space.parameters, one), space.fixed, space.constants)

@@ -28,7 +28,7 @@ _LEARN = ("sweeps.choose.sampler.build.DefaultSampler", "optuna.samplers.TPESamp
 Read = Callable[[Path, definition.Definition], StudySnapshot]
 
 
-def points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
+def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
     """The points of `hydra.sweeper.start`, with the space's own values; what one leaves out the sampler chooses.
 
     Raises UserError: one is not of the search space.
@@ -78,7 +78,7 @@ def _point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
 
 
 @dataclass(frozen=True)
-class Known:
+class EarlierTrial:
     """A trial of an earlier study, as a point of this one's search space."""
 
     point: Point
@@ -91,33 +91,35 @@ class Known:
 
 
 @dataclass
-class Earlier:
+class EarlierTrials:
     """What a study learns from: `hydra.sweeper.learn_from`. A copy stays in its folder, whatever becomes of theirs."""
 
     folder: Path
-    trials: list[Known]
-    said: list[str]
+    trials: list[EarlierTrial]
+    notes: list[str]
     """How the earlier studies differ, a line each; empty once the copy is there."""
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Write the copy, before any trial relies on it."""
-        if self.said:
+        if self.notes:
             write_whole(self.folder / _FILE, json.dumps({"trials": [asdict(one) for one in self.trials]}))
 
 
-def earlier(settings: SweeperConf, space: SearchSpace, config: DictConfig, folder: Path, read: Read) -> Earlier:
+def load_earlier(
+    settings: SweeperConf, space: SearchSpace, config: DictConfig, folder: Path, read: Read
+) -> EarlierTrials:
     """Return what the study learns from; `read` reads an earlier study.
 
     Raises UserError: there is no such study, it searched for something else, or the sampler cannot learn from it."""
     if not settings.learn_from:
-        return Earlier(folder, [], [])
+        return EarlierTrials(folder, [], [])
     if (settings.sampler or {}).get("_target_") not in _LEARN:
         raise UserError(
             "hydra.sweeper.learn_from: only hydra/sweeper/sampler=default, tpe and gp learn from earlier studies"
         )
     with suppress(CorruptFile, TypeError, LookupError):  # else they are read once more
         if (copy := read_json(folder / _FILE)) is not None:
-            return Earlier(folder, [Known(**one) for one in copy["trials"]], [])
+            return EarlierTrials(folder, [EarlierTrial(**one) for one in copy["trials"]], [])
     trials, said, taken = [], [], set[Path]()
     for name in settings.learn_from:
         there = next((one for one in (folder.parent / name, Path(name)) if (one / "study.json").exists()), None)
@@ -134,12 +136,12 @@ def earlier(settings: SweeperConf, space: SearchSpace, config: DictConfig, folde
         found, line = _of_study(there, settings, space, config, read)
         trials += found
         said.append(f"learns from {line}")
-    return Earlier(folder, trials, said)
+    return EarlierTrials(folder, trials, said)
 
 
 def _of_study(
     folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig, read: Read
-) -> tuple[list[Known], str]:
+) -> tuple[list[EarlierTrial], str]:
     try:
         theirs = definition.read(folder)
     except CorruptFile as error:
@@ -188,7 +190,9 @@ def _together(rows: list[TrialRecord], params: Point) -> TrialRecord:
     return replace(rows[0], params=params, attempts=(*before, replace(last, objective=mean)))
 
 
-def _within(row: TrialRecord, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace) -> Known | None:
+def _within(
+    row: TrialRecord, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace
+) -> EarlierTrial | None:
     """The trial as a point of this space, also of what its study did not vary; None if it is none."""
     point, left = Point(), {key.lstrip("+"): value for key, value in row.params.items()}
     for one in space.parameters:
@@ -200,7 +204,7 @@ def _within(row: TrialRecord, before: Mapping[str, str], now: Mapping[str, str],
             point[one.key] = own[0]
     if any(now.get(name) != (value if isinstance(value, str) else text_of(value)) for name, value in left.items()):
         return None
-    return Known(point, row.state, row.objective)
+    return EarlierTrial(point, row.state, row.objective)
 
 
 def _value(text: str | None) -> Any:

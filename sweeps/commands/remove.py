@@ -43,6 +43,6 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
 def _forget(definition_: definition.Definition) -> None:
     """Delete the study from a storage of the user's."""
     if definition_.storage:
-        from sweeps.choose.sampler.mirror import forget
+        from sweeps.choose.sampler.mirror import delete_study
 
-        forget(definition.resolved(definition_.storage), definition_.name)
+        delete_study(definition.resolved(definition_.storage), definition_.name)

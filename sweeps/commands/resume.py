@@ -56,12 +56,12 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
 
 def _add(summary: StudySnapshot, definition_: Definition, text: str) -> bool:
     """Add a trial by hand. True if a driver runs, which takes it."""
-    file = manual.add(definition_, summary, text)
+    file = manual.add_point(definition_, summary, text)
     driver = holder(summary.folder / "driver.lock")
     if driver is None:
         return False
     waits = f"{driver} has not looked at it; it is tried by the next one at the latest"
-    console.print(manual.answer(file, _ANSWER_S) or waits, soft_wrap=True)
+    console.print(manual.wait_for_driver(file, _ANSWER_S) or waits, soft_wrap=True)
     return True
 
 

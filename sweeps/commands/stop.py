@@ -29,7 +29,7 @@ def stop(
         summary, _ = read(name, root)
         if not holder(folder / "driver.lock") and not jobs_of(summary):
             raise UserError(f"study {name} is not running, and so is none of its trials")
-        console.print(manual.end(summary, trial), soft_wrap=True)
+        console.print(manual.end_trial(summary, trial), soft_wrap=True)
     elif driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
         console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")

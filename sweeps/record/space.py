@@ -62,7 +62,7 @@ class Choice:
         numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
 
-    def share(self, value: Any) -> float:
+    def fraction(self, value: Any) -> float:
         """Where on its axis a number lies, from 0 to 1."""
         return self.ordered.index(value) / (len(self.ordered) - 1)
 
@@ -99,16 +99,16 @@ class Interval:
             return [int(value)] if value == int(value) else []
         return [float(value)]
 
-    def share(self, value: Any) -> float:
+    def fraction(self, value: Any) -> float:
         """Where on the interval a value lies, from 0 to 1."""
         scale = math.log if self.log else float
-        share: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
-        return share
+        fraction: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
+        return fraction
 
-    def at(self, share: float) -> Value:
+    def at(self, fraction: float) -> Value:
         """The value that lies there, from 0 to 1."""
         ends = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
-        value = ends[0] + min(max(share, 0.0), 1.0) * (ends[1] - ends[0])
+        value = ends[0] + min(max(fraction, 0.0), 1.0) * (ends[1] - ends[0])
         value = min(max(math.exp(value) if self.log else value, self.low), self.high)
         return round(value) if self.whole else value
 

@@ -14,7 +14,7 @@ from sweeps.choose.grid import Grid
 from sweeps.choose.manual import Manual
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.race import Race
-from sweeps.choose.repeats import Repeats, seeds_of, swept
+from sweeps.choose.repeats import Repeats, add_seeds, choose_seeds
 from sweeps.choose.retries import Retries
 from sweeps.errors import UserError
 from sweeps.record.space import SearchSpace, canonical, is_grid
@@ -41,17 +41,17 @@ class Choosing:
         """
         self._settings, self._config = settings, config
         self.is_grid = is_grid(settings)
-        self.seeds = seeds_of(settings, space, config)
+        self.seeds = choose_seeds(settings, space, config)
         in_grid = self.is_grid and settings.repeats > 1
-        self.space = swept(space, settings.seed_key, self.seeds.repeated) if in_grid else space
+        self.space = add_seeds(space, settings.seed_key, self.seeds.repeated) if in_grid else space
         named = settings.objective is not None
         self.objective = Objective(settings.objectives, named, needed=named or not self.is_grid)
         is_new = not (folder / "study.json").exists()  # else all of it was passed over once
         self._memory = OutOfMemory(settings.memory_axes, config)
         if is_new:
             self._memory.refuse_unknown([one.key.lstrip("+") for one in self.space.parameters])
-        self.start = warm_start.points(settings, self.space)
-        self.earlier = warm_start.earlier(settings, self.space, config, folder, read_study)
+        self.start = warm_start.start_points(settings, self.space)
+        self.earlier = warm_start.load_earlier(settings, self.space, config, folder, read_study)
         self._prunes = bool(settings.pruner) and settings.pruner["_target_"] != _NOT_PRUNING
         if self._prunes and len(settings.directions) > 1 and is_new:
             raise UserError(_one_objective(settings))

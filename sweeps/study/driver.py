@@ -171,7 +171,7 @@ class Driver:
     def _open_record(self) -> Record:
         """Open the record of the study, which shows itself in `self._study` from now on."""
         plan = self._plan
-        plan.choosing.earlier.keep()
+        plan.choosing.earlier.save()
         record = open_record(self._study, self._definition)
         record.place(plan.space.holds)
         self._study = record.study
@@ -228,16 +228,16 @@ class Driver:
     def _added(self, record: Record, view: View) -> Iterator[Added]:
         """What a person added; what cannot be is refused. A file stays until its trial is recorded."""
         plan = self._plan
-        for file in manual.waiting(self._folder):
+        for file in manual.list_added_files(self._folder):
             try:
                 if not any(added.name == file.name for added in record.study.added):
-                    wanted = manual.read(file, plan.space, plan.choosing.seeds)
-                    manual.refuse_twice(wanted.params, record.trials, record.study.added)
+                    wanted = manual.read_point(file, plan.space, plan.choosing.seeds)
+                    manual.refuse_duplicate(wanted.params, record.trials, record.study.added)
                     plan.points.check(wanted.params)
                     yield wanted
                 file.unlink(missing_ok=True)
             except UserError as error:
-                manual.refuse(file, error)
+                manual.refuse_file(file, error)
                 view.say(f"not added: {error}")
 
     def _on_signal(self, number: int, frame: Any) -> None:

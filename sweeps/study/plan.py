@@ -79,9 +79,9 @@ class Plan:
 
     def check_added(self) -> None:
         """Check what a person added while there was no driver. Raises UserError, and forgets what is wrong."""
-        for file in manual.waiting(self.folder):
+        for file in manual.list_added_files(self.folder):
             try:
-                self.points.check(manual.read(file, self.space, self.choosing.seeds).params)
+                self.points.check(manual.read_point(file, self.space, self.choosing.seeds).params)
             except UserError:
                 file.unlink(missing_ok=True)
                 raise
@@ -125,7 +125,7 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     if not is_grid(settings):
         _refuse_search(settings, space, app.task_function)
     choosing = Choosing(name, folder, settings, space, config)
-    said += [*_more_trials(settings, choosing.seeds), *choosing.earlier.said]
+    said += [*_more_trials(settings, choosing.seeds), *choosing.earlier.notes]
     said += _likely_mistakes(settings, space, words)
     batches = BatchTrials(launcher, settings.n_jobs or (1_000_000 if is_grid(settings) else 1))
     trials: TrialLauncher = launcher.trials(folder) if hasattr(launcher, "trials") else batches

@@ -44,8 +44,8 @@ class Starter:
         study = replace(self.record.study, enough=enough)
         for chooser in self.choosers:
             answer = chooser.next(study)
-            if answer.news:
-                self.say(answer.news)
+            if answer.message:
+                self.say(answer.message)
             if answer.begin:
                 return answer, self._begin(answer.begin[0], end)
             if answer.resume:

@@ -40,7 +40,7 @@ class Asked:
         searched = not choosing.is_grid
         study = replace(study, size=choosing.size, repeats=repeats, searched=searched, seed_key=settings.seed_key)
         self.record = Record(study)
-        choosing.earlier.keep()
+        choosing.earlier.save()
         self.record.open()
         self.choosers = choosing.choosers()
         self.pruner = choosing.pruner(self.record)

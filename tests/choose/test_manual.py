@@ -44,9 +44,9 @@ KEYS = ("lr", "batch_size", "+m.act", "beta under o=a", "beta under o=b")
     ],
 )
 def test_a_point_as_it_is_typed(tmp_path: Path, text: str, point: Point) -> None:
-    file = manual.add(definition(*KEYS), summary(tmp_path), text)
+    file = manual.add_point(definition(*KEYS), summary(tmp_path), text)
     assert json.loads(file.read_text()) == point
-    assert manual.waiting(tmp_path) == [file]
+    assert manual.list_added_files(tmp_path) == [file]
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,16 @@ def test_a_point_as_it_is_typed(tmp_path: Path, text: str, point: Point) -> None
 def test_what_is_no_point_of_the_study(tmp_path: Path, text: str, said: str) -> None:
     tried = TrialRecord(7, {"lr": 0.5, "batch_size": 2.0}, State.FAILED, tmp_path / "7")
     with pytest.raises(UserError, match=said) as error:
-        manual.read(
-            manual.add(definition(*KEYS), summary(tmp_path, tried), text), Study(tmp_path, Clock(), "lr=1,2").space
+        manual.read_point(
+            manual.add_point(definition(*KEYS), summary(tmp_path, tried), text),
+            Study(tmp_path, Clock(), "lr=1,2").space,
         )
     assert len(str(error.value).splitlines()) <= 2
 
 
 def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has a search space in code"):
-        manual.add(definition("lr", custom="a.b"), summary(tmp_path), "lr=1")
+        manual.add_point(definition("lr", custom="a.b"), summary(tmp_path), "lr=1")
 
 
 @pytest.mark.parametrize(
@@ -91,16 +92,16 @@ def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_point(tmp_path: Path, content: str, said: str) -> None:
     (file := tmp_path / "1.json").write_text(content)
     with pytest.raises(UserError, match=said):
-        manual.read(file, Study(tmp_path / "s", Clock(), "x=1,2", "o=a,b").space, Seeds())
+        manual.read_point(file, Study(tmp_path / "s", Clock(), "x=1,2", "o=a,b").space, Seeds())
 
 
 def test_what_the_driver_answers(tmp_path: Path) -> None:
-    assert "starts it when there is room" in manual.answer(tmp_path / "1.json", 1)
+    assert "starts it when there is room" in manual.wait_for_driver(tmp_path / "1.json", 1)
     (tmp_path / "2.json").touch()
-    assert manual.answer(tmp_path / "2.json", 0) == ""
-    manual.refuse(tmp_path / "2.json", UserError("no"))
+    assert manual.wait_for_driver(tmp_path / "2.json", 0) == ""
+    manual.refuse_file(tmp_path / "2.json", UserError("no"))
     with pytest.raises(UserError, match="no"):
-        manual.answer(tmp_path / "2.json", 1)
+        manual.wait_for_driver(tmp_path / "2.json", 1)
     assert not list(tmp_path.iterdir())
 
 
@@ -231,7 +232,7 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
     def look() -> str:
         if launcher.polls == 5:
             try:
-                said.append(manual.end(study.last.summary, 1))
+                said.append(manual.end_trial(study.last.summary, 1))
             except UserError as error:
                 said.append(str(error))
         return "it was stopped" if launcher.polls == 20 else ""
@@ -243,9 +244,9 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
         assert said == ["trial 1 ends when it next reports, and counts as pruned"]
         assert done.states() == ["cancelled", "pruned"]
     with pytest.raises(UserError, match=r"trial 9 of study s does not exist. Those that run: none"):
-        manual.end(done.summary, 9)
+        manual.end_trial(done.summary, 9)
     with pytest.raises(UserError, match=r"trial 0 of study s is (cancelled|failed)"):
-        manual.end(done.summary, 0)
+        manual.end_trial(done.summary, 0)
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -294,4 +295,4 @@ def test_that_a_search_has_enough_is_said_after_what_was_started_before(make_stu
 def test_what_was_added_and_waits_is_not_added_again(tmp_path: Path) -> None:
     study = replace(summary(tmp_path), added=[Added("1.json", {"x": 1}, outside=False)])
     with pytest.raises(UserError, match="'x=1' was added before, and is not added again"):
-        manual.add(definition("x"), study, "x=1")
+        manual.add_point(definition("x"), study, "x=1")

@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from sweeps.choose.sampler.mirror import Mirror, forget
+from sweeps.choose.sampler.mirror import Mirror, delete_study
 from sweeps.errors import UserError
 from sweeps.record.space import SearchSpace
 from sweeps.settings import SweeperConf
@@ -155,11 +155,11 @@ def test_a_trial_that_runs_again_and_more_choices_are_written_anew(tmp_path: Pat
 def test_a_study_is_forgotten(tmp_path: Path, url: str) -> None:
     search = asked(tmp_path, *LINES)
     mirror_of(search, url).tick()
-    forget(url, "s")
-    forget(url, "s")  # it is not there
+    delete_study(url, "s")
+    delete_study(url, "s")  # it is not there
     assert optuna.get_all_study_names(url) == []
     with pytest.raises(UserError, match="study s cannot be deleted from its storage"):
-        forget("sqlite:////no/such/folder/s.db", "s")
+        delete_study("sqlite:////no/such/folder/s.db", "s")
 
 
 def test_an_end_without_a_result_has_none(tmp_path: Path, url: str) -> None:

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 from optuna.trial import TrialState
 
-from sweeps.choose.repeats import seeds_of
+from sweeps.choose.repeats import choose_seeds
 from sweeps.choose.sampler.build import DefaultSampler
 from sweeps.choose.sampler.encoding import Encoding
 from sweeps.choose.sampler.fed_study import FedStudy, RandomSampler
@@ -475,11 +475,11 @@ def test_which_seeds(lines: list[str], config: dict[str, Any], settings: dict[st
     space = parse(OverridesParser.create().parse_overrides(lines), {}, {})
     if isinstance(seeds, str):
         with pytest.raises(UserError) as refusal:
-            seeds_of(SweeperConf(**settings), space, DictConfig(config))
+            choose_seeds(SweeperConf(**settings), space, DictConfig(config))
         assert seeds in str(refusal.value)
         assert len(str(refusal.value).splitlines()) <= 2
     else:
-        found = seeds_of(SweeperConf(**settings), space, DictConfig(config))
+        found = choose_seeds(SweeperConf(**settings), space, DictConfig(config))
         assert ([*found.repeated], [*found.fresh]) == seeds
 
 

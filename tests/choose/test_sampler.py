@@ -216,7 +216,7 @@ def test_running_out_of_memory_is_monotone(axes: list[str], ran_out: Point, othe
     trials = [TrialRecord(n, {}, State.COMPLETED, Path()) for n in range(7)]
     trials.append(TrialRecord(7, ran_out, State.OUT_OF_MEMORY, Path()))
     study = StudySnapshot("s", Path(), ("loss",), ("minimize",), trials, changes=[7])
-    said = memory.lacking(study, other)
+    said = memory.explain_infeasible(study, other)
     assert bool(said) == known
     if known:
         assert "at least as much memory as trial 7, which ran out of it" in said
@@ -647,12 +647,12 @@ def test_it_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callabl
     """Whose trials are nowhere among its own."""
     folder = make_earlier(*LINES, outcome=bowl)
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
-    assert search.choosing.earlier.said == [f"learns from 30 trials of study {folder.name}"]
+    assert search.choosing.earlier.notes == [f"learns from 30 trials of study {folder.name}"]
     found = search.run(bowl, most=4)
     shutil.rmtree(folder)  # it has its own copy
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
     assert [row.number for row in search.trials] == [0, 1, 2, 3]
-    assert search.choosing.earlier.said == []
+    assert search.choosing.earlier.notes == []
     found += search.run(bowl)
     assert len(found) == 8
     assert [trial.number for trial in search.trials] == list(range(8))
@@ -668,7 +668,7 @@ def test_what_an_earlier_study_fixed_is_a_value_of_a_wider_space(
     assert [one.point for one in search.choosing.earlier.trials] == [{"x": 2, "b": 32}, {"x": 3, "b": 32}] or [
         one.point for one in search.choosing.earlier.trials
     ] == [{"x": 3, "b": 32}, {"x": 2, "b": 32}]
-    (said,) = search.choosing.earlier.said
+    (said,) = search.choosing.earlier.notes
     assert said.endswith("(1 more outside of this search space), which had epochs=5, not (nothing)")
     assert len(search.run(lambda point: 1.0)) == 6
 
@@ -687,7 +687,7 @@ def test_trials_under_several_seeds_are_learnt_from_as_one(make: MakeSearch, mak
     search = make("x=interval(0.0,5.0)", learn_from=[folder.name])
     found = sorted((one.point["x"], one.state, one.objective) for one in search.choosing.earlier.trials)
     assert found == [(1.0, "completed", [2.0]), (2.0, "completed", [3.0]), (3.0, "diverged", [])]
-    (said,) = search.choosing.earlier.said
+    (said,) = search.choosing.earlier.notes
     assert said.startswith(f"learns from 3 configurations of study {folder.name}")
 
 
@@ -696,7 +696,7 @@ def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Calla
     make(*LINES, learn_from=[folder.name])
     (tmp_path / "learned.json").write_text('[{"point":')
     assert len(make(*LINES, learn_from=[folder.name]).choosing.earlier.trials) == 30
-    assert make(*LINES, learn_from=[folder.name]).choosing.earlier.said == []
+    assert make(*LINES, learn_from=[folder.name]).choosing.earlier.notes == []
 
 
 @pytest.mark.parametrize(

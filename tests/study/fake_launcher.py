@@ -320,7 +320,7 @@ class Study:
         searched = not choosing.is_grid
         study = replace(study, size=choosing.size, repeats=repeats, searched=searched, seed_key=settings.seed_key)
         record = Record(study)
-        choosing.earlier.keep()
+        choosing.earlier.save()
         record.open()
         record.place(choosing.space.holds)
         return record

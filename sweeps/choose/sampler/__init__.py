@@ -18,9 +18,9 @@ from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
 from sweeps.choose.sampler.build import Samplers
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
-from sweeps.choose.sampler.lessons import Lessons, is_blamed, is_placeholder
+from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.surrogate import Surrogate
-from sweeps.choose.warm_start import Known
+from sweeps.choose.warm_start import EarlierTrial
 from sweeps.errors import UserError
 from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import By, StudySnapshot, TrialRecord
@@ -37,9 +37,9 @@ class Search:
     space: SearchSpace
     memory: OutOfMemory
     seeds: Seeds
-    most: int  # configurations to try, without those that a person adds
+    max_configurations: int  # configurations to try, without those that a person adds
     start: Sequence[Point] = ()  # the points to begin with; what one leaves out the sampler chooses
-    earlier: Sequence[Known] = ()  # the trials of earlier studies
+    earlier: Sequence[EarlierTrial] = ()  # the trials of earlier studies
     custom: Callable[[optuna.Trial], object] | None = None
     """The user's own function, which suggests further parameters: the space then has points that are not known here."""
     name: str = ""  # of that function
@@ -58,7 +58,7 @@ class Sampler:
         self._forget()
 
     def _forget(self) -> None:
-        self._lessons = Lessons(self._fed.repeats)
+        self._outcomes = ConfigurationOutcomes(self._fed.repeats)
         self._proposals = Proposals(self._space)
         self._asked = 0  # configurations, without those that a person added
         self._started: set[str] = set()  # the points to start at that were begun
@@ -78,11 +78,11 @@ class Sampler:
         self._follow(study)
         self._known = study.shared
         exhausted = not self._search.custom and study.size is not None and len(self._proposals) >= study.size
-        if self._asked >= self._search.most or exhausted or study.enough:
+        if self._asked >= self._search.max_configurations or exhausted or study.enough:
             return Next()
         number = len(study.rows)
         sampler = self._samplers.sampler(number, self._before(number))
-        self._fed.seen_by(sampler)
+        self._fed.load_study(sampler)
         start = self._next_start()
         if self._search.custom:
             return Next([self._custom(study, number, start)])
@@ -102,13 +102,13 @@ class Sampler:
         return number if self._search.custom else len(self._proposals)
 
     def _follow(self, study: StudySnapshot) -> None:
-        news = self._lessons.news(study)
-        if news.reopened:
+        update = self._outcomes.read_new(study)
+        if update.reopened:
             self._forget()
-            news = self._lessons.news(study)
-        for trial in news.asked:
+            update = self._outcomes.read_new(study)
+        for trial in update.asked:
             self._take(trial)
-        for trial, end in news.ended:
+        for trial, end in update.ended:
             self._running.discard(trial.number)
             if self._guesses:
                 self._learn(trial.configuration, end)
@@ -147,7 +147,7 @@ class Sampler:
             if point not in self._proposals:
                 untried = point
                 fails = self._guesses and self._proposals.seems_to_fail(point)
-                if not fails and not self._search.memory.lacking(study, point):
+                if not fails and not self._search.memory.explain_infeasible(study, point):
                     break
         else:
             point = untried or self._proposals.nearest(point, [*start])
@@ -155,7 +155,7 @@ class Sampler:
         self._fed.settle(number, trial_id, self._encoding.encode(point), params)
         memory: dict[str, Any] = {"system": dict(self._fed.frozen(trial_id).system_attrs), "scales": scales}
         memory |= {"start": canonical(start)} if start else {}
-        lacking = self._search.memory.lacking(study, point)
+        lacking = self._search.memory.explain_infeasible(study, point)
         return self._proposal(params, memory, lacking)
 
     def _proposal(self, params: Point, memory: Mapping[str, Any], infeasible: str = "") -> Proposal:
@@ -177,7 +177,7 @@ class Sampler:
         if not self._models or few or before < self._samplers.startup or before % _EVERY == 0:
             return {}, []
         proposals, rng = self._proposals, np.random.RandomState(self._samplers.seed(number))
-        surrogate = Surrogate(proposals.owners(), self._scales)
+        surrogate = Surrogate(proposals.parameter_indices(), self._scales)
         surrogate.fit([code for _, _, code in self._results], losses, proposals.failed, rng)
         best = [point for _, point, _ in sorted(self._results, key=itemgetter(0))]
         points = proposals.candidates(best, iter(rng.random_sample, None))
@@ -235,7 +235,7 @@ class Sampler:
         memory: dict[str, Any] = {"distributions": texts}
         memory["system"] = dict(self._fed.frozen(self._fed.id_of(number)).system_attrs)
         memory |= {"start": canonical(start)} if start else {}
-        return self._proposal(params, memory, self._search.memory.lacking(study, point))
+        return self._proposal(params, memory, self._search.memory.explain_infeasible(study, point))
 
 
 def suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:

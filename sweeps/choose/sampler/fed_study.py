@@ -20,8 +20,8 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.choose.sampler.encoding import Encoding
-from sweeps.choose.sampler.lessons import Lessons, is_blamed, is_placeholder
-from sweeps.choose.warm_start import Known
+from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
+from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
@@ -50,7 +50,7 @@ class FedStudy:
         sampler: type[BaseSampler],
         encoding: Encoding | None = None,
         pruner: BasePruner | None = None,
-        earlier: Sequence[Known] = (),
+        earlier: Sequence[EarlierTrial] = (),
     ) -> None:
         """`sampler` is the class of who asks; without an encoding trials have no values, as a pruner needs none."""
         self._name, self._directions = study.name, study.directions
@@ -61,12 +61,12 @@ class FedStudy:
     def _begin(self, shared: Mapping[str, Any]) -> None:
         self.storage = InMemoryStorage()
         optuna.create_study(study_name=self._name, directions=cast(Any, self._directions), storage=self.storage)
-        self.study = self.seen_by(None)
+        self.study = self.load_study(None)
         self._id = self.storage.get_study_id_from_name(self._name)
         for key, value in shared.items():
             self.storage.set_study_system_attr(self._id, key, value)
         self._worst: list[float] = []
-        self._lessons = Lessons(self.repeats)
+        self._outcomes = ConfigurationOutcomes(self.repeats)
         self._pending: tuple[int, Any] | None = None  # a trial that was proposed and is not on record yet
         for known in self._earlier:
             self._add_earlier(known)
@@ -74,19 +74,19 @@ class FedStudy:
 
     def follow(self, study: StudySnapshot) -> None:
         """Feed what is new. Where something goes on that had ended, or was not asked for as proposed, feed all anew."""
-        news = self._lessons.news(study)
+        update = self._outcomes.read_new(study)
         pending, self._pending = self._pending, None
         is_first = self._count == self._offset
-        if is_first or news.reopened or (pending and not self._is(pending, study)):
+        if is_first or update.reopened or (pending and not self._is(pending, study)):
             self._begin(study.shared)
-            news = self._lessons.news(study)
-        for trial in news.asked:
+            update = self._outcomes.read_new(study)
+        for trial in update.asked:
             if trial.number + self._offset == self._count:  # else it is there, as it was proposed
                 self._add(trial)
-        for trial, end in news.ended:
+        for trial, end in update.ended:
             self._tell(trial, end)
 
-    def seen_by(self, sampler: BaseSampler | None) -> optuna.Study:
+    def load_study(self, sampler: BaseSampler | None) -> optuna.Study:
         """Return the study with this sampler. Optuna's own object keeps trials in a cache, which is not to be old."""
         self.study = optuna.load_study(
             study_name=self._name, storage=self.storage, sampler=sampler or RandomSampler(), pruner=self.pruner
@@ -165,7 +165,7 @@ class FedStudy:
         if end.state is State.COMPLETED:
             self._observe(end.objective)
 
-    def _add_earlier(self, known: Known) -> None:
+    def _add_earlier(self, known: EarlierTrial) -> None:
         """Feed an earlier study's trial, as the sampler would have been told of it."""
         assert self.encoding
         if known.state == State.COMPLETED:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 from sweeps.choose import Changes
 from sweeps.choose.sampler.encoding import true_distribution
 from sweeps.choose.sampler.fed_study import RUNS
-from sweeps.choose.sampler.lessons import BLAMED
+from sweeps.choose.sampler.outcomes import BLAMED
 from sweeps.errors import Outage, UserError
 from sweeps.record.space import Interval, SearchSpace
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -86,7 +86,7 @@ class Mirror:
 
     def tick(self, at_once: bool = False) -> None:
         """Write what is new; after an outage again in a while, or `at_once`. Never raises: a storage ends no study."""
-        self._pending |= dict.fromkeys(self._changes.news(self._study))
+        self._pending |= dict.fromkeys(self._changes.read_new(self._study))
         if (not self._pending and self._connected) or (self._clock() < self._not_before and not at_once):
             return
         try:
@@ -161,7 +161,7 @@ class Mirror:
         )
 
 
-def forget(url: str, name: str) -> None:
+def delete_study(url: str, name: str) -> None:
     """Delete a study from a storage of the user's. Raises UserError if the storage does not let us."""
     try:
         optuna.delete_study(study_name=name, storage=url)

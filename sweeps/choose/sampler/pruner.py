@@ -30,14 +30,14 @@ class Pruner:
         if frozen.state.is_finished() or step <= max(frozen.intermediate_values, default=-1):
             return False
         self.fed.storage.set_trial_intermediate_value(trial_id, step, value)
-        prunes = self.fed.pruner.prune(self.fed.seen_by(None), self.fed.frozen(trial_id))
+        prunes = self.fed.pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
         attrs = dict(self.fed.frozen(trial_id).system_attrs)
         if attrs != dict(trial.memory.get("system", {})):
             self.record.remember(number, {**trial.memory, "system": attrs})
         return prunes
 
     def _is_given_up(self, first: int) -> bool:
-        for number in self._changes.news(self.record.study):
+        for number in self._changes.read_new(self.record.study):
             trial = self.record.trials[number]
             if not trial.race:
                 self._groups.setdefault(number if trial.of is None else trial.of, set()).add(number)

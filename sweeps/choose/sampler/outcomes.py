@@ -21,7 +21,7 @@ def is_blamed(end: Outcome) -> bool:
 
 
 @dataclass(frozen=True)
-class News:
+class Update:
     """What changed since the last look."""
 
     asked: list[TrialRecord] = field(default_factory=list)
@@ -31,7 +31,7 @@ class News:
 
 
 @dataclass
-class Lessons:
+class ConfigurationOutcomes:
     """Follows the record. A trial by itself is a configuration where nothing repeats."""
 
     repeats: int
@@ -40,10 +40,10 @@ class Lessons:
     _ended: set[int] = field(default_factory=set)
     _count: int = 0  # trials that were seen
 
-    def news(self, study: StudySnapshot) -> News:
+    def read_new(self, study: StudySnapshot) -> Update:
         """Return what changed since the last call, ends in the order in which they were recorded."""
         firsts: dict[int, None] = {}
-        for number in self._changes.news(study):
+        for number in self._changes.read_new(study):
             trial = study.rows[number]
             first = number if trial.of is None or trial.race else trial.of
             firsts.pop(first, None)
@@ -62,4 +62,4 @@ class Lessons:
             if end and first not in self._ended:
                 self._ended.add(first)
                 ended.append((study.rows[first], end))
-        return News(asked, ended, reopened)
+        return Update(asked, ended, reopened)
