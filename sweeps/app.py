@@ -28,7 +28,7 @@ from sweeps.files import CorruptFile
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, look
 from sweeps.secrets import refuse_typed
-from sweeps.settings import HEEDED_ALONE, LocalLauncherConf, SweeperConf, read
+from sweeps.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import notify
 from sweeps.study.compose import check, processes, refuse_lost
@@ -122,7 +122,7 @@ def _refuse_sweep(typed: Sequence[str]) -> None:
     for word in typed if "hydra.mode=RUN" not in sys.argv else ():  # Hydra itself adds it to what was typed
         setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
         if word.startswith(("hydra/sweeper", "hydra/launcher=slurm")) or (
-            setting != word.partition("=")[0] and setting not in HEEDED_ALONE
+            setting != word.partition("=")[0] and setting not in SINGLE_RUN_SETTINGS
         ):
             line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])
             raise UserError(f"{word} is for a sweep, and this is a single run: -m is missing.\nType: {line}")

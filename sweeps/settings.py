@@ -14,68 +14,67 @@ from omegaconf.errors import OmegaConfBaseException
 from sweeps.errors import UserError
 
 Settings = TypeVar("Settings", "SweeperConf", "LocalLauncherConf", "SlurmLauncherConf")
-MEANT = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
-MEANT |= {"memory": "mem_gb", "n_workers": "n_jobs"}
-"""What other tools call our settings, where difflib does not see it."""
+FOREIGN_NAMES = {"time": "timeout_min", "gpus": "gpus_per_node", "cpus": "cpus_per_task", "name": "study_name"}
+FOREIGN_NAMES |= {"memory": "mem_gb", "n_workers": "n_jobs"}
+"""Names that other tools have for our settings, and that difflib does not match."""
 
-MOST_TRIALS = 1_000_000
+MAX_TRIALS = 1_000_000
 _CHOSEN = ("sampler", "pruner")
-
-HEEDED_ALONE = ("objective", "direction", "tracking", "tracking_uri", "experiment")
-"""What a single run, without -m, heeds of the sweeper's settings."""
+SINGLE_RUN_SETTINGS = ("objective", "direction", "tracking", "tracking_uri", "experiment")
+"""The sweeper's settings that a single run, without -m, uses."""
 
 
 def read(node: DictConfig, kind: type[Settings]) -> Settings:
-    """The settings in a config's node, as its dataclass. Raises UserError if one is unknown, or out of its range."""
-    group = "sweeper" if kind is SweeperConf else "launcher"
-    names = [one.name for one in fields(kind)]
+    """Return the settings of a config's node. Raises UserError if a setting is unknown, or out of its range."""
+    prefix = "hydra.sweeper" if kind is SweeperConf else "hydra.launcher"
+    names = [setting.name for setting in fields(kind)]
     for name in (str(key) for key in node if key not in names):
-        if elsewhere := home(f"hydra.{group}.{name}"):
-            raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}\nType: {elsewhere}")
-        near = [MEANT[name]] if MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
-        meant = f". Did you mean hydra.{group}.{near[0]}?" if near else ""
+        problem = f"{prefix}.{name} is no setting of {node._target_}"
+        if suggestion := suggest_setting(f"{prefix}.{name}"):
+            raise UserError(f"{problem}\nType: {suggestion}")
+        near = [FOREIGN_NAMES[name]] if FOREIGN_NAMES.get(name) in names else difflib.get_close_matches(name, names, 1)
+        meant = f". Did you mean {prefix}.{near[0]}?" if near else ""
         option = f"+hydra.launcher.additional_parameters.{name}={node[name]}"
-        hint = f"\nFor an option of sbatch: {option}" if kind is SlurmLauncherConf else ""
-        raise UserError(f"hydra.{group}.{name} is no setting of {node._target_}{meant}{hint}")
+        hint = f"\nFor an option of sbatch, type: {option}" if kind is SlurmLauncherConf else ""
+        raise UserError(f"{problem}{meant}{hint}")
     try:
         settings = OmegaConf.to_object(node)
-    except OmegaConfBaseException as error:  # below its first line it says where in OmegaConf
-        said = str(error).splitlines()[0].rpartition(" raised while resolving interpolation: ")[2].strip('"')
-        raise UserError(f"{error.full_key or node._get_full_key(None)}: {said}") from error
+    except OmegaConfBaseException as error:
+        first_line = str(error).splitlines()[0]  # because the other lines name OmegaConf's own objects
+        problem = first_line.rpartition(" raised while resolving interpolation: ")[2].strip('"')
+        raise UserError(f"{error.full_key or node._get_full_key(None)}: {problem}") from error
     except ValueError as error:
         raise UserError(str(error)) from error
     assert isinstance(settings, kind)
-    for one in fields(kind):
-        value, least, above = getattr(settings, one.name), one.metadata.get("least"), one.metadata.get("above")
-        if str(one.type).startswith("list") and isinstance(value, str):  # which an interpolation may bring
-            raise UserError(f"hydra.{group}.{one.name}={value}: it must be a list, as in [{value}]")
+    for setting in fields(kind):
+        key, value = f"{prefix}.{setting.name}", getattr(settings, setting.name)
+        least, above = setting.metadata.get("least"), setting.metadata.get("above")
+        if str(setting.type).startswith("list") and isinstance(value, str):  # because an interpolation may bring a text
+            raise UserError(f"{key}={value}: it must be a list, as in [{value}]")
         if isinstance(value, float) and math.isnan(value):
-            raise UserError(f"hydra.{group}.{one.name}=nan: it must be a number")
-        if value is not None and least is not None and value < least:
-            raise UserError(f"hydra.{group}.{one.name}={value}: it must be {least} or more")
-        if value is not None and above is not None and value <= above:
-            none = f"hydra.{group}.{one.name}=null"
-            raise UserError(f"hydra.{group}.{one.name}={value}: nothing could start\nFor no limit type {none}")
+            raise UserError(f"{key}=nan: it must be a number")
+        if None not in (value, least) and value < least:
+            raise UserError(f"{key}={value}: it must be {least} or more")
+        if None not in (value, above) and value <= above:
+            raise UserError(f"{key}={value}: nothing could start.\nFor no limit, type: {key}=null")
     return settings
 
 
-def home(word: str) -> str:
-    """What to type for a setting that was typed as `word`, elsewhere or by the name that other tools give it; empty if
-    it is none, or this is its place.
-    """
+def suggest_setting(word: str) -> str:
+    """Return what to type for a setting in the wrong group, or with another tool's name; empty if `word` is right."""
     section, _, name = word.rpartition(".")
-    name = MEANT.get(name, name) if section else name
-    slurms = "hydra/launcher=slurm hydra.launcher"
-    places = {"hydra.sweeper": SweeperConf, "hydra.launcher": LocalLauncherConf, slurms: SlurmLauncherConf}
-    for place, kind in places.items() if section in {"", *places} else ():
-        if name in {one.name for one in fields(kind)}:
-            chosen = f"hydra/sweeper/{name}=..." if name in _CHOSEN else f"{place}.{name}=..."
-            return "" if section == place else chosen
+    name = FOREIGN_NAMES.get(name, name) if section else name
+    slurm = "hydra/launcher=slurm hydra.launcher"
+    sections = {"hydra.sweeper": SweeperConf, "hydra.launcher": LocalLauncherConf, slurm: SlurmLauncherConf}
+    for right_section, kind in sections.items() if section in {"", *sections} else ():
+        if name in {setting.name for setting in fields(kind)}:
+            suggestion = f"hydra/sweeper/{name}=..." if name in _CHOSEN else f"{right_section}.{name}=..."
+            return "" if section == right_section else suggestion
     return ""
 
 
 def at_least(least: float, default: float | None) -> Any:
-    """A number that may not be below `least`."""
+    """Return the field of a number that may not be below `least`."""
     return field(default=default, metadata={"least": least})
 
 
@@ -86,114 +85,112 @@ class SweeperConf:
     _target_: str = "hydra_plugins.sweepyard.StudySweeper"
     _recursive_: bool = False
     sampler: Any = None
-    """What to try next: hydra/sweeper/sampler=grid, default, tpe, random, gp, cmaes, nsgaii or qmc."""
+    """Sampler: choose each next trial. hydra/sweeper/sampler=grid, default, tpe, random, gp, cmaes, nsgaii or qmc."""
     pruner: Any = None
-    """When to end a trial early: hydra/sweeper/pruner=none, median, asha, hyperband, percentile or wilcoxon."""
+    """Pruner: end a trial early. hydra/sweeper/pruner=none, median, asha, hyperband, percentile or wilcoxon."""
     objective: Any = None
-    """The metric to search on, or a list of several: a key of what the task returns. Null if it returns numbers."""
+    """Objective: the key of the task's result to search on, or a list of several. Null: the result is a number."""
     direction: Any = "minimize"
-    """minimize or maximize, or a list with one for each objective."""
+    """Direction of the search: minimize or maximize; for several objectives a list with a direction for each."""
     study_name: str | None = None
-    """The name of the study; the same name goes on where it was. Null gives it the time of its start."""
+    """Name of the study. The name of an existing study resumes that study. Null: the time of the start."""
     storage: str | None = None
-    """An Optuna storage that mirrors the study, for optuna-dashboard: sqlite:///studies.db. Null: none."""
+    """Optuna storage to mirror the study in, for optuna-dashboard: sqlite:///studies.db. Null: none."""
     n_trials: int | None = at_least(1, None)
-    """Trials in all; with `repeats`, configurations. A grid has as many as it has points."""
+    """Number of trials; with `repeats`, of configurations. Default: 20 in a search, every point in a grid."""
     repeats: int = at_least(1, 1)
-    """Seeds that each configuration runs under: a search is told the mean."""
+    """Replicates: run each configuration of a search under this many seeds. The search uses their mean."""
     final_race: int = at_least(0, 0)
-    """So many of the best configurations run under fresh seeds after all others. A test drops those that are worse."""
+    """Final race: run this many of the best configurations under fresh seeds. A test drops the worse. 0: no race."""
     final_race_seeds: int = at_least(2, 5)
-    """Fresh seeds that each of them runs under, at most."""
+    """Final race: the maximum number of fresh seeds for each configuration."""
     seed_key: str = "seed"
-    """The key of the app's configuration that holds the seed, a whole number; its value is the first one."""
+    """Key of the app's configuration that holds the seed, a whole number. Its value is the first seed."""
     n_jobs: int | None = at_least(1, None)
-    """Trials at a time, at most. Null fills every slot that the launcher has."""
+    """Maximum number of trials at a time. Null: as many as the launcher has room for."""
     max_failure_rate: float | None = at_least(0, None)
-    """The share of trials (0 to 1) that may fail; beyond it none starts. Null runs all, and exits with 1 if any did."""
+    """Failure limit: start no trial once more than this fraction (0 to 1) failed. Null: exit with 1 if any failed."""
     max_attempts: int = at_least(1, 3)
-    """Attempts that may be lost, or reach a time limit without having advanced, before a trial is given up."""
+    """Retries: give a trial up after this many attempts that were lost, or reached the time limit without progress."""
     target: float | None = None
-    """Enough: once a trial returned this objective or a better one, no further trial starts, and the study is done."""
+    """Target: stop the search once a trial reaches this objective. The study is then done. Null: no target."""
     patience: int | None = at_least(1, None)
-    """Enough: once so many trials ended without an improvement of the best, the same."""
+    """Early stopping: stop after this many trials without improvement. The study is then done. Null: never."""
     max_hours: float | None = field(default=None, metadata={"above": 0})
-    """A budget: hours in which some trial of the study waited or ran, over all its drivers. No trial starts once it is
-    spent, nor one whose predicted end lies beyond it."""
+    """Budget: hours in which trials waited or ran, over all drivers. No trial starts once the budget is spent, or if
+    its predicted end exceeds the budget. Null: no limit."""
     max_gpu_hours: float | None = field(default=None, metadata={"above": 0})
-    """A budget in the same way: GPUs times hours."""
+    """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if it would exceed them."""
     budget_overrun: bool = False
-    """Starts trials as long as the budgets are not spent, whatever is predicted of their ends."""
+    """Start trials as long as the budgets are not spent, even if their predicted ends exceed the budgets."""
     memory_axes: list[str] = field(default_factory=list)
-    """What needs at least as much on each of these as a trial that ran out of memory, all else being equal, is not
-    tried: keys, or a key by another one, as in '[batch_size/gpus,model.filters]'."""
+    """Keys that memory grows with, or key/key, as in '[batch_size/gpus,model.filters]'. After an out-of-memory trial,
+    skip points that need at least as much on each axis and are otherwise equal."""
     start: list[dict[str, Any]] = field(default_factory=list)
-    """Points that a search tries first: '[{lr: 0.001, batch_size: 64}]'. What one leaves out, the sampler chooses."""
+    """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any omitted params."""
     learn_from: list[str] = field(default_factory=list)
-    """Earlier studies, beside this one's folder, whose trials its sampler knows of."""
+    """Warm start: names of earlier studies, in the folder of this study's folder, whose trials the sampler uses."""
     refit: list[str] | None = None
-    """The overrides under which `python -m sweeps refit` trains the best trial once more, so that its model is kept."""
+    """Overrides of `python -m sweeps refit`, which trains the best trial once more and saves its model."""
     refit_all_data: list[str] | None = None
-    """Those that have it train on what it was judged by too: `refit --all-data`."""
+    """Overrides of `python -m sweeps refit --all-data`, which trains on the validation data, too."""
     extend: bool = False
-    """Lets a study of the same name go on with more values or trials than it was started with, or under other code."""
+    """Extend a study of this name: resume it with more values, more trials or changed code."""
     preview: bool = False
-    """Only say which trials there would be, and what they would cost."""
+    """Preview: only print the trials that would run, and their cost."""
     notify: Any = None
-    """What tells you that the study has ended or stopped: a command that reads the rest, as
+    """Notification when the study has ended or stopped: a command that reads the text, as
     '[mail,-s,"{subject}",me@example.org]', or the webhook of a chat, '${oc.env:WEBHOOK}'. See docs/notify.md."""
     params: dict[str, Any] = field(default_factory=dict)
-    """The search space, in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
+    """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Parameters that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2: "0.99,0.999"}, typed
+    """Params that exist only under a choice: in YAML optimizer=adam: {optimizer.beta_2: "0.99,0.999"}, typed
     '+hydra.sweeper.conditional_params={optimizer\\=adam: {optimizer.beta_2: "0.99,0.999"}}'."""
     custom_search_space: str | None = None
-    """Dotted name of f(cfg, trial), which calls trial.suggest_*() of Optuna for further parameters."""
+    """Dotted name of f(cfg, trial), which calls trial.suggest_*() of Optuna for further params."""
     tracking_uri: str | None = None
-    """Where MLflow keeps the runs. Null follows MLFLOW_TRACKING_URI, or else mlflow.db in the working folder."""
+    """Address of MLflow's store. Null: MLFLOW_TRACKING_URI, or else mlflow.db in the working folder."""
     tracking: bool = True
-    """False keeps the study out of MLflow."""
+    """Track the study in MLflow."""
     experiment: str = "sweepyard"
-    """The MLflow experiment that holds the studies."""
+    """MLflow experiment of the studies."""
 
     def __post_init__(self) -> None:
         for name in _CHOSEN:
-            if isinstance(chosen := getattr(self, name), str):
-                raise ValueError(
-                    f"hydra.sweeper.{name}={chosen}: it is chosen with slashes: hydra/sweeper/{name}={chosen}"
-                )
-        if (self.n_trials or 0) > MOST_TRIALS:
-            raise ValueError(f"hydra.sweeper.n_trials={self.n_trials}: more than a million trials; type fewer")
+            if isinstance(choice := getattr(self, name), str):
+                problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
+                raise ValueError(f"{problem}.\nType: hydra/sweeper/{name}={choice}")
+        if (self.n_trials or 0) > MAX_TRIALS:
+            raise ValueError(f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}")
         if (self.max_failure_rate or 0) > 1:
             raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
         for direction in self.directions:
             if direction not in {"minimize", "maximize"}:
                 raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
-        if not self.directions:
-            raise ValueError("hydra.sweeper.direction=[] names none; type hydra.sweeper.direction=maximize")
-        if len(self.objectives) != len(self.directions):
-            ask = "give one direction for each objective, as in 'hydra.sweeper.direction=[maximize,minimize]'"
-            raise ValueError(f"{len(self.objectives)} objectives, but {len(self.directions)} directions: {ask}")
-        if self.final_race and len(self.directions) > 1:
-            said = f"hydra.sweeper.final_race={self.final_race} looks for one winner, by one objective"
-            raise ValueError(f"{said}: of {len(self.directions)} the answer is a front; leave it out")
-        for name in ("target", "patience"):
-            if getattr(self, name) is not None and len(self.directions) > 1:
-                raise ValueError(f"hydra.sweeper.{name} is for one objective, and this study has several: leave it out")
+        count = len(self.directions)
+        if not count:
+            raise ValueError("hydra.sweeper.direction=[]: the list is empty.\nType: hydra.sweeper.direction=maximize")
+        if len(self.objectives) != count:
+            problem = f"hydra.sweeper.direction: {len(self.objectives)} objectives, but {count} directions"
+            raise ValueError(f"{problem}.\nType one for each, as in 'hydra.sweeper.direction=[maximize,minimize]'")
+        for name in ("final_race", "target", "patience"):
+            if count > 1 and (value := getattr(self, name)) != getattr(SweeperConf, name):
+                problem = f"hydra.sweeper.{name}={value}: it needs one objective, but this study has {count}"
+                raise ValueError(f"{problem}.\nRemove hydra.sweeper.{name}")
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """One for each objective."""
+        """Return the direction of each objective."""
         return tuple(self.direction) if isinstance(self.direction, list) else (self.direction,)
 
     @property
-    def most(self) -> int | None:
-        """Trials of a grid at most, where n_trials counts configurations."""
+    def max_grid_trials(self) -> int | None:
+        """Return the maximum number of trials of a grid; n_trials counts configurations."""
         return self.n_trials and self.n_trials * self.repeats
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Their names; numbered where the task function returns numbers."""
+        """Return the names of the objectives; numbered names if the task function returns numbers."""
         count = len(self.directions)
         names = self.objective or (["objective"] if count == 1 else [f"objective_{i}" for i in range(count)])
         return tuple(map(str, names if isinstance(names, list) else [names]))
@@ -205,19 +202,19 @@ class LocalLauncherConf:
 
     _target_: str = "hydra_plugins.sweepyard.LocalLauncher"
     nodes: int = at_least(1, 1)
-    """This machine is one; for more choose hydra/launcher=slurm."""
+    """Number of nodes: 1, this machine. For more nodes, choose hydra/launcher=slurm."""
     tasks_per_node: int = at_least(1, 1)
-    """Processes (ranks) of a trial. All of them run it; rank 0, the chief, reports and writes its end."""
+    """Processes (ranks) of a trial. All ranks run the trial; rank 0, the chief, reports and writes the outcome."""
     rank_timeout_s: float = at_least(1, 120.0)
-    """Seconds that the ranks of a trial wait for one that does not come or hangs, before they give the attempt up."""
+    """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the attempt."""
     gpus_per_node: int = at_least(0, 0)
-    """GPUs that a trial owns."""
+    """Number of GPUs for each trial."""
     cpus_per_task: int | None = at_least(0, None)
-    """CPU cores that each of its processes owns. Null: one, or with GPUs their share. 0: none, for those that wait."""
+    """CPU cores for each process. Null: 1, or with GPUs an equal fraction of all cores. 0: none, if it only waits."""
     mem_gb: float | None = at_least(0.001, None)
-    """The limit of a trial's resident memory, in GB, what it starts included. Null: none, and 1 GB is its estimate."""
+    """Limit of a trial's resident memory, in GB, child processes included. Null: none, and 1 GB a rank is assumed."""
     timeout_min: float | None = at_least(0.001, None)
-    """Minutes an attempt may take."""
+    """Time limit of an attempt, in minutes. Null: no limit."""
     preload: list[str] = field(default_factory=list)
     """Modules to import once, before the trials are forked."""
 
@@ -230,71 +227,74 @@ class SlurmLauncherConf:
     timeout_min: int = at_least(1, 60)
     """Time limit of a job, in minutes."""
     signal_delay_s: int = at_least(0, 120)
-    """A trial is warned so many seconds before its time limit: it saves its state, to go on in a new job."""
+    """Seconds before the time limit at which a trial is warned. It then saves its state and resumes in a new job."""
     nodes: int = at_least(1, 1)
-    """Nodes of a job."""
+    """Number of nodes of a job."""
     tasks_per_node: int = at_least(1, 1)
-    """Tasks (ranks) on each node. All of them run the trial; rank 0, the chief, reports and writes its end."""
+    """Tasks (ranks) on each node. All ranks run the trial; rank 0, the chief, reports and writes the outcome."""
     rank_timeout_s: float = at_least(1, 120.0)
-    """Seconds that the ranks of a trial wait for one that does not come or hangs, before they give the attempt up."""
+    """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the attempt."""
     cpus_per_task: int | None = at_least(1, None)
-    """CPU cores of a task."""
+    """Number of CPU cores for each task, as --cpus-per-task."""
     cpus_per_gpu: int | None = at_least(1, None)
-    """CPU cores for each GPU, instead of cpus_per_task; none without a GPU."""
+    """Number of CPU cores for each GPU, instead of cpus_per_task; none without a GPU."""
     gpus_per_node: int | None = at_least(0, None)
-    """GPUs on each node, as --gpus-per-node."""
+    """Number of GPUs on each node, as --gpus-per-node."""
     gpus_per_task: int | None = at_least(0, None)
-    """GPUs of each task, as --gpus-per-task."""
+    """Number of GPUs for each task, as --gpus-per-task."""
     gres: str | None = None
-    """Generic resources, as --gres, for sites that count GPUs so: gpu:2."""
+    """Generic resources, as --gres, for sites that count GPUs in this way: gpu:2."""
     mem_gb: float | None = at_least(0.001, None)
-    """Memory on each node, in GB. Null asks for 4, or with mem_per_cpu or mem_per_gpu for what those make."""
+    """Memory on each node, in GB. Null: 4, or the sum that mem_per_cpu or mem_per_gpu makes."""
     mem_per_cpu: str | None = None
-    """Memory for each CPU core, as SLURM writes it: 4G."""
+    """Memory for each CPU core, in SLURM's notation: 4G."""
     mem_per_gpu: str | None = None
-    """Memory for each GPU, as SLURM writes it: 16G."""
+    """Memory for each GPU, in SLURM's notation: 16G."""
     partition: str | None = None
-    """The partition to submit to, as --partition. Null: the cluster's default."""
+    """Partition to submit to, as --partition. Null: the cluster's default."""
     qos: str | None = None
-    """The quality of service, as --qos."""
+    """Quality of service, as --qos."""
     account: str | None = None
-    """The account to charge, as --account."""
+    """Account to charge, as --account."""
     constraint: str | None = None
     """Features that nodes must have, as --constraint."""
     exclude: str | None = None
-    """Nodes to stay away from, as node[3-5]."""
+    """Nodes to avoid, as --exclude: node[3-5]."""
     comment: str | None = None
-    """A comment that SLURM keeps with each job."""
+    """Comment that SLURM stores with each job, as --comment."""
     setup: list[str] | None = None
-    """Shell lines run before the trial, such as module load cuda. Where a line fails the trial is refused."""
+    """Shell lines to run before the trial, such as module load cuda. If a line fails, the trial is refused."""
     srun_args: list[str] | None = None
     """Further options of srun."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
     """Further options of sbatch, by their long names: {reservation: course}."""
     array_parallelism: int = at_least(1, 256)
-    """Jobs queued or running at a time. hydra.sweeper.n_jobs bounds them too."""
+    """Maximum number of jobs queued or running at a time. hydra.sweeper.n_jobs is a second limit."""
     trials_per_job: int | None = at_least(1, 1)
-    """Above 1 a job is a worker that runs so many trials in a warm process; null: as many as its time allows."""
+    """Trials for each job. Above 1, a job is a worker, a warm process. Null: as many as the time limit allows."""
     trials_at_once: int = at_least(1, 1)
-    """Trials that a worker runs side by side. It asks for so many times the cores, GPUs and memory of one."""
+    """Trials that a worker runs side by side. A job requests this many times the cores, GPUs and memory of a trial."""
     worker_idle_s: float = 60
     """Seconds that a worker waits for its next trial before it ends."""
     preload: list[str] = field(default_factory=list)
     """Modules that a worker imports once, before its trials are forked."""
     max_num_timeout: int | None = at_least(0, None)
-    """Times that a trial may reach its time limit and go on. Null: as often as each attempt advances."""
+    """Times that a trial may reach its time limit and resume. Null: no limit while each attempt makes progress."""
     detach: bool = False
-    """Submit what there is room for (for warm workers: a whole grid), say how to come back, and end: the jobs go on."""
+    """Detach: submit as many jobs as fit (with workers, a whole grid), print how to resume, and exit. Jobs run on."""
     keep_on_interrupt: bool = False
-    """Whether Ctrl-C leaves the jobs alone. Else those that run end their epoch, and those that wait are cancelled."""
+    """Keep all jobs after Ctrl-C. False: running jobs finish their epoch, and queued jobs are cancelled."""
     max_submissions_per_min: int = at_least(1, 600)
-    """How fast jobs are submitted, at most."""
+    """Maximum number of job submissions per minute."""
     poll_s: float = at_least(0.5, 5.0)
-    """Seconds between two looks at SLURM's queue. A trial that ends by itself is seen at once."""
+    """Seconds between two polls of SLURM's queue. The end of a trial is noticed at once, without a poll."""
 
     def __post_init__(self) -> None:
         if self.trials_per_job == 1 and self.trials_at_once > 1:
-            raise ValueError("hydra.launcher.trials_at_once is for workers: set trials_per_job above 1, or to null")
+            problem = f"hydra.launcher.trials_at_once={self.trials_at_once}: it needs workers"
+            raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
-                raise ValueError(f"hydra.launcher.additional_parameters.{name}: the launcher sets it; leave it out")
+                raise ValueError(
+                    f"hydra.launcher.additional_parameters.{name}: the launcher sets this option. Remove it"
+                )

@@ -260,8 +260,8 @@ def test_repeats_and_a_final_race(tmp_path: Path) -> None:
         (SEEDS, "this app's configuration has no 'seed'"),
         ([*SEEDS, "hydra.sweeper.seed_key=++x"], "x is swept: leave one of the two out"),
         (["hydra/sweeper/pruner=median", "hydra.sweeper.direction=[minimize,minimize]"], "a pruner ends trials by one"),
-        ([*SEEDS, "hydra.sweeper.direction=[minimize,minimize]"], "of 2 the answer is a front"),
-        (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "names none; type hydra.sweeper.direction=max"),
+        ([*SEEDS, "hydra.sweeper.direction=[minimize,minimize]"], "it needs one objective, but this study has 2"),
+        (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "hydra.sweeper.direction=[]: the list is empty"),
     ],
 )
 def test_what_makes_no_sense_together_is_refused_at_once(tmp_path: Path, arguments: list[str], said: str) -> None:

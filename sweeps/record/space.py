@@ -218,7 +218,7 @@ def is_grid(settings: SweeperConf) -> bool:
 def total(settings: SweeperConf, space: SearchSpace) -> int:
     """How many trials that makes, of a search configurations: no point is tried twice."""
     if is_grid(settings):
-        return sum(1 for _ in islice(space.points(), settings.most))
+        return sum(1 for _ in islice(space.points(), settings.max_grid_trials))
     asked = settings.n_trials or 0
     if settings.custom_search_space:
         return asked

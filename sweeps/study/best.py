@@ -16,7 +16,7 @@ from sweeps.record import configurations
 from sweeps.record.definition import Definition
 from sweeps.record.space import text_of
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.settings import HEEDED_ALONE
+from sweeps.settings import SINGLE_RUN_SETTINGS
 
 EXPERIMENT = "experiment/best.yaml"
 """In the study's folder, which `--config-dir` makes a place where Hydra looks: `+experiment=best`."""
@@ -43,7 +43,9 @@ def command(definition: Definition, row: TrialRecord) -> list[str]:
 
 def again(definition: Definition, overrides: Sequence[str], multirun: bool, flags: Sequence[str] = ()) -> list[str]:
     """A command line with these overrides, for one run or, as a study of one trial, for a launcher."""
-    program, hydra, asks = _parts(definition, (*HEEDED_ALONE, "max_attempts") if multirun else HEEDED_ALONE)
+    program, hydra, asks = _parts(
+        definition, (*SINGLE_RUN_SETTINGS, "max_attempts") if multirun else SINGLE_RUN_SETTINGS
+    )
     if multirun:
         mode = ["-m", "hydra/sweeper=grid"]
     elif any(word.startswith("hydra/sweeper=") for word in definition.command) and any(map(_is_sweeper, hydra)):

@@ -69,7 +69,7 @@ class Choosing:
             from sweeps.choose.sampler.fed_study import FedStudy, RandomSampler
 
             self._fed = FedStudy(self._study, RandomSampler, pruner=pruner_of(self._settings))
-        return Grid(self.space, self._memory, self._settings.most)
+        return Grid(self.space, self._memory, self._settings.max_grid_trials)
 
     def _sampler(self) -> Chooser:
         from sweeps.choose.sampler import Sampler, Search
@@ -79,7 +79,7 @@ class Choosing:
 
         settings, earlier = self._settings, self.earlier.trials
         start: Sequence[Point] = [*self.space.points()] if self.is_grid else self.start
-        most = min(len(start), settings.most or len(start)) if self.is_grid else settings.n_trials or 0
+        most = min(len(start), settings.max_grid_trials or len(start)) if self.is_grid else settings.n_trials or 0
         samplers = Samplers(
             None if self.is_grid else settings.sampler, settings.directions, self.space, self._study.name
         )
@@ -130,7 +130,7 @@ class Choosing:
 def size_of(space: SearchSpace, grid: bool, settings: SweeperConf) -> int | None:
     """Return how many points the space has; None if they are far more than the study tries."""
     if grid:
-        most = settings.most and settings.most + _ADDED
+        most = settings.max_grid_trials and settings.max_grid_trials + _ADDED
         count = sum(1 for _ in islice(space.points(), most))
         return None if count == most else count
     wanted = (settings.n_trials or 0) + _ADDED
@@ -144,7 +144,7 @@ def size_of(space: SearchSpace, grid: bool, settings: SweeperConf) -> int | None
 
 def _planned(settings: SweeperConf, grid: bool, size: int | None) -> int:
     """Return how many points the study tries by itself."""
-    wanted = settings.most if grid else settings.n_trials or 0
+    wanted = settings.max_grid_trials if grid else settings.n_trials or 0
     if wanted is None or size is None:
         return wanted or size or 0
     return min(wanted, size)

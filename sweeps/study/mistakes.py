@@ -9,7 +9,7 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.record.followed import source
-from sweeps.settings import MEANT, home
+from sweeps.settings import FOREIGN_NAMES, suggest_setting
 
 _GRAMMAR = (
     "Write key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in 'key=\"é\"'. "
@@ -74,7 +74,7 @@ def _own_words(error: Exception, lines: list[str], config: DictConfig) -> str:
 
 def _at_home(word: str, config: DictConfig) -> str:
     """Where a setting of the sweeper or of a launcher belongs, if it was typed elsewhere."""
-    if not (typed := home(word)):
+    if not (typed := suggest_setting(word)):
         return ""
     key = typed.removesuffix("=...")
     if key in keys(config) and (own := source(config, key)) != key:
@@ -92,7 +92,7 @@ def _nearest(key: str, config: DictConfig) -> str:
     names = {one.rpartition(".")[2]: one for one in beside} or {one: one for one in known}
     wrong = name if beside else key
     same = [one for one in known if one.lower() == wrong.lower()]  # at the top, or in other letters
-    near = [MEANT[wrong]] if MEANT.get(wrong) in names else difflib.get_close_matches(wrong, names, 1)
+    near = [FOREIGN_NAMES[wrong]] if FOREIGN_NAMES.get(wrong) in names else difflib.get_close_matches(wrong, names, 1)
     if same or near:
         return f" Did you mean '{same[0] if same else source(config, names[near[0]])}'?"
     return f" Known here: {', '.join(beside)}." if beside else ""

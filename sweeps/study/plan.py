@@ -203,7 +203,7 @@ def _sort_out(
 ) -> tuple[list[Request], list[str]]:
     """Return what the trials ask for, and why others are left out. Raises UserError if a new study has no others."""
     if is_grid(settings):
-        found = found[: settings.most]
+        found = found[: settings.max_grid_trials]
     requests = [one for one in found if isinstance(one, Request)]
     left_out = [one for one in found if isinstance(one, str)]
     if is_new and left_out and not requests:

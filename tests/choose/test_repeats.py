@@ -484,7 +484,7 @@ def test_which_seeds(lines: list[str], config: dict[str, Any], settings: dict[st
 
 
 def test_a_race_needs_one_objective() -> None:
-    with pytest.raises(ValueError, match="of 2 the answer is a front"):
+    with pytest.raises(ValueError, match="final_race=3: it needs one objective"):
         SweeperConf(direction=["minimize", "maximize"], final_race=3)
 
 

@@ -165,7 +165,7 @@ def test_the_time_of_a_trial_is_predicted_from_that_of_others(
 
 @pytest.mark.parametrize("name", ["target", "patience"])
 def test_several_objectives_have_no_target_and_no_patience(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"hydra.sweeper.{name} is for one objective"):
+    with pytest.raises(ValueError, match=rf"hydra.sweeper.{name}=3: it needs one objective"):
         SweeperConf(direction=["minimize", "maximize"], **{name: 3})
 
 

@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
-from sweeps.settings import SweeperConf, home, read
+from sweeps.settings import SweeperConf, read, suggest_setting
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ from sweeps.settings import SweeperConf, home, read
     ],
 )
 def test_where_a_setting_belongs(word: str, typed: str) -> None:
-    assert home(word) == typed
+    assert suggest_setting(word) == typed
 
 
 @pytest.mark.parametrize("name", ["max_hours", "max_gpu_hours"])
 def test_a_budget_of_nothing_is_refused(name: str) -> None:
-    said = f"hydra.sweeper.{name}=0.0: nothing could start\nFor no limit type hydra.sweeper.{name}=null"
+    said = f"hydra.sweeper.{name}=0.0: nothing could start.\nFor no limit, type: hydra.sweeper.{name}=null"
     with pytest.raises(UserError, match=said):
         read(OmegaConf.structured(SweeperConf(**{name: 0})), SweeperConf)
     assert getattr(read(OmegaConf.structured(SweeperConf(**{name: 0.001})), SweeperConf), name) == 0.001
