@@ -1,4 +1,4 @@
-"""The newest state of a training on disk: one file, complete or not there, and the one before it."""
+"""Checkpoints of a training: the newest and the previous one, each a file that is complete or absent."""
 
 import json
 import logging
@@ -20,13 +20,13 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZip
 
 @dataclass
 class Progress:
-    """How far a training is. Epochs count from 1."""
+    """How far a training has come. Epochs count from 1."""
 
-    epoch: int = 0  # the last one that ended
+    epoch: int = 0  # the last complete one
     best_epoch: int = 0  # 0 = none yet
     best: dict[str, float] = field(default_factory=dict)  # metrics of best_epoch
-    phase: int = 1  # of trainers/phases.py: which of the variables an optimizer has
-    history: list[list[float]] = field(default_factory=list)  # of each epoch: what it is judged by, and its seconds
+    phase: int = 1  # number in trainers/phases.py, which decides which variables the optimizer has
+    history: list[list[float]] = field(default_factory=list)  # per epoch: the value it is judged by, its seconds
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,23 @@ class Saved:
     progress: Progress
     arrays: list[np.ndarray]
     best: list[np.ndarray] | None
-    """The weights of the best epoch, if they are kept."""
+    """The weights of the best epoch, if they are saved."""
 
     def assign_to(self, model: keras.Model) -> None:
-        """Put it into the model and its optimizer. Raises ValueError if it is one of another model."""
+        """Assign the arrays to a model and its optimizer. Raises ValueError if their shapes differ."""
         variables = _variables(model)
-        there, here = [a.shape for a in self.arrays], [tuple(v.shape) for v in variables]
-        if there != here:
+        saved_shapes, shapes = [a.shape for a in self.arrays], [tuple(v.shape) for v in variables]
+        if saved_shapes != shapes:
             raise ValueError(
-                f"{self.path} belongs to another model or optimizer: its variables have shapes {there}, not {here}\n"
-                f"To start this trial anew, delete {self.path.parent}"
+                f"{self.path} belongs to another model or optimizer: its shapes are {saved_shapes}, not {shapes}\n"
+                f"To restart this trial, delete {self.path.parent}"
             )
         for variable, array in zip(variables, self.arrays, strict=True):
             variable.assign(array)
 
 
 def save(folder: Path, progress: Progress, model: keras.Model, best: Sequence[np.ndarray] | None = None) -> None:
-    """Write every variable of the model, its optimizer and its dropout seeds, without pickle, and `best` weights."""
+    """Write all variables of the model and its optimizer, dropout seeds included, and the `best` weights; no pickle."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / "writing.npz"
     arrays = {f"variable_{i}": v.numpy() for i, v in enumerate(_variables(model))}
@@ -69,7 +69,7 @@ def save(folder: Path, progress: Progress, model: keras.Model, best: Sequence[np
 
 
 def newest(folder: Path) -> Saved | None:
-    """The newest readable checkpoint, or None if there is none at all. Raises ValueError if all are unreadable."""
+    """Return the newest readable checkpoint; None if there is no file. Raises ValueError if no file is readable."""
     problems = []
     for path in (folder / NEWEST, folder / PREVIOUS):
         if not path.exists():
@@ -78,20 +78,20 @@ def newest(folder: Path) -> Saved | None:
             return _read(path)
         except UNREADABLE as error:
             problems.append(f"{path} cannot be read ({type(error).__name__}: {error})")
-            log.warning("%s; trying the one before it", problems[-1])
+            log.warning("%s; trying the previous checkpoint", problems[-1])
     if problems:
-        raise ValueError("; ".join(problems) + f"\nTo start this trial anew, delete {folder}")
+        raise ValueError("; ".join(problems) + f"\nTo restart this trial, delete {folder}")
     return None
 
 
 def _read(path: Path) -> Saved:
     with np.load(path, allow_pickle=False) as file:
         progress = Progress(**json.loads(str(file["progress"])))
-        kept = {kind: sum(name.startswith(kind) for name in file.files) for kind in ("variable_", "best_")}
-        arrays, best = ([file[f"{kind}{i}"] for i in range(count)] for kind, count in kept.items())
+        counts = {prefix: sum(name.startswith(prefix) for name in file.files) for prefix in ("variable_", "best_")}
+        arrays, best = ([file[f"{prefix}{i}"] for i in range(count)] for prefix, count in counts.items())
         return Saved(path, progress, arrays, best or None)
 
 
 def _variables(model: keras.Model) -> list[keras.Variable]:
-    # model.variables holds the states of dropout's seed generators too.
+    """Return all variables; model.variables contains the states of dropout's seed generators too."""
     return [*model.variables, *model.optimizer.variables]

@@ -1,9 +1,8 @@
 """Passes over a dataset, each compiled into one call.
 
-Feeding a small model batch by batch from Python costs more than its arithmetic. Here an epoch is the list of its rows,
-and the loop over batches runs inside the graph: over arrays that lie in memory, or over a file that is read ahead.
-What happens to a batch is Keras' own `train_step` and `test_step`. Bounds of batches stay on the CPU, where slicing
-wants them.
+Feeding a small model batch by batch from Python costs more than its arithmetic. Here an epoch is a list of rows, and
+the graph loops over the batches: over arrays in memory, or over a file that is read ahead. Each batch goes through
+Keras' own `train_step` or `test_step`. Bounds of batches stay on the CPU, because slicing needs them there.
 """
 
 from collections.abc import Callable
@@ -22,18 +21,18 @@ from trainers.distribution import local_replicas, share_of_rank, share_of_replic
 
 Metrics = dict[str, tf.Tensor]
 Arrays = tuple[tf.Tensor, ...]
-"""x and y, or y alone where x is read from a file."""
+"""x and y, or only y if x is read from a file."""
 
 EVALUATION_BATCH = 1024
-"""Examples in a step of evaluation, at most ..."""
+"""Maximum number of examples in an evaluation step."""
 EVALUATION_BYTES = 1 << 20
-"""... and their bytes: the activations of large ones take many times that."""
+"""Maximum bytes of the examples in an evaluation step; activations of large examples take many times that."""
 
 
 class Train(Protocol):
-    """A pass over `rows` (int32) in their order, in batches of `batch_size`; the last one may be smaller.
+    """A training pass over `rows` (int32) in order, in batches of `batch_size`; the last batch may be smaller.
 
-    Augmentation draws by (seed, `epoch`, batch).
+    Augmentation is a function of (seed, `epoch`, batch).
     """
 
     def __call__(self, rows: np.ndarray, batch_size: int, epoch: int = 1) -> Metrics: ...
@@ -43,35 +42,37 @@ Evaluate = Callable[[str], Metrics]
 
 
 class _Placed(NamedTuple):
-    """A subset of the data where the training wants it."""
+    """A subset of the data in the memory where the training reads it."""
 
     arrays: Arrays
     rows: tf.Tensor
-    bounds: tf.Tensor  # of the batches that it is judged in
+    bounds: tf.Tensor  # bounds of the evaluation batches
 
 
 def compile_passes(
     model: keras.Model, data: Data, seed: int = 0, steps: tf.Variable | None = None
 ) -> tuple[Train, Evaluate]:
-    """Compile (train, evaluate) for a model that is compiled and whose optimizer is built.
+    """Return (train, evaluate) for a compiled model with a built optimizer.
 
-    Both count their steps in `steps` (int64), made outside of the model's strategy.
-    `evaluate(name)` judges one of `data.subsets`: "training", "validation" or "test".
-    A model whose layers were frozen or set free, or that was compiled again, needs new passes; the data stay in place.
+    Both count their steps in `steps` (int64), a variable made outside of the model's strategy.
+    `evaluate(name)` computes the metrics of one of `data.subsets`: "training", "validation" or "test".
+    If layers are frozen or unfrozen, or the model is compiled again, make new passes; the data stay in place.
     """
     strategy = model.distribute_strategy
     placed = _place(data, local_replicas(strategy) > 1)
     for name, subset in data.subsets.items():
         if len(subset.rows) < strategy.num_replicas_in_sync:
-            shares = f"{strategy.num_replicas_in_sync} devices cannot share"
-            raise ValueError(f"{shares} a {name} set of {len(subset.rows)}; train on fewer, or hold out more")
+            raise ValueError(
+                f"{strategy.num_replicas_in_sync} devices cannot share a {name} set of {len(subset.rows)} examples.\n"
+                f"Use fewer devices, or a larger {name} set"
+            )
     train_step = tf.function(model.train_step, jit_compile=True) if model.jit_compile else model.train_step
     with strategy.scope():
-        # Traced here, where nothing is timed yet.
+        # Traced now, because later calls are timed.
         train_graph = _compile(model, data, train_step, placed["training"], steps, training=True)
         test_graph = _compile(model, data, model.test_step, placed["training"], steps, training=False)
 
-    # Metrics are reset outside of the graphs: while those are traced, Keras does not know all of its metrics yet.
+    # Metrics are reset outside of the graphs, because Keras does not know all metrics before tracing ends.
     def train(rows: np.ndarray, batch_size: int, epoch: int = 1) -> Metrics:
         model.reset_metrics()
         bounds = np.arange(0, len(rows) + batch_size, batch_size).clip(max=len(rows))
@@ -92,11 +93,11 @@ def _compile(
     model: keras.Model,
     data: Data,
     step: Callable[[tuple[tf.Tensor, tf.Tensor]], object],
-    like: _Placed,
+    example: _Placed,
     counter: tf.Variable | None,
     training: bool,
 ) -> Callable[..., Metrics]:
-    """f(arrays, rows, bounds, draw): `step` on the rows between each two neighbours of `bounds`."""
+    """Return f(arrays, rows, bounds, draw), which calls `step` on the rows between neighbouring `bounds`."""
     strategy = model.distribute_strategy
 
     def run(arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, draw: tf.Tensor) -> Metrics:
@@ -125,27 +126,27 @@ def _compile(
         return dict(model.get_metrics_result())
 
     signature = (
-        tuple(tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in like.arrays),
+        tuple(tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in example.arrays),
         tf.TensorSpec((None,), tf.int32),
         tf.TensorSpec((None,), tf.int64),
         tf.TensorSpec((2,), tf.int64),
     )
-    # The loop is written out by hand: no autograph.
+    # No autograph, because the loop is a tf.while_loop already.
     graph: Callable[..., Metrics] = tf.function(run, signature, autograph=False).get_concrete_function()
     return graph
 
 
 def _examples(arrays: Arrays, batch: tf.Tensor, read: Arrays) -> tuple[tf.Tensor, tf.Tensor]:
-    """x and y of the calling replica's share of its rank's batch; x was `read` already if it lies in a file."""
+    """Return x and y of the calling replica's share of a rank's batch; `read` is x of the batch if it is in a file."""
     several = local_replicas(tf.distribute.get_strategy()) > 1
     with tf.device("CPU:0") if several else nullcontext():
-        mine = share_of_replica(batch)
-        x = share_of_replica(read[0]) if read else tf.gather(arrays[0], mine)
-        return x, tf.gather(arrays[-1], mine)
+        rows = share_of_replica(batch)
+        x = share_of_replica(read[0]) if read else tf.gather(arrays[0], rows)
+        return x, tf.gather(arrays[-1], rows)
 
 
 def _read_ahead(x: Any, rows: tf.Tensor, bounds: tf.Tensor, strategy: tf.distribute.Strategy) -> Any:
-    """This rank's shares of the batches of a pass, the next ones read while one is trained."""
+    """Return an iterator of this rank's shares of the batches, which reads the next two while one is trained."""
 
     def read(index: tf.Tensor) -> tf.Tensor:
         batch = share_of_rank(rows[bounds[index] : bounds[index + 1]], strategy)
@@ -157,7 +158,7 @@ def _read_ahead(x: Any, rows: tf.Tensor, bounds: tf.Tensor, strategy: tf.distrib
 
 
 def evaluation_bounds(x: np.ndarray | OnDisk, rows: int) -> list[int]:
-    """Between which rows the batches lie in which so many of `x` are judged."""
+    """Return the bounds of the batches in which `rows` examples of `x` are evaluated."""
     largest = max(1, EVALUATION_BYTES // (x.dtype.itemsize * int(np.prod(x.shape[1:]))))
     batches = -(-rows // min(EVALUATION_BATCH, largest))
     return [rows * i // batches for i in range(batches + 1)]
@@ -165,17 +166,17 @@ def evaluation_bounds(x: np.ndarray | OnDisk, rows: int) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _place(data: Data, several: bool) -> dict[str, _Placed]:
-    """The subsets of the data on the device that trains; in the host's memory if several do.
+    """Return the subsets of the data on the device that trains; in the host's memory if several devices train.
 
-    Kept, so that passes that are compiled once more, as after a phase of fine-tuning, find the data in place.
+    The result is cached, because passes are compiled again after each phase of fine-tuning.
     """
-    here: dict[int, tf.Tensor] = {}
+    tensors: dict[int, tf.Tensor] = {}
 
     def place(array: np.ndarray | OnDisk) -> tf.Tensor:
-        if id(array) not in here:
+        if id(array) not in tensors:
             with tf.device("CPU:0") if several else nullcontext():
-                here[id(array)] = tf.constant(array.all() if isinstance(array, OnDisk) else array)
-        return here[id(array)]
+                tensors[id(array)] = tf.constant(array.all() if isinstance(array, OnDisk) else array)
+        return tensors[id(array)]
 
     placed = {}
     for name, (x, y, rows) in data.subsets.items():

@@ -1,6 +1,6 @@
-"""Losses for classifications, beside those of Keras. Each sees logits of shape (batch, classes).
+"""Losses for classification that Keras lacks. Each takes logits of shape (batch, classes).
 
-Labels are classes of shape (batch,) or rows of shape (batch, classes), such as one-hot ones: the numbers are the same.
+Labels are classes of shape (batch,) or rows of shape (batch, classes), such as one-hot rows: the losses are the same.
 """
 
 from typing import Any
@@ -10,10 +10,10 @@ import tensorflow as tf
 
 
 class _Classification(keras.losses.Loss):  # type: ignore[misc]
-    """Hands `of_rows` its labels as rows, in the logits' type."""
+    """Converts labels to rows of the logits' dtype for `of_rows`."""
 
-    own: tuple[str, ...] = ()
-    """Settings of a subclass, to be saved with it."""
+    subclass_settings: tuple[str, ...] = ()
+    """Names of a subclass's settings, for get_config."""
 
     def __init__(self, label_smoothing: float = 0.0, **options: Any) -> None:
         super().__init__(**options)
@@ -29,16 +29,17 @@ class _Classification(keras.losses.Loss):  # type: ignore[misc]
         return self.of_rows(rows, y_pred)
 
     def of_rows(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        """The loss of each example, shape (batch,), or one for all of them, shape ()."""
+        """Return the loss of each example, shape (batch,), or of the whole batch, shape ()."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **{name: getattr(self, name) for name in ("label_smoothing", *self.own)}}
+        names = ("label_smoothing", *self.subclass_settings)
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 @keras.saving.register_keras_serializable("sweepyard")
 class Softmax(_Classification):
-    """Cross entropy of a softmax over all classes. `cross_entropy` and `sparse_softmax` give the same numbers."""
+    """Cross entropy of a softmax over all classes; equal to `cross_entropy` and `sparse_softmax`."""
 
     def of_rows(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
@@ -46,13 +47,13 @@ class Softmax(_Classification):
 
 @keras.saving.register_keras_serializable("sweepyard")
 class Sigmoid(_Classification):
-    """Cross entropy of each class by itself, against all others; the mean over classes.
+    """Binary cross entropy of each class against all others; the mean over classes.
 
-    `pos_weight` weighs what is missed against what is found where it is not: above 1 it raises recall at the cost
+    `pos_weight` is the weight of false negatives relative to false positives: above 1 it raises recall at the cost
     of precision (tf.nn.weighted_cross_entropy_with_logits).
     """
 
-    own = ("pos_weight",)
+    subclass_settings = ("pos_weight",)
 
     def __init__(self, pos_weight: float = 1.0, **options: Any) -> None:
         super().__init__(**options)
@@ -65,13 +66,13 @@ class Sigmoid(_Classification):
 
 @keras.saving.register_keras_serializable("sweepyard")
 class Focal(_Classification):
-    """Sigmoid cross entropy in which what is already classified well counts little; the mean over classes.
+    """Sigmoid cross entropy that gives little weight to well-classified examples; the mean over classes.
 
-    -alpha_t (1 - p_t)^gamma log(p_t), with p_t the probability of the right answer and alpha_t = alpha where a class
-    is there, 1 - alpha where it is not: Lin et al., Focal Loss for Dense Object Detection, ICCV 2017, eq. 5.
+    -alpha_t (1 - p_t)^gamma log(p_t), with p_t the probability of the right answer and alpha_t = alpha if a class
+    is present, else 1 - alpha: Lin et al., Focal Loss for Dense Object Detection, ICCV 2017, eq. 5.
     """
 
-    own = ("alpha", "gamma")
+    subclass_settings = ("alpha", "gamma")
 
     def __init__(self, alpha: float = 0.25, gamma: float = 2.0, **options: Any) -> None:
         super().__init__(**options)
@@ -80,7 +81,7 @@ class Focal(_Classification):
 
     def of_rows(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
-        # 1 - p_t, from logits: the difference of 1 and a probability near it would have lost its digits.
+        # 1 - p_t from logits, because subtracting a probability near 1 would lose digits.
         wrong = labels * tf.sigmoid(-logits) + (1 - labels) * tf.sigmoid(logits)
         weight = labels * self.alpha + (1 - labels) * (1 - self.alpha)
         return tf.reduce_mean(weight * wrong**self.gamma * cross_entropy, axis=-1)
@@ -88,26 +89,26 @@ class Focal(_Classification):
 
 @keras.saving.register_keras_serializable("sweepyard")
 class WeightedKappa(_Classification):
-    """log(1 - kappa) of a batch, for classes that are in an order: a large mistake costs more than a small one.
+    """log(1 - kappa) of a batch, for ordinal classes: a large mistake costs more than a small one.
 
     kappa is Cohen's, weighted by the distance between classes to the `power` (2: quadratic, 1: linear). De la Torre,
     Puig and Valls, Weighted kappa loss function for multi-class classification of ordinal data in deep learning,
-    Pattern Recognition Letters 105, 2018. It belongs to a batch as a whole: another batch size is another loss.
+    Pattern Recognition Letters 105, 2018. The loss is defined for a whole batch and so depends on the batch size.
     """
 
-    own = ("power",)
+    subclass_settings = ("power",)
 
     def __init__(self, power: float = 2.0, **options: Any) -> None:
         super().__init__(**options)
         self.power = power
 
     def of_rows(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        places = tf.range(logits.shape[-1], dtype=logits.dtype)
-        cost = tf.abs(places[:, None] - places[None, :]) ** self.power
-        found = tf.nn.softmax(logits)
-        disagreement = tf.reduce_mean(tf.reduce_sum(tf.matmul(labels, cost) * found, axis=-1))
-        # What the same shares of labels and answers would cost if they had nothing to do with each other.
-        shares = tf.reduce_mean(labels, axis=0), tf.reduce_mean(found, axis=0)
-        by_chance = tf.reduce_sum(shares[0][:, None] * cost * shares[1][None, :])
-        tiny = keras.config.epsilon()
-        return tf.math.log((disagreement + tiny) / (by_chance + tiny))
+        classes = tf.range(logits.shape[-1], dtype=logits.dtype)
+        cost = tf.abs(classes[:, None] - classes[None, :]) ** self.power
+        predicted = tf.nn.softmax(logits)
+        disagreement = tf.reduce_mean(tf.reduce_sum(tf.matmul(labels, cost) * predicted, axis=-1))
+        # The expected cost if labels and predictions were independent.
+        label_fraction, predicted_fraction = tf.reduce_mean(labels, axis=0), tf.reduce_mean(predicted, axis=0)
+        by_chance = tf.reduce_sum(label_fraction[:, None] * cost * predicted_fraction[None, :])
+        epsilon = keras.config.epsilon()
+        return tf.math.log((disagreement + epsilon) / (by_chance + epsilon))

@@ -1,6 +1,6 @@
-"""Models. Each is f(input_shape, outputs, **hyperparameters) -> keras.Model and ends without a softmax.
+"""Models. Each is f(input_shape, outputs, **hyperparameters) -> keras.Model and returns logits, without a softmax.
 
-input_shape is the shape of one example, outputs the number of classes or of values to predict. Pixels are 0..1.
+input_shape: shape of one example; outputs: number of classes, or of values to predict. Pixels are 0..1.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from trainers.instantiate import make
 
 
 def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> keras.Model:
-    """The model of a config section, not yet compiled. Raises ValueError if it takes no such example."""
+    """Build the model of a config section, not yet compiled. Raises ValueError if the input shape is unsuitable."""
     check_example(section, input_shape)
     model: keras.Model = make("model", section, input_shape=input_shape, outputs=outputs)
     return model
@@ -31,24 +31,24 @@ def build(section: DictConfig, input_shape: tuple[int, ...], outputs: int) -> ke
 
 @contextmanager
 def precision(mixed: bool, replicas: int = 1) -> Iterator[None]:
-    """Layers that are made inside compute in 16 bits if `mixed`; weights and what goes into the loss keep 32.
+    """Set the dtype policy for layers made inside: 16 bits if `mixed`; weights and the loss keep 32 bits.
 
-    bfloat16 wherever the hardware has it, and on CPUs; float16, for which Keras scales the loss, on older GPUs. Raises
-    ValueError for several of those: each would scale the loss as its own share of a batch wants it.
+    bfloat16 on CPUs and on GPUs from Ampere on; float16, with Keras' loss scaling, on older GPUs. Raises ValueError
+    for several older GPUs, because each would scale the loss by its own share of a batch.
     """
-    before = keras.config.dtype_policy()
+    previous = keras.config.dtype_policy()
     if mixed:
         gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
         old = any(gpu.get("compute_capability", (8, 0)) < (8, 0) for gpu in gpus)
         if old and replicas > 1:
             raise ValueError(
-                "mixed_precision=true is wrong on several GPUs older than Ampere; leave it out, or use one"
+                "mixed_precision=true: impossible on several GPUs older than Ampere; remove it, or use one"
             )
         keras.config.set_dtype_policy("mixed_float16" if old else "mixed_bfloat16")
     try:
         yield
     finally:
-        keras.config.set_dtype_policy(before)
+        keras.config.set_dtype_policy(previous)
 
 
 def linear(
@@ -58,7 +58,7 @@ def linear(
     initial_weight: float | None = None,
     initial_bias: float | None = None,
 ) -> keras.Model:
-    """y = Wx + b. Without initial values W is drawn by the seed and b is 0."""
+    """Build y = Wx + b. Without initial values, W is random (by the seed) and b is 0."""
     kernel = "glorot_uniform" if initial_weight is None else keras.initializers.Constant(initial_weight)
     bias = "zeros" if initial_bias is None else keras.initializers.Constant(initial_bias)
     dense = layers.Dense(outputs, kernel_initializer=kernel, bias_initializer=bias, dtype="float32")
@@ -68,7 +68,7 @@ def linear(
 def mlp(
     input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[int], activation: str, dropout: float
 ) -> keras.Model:
-    """Dense layers of `hidden` units, each followed by dropout."""
+    """Build dense layers of `hidden` units, each followed by dropout."""
     head = _dense(hidden, activation, dropout)
     return keras.Sequential([keras.Input(input_shape), layers.Flatten(), *head, _output(outputs)])
 
@@ -83,7 +83,7 @@ def cnn(
     activation: str,
     dropout: float,
 ) -> keras.Model:
-    """Blocks of convolution and 2 x 2 max pooling, then dense layers. Takes images with or without channels."""
+    """Build blocks of convolution and 2 x 2 max pooling, then dense layers, for images with or without channels."""
     stack: list[layers.Layer] = [keras.Input(input_shape)]
     if len(input_shape) == 2:
         stack.append(layers.Reshape((*input_shape, 1)))
@@ -97,17 +97,13 @@ def cnn(
 def application(
     input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str | None, dropout: float
 ) -> keras.Model:
-    """A network of keras.applications (the base) with its own preprocessing, global average pooling and a dense layer.
+    """Build a network of keras.applications (the base) with its preprocessing, average pooling and a dense layer.
 
-    Args:
-        name: as keras.applications has it, in any case.
-        weights: of the base. None or "random": drawn by the seed; "imagenet": downloaded once; else a local file.
-        dropout: before the dense layer.
+    name: as in keras.applications, in any case.
+    weights: of the base. None or "random": random by the seed; "imagenet": downloaded once; else a local file.
+    dropout: before the dense layer.
 
-    Images of one channel are shown to it as grey ones of three.
-
-    Raises:
-        ValueError: the weights cannot be had.
+    An image of one channel is repeated in three channels. Raises ValueError if the weights are unavailable.
     """
     if len(input_shape) == 2:
         input_shape = (*input_shape, 1)
@@ -125,8 +121,9 @@ def application(
 
 
 def fetch(section: DictConfig, input_shape: tuple[int, ...]) -> None:
-    """Download the weights of a config section's network, if it wants some that were never downloaded. Ranks do so
-    before they build it together: one that waits for the other's download would keep it waiting.
+    """Download the weights of a config section's network if they are missing.
+
+    Ranks call this function before they build the network together, because building waits for all ranks.
     """
     if section.get("weights") == "imagenet":
         build(section, input_shape, 1)
@@ -136,7 +133,7 @@ def _with_weights(maker: Any, weights: str | None, input_shape: tuple[int, ...])
     options = {"include_top": False, "input_shape": input_shape}
     if weights != "imagenet":
         return maker(weights=None if weights == "random" else weights, **options)
-    # Keras downloads inside of `maker`: until one has ended well, they go one by one.
+    # One at a time until the first success, because Keras downloads inside of `maker`.
     done = keras_home() / "models" / f"sweepyard-{maker.__name__}-{input_shape[0]}x{input_shape[1]}"
     with one_download():
         if not done.exists():
@@ -154,13 +151,13 @@ def _with_imagenet(maker: Any, options: dict[str, Any]) -> keras.Model:
             raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise ValueError(
-            f"model.weights=imagenet needs a network to be downloaded once ({reason})\n"
-            "Without one: model.weights=FILE, copied from a machine that has ~/.keras/models, or model.weights=null"
+            f"model.weights=imagenet: the weights cannot be downloaded ({reason})\n"
+            "Use model.weights=FILE, copied from ~/.keras/models of another machine, or model.weights=null"
         ) from error
 
 
 def base_of(model: keras.Model) -> keras.Model | None:
-    """The network inside a model that its head stands on, if it has one."""
+    """Return the network inside a model, below its head; None if there is none."""
     return next((layer for layer in model.layers if isinstance(layer, keras.Model)), None)
 
 
@@ -180,24 +177,27 @@ def _output(outputs: int) -> layers.Dense:
 def save(
     model: keras.Model, weights: Sequence[np.ndarray] | None, folder: Path, input_shape: tuple[int, ...], outputs: int
 ) -> None:
-    """Write a model, with other `weights` if they are given, as a folder that MLflow logs, with its signature, or not
-    at all. Any Keras reads `folder`/data/model.keras.
+    """Write a model and its signature atomically, in MLflow's format; `weights`, if not None, replace the model's.
+
+    Keras can read `folder`/data/model.keras.
     """
-    import mlflow.keras  # 0.7 s
+    import mlflow.keras  # here, because it takes 0.7 s
     from mlflow.models.signature import ModelSignature
     from mlflow.types import Schema, TensorSpec
 
     if isinstance(model, keras.Sequential) or type(model).__name__ == "Functional":
-        # One that was never compiled, which clone_model's is: neither optimizer, schedule nor loss are in the way of
-        # whoever loads it.
+        # A new model, because without an optimizer, schedule or loss it loads anywhere; clone_model would compile it.
         trained, model = model, type(model).from_config(model.get_config())
         model.set_weights(weights or trained.get_weights())
     elif weights:
         model.set_weights(weights)
-    takes, gives = (Schema([TensorSpec(np.dtype("float32"), (-1, *one))]) for one in (input_shape, (outputs,)))
-    needs = [f"{package.__name__}=={package.__version__}" for package in (keras, tf)]  # MLflow would look for minutes
-    aside = folder.with_name(f"writing-{folder.name}")
-    for old in (aside, folder):  # of an attempt that was lost
+    inputs, logits = (Schema([TensorSpec(np.dtype("float32"), (-1, *shape))]) for shape in (input_shape, (outputs,)))
+    # Listed here, because MLflow would search for minutes.
+    requirements = [f"{package.__name__}=={package.__version__}" for package in (keras, tf)]
+    unfinished = folder.with_name(f"writing-{folder.name}")
+    for old in (unfinished, folder):  # of a lost attempt
         shutil.rmtree(old, ignore_errors=True)
-    mlflow.keras.save_model(model, str(aside), signature=ModelSignature(takes, gives), pip_requirements=needs)
-    aside.rename(folder)
+    mlflow.keras.save_model(
+        model, str(unfinished), signature=ModelSignature(inputs, logits), pip_requirements=requirements
+    )
+    unfinished.rename(folder)

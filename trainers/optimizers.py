@@ -1,4 +1,4 @@
-"""What Keras lacks: learning rates looked up in a table, and steps that end in weights which are exactly zero."""
+"""Optimizers that Keras lacks, whose steps set weights to exactly zero, and learning rates from a table."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("sweepyard")
 class Table(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
-    """Learning rates, shape (steps,), as trainers/schedules.py has planned them; later steps keep the last.
+    """Learning rates, shape (steps,), from trainers/schedules.py; later steps use the last rate.
 
-    A lookup by the optimizer's own count of steps: a training that goes on from its checkpoint goes on here too.
+    The index is the optimizer's own count of steps, because it is restored from a checkpoint.
     """
 
     def __init__(self, rates: Any) -> None:
         self._rates = np.asarray(rates, np.float32)
 
     def __call__(self, step: Any) -> tf.Tensor:
-        # Not kept as a tensor: each graph takes its own copy, on the device it runs on.
+        # Converted in each call, because each graph needs its own copy on its device.
         rates = tf.constant(self._rates)
         return rates[tf.minimum(tf.cast(step, tf.int32), len(self._rates) - 1)]
 
@@ -28,7 +28,7 @@ class Table(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[mi
 
 
 class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
-    """Minimizes loss + l1 |w| + l2/2 w^2 over all weights, with the strengths named as those of Keras' Ftrl."""
+    """Minimizes loss + l1 |w| + l2/2 w^2 over all weights; l1 and l2 have the names of Keras' Ftrl."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class _Proximal(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.l2_regularization_strength = l2_regularization_strength
 
     def _step(self, variable: keras.Variable, gradient: Any, rate: Any) -> None:
-        """Go against the gradient, then to the point that the penalty, at the same rate, prefers nearby."""
-        to = variable - rate * gradient
-        shrunk = ops.maximum(ops.abs(to) - rate * self.l1_regularization_strength, 0)
-        self.assign(variable, ops.sign(to) * shrunk / (1 + rate * self.l2_regularization_strength))
+        """Take a gradient step, then the proximal step of the penalties at the same rate."""
+        target = variable - rate * gradient
+        shrunk = ops.maximum(ops.abs(target) - rate * self.l1_regularization_strength, 0)
+        self.assign(variable, ops.sign(target) * shrunk / (1 + rate * self.l2_regularization_strength))
 
     def get_config(self) -> dict[str, Any]:
         strengths = ("l1_regularization_strength", "l2_regularization_strength")
@@ -57,7 +57,7 @@ class ProximalGradientDescent(_Proximal):
     """Gradient descent with a proximal step for the penalties.
 
     Duchi and Singer, Efficient Online and Batch Learning Using Forward Backward Splitting, JMLR 10, 2009, eq. 19;
-    the arithmetic is that of TensorFlow's ApplyProximalGradientDescent.
+    the arithmetic equals TensorFlow's ApplyProximalGradientDescent.
     """
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
@@ -69,7 +69,7 @@ class ProximalAdagrad(_Proximal):
     """AdaGrad with a proximal step for the penalties, each weight at its own rate.
 
     Duchi, Hazan and Singer, Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, JMLR 12,
-    2011, section 5 (composite mirror descent); the arithmetic is that of TensorFlow's ApplyProximalAdagrad.
+    2011, section 5 (composite mirror descent); the arithmetic equals TensorFlow's ApplyProximalAdagrad.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ProximalAdagrad(_Proximal):
         gradient = ops.cast(gradient, variable.dtype)
         accumulator = self._accumulators[self._get_variable_index(variable)]
         self.assign_add(accumulator, ops.square(gradient))
-        # A weight that was never touched, from an accumulator of 0, stays where it is.
+        # Not below 1e-30, because a weight without gradients and an accumulator of 0 must stay unchanged.
         rate = ops.cast(learning_rate, variable.dtype) * ops.rsqrt(ops.maximum(accumulator, 1e-30))
         self._step(variable, gradient, rate)
 

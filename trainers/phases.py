@@ -1,6 +1,6 @@
-"""The phases of a training: the head of a known network alone first, then its base too, at a rate of its own.
+"""The phases of a training: first only the head of a known network, then its base too, at another learning rate.
 
-What is frozen is baked into a compiled pass and an optimizer's variables: each phase has its own of both.
+Each phase has its own compiled passes and its own optimizer, because both depend on which layers are frozen.
 """
 
 from dataclasses import dataclass
@@ -15,40 +15,37 @@ from trainers.schedules import Plan
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs of a training that follow each other."""
+    """Consecutive epochs of a training with the same trainable layers."""
 
-    number: int
-    """Counts from 1."""
-    first: int
-    """Epochs of the plan: from `first` up to `end`, counted from 0."""
-    end: int
+    number: int  # counted from 1
+    first: int  # first epoch of the phase, counted from 0
+    end: int  # first epoch after the phase
     lr: float
-    learning: bool | int
-    """How much of the base learns: all, nothing, or its last so many layers."""
+    trainable: bool | int  # trainable part of the base: all, nothing, or the number of its last layers
 
 
 def phases(cfg: Any, plan: Plan) -> list[Phase]:
-    """One phase, or two if the head learns alone for `model.head_epochs`."""
+    """Return one phase, or two if only the head learns in the first `model.head_epochs`."""
     lr = effective_lr(cfg)
     fine_tune, head = cfg.model.get("fine_tune", True), int(cfg.model.get("head_epochs") or 0)
     if not head or head >= plan.epochs:
         return [Phase(1, 0, plan.epochs, lr, fine_tune if not head else False)]
-    then = Phase(2, head, plan.epochs, lr_factor(cfg) * (cfg.model.get("fine_tune_lr") or cfg.lr), fine_tune)
-    return [Phase(1, 0, head, lr, False), then]
+    second = Phase(2, head, plan.epochs, lr_factor(cfg) * (cfg.model.get("fine_tune_lr") or cfg.lr), fine_tune)
+    return [Phase(1, 0, head, lr, False), second]
 
 
 def freeze(model: keras.Model, phase: Phase, pretrained: bool) -> None:
-    """Let that part of the model's base learn which does in `phase`. Without a base everything learns.
+    """Freeze the layers of the model's base that do not learn in `phase`. Without a base, all layers learn.
 
-    A frozen batch normalization works with the statistics that it came with. In a pretrained base all of them stay
-    frozen: a few small batches would spoil what they know (Keras' guide to transfer learning).
+    In a pretrained base all batch normalization stays frozen, because a few small batches would spoil its statistics
+    (Keras' guide to transfer learning).
     """
     base = base_of(model)
     if base is None:
         return
     base.trainable = True
     count = len(base.layers)
-    learning = count if phase.learning is True else int(phase.learning)
-    for place, layer in enumerate(base.layers):
-        normalizes = pretrained and isinstance(layer, keras.layers.BatchNormalization)
-        layer.trainable = place >= count - learning and not normalizes
+    trainable = count if phase.trainable is True else int(phase.trainable)
+    for index, layer in enumerate(base.layers):
+        stays_frozen = pretrained and isinstance(layer, keras.layers.BatchNormalization)
+        layer.trainable = index >= count - trainable and not stays_frozen

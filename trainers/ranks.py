@@ -1,4 +1,4 @@
-"""What a rank of a training does when another one does not come any more."""
+"""Detection of ranks that are lost or that hang."""
 
 import threading
 import time
@@ -9,35 +9,34 @@ import tensorflow as tf
 
 from sweeps.trial import RankLost, Trial
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 @contextmanager
-def naming_lost_ranks(size: int) -> Iterator[None]:
-    """Raise RankLost for what TensorFlow raises when one of several ranks is gone."""
+def detect_lost_ranks(size: int) -> Iterator[None]:
+    """Convert the error that TensorFlow raises if one of several ranks is lost. Raises RankLost."""
     try:
         yield
     except tf.errors.OpError as error:
-        said = str(error)
-        errors = tf.errors
+        text, errors = str(error), tf.errors
         gone = (errors.UnavailableError, errors.AbortedError, errors.CancelledError, errors.DeadlineExceededError)
-        port_taken = "Could not start gRPC server" in said  # by another process, since it was found free
+        port_taken = "Could not start gRPC server" in text  # by another process, after the port was chosen
         if size == 1 or not (isinstance(error, gone) or port_taken):
             raise
-        reason = said.partition("Collective ops is aborted by: ")[2] or said
-        what = "its port is taken" if port_taken else "another rank is gone"
-        raise RankLost(f"{what}: {reason.strip().splitlines()[0][:200]}") from error
+        details = text.partition("Collective ops is aborted by: ")[2] or text
+        problem = "its port is taken" if port_taken else "another rank is gone"
+        raise RankLost(f"{problem}: {details.strip().splitlines()[0][:200]}") from error
 
 
-class Patience:
-    """Ends this process, and so the attempt, when `steps` stands still for too long while it is entered.
+class Watchdog:
+    """Ends this process, and so the attempt, if `steps` does not change for too long inside the context.
 
-    TensorFlow waits without end for a rank that lives and takes no step. Its own timeout_seconds is no way out: each
-    collective leaves two threads behind that sleep for so long.
+    TensorFlow waits for a rank that hangs without a time limit. Its timeout_seconds is no alternative, because each
+    collective then leaves two threads that sleep until the timeout.
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.steps: tf.Variable | None = None  # counts those of this rank, once there is a place for it
+        self.steps: tf.Variable | None = None  # number of steps of this rank; None before a strategy exists
         self._trial = trial
         self._entered_at: float | None = None
         if trial.world.size > 1:
@@ -50,16 +49,16 @@ class Patience:
         self._entered_at = None
 
     def _watch(self) -> None:
-        world, seen, moved_at = self._trial.world, -1, 0.0
+        world, last_count, changed_at = self._trial.world, -1, 0.0
         while True:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
             entered_at = self._entered_at
             if entered_at is None:
                 continue
             count = 0 if self.steps is None else int(self.steps.numpy())
-            if count != seen:
-                seen, moved_at = count, time.monotonic()
-            if time.monotonic() - max(moved_at, entered_at) > world.timeout_s:
+            if count != last_count:
+                last_count, changed_at = count, time.monotonic()
+            if time.monotonic() - max(changed_at, entered_at) > world.timeout_s:
                 self._trial.abandon(
                     f"one of {world.size} ranks hangs: none took a step after step {count} for longer than "
                     f"rank_timeout_s={world.timeout_s:g}"

@@ -161,7 +161,7 @@ def check_batch(cfg: Any, size: int, epoch: int, rows: int | None) -> None:
     if size % replicas:
         below = max(first // replicas, 1) * replicas
         remedy = f"try batch_size={below}" if size == first else f"start and grow by multiples of {replicas}"
-        raise ValueError(f"{what} cannot be shared equally by {parallel.named(cfg)}; {remedy}")
+        raise ValueError(f"{what} cannot be shared equally by {parallel.device_settings(cfg)}; {remedy}")
 
 
 def shares(cfg: Any, plan: Plan, first: int = 0, end: int | None = None) -> np.ndarray:

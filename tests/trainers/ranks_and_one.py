@@ -44,7 +44,7 @@ def trained(strategy: tf.distribute.Strategy, overrides: list[str]) -> tuple[ker
     with strategy.scope():
         model = network(cfg, dataset)
         compile_for(model, cfg, dataset, planned, phases(cfg, planned)[0])
-    distribution.draw_by_replica(model)
+    distribution.seed_dropout_by_replica(model)
     train, evaluate = compile_passes(model, dataset)
     size = planned.batch_sizes[0]
     metrics = {name: float(value) for name, value in train(dataset.order(0, 1)[: STEPS * size], size).items()}

@@ -29,7 +29,7 @@ def test_every_epoch_is_reported(tmp_path: Path) -> None:
     assert all(isinstance(value, float) for metrics in trial.reported for value in metrics.values())
 
 
-def test_a_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_stopped_training_resumes_from_its_checkpoint(tmp_path: Path) -> None:
     straight = Recorder(tmp_path / "straight")
     expected = fit(straight)
     stopped = Recorder(tmp_path / "stopped", stop_after=2)
@@ -50,18 +50,20 @@ def test_a_training_that_had_ended_trains_no_further(tmp_path: Path) -> None:
     assert again.steps == []
 
 
-def test_a_second_fit_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_second_fit_is_refused(tmp_path: Path) -> None:
     trial = Recorder(tmp_path)
     fit(trial, epochs=2)
-    with pytest.raises(ValueError, match=r"was in a `fit` of this trial before.*\nTrain in one `fit`"):
+    with pytest.raises(ValueError, match=r"was used in an earlier `fit` of this trial.*\nTrain in one `fit`"):
         fit(trial)
     assert trial.steps == [1, 2]
 
 
-def test_a_metric_that_is_an_array_is_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_metric_that_is_an_array_is_named_and_not_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trial = Recorder(tmp_path)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
     model.compile("sgd", "categorical_crossentropy", metrics=["accuracy", keras.metrics.F1Score()])
     model.fit(X, np.eye(3)[np.arange(64) % 3], epochs=2, verbose=0, callbacks=[ReportToTrial(trial)])
     assert [set(metrics) for metrics in trial.reported] == [{"loss", "accuracy"}] * 2
-    assert capsys.readouterr().out.count("not reported, since a metric is one number: {'f1_score': (3,)}") == 1
+    assert capsys.readouterr().out.count("not reported, because a metric must be one number: {'f1_score': (3,)}") == 1

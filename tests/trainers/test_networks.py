@@ -251,7 +251,7 @@ def test_imagenet_without_a_network_is_told_in_two_lines(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (OSError(), r"needs a network to be downloaded once \(OSError\)\n"),
+        (OSError(), r"the weights cannot be downloaded \(OSError\)\n"),
         (Exception("URL fetch failure on https://x: 404 -- Not Found"), r"downloaded once \(URL fetch failure.*\)\n"),
         (ValueError("Incomplete or corrupted file detected."), "^Incomplete or corrupted file detected.$"),
         (MemoryError(), "^$"),

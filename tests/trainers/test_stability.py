@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.recorder import Recorder, compose
-from trainers.stability import arrivals, epochs_to_stable
+from trainers.stability import convergence_metrics, epochs_to_stable
 from trainers.trainer import train
 
 
@@ -15,7 +15,7 @@ from trainers.trainer import train
         ([0.9, 0.9, 0.9], 3),
         # Means of three: .3, .6, .9, .9, .9: within 1% of .9 from the third one on, which ends in epoch 5.
         ([0.0, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9], 5),
-        # It was there, left, and came back: the last arrival counts.
+        # The value becomes stable twice: the second time counts.
         ([0.9, 0.9, 0.9, 0.5, 0.9, 0.9, 0.9], 7),
         ([0.5, 0.6, 0.7, 0.8, 0.9], 5),  # still rising: stable only where it ends
         # A change of just under and of over 1%.
@@ -24,24 +24,24 @@ from trainers.trainer import train
         ([-1.0, -1.0, -1.0, -1.0], 3),
     ],
 )
-def test_the_rule(values: list[float], expected: int | None) -> None:
+def test_the_first_stable_epoch(values: list[float], expected: int | None) -> None:
     assert epochs_to_stable(values) == expected
 
 
 def test_times_are_of_what_was_trained_until_then() -> None:
     values, seconds = [0.5, 0.97, 0.9, 0.9, 0.9], [10.0, 1.0, 1.0, 1.0, 1.0]
-    assert arrivals(values, seconds, 2, 0.97, higher=True) == {
+    assert convergence_metrics(values, seconds, 2, 0.97, higher_is_better=True) == {
         "time_to_best": 11.0,
         "epochs_to_stable": 5,
         "time_to_stable": 14.0,
         "epochs_to_target": 2,
         "time_to_target": 11.0,
     }
-    assert "time_to_target" not in arrivals(values, seconds, 2, 0.98, higher=True)
-    assert arrivals(values, seconds, 1, 0.5, higher=False)["epochs_to_target"] == 1
+    assert "time_to_target" not in convergence_metrics(values, seconds, 2, 0.98, higher_is_better=True)
+    assert convergence_metrics(values, seconds, 1, 0.5, higher_is_better=False)["epochs_to_target"] == 1
 
 
-def test_a_training_says_when_it_arrived(tmp_path: Path) -> None:
+def test_a_resumed_training_returns_its_convergence_metrics(tmp_path: Path) -> None:
     cfg = compose("epochs=4", "target=0.8", "trainer.checkpoint_interval_s=0", "lr=0.01")
     train(cfg, Recorder(tmp_path, stop_after=2))
     result = train(cfg, Recorder(tmp_path))

@@ -25,19 +25,23 @@ def check_optimizer(optimizer: Mapping[str, Any], cfg: Any) -> None:
         )
     if parallel.replicas(cfg) < 2:
         return
-    several = parallel.named(cfg)
+    several = parallel.device_settings(cfg)
     for key in WRONG_ON_SEVERAL:
         if optimizer.get(key) is not None:
-            raise ValueError(f"optimizer.{key} is wrong with {several}; leave it out, or use {parallel.alone(cfg)}")
+            raise ValueError(
+                f"optimizer.{key} is wrong with {several}; leave it out, or use {parallel.single_device_settings(cfg)}"
+            )
     if kind.endswith("ScheduleFreeAdamW"):
-        raise ValueError(f"ScheduleFreeAdamW is wrong with {several}; use {parallel.alone(cfg)}, or optimizer=adamw")
+        raise ValueError(
+            f"ScheduleFreeAdamW is wrong with {several}; use {parallel.single_device_settings(cfg)}, or optimizer=adamw"
+        )
 
 
 def check_several(cfg: Any) -> None:
     """Raise ValueError for XLA on several devices, and for a loss that belongs to a batch as a whole."""
     if parallel.replicas(cfg) < 2:
         return
-    several, alone = parallel.named(cfg), parallel.alone(cfg)
+    several, alone = parallel.device_settings(cfg), parallel.single_device_settings(cfg)
     if str(cfg.loss.get("_target_")).endswith("WeightedKappa"):
         raise ValueError(
             f"loss=weighted_kappa judges a batch as a whole, of which each of {several} sees a share; use {alone}"

@@ -170,5 +170,5 @@ def test_the_scaled_rate_is_reached_in_a_straight_line() -> None:
 )
 def test_what_shares_a_batch_is_said_as_it_is_typed(overrides: str, said: str) -> None:
     cfg = compose(*overrides.split())
-    assert parallel.named(cfg) == said
+    assert parallel.device_settings(cfg) == said
     assert parallel.replicas(cfg) == math.prod(int(word.partition("=")[2]) for word in said.split())
