@@ -12,7 +12,7 @@ from sweeps.errors import UserError
 from sweeps.record.definition import Definition, find, sweeps_line
 from sweeps.record.study import StudySnapshot
 from sweeps.results import report
-from sweeps.study.best import chosen
+from sweeps.study.best import choose_trial
 from sweeps.study.reading import read_study
 from sweeps.study.refit import folders
 from sweeps.trial.folder import TrialFolder
@@ -78,7 +78,7 @@ class Study:
 
         Raises UserError if the trial has no result, or its configuration cannot be read.
         """
-        row = chosen(self.summary, trial)
+        row = choose_trial(self.summary, trial)
         try:
             config = OmegaConf.load(row.folder / ".hydra" / "config.yaml")
         except Exception as error:  # whatever a damaged file holds
@@ -101,7 +101,7 @@ class Study:
         """
         from sweeps.tracking.saved_model import load_saved_model
 
-        row = chosen(self.summary, trial)
+        row = choose_trial(self.summary, trial)
         places = [*(refit / "0" for refit in reversed(folders(self.folder, row))), row.folder]
         folder = next((model for place in places if (model := TrialFolder(place).model)), None)
         if folder is None:

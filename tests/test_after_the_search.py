@@ -114,7 +114,7 @@ def test_what_cannot_be_refit_says_why(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1,2"), tmp_path)
     done = sweeps(tmp_path, "refit", "s")
     assert done.code == 2
-    assert "study s does not say how its app is trained once more\nSay it in the app's config" in done.err
+    assert "study s: its app's config has no hydra.sweeper.refit, which a refit needs.\nAdd it, as in" in done.err
     (tmp_path / "multirun/s/multirun.yaml").write_text("{")
     done = sweeps(tmp_path, "refit", "s")
     assert done.code == 2

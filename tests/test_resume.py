@@ -262,7 +262,7 @@ def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
     os.kill(holder["pid"], signal.SIGKILL)
     done = lines.finish(driver, folder)
     assert done.code == 0, done.said
-    assert "it goes on in a new attempt" in done.out
+    assert "retried in a new attempt" in done.out
     assert steps(trial) == list(range(1, 81))
     assert end(trial, 1).state is State.LOST
     assert end(trial, 1).error
@@ -371,7 +371,7 @@ def test_a_trial_that_was_given_up_goes_on_with_more_attempts_or_time(
     assert [len(row.attempts) for row in rows(tmp_path / "multirun" / "s")] == [1, 1]
     done = lines.run(theirs(*line, *less, more), tmp_path)
     assert done.code == 1, done.said
-    assert "trials 0 were given up and go on now" in done.out
+    assert "trials 0 were given up and resume now" in done.out
     (row, fine) = rows(tmp_path / "multirun" / "s")
     assert row.state is ended
     assert len(row.attempts) > 1

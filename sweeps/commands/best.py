@@ -22,7 +22,7 @@ def best(
     front = summary.pareto_front() if trial is None else []
     if len(front) > 1:
         console.print(f"no other trial dominates one of these {len(front)}; choose with --trial")
-    for row in front if len(front) > 1 else [of_best.chosen(summary, trial)]:
+    for row in front if len(front) > 1 else [of_best.choose_trial(summary, trial)]:
         console.print(f"# trial {row.number}: {row.name}   {result_of(row, summary)}", soft_wrap=True)
         words = of_best.command(definition_, row)
         console.print(of_best.line(words, definition_.working_folder), soft_wrap=True)
@@ -44,7 +44,7 @@ def refit(
     from sweeps.tracking.registry import register
 
     summary, definition_ = read(name, root)
-    row = refit.chosen(summary, trial)
+    row = refit.choose_trial(summary, trial)
     words, folder = refit.command(definition_, summary, row, all_data)
     console.print(best.line(words, definition_.working_folder), soft_wrap=True)
     if code := subprocess.run(words, check=False, cwd=began_in(definition_)).returncode:

@@ -1,4 +1,4 @@
-"""One attempt at a trial, from its driver's side: where it stands, and whether another one follows."""
+"""One attempt at a trial, as its driver sees it: its progress, and whether another attempt follows."""
 
 from dataclasses import dataclass, replace
 
@@ -6,59 +6,58 @@ from sweeps.record.study import TrialRecord
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.wording import counted
 
-GOES_ON = {State.LOST, State.TIMED_OUT}
-"""The ends after which a trial gets another attempt, which goes on from its checkpoint."""
+RETRIED = {State.LOST, State.TIMED_OUT}
+"""The states after which a trial gets another attempt, which resumes from its checkpoint."""
 
 
 @dataclass
 class Attempt:
-    """A trial that waits for room, or runs. Before it has a folder of its own, `job.attempt` is 0."""
+    """A trial that is ready, queued or running. Until the attempt has a folder, `job.attempt` is 0."""
 
     job: Job
-    trial: TrialRecord  # as it was when the attempt was made: its number and params
-    asked: float
-    began: float | None = None  # when it did, once that was heard
-    said: Outcome | None = None  # what the launcher said of its end, until that is settled
-    trouble: str = ""  # what cannot be read of it; it is looked at again
-    trouble_since: float = 0.0
+    trial: TrialRecord  # the trial when the attempt was made
+    queued_at: float  # seconds since 1970
+    started_at: float | None = None  # seconds since 1970
+    outcome: Outcome | None = None  # the outcome that the launcher reported, until it is recorded
+    read_error: str = ""  # why its files could not be read at the last look
+    unreadable_since: float = 0.0  # seconds since 1970
     adopted: bool = False  # whether an earlier driver submitted it
-    read_to: int = 0  # up to where its metrics were read, in bytes
+    metrics_offset: int = 0  # bytes of its metrics that were read
 
     def make_folder(self, idle_slot_s: float) -> None:
-        """Raises OSError where the disk takes no folder."""
+        """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be written."""
         if not self.job.attempt:
-            wanted = self.job.request
-            made = self.job.folder.new_attempt(self.asked, wanted.gpus, idle_slot_s, wanted.timeout_min)
-            self.job = replace(self.job, attempt=made.number)
+            request = self.job.request
+            folder = self.job.folder.new_attempt(self.queued_at, request.gpus, idle_slot_s, request.timeout_min)
+            self.job = replace(self.job, attempt=folder.number)
 
 
-def may_go_on(ends: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:
-    """Whether a trial whose last attempt was lost or timed out gets another one.
+def may_resume(outcomes: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:
+    """Return whether a trial whose last attempt was lost or timed out gets another attempt.
 
-    A time limit counts as a loss only if the attempt did not advance, unless `max_timeouts` says how many may time out.
+    With `max_timeouts`, so many attempts may time out. Without it, a timeout counts as a loss only if the attempt did
+    not advance.
     """
-    timeouts = [end for end in ends if end.state is State.TIMED_OUT]
-    losses = sum(end.state is State.LOST for end in ends)
+    timeouts = [outcome for outcome in outcomes if outcome.state is State.TIMED_OUT]
+    losses = sum(outcome.state is State.LOST for outcome in outcomes)
     if max_timeouts is not None:
         return len(timeouts) <= max_timeouts and losses < max_attempts
-    return losses + sum(not end.advanced for end in timeouts) < max_attempts
+    return losses + sum(not outcome.advanced for outcome in timeouts) < max_attempts
 
 
-def given_up(ends: list[Outcome]) -> str:
-    """Why a trial that was lost or timed out gets no further attempt."""
-    more = "allow more with hydra.sweeper.max_attempts"
-    if ends[-1].state is State.TIMED_OUT:
-        more = "give it more time (hydra.launcher.timeout_min), or attempts (hydra.sweeper.max_attempts)"
-    count = sum(end.state in GOES_ON for end in ends)
-    return f"{ends[-1].error}; given up after {counted(count, 'attempt')}: {more}"
+def give_up_reason(outcomes: list[Outcome]) -> str:
+    """Return why a lost or timed out trial gets no further attempt, and which setting to raise."""
+    last, count = outcomes[-1], sum(outcome.state in RETRIED for outcome in outcomes)
+    timeout = "hydra.launcher.timeout_min or " if last.state is State.TIMED_OUT else ""
+    return f"{last.error}; given up after {counted(count, 'attempt')}. Raise {timeout}hydra.sweeper.max_attempts"
 
 
-def may_be_reopened(row: TrialRecord, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:
-    """Whether a trial that was given up goes on under the settings of now: more attempts, or a longer time limit."""
-    ends = [*row.attempts[row.forgiven :]]
-    if row.state not in GOES_ON or not ends:
+def may_be_reopened(trial: TrialRecord, timeout_min: float | None, max_attempts: int, max_timeouts: int | None) -> bool:
+    """Return whether a trial that was given up resumes under the present limits: more attempts, or a longer timeout."""
+    outcomes = [*trial.attempts[trial.forgiven :]]
+    if trial.state not in RETRIED or not outcomes:
         return False
-    last = ends[-1]
-    took_min = (last.ended - (last.began or last.ended)) / 60  # near enough where the limit is not on record
+    last = outcomes[-1]
+    took_min = (last.ended - (last.began or last.ended)) / 60  # an estimate, because an old record has no limit
     longer = timeout_min is None or timeout_min > (last.timeout_min or 1.1 * took_min)
-    return (longer and row.state is State.TIMED_OUT) or may_go_on(ends, max_attempts, max_timeouts)
+    return (longer and trial.state is State.TIMED_OUT) or may_resume(outcomes, max_attempts, max_timeouts)

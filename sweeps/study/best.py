@@ -1,4 +1,4 @@
-"""A trial once more: the command line that trains it again, and its configuration as a file of Hydra's."""
+"""How to train a trial again: by a command line, and by a configuration file of Hydra."""
 
 import shlex
 from collections.abc import Collection, Sequence
@@ -19,110 +19,127 @@ from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import SINGLE_RUN_SETTINGS
 
 EXPERIMENT = "experiment/best.yaml"
-"""In the study's folder, which `--config-dir` makes a place where Hydra looks: `+experiment=best`."""
+"""The path below the study's folder: with that folder as `--config-dir`, Hydra finds `+experiment=best`."""
 
 
-def chosen(summary: StudySnapshot, number: int | None) -> TrialRecord:
-    """The trial of this number, by default the best, or where configurations have several seeds the first one of the
-    best. Raises UserError if it has no result.
+def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
+    """Return the trial of this number, by default the best trial, or the first seed of the best configuration.
+
+    Raises UserError if the trial has no result.
     """
-    mean = configurations.best(summary) if number is None else None
-    best = next(row for row in [*mean.rows, *mean.raced] if row.result) if mean else summary.best()
-    row = best if number is None else next((row for row in summary.rows if row.number == number), None)
-    if row is None or not row.objective:
-        which = "completed trial with a result" if number is None else f"result of trial {number}"
-        top = ", ".join(str(one.number) for one in summary.top(5)) or "none yet"
-        raise UserError(f"study {summary.name} has no {which}. Trials with one, best first: {top}")
-    return row
+    if number is None:
+        mean = configurations.best(study)
+        trial = next(row for row in [*mean.rows, *mean.raced] if row.result) if mean else study.best()
+    else:
+        trial = next((row for row in study.rows if row.number == number), None)
+    if trial is None or not trial.objective:
+        missing = "completed trial with a result" if number is None else f"result of trial {number}"
+        best_numbers = ", ".join(str(row.number) for row in study.top(5)) or "none yet"
+        raise UserError(
+            f"study {study.name} has no {missing}.\nChoose a trial with a result, best first: {best_numbers}"
+        )
+    return trial
 
 
-def command(definition: Definition, row: TrialRecord) -> list[str]:
-    """The command line, as words, that trains this trial again: here, or where its launcher had to start it."""
-    return again(definition, overrides_of(definition, row), needs_launcher(row))
+def command(definition: Definition, trial: TrialRecord) -> list[str]:
+    """Return the words that train this trial again: in this process, or by the launcher that it needs."""
+    return rebuild_command(definition, overrides_of(definition, trial), needs_launcher(trial))
 
 
-def again(definition: Definition, overrides: Sequence[str], multirun: bool, flags: Sequence[str] = ()) -> list[str]:
-    """A command line with these overrides, for one run or, as a study of one trial, for a launcher."""
-    program, hydra, asks = _parts(
-        definition, (*SINGLE_RUN_SETTINGS, "max_attempts") if multirun else SINGLE_RUN_SETTINGS
-    )
+def rebuild_command(
+    definition: Definition, overrides: Sequence[str], multirun: bool, flags: Sequence[str] = ()
+) -> list[str]:
+    """Return the words of a command with these overrides: a single run, or with `multirun` a study of one trial."""
+    settings = (*SINGLE_RUN_SETTINGS, "max_attempts") if multirun else SINGLE_RUN_SETTINGS
+    program, hydra, had_flag = _split_command(definition, settings)
+    chose_sweeper = any(word.startswith("hydra/sweeper=") for word in definition.command)
     if multirun:
         mode = ["-m", "hydra/sweeper=grid"]
-    elif any(word.startswith("hydra/sweeper=") for word in definition.command) and any(map(_is_sweeper, hydra)):
-        mode = ["hydra/sweeper=grid", "hydra.mode=RUN"]  # for the app's own sweeper may not know these settings
+    elif chose_sweeper and any(map(_is_sweeper, hydra)):
+        mode = ["hydra/sweeper=grid", "hydra.mode=RUN"]  # because the app's default sweeper may lack these settings
     else:
-        mode = [] if asks else ["hydra.mode=RUN"]
+        mode = [] if had_flag else ["hydra.mode=RUN"]
     return [*program, *flags, *mode, *hydra, *overrides]
 
 
-def overrides_of(definition: Definition, row: TrialRecord) -> list[str]:
-    """Every override of the trial: the fixed ones, which all share, and its own values."""
+def overrides_of(definition: Definition, trial: TrialRecord) -> list[str]:
+    """Return every override of the trial: the fixed ones, which all trials share, and its params."""
     with suppress(OSError, yaml.YAMLError, UnicodeDecodeError, TypeError):
-        words = yaml.safe_load((row.folder / ".hydra" / "overrides.yaml").read_text())
+        words = yaml.safe_load((trial.folder / ".hydra" / "overrides.yaml").read_text())
         if words and isinstance(words, list) and all(isinstance(word, str) for word in words):
             return words
-    own = {key: text_of(value) for key, value in row.params.items()}  # its file is damaged, or it has none
+    # The file is damaged or missing: rebuild the overrides from the study's command and the trial's params.
     swept = {key(name.partition(" under ")[0]) for name in definition.parameters}
     fixed = [word for word in definition.command if _is_override(word) and not _is_hydra(word)]
-    return [*(word for word in fixed if key(word) not in swept), *(f"{name}={text}" for name, text in own.items())]
+    params = [f"{name}={text_of(value)}" for name, value in trial.params.items()]
+    return [*(word for word in fixed if key(word) not in swept), *params]
 
 
 def key(word: str) -> str:
-    """What an override is about: `lr` of `++lr=0.1`."""
+    """Return the key of an override: `lr` of `++lr=0.1`."""
     return word.partition("=")[0].lstrip("+~")
 
 
-def write_experiment(definition: Definition, row: TrialRecord, study: Path) -> list[str]:
-    """Write the trial as a configuration, and return the command line, as words, that trains from it.
+def write_experiment(definition: Definition, trial: TrialRecord, study: Path) -> list[str]:
+    """Write the trial as a configuration, and return the words of the command that trains from it.
 
-    Raises UserError if its folder does not tell which of its overrides are choices of config groups.
+    Raises UserError if the trial's files do not show which of its overrides choose config groups.
     """
     try:
-        choices = _composed(row)["runtime"]["choices"]
-        content = experiment(overrides_of(definition, row), choices)
+        choices = _read_hydra(trial)["runtime"]["choices"]
+        content = experiment(overrides_of(definition, trial), choices)
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"trial {row.number} cannot be written as {EXPERIMENT}: {error!r}") from error
+        raise UserError(f"trial {trial.number} cannot be written as {EXPERIMENT}: {error!r}") from error
     (study / EXPERIMENT).parent.mkdir(exist_ok=True)
-    write_whole(study / EXPERIMENT, f"# @package _global_\n# Trial {row.number} of study {study.name}\n{content}")
-    return again(definition, ["+experiment=best"], needs_launcher(row), ["--config-dir", str(study)])
+    write_whole(study / EXPERIMENT, f"# @package _global_\n# Trial {trial.number} of study {study.name}\n{content}")
+    return rebuild_command(definition, ["+experiment=best"], needs_launcher(trial), ["--config-dir", str(study)])
 
 
 def experiment(overrides: Sequence[str], choices: dict[str, Any]) -> str:
-    """Overrides as the YAML of a config for the package _global_. Raises ValueError: one has no such form."""
+    """Return overrides as the YAML of a config in the package _global_.
+
+    Raises ValueError if an override removes a key.
+    """
     added: list[Any] = []
     changed: list[Any] = []
     values = OmegaConf.create({})
-    for one in OverridesParser.create().parse_overrides(list(overrides)):
-        group = one.get_key_element().lstrip("+~")
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        group = override.get_key_element().lstrip("+~")
         if group in choices:
-            (added if one.is_add() else changed).append(
-                {f"{'' if one.is_add() else 'override '}/{group}": None if one.is_delete() else one.value()}
-            )
-        elif one.is_delete():
-            raise ValueError(f"{one.input_line} removes a key, which no file can")
+            choice = None if override.is_delete() else override.value()
+            if override.is_add():
+                added.append({f"/{group}": choice})
+            else:
+                changed.append({f"override /{group}": choice})
+        elif override.is_delete():
+            raise ValueError(f"{override.input_line} removes a key, which no file can")
         else:
-            OmegaConf.update(values, one.key_or_group, one.value(), force_add=True)
-    defaults = {"defaults": [*added, "_self_", *changed]}  # Hydra wants those that override last
+            OmegaConf.update(values, override.key_or_group, override.value(), force_add=True)
+    # Overrides come last, because Hydra requires this order:
+    # https://hydra.cc/docs/advanced/defaults_list/
+    defaults = {"defaults": [*added, "_self_", *changed]}
     return OmegaConf.to_yaml(OmegaConf.merge(defaults, values))
 
 
 def line(words: Sequence[str], working_folder: str) -> str:
-    """Words as one would type them here."""
-    there = [] if Path(working_folder) == Path.cwd() else [f"cd {shlex.quote(working_folder)} &&"]
-    return " ".join([*there, shlex.join(words)])
+    """Return words as a command to type in the current folder."""
+    change_folder = [] if Path(working_folder) == Path.cwd() else [f"cd {shlex.quote(working_folder)} &&"]
+    return " ".join([*change_folder, shlex.join(words)])
 
 
-def _parts(definition: Definition, kept: Collection[str]) -> tuple[list[str], list[str], bool]:
-    """Of the command that started the study: the program with its flags, the overrides of Hydra's own settings that
-    are not about what to try, of the sweeper's those that are `kept`, and whether it asked for a multirun by -m.
+def _split_command(definition: Definition, settings: Collection[str]) -> tuple[list[str], list[str], bool]:
+    """Return parts of the command that started the study: the program, Hydra's overrides, and whether it had -m.
+
+    The program includes its flags. Overrides that choose what to try are omitted; of the sweeper's settings only
+    `settings` are returned.
     """
     words, end = definition.command, 1
-    while words[end].startswith("-") and words[end] != "-m":  # python's own flags
+    while words[end].startswith("-") and words[end] != "-m":  # flags of python
         end += 1
     end += 2 if words[end] == "-m" else 1
     multirun = ("-m", "--multirun")
     program = [*words[:end], *(word for word in words[end:] if not _is_override(word) and word not in multirun)]
-    hydra = [word for word in words[end:] if _is_override(word) and _is_hydra(word) and _is_kept(word, kept)]
+    hydra = [word for word in words[end:] if _is_override(word) and _is_hydra(word) and _is_reusable(word, settings)]
     return program, hydra, any(word in multirun for word in words[end:])
 
 
@@ -138,21 +155,21 @@ def _is_sweeper(word: str) -> bool:
     return key(word).startswith("hydra.sweeper.")
 
 
-def _is_kept(word: str, kept: Collection[str]) -> bool:
+def _is_reusable(word: str, settings: Collection[str]) -> bool:
     if _is_sweeper(word):
-        return key(word).removeprefix("hydra.sweeper.") in kept
+        return key(word).removeprefix("hydra.sweeper.") in settings
     return not key(word).startswith(("hydra/sweeper", "hydra.sweep.", "hydra.mode"))
 
 
-def _composed(row: TrialRecord) -> Any:
-    """Hydra's own settings, as the trial was composed with them."""
-    return yaml.safe_load((row.folder / ".hydra" / "hydra.yaml").read_text())["hydra"]
+def _read_hydra(trial: TrialRecord) -> Any:
+    """Return the settings of Hydra with which the trial was composed."""
+    return yaml.safe_load((trial.folder / ".hydra" / "hydra.yaml").read_text())["hydra"]
 
 
-def needs_launcher(row: TrialRecord) -> bool:
-    """Whether the trial ran elsewhere, or in several processes: a run without a launcher has one, here."""
+def needs_launcher(trial: TrialRecord) -> bool:
+    """Return whether the trial ran on another machine or in several processes, which a single run cannot do."""
     with suppress(OSError, KeyError, TypeError, ValueError, yaml.YAMLError):
-        launcher = _composed(row)["launcher"]
+        launcher = _read_hydra(trial)["launcher"]
         several = int(launcher.get("nodes") or 1) * int(launcher.get("tasks_per_node") or 1) > 1
         return several or not str(launcher["_target_"]).endswith("LocalLauncher")
     return False

@@ -64,7 +64,7 @@ def what_is_left(summary: StudySnapshot, end: LoopEnd, resume: str) -> list[str]
         lines.append(f"study {summary.name} is done: {summary.done}.")
         lines.append(f"For more, change hydra.sweeper.{enough.setting} in: {resume}")
     elif enough and enough.setting:
-        lines.append(f"study {summary.name} is not finished: {enough.why}.")
+        lines.append(f"study {summary.name} is not finished: {enough.reason}.")
         lines.append(f"To go on, raise hydra.sweeper.{enough.setting} in: {resume}")
     elif why := end.stopped or (f"{counted(open_ones, 'trial')} still open" if open_ones else ""):
         lines.append(f"study {summary.name} is not finished: {why}.")

@@ -162,7 +162,7 @@ class Driver:
                 self._plan.launcher.close(keep=True)
             stop, had_ended = loop.stop, not loop.starter.has_started
             end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, had_ended)
-            done = end.enough.why if end.enough and end.enough.done and not end.interrupted else ""
+            done = end.enough.reason if end.enough and end.enough.done and not end.interrupted else ""
             self._study = replace(self._study, importance=choosing.importance(self._study), done=done)
             findings = self._write(view, tracker, loop)
         self._say_end(view, tracker, end, findings)
@@ -206,9 +206,9 @@ class Driver:
             choosers=plan.choosing.choosers(),
             make_job=self._make_job,
             overrides=lambda trial: plan.space.overrides(trial.params),
-            say=view.say,
+            print_line=view.say,
             tracker=tracker,
-            added=lambda: self._added(record, view),
+            take_added=lambda: self._added(record, view),
         )
         return Loop(
             record=record,
@@ -217,7 +217,7 @@ class Driver:
             launcher=launcher,
             settings=settings,
             watchers=Watchers(view, launcher, tracker, page, self._mirror),
-            told_to_stop=self._stop_reason,
+            stop_reason=self._stop_reason,
             pruner=plan.choosing.pruner(record),
             ahead=plan.choosing.is_grid,
         )

@@ -1,4 +1,4 @@
-"""Keep the slots full: choose, submit, poll, record. Knows no SLURM, no TensorFlow and no Optuna."""
+"""The loop that keeps the slots full: choose, submit, poll, record. It imports no SLURM, TensorFlow or Optuna."""
 
 import signal
 import time
@@ -14,7 +14,7 @@ from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
 from sweeps.signals import on_signals
-from sweeps.study.attempt import GOES_ON, Attempt, given_up, may_go_on
+from sweeps.study.attempt import RETRIED, Attempt, give_up_reason, may_resume
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
 from sweeps.study.watchers import Watchers
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Timing:
     """How long a loop waits, in seconds."""
 
-    poll_s: float = 0.25  # for a trial to end
-    patience_s: float = 60.0  # for a file of a trial that has ended to be readable again
+    poll_s: float = 0.25  # time that one poll waits for an outcome
+    patience_s: float = 60.0  # time until an unreadable file of an ended trial is given up
 
 
 @dataclass
@@ -44,42 +44,40 @@ class Loop:
     launcher: TrialLauncher
     settings: SweeperConf
     watchers: Watchers
-    told_to_stop: Callable[[], str]  # why the study should stop, in words; empty while it should not
+    stop_reason: Callable[[], str]  # returns why the study should stop, in words; empty if it should not
     clock: Callable[[], float] = time.time
     pruner: "Pruner | None" = None
-    ahead: bool = False  # whether the next trial is chosen before there is room: a grid learns nothing meanwhile
+    ahead: bool = False  # whether to choose the next trial before there is room, as a grid does: it learns nothing
     timing: Timing = field(default_factory=Timing)
 
     interrupted: bool = False
-    detach: bool = False  # whether to leave once there is room for no further trial
-    running: dict[int, Attempt] = field(default_factory=dict)  # what was submitted and is not over, by trial
-    _ready: Attempt | None = None  # an attempt that waits for room
-    _at_once: bool = False  # whether the newest choice cannot be started, and room may stand empty
-    _free_since: deque[float] = field(default_factory=deque)  # when the slots that stand empty became so
-    _rounds: RateLimit = field(default_factory=RateLimit)
+    detach: bool = False  # whether to leave running trials without a driver once there is no room for another
+    running: dict[int, Attempt] = field(default_factory=dict)  # submitted attempts without a recorded outcome, by trial
+    _ready: Attempt | None = None  # the attempt to submit next
+    _poll_now: bool = False  # whether to poll without waiting, because the newest choice could not be started
+    _free_since: deque[float] = field(default_factory=deque)  # when each empty slot became empty, s since 1970
+    _looks: RateLimit = field(default_factory=RateLimit)
     _signal: signal.Signals | None = None
     _room: bool = False  # whether there was room at the last look
 
     def run(self) -> None:
-        """Return when every trial has ended, or when what still ran after a reason to stop has."""
+        """Return when every trial has ended; or, after a reason to stop, when the running trials have ended."""
         self.detach = self.launcher.detach
         with on_signals(self._on_signal):
-            self._take_up()
-            while self._goes_on():
-                for number, end in self.launcher.poll(timeout_s=0.0 if self._at_once else self.timing.poll_s):
-                    self.running[number].said = end
-                for attempt in [one for one in self.running.values() if one.said]:
-                    self._end(attempt)
-                if any(one.began is None and not one.trial.by_hand for one in self.running.values()):
+            self._resume_study()
+            while self._has_work():
+                self._poll()
+                if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
                     self.stop.check_budget(self.running.values())
-                if self._rounds.due(len(self.running)):
-                    for attempt in [one for one in self.running.values() if not one.said]:
-                        self._observe(attempt)
-                reason = f"it was interrupted ({self._signal.name})" if self._signal else self.told_to_stop()
+                if self._looks.due(len(self.running)):
+                    for attempt in self.running.values():
+                        if not attempt.outcome:
+                            self._observe(attempt)
+                reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
                 if reason and not self.interrupted:
                     self._interrupt(reason)
-                if all(attempt.began for attempt in self.running.values()):
-                    self.stop.say()
+                if all(attempt.started_at for attempt in self.running.values()):
+                    self.stop.print_message()
                 self.watchers.show(self.record.study, self.running, self._is_full, self.stop.reason)
             self.stop.end()
             self.watchers.show_end(self.record.study, self.running, self._is_full, self.stop.reason)
@@ -88,13 +86,19 @@ class Loop:
     def _is_full(self) -> bool:
         return self._ready is not None or not self._room
 
-    def _goes_on(self) -> bool:
+    def _has_work(self) -> bool:
         more = self._fill()
         return (more and self._has_room()) if self.detach else (more or bool(self.running))
 
+    def _poll(self) -> None:
+        for number, outcome in self.launcher.poll(timeout_s=0.0 if self._poll_now else self.timing.poll_s):
+            self.running[number].outcome = outcome
+        for attempt in [attempt for attempt in self.running.values() if attempt.outcome]:
+            self._close(attempt)
+
     def _fill(self) -> bool:
-        """Submit as many trials as there is room for. False when there is nothing left to submit."""
-        self._at_once = False
+        """Submit as many trials as there is room for. Return False if nothing is left to submit."""
+        self._poll_now = False
         while not self.stop.reason:
             self._drop_unwanted()
             room = self._has_room()
@@ -103,13 +107,13 @@ class Loop:
                 return True
             if self._ready is None and not self.stop.check_budget(self.running.values()):
                 try:
-                    answer, self._ready = self.starter.choose(bool(self.stop.enough), self._record)
-                except UserError as error:  # of the user's own search space
-                    self.stop.now(str(error))
+                    answer, self._ready = self.starter.choose(bool(self.stop.enough), self._record_end)
+                except UserError as error:  # raised by a search space in the user's code
+                    self.stop.stop_study(str(error))
                     return False
                 if self._ready is None:
-                    self._at_once = bool(answer.begin or answer.resume) and not self.stop.reason
-                    return self._at_once or (answer.waits and bool(self.running))
+                    self._poll_now = bool(answer.begin or answer.resume) and not self.stop.reason
+                    return self._poll_now or (answer.waits and bool(self.running))
             if self.stop.check_budget(self.running.values(), self._ready):
                 return False
             if not room or not self._submit():
@@ -117,21 +121,20 @@ class Loop:
         return False
 
     def _drop_unwanted(self) -> None:
-        """Leave an attempt that waits for room, if the search has had enough since it was made ready."""
+        """Drop the ready attempt if the search has had enough since it was made."""
         self.stop.check_results(self.running.values())
-        ready = self._ready.trial if self._ready else None
-        if ready and self.stop.enough and ready.searched:
-            self._leave(ready.number)
+        if self._ready and self.stop.enough and self._ready.trial.searched:
+            self._release(self._ready.trial.number)
 
     def _submit(self) -> bool:
-        """Start the attempt that is ready. False if there is no room for it."""
+        """Submit the ready attempt. Return False if there is no room for it."""
         assert self._ready
         attempt, number = self._ready, self._ready.trial.number
         try:
             attempt.make_folder(idle_slot_s=self.clock() - self._free_since[0] if self._free_since else 0.0)
         except OSError as error:
-            self._leave(number)
-            self._record(attempt.trial, Outcome(State.REFUSED, f"its folder cannot be made: {error}"))
+            self._release(number)
+            self._record_end(attempt.trial, Outcome(State.REFUSED, f"its folder cannot be made: {error}"))
             return True
         if not self.launcher.submit(attempt.job):
             return False
@@ -140,7 +143,7 @@ class Loop:
         self._ready, self.running[number] = None, attempt
         return True
 
-    def _leave(self, number: int) -> None:
+    def _release(self, number: int) -> None:
         self.record.leave(number)
         self.running.pop(number, None)
         if self._ready and self._ready.trial.number == number:
@@ -151,37 +154,37 @@ class Loop:
         self._room = free and self.launcher.has_room(ahead=self.ahead)
         return self._room
 
-    def _take_up(self) -> None:
-        """Adopt what lives of an earlier driver's, and record what ended meanwhile. The rest gets new attempts."""
+    def _resume_study(self) -> None:
+        """Adopt the living attempts of an earlier driver, and record which attempts have ended. Others are retried."""
         if self.record.mended:
             self.watchers.view.say(self.record.mended)
-        lost = [trial for trial in self.record.trials if trial.state in GOES_ON]
+        lost = [trial for trial in self.record.trials if trial.state in RETRIED]
         limits = self.settings.max_attempts, self.launcher.max_timeouts
-        again = [trial.number for trial in lost if self.starter.may_reopen(trial, *limits)]
-        if again:
-            self.record.reopen(again)
-            self.watchers.view.say(f"trials {', '.join(map(str, again))} were given up and go on now")
+        reopened = [trial.number for trial in lost if self.starter.may_reopen(trial, *limits)]
+        if reopened:
+            self.record.reopen(reopened)
+            self.watchers.view.say(f"trials {', '.join(map(str, reopened))} were given up and resume now")
         for trial in self.record.study.open:
             try:
-                self._take_up_one(trial)
+                self._resume_trial(trial)
             except OSError as error:
-                self._record(trial, Outcome(State.REFUSED, f"its files cannot be read: {error}"))
+                self._record_end(trial, Outcome(State.REFUSED, f"its files cannot be read: {error}"))
 
-    def _take_up_one(self, trial: TrialRecord) -> None:
+    def _resume_trial(self, trial: TrialRecord) -> None:
         folder = TrialFolder(trial.folder)
         newest = folder.newest()
         if newest is None:
             return
         if not newest.is_over:
-            if outcome := self.starter.make(trial):
-                self._record(trial, outcome)
+            if outcome := self.starter.prepare(trial):
+                self._record_end(trial, outcome)
                 return
-            job = replace(self.starter.job(trial), attempt=newest.number)
+            job = replace(self.starter.tracked_job(trial), attempt=newest.number)
             if self.launcher.adopt(job):
                 self.starter.has_started = True
                 self.record.show(replace(trial, attempts=tuple(folder.ends())))
                 self.record.begin(trial.number)
-                self.running[trial.number] = Attempt(job, trial, asked=self.clock(), adopted=True)
+                self.running[trial.number] = Attempt(job, trial, queued_at=self.clock(), adopted=True)
                 return
         newest.close(Outcome(State.CANCELLED, "it ended with its driver"), newest.last_written())
         trial = replace(trial, attempts=tuple(folder.ends()))
@@ -190,82 +193,84 @@ class Loop:
             self.record.show(trial)
             return
         self.starter.has_started = True
-        self._settle(trial, last)
+        self._retry_or_end(trial, last)
 
     def _observe(self, attempt: Attempt) -> None:
-        """Read what the trial reported since the last time, and let the pruner judge it."""
+        """Read what the trial reported since the last look, and pass it to the pruner."""
         number, folder = attempt.trial.number, attempt.job.attempt_folder
         try:
-            if attempt.began is None and (began := folder.began()) is not None:
-                attempt.began = began
+            if attempt.started_at is None and (started_at := folder.began()) is not None:
+                attempt.started_at = started_at
                 self.record.show(replace(self.record.trials[number], state=State.RUNNING))
-                self.stop.began()
+                self.stop.note_start()
                 self.watchers.view.started(attempt.trial)
-            news = folder.trial.read_metrics(attempt.read_to)
-            for line in news.values:
+            lines = folder.trial.read_metrics(attempt.metrics_offset)
+            for line in lines.values:
                 self.record.show(replace(self.record.trials[number], metrics=line.metrics))
                 value = line.metrics.get(self.record.study.objective[0])
                 if value is not None and self.pruner and self.pruner.report(number, line.step, value):
                     folder.request_stop(State.PRUNED)
-            attempt.read_to = news.offset
-            self.starter.noted(number, news.offset)
-            if news.damaged:
-                self.watchers.view.say(f"{counted(news.damaged, 'damaged line')} in {attempt.trial.folder / METRICS}")
-            attempt.trouble = ""
-        except OSError as error:  # of this trial alone; a shared disk may be away for a moment
-            attempt.trouble = f"{error}; it is looked at again"
+            attempt.metrics_offset = lines.offset
+            self.starter.note_offset(number, lines.offset)
+            if lines.damaged:
+                self.watchers.view.say(f"{counted(lines.damaged, 'damaged line')} in {attempt.trial.folder / METRICS}")
+            attempt.read_error = ""
+        except OSError as error:  # because a shared disk may be unreachable for a moment
+            attempt.read_error = f"{error}; retrying"
 
-    def _end(self, attempt: Attempt) -> None:
-        """The launcher says that the attempt is over: what its folder says stands."""
-        assert attempt.said
+    def _close(self, attempt: Attempt) -> None:
+        """End an attempt that the launcher reported as over. An outcome in the attempt's folder counts first."""
+        assert attempt.outcome
         self._observe(attempt)
-        end = attempt.said
+        outcome = attempt.outcome
         try:
-            end = attempt.job.attempt_folder.close(end)
+            outcome = attempt.job.attempt_folder.close(outcome)
         except OSError as error:
-            attempt.trouble = f"{error}; it is looked at again"
-            attempt.trouble_since = attempt.trouble_since or self.clock()
-            if self.clock() - attempt.trouble_since < self.timing.patience_s:
-                return  # tried again with the next tick
-            # That it failed is what a launcher says of a trial of whose own word it does not know.
-            state = State.LOST if end.state is State.FAILED else end.state
-            end = replace(end, state=state, error=f"{end.error}; {error}", ended=self.clock())
-        self._leave(attempt.trial.number)
+            attempt.read_error = f"{error}; retrying"
+            attempt.unreadable_since = attempt.unreadable_since or self.clock()
+            if self.clock() - attempt.unreadable_since < self.timing.patience_s:
+                return  # the next poll closes it again
+            # Lost, not failed, because a launcher that sees no result reports a failure.
+            state = State.LOST if outcome.state is State.FAILED else outcome.state
+            outcome = replace(outcome, state=state, error=f"{outcome.error}; {error}", ended=self.clock())
+        self._release(attempt.trial.number)
         self._free_since.append(self.clock())
-        self._settle(self.record.trials[attempt.trial.number].with_end(end), end, attempt.adopted)
+        self._retry_or_end(self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted)
 
-    def _settle(self, trial: TrialRecord, end: Outcome, adopted: bool = False) -> None:
-        """Let the trial go on in a new attempt, or end with this one."""
-        ends = list(trial.attempts[trial.forgiven :])
-        if end.misfit:
-            self.stop.now(end.error)
-        again = end.state in GOES_ON and may_go_on(ends, self.settings.max_attempts, self.launcher.max_timeouts)
+    def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
+        """Queue the trial for a new attempt, or end it with this outcome."""
+        outcomes = list(trial.attempts[trial.forgiven :])
+        if outcome.misfit:
+            self.stop.stop_study(outcome.error)
+        is_lost = outcome.state in RETRIED
+        resumes = is_lost and may_resume(outcomes, self.settings.max_attempts, self.launcher.max_timeouts)
         over = self.stop.reason or (self.stop.enough and trial.searched)
-        if not over and (again or (end.state is State.REFUSED and adopted)):  # this command takes it up
-            self.watchers.view.say(f"trial {trial.number} {end.state}: {end.error}; it goes on in a new attempt")
+        # A refusal of an earlier driver's attempt is retried, because this command was not refused yet.
+        if not over and (resumes or (outcome.state is State.REFUSED and adopted)):
+            self.watchers.view.say(f"trial {trial.number} {outcome.state}: {outcome.error}; retried in a new attempt")
             self.record.show(replace(trial, state=State.QUEUED))
             return
-        if again:
-            end = replace(end, state=State.CANCELLED)
-        elif end.state in GOES_ON:
-            end = replace(end, error=given_up(ends))
-        self._record(replace(trial, attempts=trial.attempts[:-1]), end)
+        if resumes:
+            outcome = replace(outcome, state=State.CANCELLED)
+        elif is_lost:
+            outcome = replace(outcome, error=give_up_reason(outcomes))
+        self._record_end(replace(trial, attempts=trial.attempts[:-1]), outcome)
 
-    def _record(self, trial: TrialRecord, end: Outcome) -> None:
-        """The trial has ended: for good or, if it was refused or cancelled, until the next command."""
-        trial = trial.with_end(end)
+    def _record_end(self, trial: TrialRecord, outcome: Outcome) -> None:
+        """Record a trial's outcome. A refused or cancelled trial stays open for the next command."""
+        trial = trial.with_end(outcome)
         if trial.state.is_over:
             self.record.end(trial)
         self.record.show(trial)
-        self.starter.forget(trial.number)
-        if trial.state is State.REFUSED and not self.stop.refused(end):  # the reason was said
-            return
+        self.starter.drop_job(trial.number)
+        if trial.state is State.REFUSED and not self.stop.note_refusal(outcome):
+            return  # because the reason was printed for an earlier trial
         self.watchers.view.ended(trial, self.record.study)
         if self.watchers.tracker:
             self.watchers.tracker.end_trial(trial)
 
     def _on_signal(self, number: int, _: Any) -> None:
-        """The first signal is acted on when the loop comes round, a second Ctrl-C at once."""
+        """Note the first signal for the loop. A second Ctrl-C raises KeyboardInterrupt immediately."""
         if self._signal and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._signal = self._signal or signal.Signals(number)
@@ -281,5 +286,5 @@ class Loop:
             try:
                 attempt.job.attempt_folder.request_stop(State.CANCELLED)
             except OSError as error:
-                self.watchers.view.say(f"trial {number} cannot be told to stop: {error}")
+                self.watchers.view.say(f"trial {number}: the request to stop cannot be written: {error}")
         self.launcher.cancel_pending()

@@ -1,4 +1,4 @@
-"""The best trial of a study, trained once more: as a study of its own, which goes on wherever it was stopped."""
+"""How to train the best trial again: as a study of its own, which resumes wherever it was stopped."""
 
 from pathlib import Path
 from statistics import fmean
@@ -14,77 +14,76 @@ from sweeps.study import best
 from sweeps.trial.folder import TrialFolder
 
 
-def chosen(summary: StudySnapshot, number: int | None) -> TrialRecord:
-    """The trial to refit. Raises UserError if there is none, or several objectives leave the choice to a person."""
-    front = summary.pareto_front() if number is None else []
-    if len(front) > 1:
-        which = ", ".join(str(row.number) for row in front)
-        raise UserError(f"study {summary.name} has several best trials: {which}\nChoose one with --trial")
-    return best.chosen(summary, number)
+def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
+    """Return the trial to refit, by default the best.
 
-
-def folders(study: Path, row: TrialRecord) -> list[Path]:
-    """Where a trial is trained once more: as it was, and on all data."""
-    return [study.with_name(f"{study.name}_refit_{row.number}{kind}") for kind in ("", "_all")]
-
-
-def command(definition: Definition, summary: StudySnapshot, row: TrialRecord, all_data: bool) -> tuple[list[str], Path]:
-    """The command line, as words, that trains it once more, and the folder of the study that this makes.
-
-    Raises UserError if the app does not say how.
+    Raises UserError if the trial has no result, or the Pareto front has several trials.
     """
-    said = ["refit", "refit_all_data"] if all_data else ["refit"]
-    own: dict[str, str] = {best.key(word): word for word in best.overrides_of(definition, row)}
-    for name in said:
-        words = _said(summary.folder, name)
+    front = study.pareto_front() if number is None else []
+    if len(front) > 1:
+        numbers = ", ".join(str(trial.number) for trial in front)
+        raise UserError(f"study {study.name} has several best trials: {numbers}.\nChoose one with --trial")
+    return best.choose_trial(study, number)
+
+
+def folders(study: Path, trial: TrialRecord) -> list[Path]:
+    """Return the folders of a trial's refits: on the same data, and on all data."""
+    return [study.with_name(f"{study.name}_refit_{trial.number}{kind}") for kind in ("", "_all")]
+
+
+def command(definition: Definition, study: StudySnapshot, trial: TrialRecord, all_data: bool) -> tuple[list[str], Path]:
+    """Return the words of the command that refits a trial, and the folder of the study that results.
+
+    Raises UserError if the app's config lacks the setting for it.
+    """
+    overrides = {best.key(word): word for word in best.overrides_of(definition, trial)}
+    for setting in ("refit", "refit_all_data")[: 1 + all_data]:
+        words = _read_setting(study.folder, setting)
         if words is None:
-            what = "on all data" if all_data else "once more"
             raise UserError(
-                f"study {summary.name} does not say how its app is trained {what}\n"
-                f"Say it in the app's config, as in hydra.sweeper.{name}: [keep_model=true], and type its command again"
+                f"study {study.name}: its app's config has no hydra.sweeper.{setting}, which a refit needs.\n"
+                f"Add it, as in hydra.sweeper.{setting}: [keep_model=true], and type the study's command again"
             )
-        own |= {best.key(word): word for word in words}
-    folder = folders(summary.folder, row)[all_data]
-    where = [f"hydra.sweeper.study_name={folder.name}"]
+        overrides |= {best.key(word): word for word in words}
+    folder = folders(study.folder, trial)[all_data]
+    names = [f"hydra.sweeper.study_name={folder.name}"]
     if folder.parent != Path(definition.working_folder) / "multirun":
-        where.append(f"hydra.sweep.dir={text_of(str(folder))}")
-    return best.again(definition, [*where, *own.values()], multirun=True), folder
+        names.append(f"hydra.sweep.dir={text_of(str(folder))}")
+    return best.rebuild_command(definition, [*names, *overrides.values()], multirun=True), folder
 
 
-def tags(summary: StudySnapshot, row: TrialRecord, trained: TrialRecord, overrides: list[str]) -> dict[str, str]:
-    """What a registered model tells of where it comes from; its mean and interval where it has several seeds."""
-    found = {"study": summary.name, "trial": str(row.number), "configuration": " ".join(overrides)}
-    found["found_with"] = result_of(row, summary)
-    found |= {f"refit.{name}": f"{value:.6g}" for name, value in trained.metrics.items()}
-    mean = configurations.best(summary)
-    if mean and row in [*mean.rows, *mean.raced] and len(mean.values) > 1:
+def tags(study: StudySnapshot, trial: TrialRecord, refit: TrialRecord, overrides: list[str]) -> dict[str, str]:
+    """Return the tags of a registered model: its study, trial and results, with the mean over seeds if there are."""
+    texts = {"study": study.name, "trial": str(trial.number), "configuration": " ".join(overrides)}
+    texts["found_with"] = result_of(trial, study)
+    texts |= {f"refit.{name}": f"{value:.6g}" for name, value in refit.metrics.items()}
+    mean = configurations.best(study)
+    if mean and trial in [*mean.rows, *mean.raced] and len(mean.values) > 1:
         low, high = mean.interval
-        found |= {"mean": f"{fmean(mean.values):.6g}", "interval": f"{low:.6g} to {high:.6g}"}
-    return found
+        texts |= {"mean": f"{fmean(mean.values):.6g}", "interval": f"{low:.6g} to {high:.6g}"}
+    return texts
 
 
-def kept_model(summary: StudySnapshot, trained: TrialRecord) -> Path:
-    """The model that the refit kept. Raises UserError if it did not end well, or kept none."""
-    if not trained.objective and trained.error:
+def kept_model(study: StudySnapshot, refit: TrialRecord) -> Path:
+    """Return the folder of the model that the refit saved. Raises UserError if the refit failed, or saved no model."""
+    if not refit.objective and refit.error:
+        raise UserError(f"the refit {refit.state}: {refit.error}\nResume with: {sweeps_line('refit', study.folder)}")
+    model = TrialFolder(refit.folder).model
+    if model is None:
         raise UserError(
-            f"the refit {trained.state}: {trained.error}\nGo on with: {sweeps_line('refit', summary.folder)}"
+            f"trial {refit.number} in {refit.folder.parent} saved no model.\n"
+            "Use mlflow.<flavor>.save_model in the app, with the path trial.folder / 'model'"
         )
-    kept = TrialFolder(trained.folder).model
-    if kept is None:
-        raise UserError(
-            f"trial {trained.number} in {trained.folder.parent} kept no model\n"
-            "Have it write one to trial.folder / 'model', with mlflow.<flavor>.save_model"
-        )
-    return kept
+    return model
 
 
-def _said(study: Path, setting: str) -> list[str] | None:
-    """A setting of the sweeper that holds words, as the study was last run with it; None if it has none."""
+def _read_setting(study: Path, setting: str) -> list[str] | None:
+    """Return a setting of the sweeper that lists words, from the study's last command; None if it is not set."""
     try:
-        found = OmegaConf.select(OmegaConf.load(study / "multirun.yaml"), f"hydra.sweeper.{setting}")
-        return None if found is None else [str(word) for word in found]
-    except Exception as error:  # whatever a damaged file holds
+        words = OmegaConf.select(OmegaConf.load(study / "multirun.yaml"), f"hydra.sweeper.{setting}")
+        return None if words is None else [str(word) for word in words]
+    except Exception as error:  # because a damaged file may hold anything
         raise UserError(
             f"{study / 'multirun.yaml'} cannot be read: {str(error).splitlines()[0]}\n"
-            f"To mend it: {sweeps_line('resume', study)}"
+            f"Repair it with: {sweeps_line('resume', study)}"
         ) from error

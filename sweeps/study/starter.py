@@ -1,4 +1,4 @@
-"""From what the choosers choose to attempts that are ready to be submitted."""
+"""From the choosers' proposals to attempts that are ready to be submitted."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,45 +17,45 @@ from sweeps.trial.job import Job, Outcome, State
 if TYPE_CHECKING:
     from sweeps.tracking.tracker import Tracker
 
-End = Callable[[TrialRecord, Outcome], None]
+RecordEnd = Callable[[TrialRecord, Outcome], None]
 
 
 @dataclass
 class Starter:
-    """Asks one chooser after the other, and makes what they choose ready."""
+    """Asks one chooser after the other, and makes an attempt at the trial that they choose."""
 
     record: Record
     choosers: Sequence[Chooser]
     make_job: Callable[[TrialRecord], Job]  # raises UserError if the trial's config is not valid
     overrides: Callable[[TrialRecord], list[str]]
-    say: Callable[[str], None]
+    print_line: Callable[[str], None]
     tracker: "Tracker | None" = None
-    added: Callable[[], Iterable[Added]] = tuple
-    """What a person adds meanwhile and is valid."""
+    take_added: Callable[[], Iterable[Added]] = tuple
+    """Returns the valid trials that a person has added since the last call."""
     clock: Callable[[], float] = time.time
-    has_started: bool = False  # whether anything was to be done at all
-    _jobs: dict[int, Job] = field(default_factory=dict)  # of open trials, once they were made
-    _read_to: dict[int, int] = field(default_factory=dict)  # bytes of the metrics that were read, of tracked trials
+    has_started: bool = False  # whether this driver had anything to do
+    _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
+    _offsets: dict[int, int] = field(default_factory=dict)  # bytes of the metrics that were read, by trial
 
-    def choose(self, enough: bool, end: End) -> tuple[Next, Attempt | None]:
-        """Return what was chosen, and the attempt that is ready; None if nothing was, or it has ended by `end`."""
-        for wanted in self.added():
-            self.record.add(wanted)
+    def choose(self, enough: bool, record_end: RecordEnd) -> tuple[Next, Attempt | None]:
+        """Return what the choosers chose, and the attempt that is ready; None if there is none, or it has ended."""
+        for added in self.take_added():
+            self.record.add(added)
         study = replace(self.record.study, enough=enough)
         for chooser in self.choosers:
             answer = chooser.next(study)
             if answer.message:
-                self.say(answer.message)
+                self.print_line(answer.message)
             if answer.begin:
-                return answer, self._begin(answer.begin[0], end)
+                return answer, self._begin(answer.begin[0], record_end)
             if answer.resume:
-                return answer, self.attempt(self.record.trials[answer.resume[0]], end)
+                return answer, self._make_attempt(self.record.trials[answer.resume[0]], record_end)
             if answer.waits:
                 return answer, None
         return Next(), None
 
-    def _begin(self, chosen: Proposal, end: End) -> Attempt | None:
-        """Put a trial on record that was never asked for, and return its first attempt."""
+    def _begin(self, chosen: Proposal, record_end: RecordEnd) -> Attempt | None:
+        """Record a new trial, and return its first attempt."""
         number = len(self.record.trials)
         trial = TrialRecord(
             number,
@@ -69,14 +69,14 @@ class Starter:
             added=chosen.added,
             memory=chosen.memory,
         )
-        outcome = self.make(trial, chosen.infeasible)
+        outcome = self.prepare(trial, chosen.infeasible)
         if job := self._jobs.get(number):
             trial = replace(trial, folder=job.folder.path)
         self.record.ask(trial, chosen.shared)
-        return self.attempt(trial, end, outcome)
+        return self._make_attempt(trial, record_end, outcome)
 
-    def make(self, trial: TrialRecord, infeasible: str = "") -> Outcome | None:
-        """Make a trial's job. Return how the trial ends if its config is not valid, or cannot run here."""
+    def prepare(self, trial: TrialRecord, infeasible: str = "") -> Outcome | None:
+        """Make a trial's job. Return the trial's outcome if its config is not valid, or cannot run here."""
         try:
             if infeasible:
                 raise Infeasible(infeasible)
@@ -87,11 +87,13 @@ class Starter:
             return Outcome(State.FAILED, str(error), ended=self.clock())
         return None
 
-    def attempt(self, trial: TrialRecord, end: End, outcome: Outcome | None = None) -> Attempt | None:
-        """Return a new attempt at a trial that is on record, unless it has an outcome without one."""
+    def _make_attempt(
+        self, trial: TrialRecord, record_end: RecordEnd, outcome: Outcome | None = None
+    ) -> Attempt | None:
+        """Return a new attempt at a recorded trial; or, if the trial has an outcome without one, record that."""
         self.has_started = True
         if outcome is None and trial.number not in self._jobs:
-            outcome = self.make(trial)
+            outcome = self.prepare(trial)
         try:
             if not (trial.folder / "trial.json").exists():
                 content = {"number": trial.number, **asked(trial, self.record.study.folder)}
@@ -99,32 +101,33 @@ class Starter:
         except OSError as error:
             outcome = Outcome(State.REFUSED, f"its folder cannot be made: {error}", ended=self.clock())
         if outcome:
-            end(trial, outcome)
+            record_end(trial, outcome)
             return None
         self.record.begin(trial.number)
-        return Attempt(self.job(trial), trial, asked=self.clock(), read_to=self._read_to[trial.number])
+        job = self.tracked_job(trial)
+        return Attempt(job, trial, queued_at=self.clock(), metrics_offset=self._offsets[trial.number])
 
-    def job(self, trial: TrialRecord) -> Job:
-        """Return the job of a trial that was made, with what its process needs to know of its run in MLflow."""
+    def tracked_job(self, trial: TrialRecord) -> Job:
+        """Return the job of a prepared trial, with the environment that names its run in MLflow."""
         job = replace(self._jobs[trial.number], attempt=0)
-        if self.tracker and trial.number not in self._read_to:
+        if self.tracker and trial.number not in self._offsets:
             run = self.tracker.start_trial(trial, self.overrides(trial), job.config)
             job = self._jobs[trial.number] = replace(job, environment={**job.environment, **run})
-        self._read_to.setdefault(trial.number, 0)
+        self._offsets.setdefault(trial.number, 0)
         return job
 
     def may_reopen(self, trial: TrialRecord, max_attempts: int, max_timeouts: int | None) -> bool:
-        """Return whether a trial that was given up may go on under the limits of this command."""
+        """Return whether a trial that was given up may resume under the limits of this command."""
         try:
             timeout_min = self.make_job(trial).request.timeout_min
         except UserError:
             return False
         return may_be_reopened(trial, timeout_min, max_attempts, max_timeouts)
 
-    def noted(self, number: int, read_to: int) -> None:
-        """Note up to which byte a trial's metrics were read, for its next attempt."""
-        self._read_to[number] = read_to
+    def note_offset(self, number: int, metrics_offset: int) -> None:
+        """Note how many bytes of a trial's metrics were read, for its next attempt."""
+        self._offsets[number] = metrics_offset
 
-    def forget(self, number: int) -> None:
+    def drop_job(self, number: int) -> None:
         """Drop the job of a trial that has ended."""
         self._jobs.pop(number, None)

@@ -1,4 +1,4 @@
-"""Those who look at a study while it runs: its terminal, page, mirror and `python -m sweeps status`."""
+"""What is updated while a study runs: its terminal, page, mirror and driver status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watchers:
-    """Shows the study as it stands, again and again."""
+    """Shows the running study, at each call."""
 
     view: View
     launcher: TrialLauncher
     tracker: "Tracker | None" = None
     page: "LivePage | None" = None
     mirror: "Mirror | None" = None
-    _status: DriverStatus | None = None  # as it was written last
+    _status: DriverStatus | None = None  # the status that was written last
 
     def show(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
-        """Show the study, with the attempts that run, whether there is room, and why no further trial starts."""
-        for shown in (self.page, self.mirror):
-            if shown:
-                shown.tick()
-        notes, troubles = self.launcher.notes(), self._troubles(running)
-        self.view.tick(study, [*notes, *troubles])
-        self._write(study, DriverStatus(len(running), full, stopped, tuple(map(str, notes)), tuple(map(str, troubles))))
+        """Show the study: its running attempts, whether there is room, and why no further trial starts."""
+        for watcher in (self.page, self.mirror):
+            if watcher:
+                watcher.tick()
+        notes, problems = self.launcher.notes(), self._problems(running)
+        self.view.tick(study, [*notes, *problems])
+        self._write(study, DriverStatus(len(running), full, stopped, tuple(map(str, notes)), tuple(map(str, problems))))
 
     def show_end(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
-        """Show the study that its driver leaves: whatever kept it waiting is over."""
+        """Show the study as its driver leaves it, without the notes on waiting trials."""
         if self.mirror:
             self.mirror.tick(at_once=True)
         self._write(study, DriverStatus(len(running), full, stopped))
@@ -49,13 +49,13 @@ class Watchers:
             status.write(study.folder)
 
     def notes(self, running: Mapping[int, Attempt]) -> list[str]:
-        """Return what is not as it should be, in words."""
-        return [*self.launcher.notes(), *self._troubles(running)]
+        """Return why trials wait, and which files and services do not answer."""
+        return [*self.launcher.notes(), *self._problems(running)]
 
-    def _troubles(self, running: Mapping[int, Attempt]) -> list[str]:
-        """Return the part of it that keeps no trial waiting."""
-        troubles = [f"trial {number}: {attempt.trouble}" for number, attempt in running.items() if attempt.trouble]
-        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
-        files = [Outage(f"{troubles[0]}{more}", "the files of all trials can be read again")] if troubles else []
-        problems = [shown.problem for shown in (self.tracker, self.page, self.mirror) if shown]
+    def _problems(self, running: Mapping[int, Attempt]) -> list[str]:
+        """Return which files and services do not answer; no trial waits for them."""
+        errors = [f"trial {number}: {attempt.read_error}" for number, attempt in running.items() if attempt.read_error]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        files = [Outage(f"{errors[0]}{more}", "the files of all trials can be read again")] if errors else []
+        problems = [watcher.problem for watcher in (self.tracker, self.page, self.mirror) if watcher]
         return [*files, *(problem for problem in problems if problem)]

@@ -288,7 +288,7 @@ def test_what_is_added_is_a_configuration_where_seeds_repeat(
 def test_that_a_search_has_enough_is_said_after_what_was_started_before(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4", target=1)
     done = study.drive(FakeLauncher(by_trial(trains(9), t0=returns_x), clock, slots=2))
-    news = next(i for i, line in enumerate(done.lines) if line.startswith("no further trial starts"))
+    news = next(i for i, line in enumerate(done.lines) if line.startswith("Search finished"))
     assert not any("started" in line for line in done.lines[news:])
 
 

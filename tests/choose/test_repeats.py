@@ -280,7 +280,7 @@ def test_a_race_is_run_to_its_end_also_where_the_search_has_enough(
     done = study.drive(FakeLauncher(judged(judge), clock, 1))
     ended = [row for row in done.summary.rows if row.state is State.COMPLETED]
     assert (sum(not row.race for row in ended) < 5) == bool(said)
-    assert said in (done.loop.stop.enough.why if done.loop.stop.enough else "") and done.loop.stop.reason == ""
+    assert said in (done.loop.stop.enough.reason if done.loop.stop.enough else "") and done.loop.stop.reason == ""
     assert [row.params["seed"] for row in ended if row.race and row.params["x"] == 1] == [1, 2, 3]
     found = configurations.headline(done.summary)
     assert found.startswith("**The final race's winner**: x=1") and found.endswith(

@@ -174,8 +174,8 @@ def test_what_is_best_goes_by_means_everywhere(tmp_path: Path, race: int | None)
     means: list[Any] = [({"lr": 2, "seed": seed}, 0.1) for seed in (1, 2)]
     means += [({"lr": 1, "seed": seed}, 0.6) for seed in (1, 2)]
     summary = study(tmp_path, *lucky, *means, race=race)
-    chosen = best.chosen(summary, None)
-    assert (chosen.number, best.chosen(summary, 1).number) == (0, 1)
+    chosen = best.choose_trial(summary, None)
+    assert (chosen.number, best.choose_trial(summary, 1).number) == (0, 1)
     solutions.write(summary)
     found = yaml.safe_load((tmp_path / solutions.FILE).read_text())
     assert found["best_params"] == {"lr": 1}

@@ -293,7 +293,7 @@ class Study:
             self._make_job,
             lambda trial: [],
             view.say,
-            added=lambda: (Added(name, point, not self.space.holds(point)) for point, name in added()),
+            take_added=lambda: (Added(name, point, not self.space.holds(point)) for point, name in added()),
             clock=self.clock,
         )
         loop = Loop(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.record.study import TrialRecord
-from sweeps.study.attempt import given_up, may_be_reopened, may_go_on
+from sweeps.study.attempt import give_up_reason, may_be_reopened, may_resume
 from sweeps.trial.job import Outcome, State
 
 LOST = Outcome(State.LOST, "its node failed", began=1.0, ended=601.0)
@@ -46,19 +46,19 @@ FAILED = Outcome(State.FAILED, "RuntimeError: too large")
 def test_how_often_a_trial_goes_on(
     ends: list[Outcome], max_attempts: int, max_timeouts: int | None, expected: bool
 ) -> None:
-    assert may_go_on(ends, max_attempts, max_timeouts) is expected
+    assert may_resume(ends, max_attempts, max_timeouts) is expected
 
 
 @pytest.mark.parametrize(
     ("ends", "words"),
     [
-        ([LOST], "its node failed; given up after 1 attempt: allow more with hydra.sweeper.max_attempts"),
-        ([LOST, CANCELLED, LOST], "its node failed; given up after 2 attempts: allow more with"),
-        ([TIMED_OUT] * 3, "it reached its time limit; given up after 3 attempts: give it more time (hydra.launcher"),
+        ([LOST], "its node failed; given up after 1 attempt. Raise hydra.sweeper.max_attempts"),
+        ([LOST, CANCELLED, LOST], "its node failed; given up after 2 attempts. Raise hydra.sweeper.max"),
+        ([TIMED_OUT] * 3, "it reached its time limit; given up after 3 attempts. Raise hydra.launcher.timeout_min or"),
     ],
 )
 def test_who_is_given_up_is_told_why(ends: list[Outcome], words: str) -> None:
-    assert given_up(ends).startswith(words)
+    assert give_up_reason(ends).startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sweeps.settings import SweeperConf
-from sweeps.study.budget import Budget, predicted_s
+from sweeps.study.budget import Budget, predict_seconds
 from sweeps.trial.job import Job, Outcome, Point, State
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, begin, by_trial, ends, trains
@@ -61,8 +61,8 @@ def test_results_that_are_good_enough_or_get_no_better(
 def test_patience_that_ran_out_is_over_for_good(make_study: MakeStudy, clock: Clock) -> None:
     """Though what still ran then, here all that follows, was better: the same command starts nothing."""
     done = make_study("x=range(10)").drive(FakeLauncher(takes(clock, 0.1, objective=RESULTS), clock, 1))
-    enough = Budget(SweeperConf(patience=2), done.summary, lambda: clock.now).reached()
-    assert enough and enough.why == "2 trials ended without an improvement on trial 1 (patience=2)"
+    enough = Budget(SweeperConf(patience=2), done.summary, lambda: clock.now).judge_results()
+    assert enough and enough.reason == "2 trials ended without an improvement on trial 1 (patience=2)"
 
 
 def test_patience_has_no_say_before_there_is_a_result(make_study: MakeStudy, clock: Clock) -> None:
@@ -75,7 +75,7 @@ def test_a_target_lets_running_trials_end_and_a_higher_one_goes_on(make_study: M
     done = study.drive(FakeLauncher(by_trial(trains(3), t1=trains(6)), clock, slots=2))
     assert done.ended() == ["completed"] * 2
     assert study.steps(1) == [*range(6)]
-    assert "no further trial starts: trial 0 reached target=100" in done.out
+    assert "Search finished (trial 0 reached target=100 with objective=100). Running trials complete." in done.out
     again = study.drive(nothing := FakeLauncher(trains(3), clock, slots=2))
     assert not nothing.submitted
     assert "trial 0 reached target=100" in again.loop.stop.reason
@@ -160,7 +160,7 @@ def test_a_trial_that_goes_on_from_its_checkpoint_takes_what_is_left_of_it(make_
 def test_the_time_of_a_trial_is_predicted_from_that_of_others(
     point: Point, known: list[tuple[Point, float]], about: float | None
 ) -> None:
-    assert predicted_s(point, known) == (None if about is None else pytest.approx(about, rel=0.3))
+    assert predict_seconds(point, known) == (None if about is None else pytest.approx(about, rel=0.3))
 
 
 @pytest.mark.parametrize("name", ["target", "patience"])

@@ -197,8 +197,8 @@ def test_a_disk_that_is_away_is_told_of_when_it_goes_and_when_it_comes(make_stud
     with disk_that_fails(away):
         done = study.drive(launcher)
     assert done.states() == ["completed"] * 3
-    told = [line for line in done.lines if "looked at again" in line or "read again" in line]
-    assert "metrics.jsonl'; it is looked at again" in told[0]
+    told = [line for line in done.lines if "retrying" in line or "read again" in line]
+    assert "metrics.jsonl'; retrying" in told[0]
     assert told[1:] == ["the files of all trials can be read again"]
 
 
@@ -336,7 +336,7 @@ def test_a_trial_that_is_lost_each_time_is_given_up_in_words(
     assert launcher.submitted.count((0, 3)) == 1
     assert launcher.submitted.count((0, 4)) == 0
     error = done.row(0).error
-    assert "given up after 3 attempts: " in error
+    assert "given up after 3 attempts. " in error
     assert len(error.partition(";")[0]) > 3
     assert f"trial 0 {said.state}: {error}" in done.out
 
@@ -360,7 +360,7 @@ def test_a_trial_that_was_given_up_goes_on_when_more_is_allowed(
     launcher = FakeLauncher(trains(), clock)
     done = study.drive(launcher, **changes)
     assert done.states() == ["completed" if goes_on else str(said.state), "completed"]
-    assert ("trials 0 were given up and go on now" in done.out) == goes_on
+    assert ("trials 0 were given up and resume now" in done.out) == goes_on
     if goes_on:
         assert done.row(0).objective == [result_of(0)]
         assert study.drive(launcher).states() == ["completed"] * 2
@@ -599,7 +599,7 @@ def test_what_was_refused_while_no_driver_ran_goes_on_with_the_next_one(make_stu
     done = study.drive(launcher)
     assert done.states() == ["refused"] * 2  # once more, and no third time
     assert launcher.submitted == [*before, (0, 2), (1, 2)]
-    assert "trial 0 refused: no space left; it goes on in a new attempt" in done.lines
+    assert "trial 0 refused: no space left; retried in a new attempt" in done.lines
     launcher.script = trains()
     assert study.drive(launcher).states() == ["completed"] * 2
 
