@@ -96,7 +96,7 @@ def test_the_best_trial_is_trained_again_from_its_line_and_from_its_file(app: Pa
 def test_the_best_trial_is_refit_and_registered_once(app: Path) -> None:
     done = sweeps(app, "refit", "s")
     assert done.code == 0, done.said
-    assert "trial 1, trained once more: error=0.5625  kept=1" in done.out
+    assert "trial 1 trained again: error=0.5625  kept=1" in done.out
     assert "registered in MLflow: s version 1" in done.out
     uri = f"sqlite:///{app / 'mlflow.db'}"
     assert register(uri, "s", app / "multirun/s_refit_1/0", {}) == "s version 1"  # not a second time

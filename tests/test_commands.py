@@ -62,14 +62,14 @@ def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
     assert f"process {driver.pid} on" in sweeps(tmp_path, "list").out
     stopped = sweeps(tmp_path, "stop", "s")
     assert stopped.code == 0, stopped.said
-    assert stopped.out.splitlines()[-1] == "stopped; go on with: python -m sweeps resume s"
+    assert stopped.out.splitlines()[-1] == "stopped. Resume: python -m sweeps resume s"
     done = lines.finish(driver, tmp_path, 20)
     assert done.code == 130, done.said
     assert "is not finished: it was stopped by python -m sweeps stop" in done.out
     shown = sweeps(tmp_path, "status", "s").out
     assert "0 of 5 trials have ended (1 queued, 2 cancelled, 2 not begun)" in shown
     assert "waiting: 5, for a driver: none runs the study; the last one stopped because it was stopped by" in shown
-    assert "not finished; go on with: " in shown
+    assert "not finished. Resume: " in shown
     assert not processes(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_what_a_driver_that_was_killed_left_is_queued(answer: Answer) -> None:
     assert code == 0
     assert "0 of 3 trials have ended (3 queued)" in said
     assert "driver: none" in said
-    assert "not finished; go on with: " in said
+    assert "not finished. Resume: " in said
 
 
 WRONG = [
@@ -127,18 +127,27 @@ WRONG = [
     (["stop", ".."], "there is no study .."),
     (["ui", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
     (["ui", "good"], "has no runs of study good\nBring them there: python -m sweeps sync good"),
-    (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has nothing of the name good"),
+    (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has no study or runs named good"),
     (["ui", "--uri", "sqlite:///none.db"], "none.db\nStart one with sweep.py -m, or name a store that is there with"),
     (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
     (["ui", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
     (["sync", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
     (["sync", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
-    (["resume", "failed", "--retry", "fialed"], "--retry fialed: choose among failed, diverged"),
-    (["resume", "failed", "--retry", "completed"], "--retry completed: choose among failed"),
+    (
+        ["resume", "failed", "--retry", "fialed"],
+        "--retry fialed: not a state that can be retried.\nChoose among failed, diverged",
+    ),
+    (
+        ["resume", "failed", "--retry", "completed"],
+        "--retry completed: not a state that can be retried.\nChoose among failed",
+    ),
     (["resume", "failed", "--retry", "infeasible"], "no such trials to retry. It has: 2 failed, 0 diverged"),
-    (["resume", "failed", "--trials", "one"], "--trials one: give the numbers of trials, as in --trials 3,7"),
-    (["resume", "failed", "--trials", "1,,2"], "--trials 1,,2: give the numbers"),
-    (["resume", "failed", "--trials", "-1"], "--trials -1: give the numbers"),
+    (
+        ["resume", "failed", "--trials", "one"],
+        "--trials one: not a list of trial numbers.\nType numbers, as in --trials 3,7",
+    ),
+    (["resume", "failed", "--trials", "1,,2"], "--trials 1,,2: not a list"),
+    (["resume", "failed", "--trials", "-1"], "--trials -1: not a list"),
     (["resume", "failed", "--trials", "0"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "failed", "--trials", "1,9"], "no such trials to retry. It has: 2 failed"),
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
@@ -218,7 +227,7 @@ def test_a_folder_in_the_place_of_a_file_concerns_that_study(
         settings = study / "multirun.yaml"
         settings.write_text(settings.read_text().replace("tracking: false", "tracking: true"))
     code, said = answer("sync")
-    assert code == 1 and "study good: sent 2 of its 2 trials" in said and "Is a directory" in said
+    assert code == 1 and "study good: sent 2 of 2 trials" in said and "Is a directory" in said
 
 
 def test_a_trial_whose_folder_cannot_be_read_concerns_that_trial(answer: Answer, tmp_path: Path) -> None:
@@ -257,6 +266,31 @@ def test_the_list_counts_what_is_infeasible_as_pruned(answer: Answer, tmp_path: 
     assert re.search(r"killed +│ 1 of 3 +│ 1 +│ +│", answer("list")[1])
 
 
+def test_the_list_has_one_line_a_study_at_80_columns(
+    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    journal = tmp_path / "multirun" / "good" / "journal.jsonl"
+    journal.write_text(journal.read_text().replace('"+x"', '"a.parameter.of.a.very.long.name.indeed"'))
+    lock = Lock(journal.with_name("driver.lock"))
+    shown = answer("list")[1]
+    lock.release()
+    lines = [line for line in shown.splitlines() if line[0] in "│┃"]
+    assert "a.par" in shown and "process" in shown
+    assert [re.split(r"\s*[│┃]\s*", line)[1] for line in lines[1:]] == ["killed", "failed", "good"]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_help_shows_no_type_of_a_flag_and_no_braces(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = answer("--help")[1]
+    assert "..." not in shown.partition("Commands:")[2]  # each command's summary is a whole sentence
+    for name in re.findall(r"^  (\w+)  ", shown.partition("Commands:")[2], re.M):
+        shown += answer(name, "--help")[1]
+    assert "bool" not in shown and "{" not in shown
+    assert "sweeps status [OPTIONS] NAME\n" in shown and "sweeps ui [OPTIONS] [NAME]\n" in shown
+
+
 def test_the_list_tells_whole_names_and_where_there_are_none(answer: Answer, tmp_path: Path) -> None:
     name = "optimizers_and_learning_rates_of_the_second_network_2026-11-22"
     shutil.copytree(tmp_path / "multirun" / "good", tmp_path / "multirun" / name)
@@ -276,16 +310,16 @@ def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkey
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     code, said = answer("sync")
     assert code == 0
-    assert "study good was kept out of MLflow; to bring it there: python -m sweeps sync good\n" in said
+    assert "study good is not tracked in MLflow. Send it: python -m sweeps sync good\n" in said
     assert not (tmp_path / "mlflow.db").exists()
     code, said = answer("sync", "good")
     assert code == 0
-    assert "study good: sent 2 of its 2 trials; MLflow has all that began\ndashboard: python -m sweeps ui good" in said
-    assert "study failed: sent 3 of its 3 trials" in answer("sync", "failed")[1]
-    kept = "study killed: MLflow lacks nothing; 2 have not ended: it has what they wrote so far"
+    assert "study good: sent 2 of 2 trials to MLflow\ndashboard: python -m sweeps ui good" in said
+    assert "study failed: sent 3 of 3 trials to MLflow" in answer("sync", "failed")[1]
+    kept = "study killed: MLflow is up to date; 2 trials have not ended"
     assert kept in answer("sync", "killed")[1]
     code, said = answer("sync", "good")
-    assert (code, said.splitlines()[0]) == (0, "study good: MLflow lacks nothing")
+    assert (code, said.splitlines()[0]) == (0, "study good: MLflow is up to date")
     assert answer("status", "good")[1].endswith("dashboard: python -m sweeps ui good\n")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://h:1")
     assert "dashboard: http://h:1/#/experiments/1/runs?workflowType=machine_learning&" in answer("status", "good")[1]
@@ -302,7 +336,7 @@ def test_a_study_whose_folder_is_elsewhere_by_now(answer: Answer, tmp_path: Path
     file.write_text(json.dumps({**json.loads(file.read_text()), "working_folder": "/gone/away"}))
     code, said = answer(words[0], "good", *words[1:])
     assert code == 2
-    assert "study good was started in /gone/away, which is not here\nMake that folder, or a link to" in said
+    assert "study good: its working folder /gone/away does not exist.\nCreate the folder, or a link to" in said
     assert file.exists()
 
 
@@ -310,7 +344,7 @@ def test_sync_leaves_a_study_to_its_driver(answer: Answer, tmp_path: Path) -> No
     lock = Lock(tmp_path / "multirun" / "good" / "driver.lock")
     code, said = answer("sync", "good")
     lock.release()
-    assert code == 0 and f"study good is run by process {os.getpid()} on" in said
+    assert code == 0 and f"study good is being run by process {os.getpid()} on" in said
 
 
 def test_resume_says_where_it_cannot_go(studies: Path, answer: Answer, tmp_path: Path) -> None:
@@ -329,7 +363,7 @@ def test_a_study_that_was_renamed_goes_on_nowhere_else(studies: Path, answer: An
     renamed = study.rename(study.with_name("renamed"))
     code, said = answer("resume", "renamed")
     assert code == 2
-    assert f"Move it there first: mv {renamed} {study.parent / content['name']}" in said.replace("\n", " ")
+    assert f"Move the folder first: mv {renamed} {study.parent / content['name']}" in said.replace("\n", " ")
 
 
 def test_a_typing_mistake_is_answered_with_what_there_is(tmp_path: Path) -> None:
@@ -337,5 +371,5 @@ def test_a_typing_mistake_is_answered_with_what_there_is(tmp_path: Path) -> None
     done: dict[str, Done] = run_all({k: ["-m", "sweeps", *w] for k, w in ways.items()}, tmp_path)
     assert "'status'" in done["sttaus"].err
     assert "resume" in done["nothing"].said
-    assert "name" in done["no name"].err
+    assert "'NAME'" in done["no name"].err
     assert all(one.code == 2 for one in done.values())

@@ -1,11 +1,13 @@
-"""The commands of `python -m sweeps`, a module for each or for two that belong together; and what they share."""
+"""The commands of `python -m sweeps`, a module for each command or pair of related commands, and shared functions."""
 
 from contextlib import chdir
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from sweeps.errors import UserError
 from sweeps.launchers.slurm.queue import JobInfo, living_jobs
@@ -15,50 +17,61 @@ from sweeps.record.study import StudySnapshot
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,  # because the framed help prints <bool> after a flag
     add_completion=False,
-    help="python -m sweeps: what already exists, also after its driver is gone.",
+    help="Inspect, resume, stop and remove studies, running or finished.",
     pretty_exceptions_enable=False,
 )
+
+
+class _Command(TyperCommand):
+    """A command whose usage line is `NAME`, not `{NAME}`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+command = partial(app.command, cls=_Command)
 console = Console(highlight=False, markup=False, emoji=False)
 
-Name = Annotated[str, typer.Argument(help="the study's name, as `list` shows it")]
-Root = Annotated[Path, typer.Option(help="the folder that holds the studies")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="name of the study, as printed by `list`")]
+Root = Annotated[Path, typer.Option(help="folder that contains the studies")]
 MULTIRUN = Path("multirun")
 
 
 def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
-    """The study of this name in `root`. Raises UserError if there is none, or it cannot be read."""
+    """Return the study of this name in `root`. Raises UserError if the study does not exist or cannot be read."""
     from sweeps.study.reading import read_study
 
     folder, definition_ = definition.find(name, root)
     return read_study(folder, definition_), definition_
 
 
-def jobs_of(summary: StudySnapshot) -> list[JobInfo]:
-    """What SLURM still has of a study. Raises SlurmError."""
-    return living_jobs(summary.folder, (row.folder for row in summary.rows if not row.state.is_over))
+def jobs_of(study: StudySnapshot) -> list[JobInfo]:
+    """Return the study's SLURM jobs that are queued or running. Raises SlurmError."""
+    return living_jobs(study.folder, (trial.folder for trial in study.rows if not trial.state.is_over))
 
 
 def store_of(definition_: Definition) -> str:
-    """The address of the study's MLflow: as it was typed, or as the environment has it, which is in no file."""
+    """Return the URI of the study's MLflow, as typed by the user or as set in the environment."""
     from sweeps.tracking.store import resolve_uri
 
-    with chdir(began_in(definition_)):
+    with chdir(working_folder(definition_)):
         return resolve_uri(definition_.tracking_uri and resolved(definition_.tracking_uri))
 
 
-def began_in(definition_: Definition) -> Path:
-    """The folder that what is relative in the study's command is seen from. Raises UserError if it is gone."""
+def working_folder(definition_: Definition) -> Path:
+    """Return the folder in which the study's command was typed. Raises UserError if the folder does not exist."""
     folder = Path(definition_.working_folder)
     if not folder.is_dir():
         raise UserError(
-            f"study {definition_.name} was started in {folder}, which is not here\n"
-            "Make that folder, or a link to where it is now, and type this again"
+            f"study {definition_.name}: its working folder {folder} does not exist.\n"
+            "Create the folder, or a link to its new location, and repeat this command"
         )
     return folder
 
 
 def newest_first(root: Path) -> list[str]:
-    """The names of all studies."""
+    """Return the names of all studies, the newest first."""
     files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
     return [file.parent.name for file in files]

@@ -1,59 +1,59 @@
-"""python -m sweeps best, refit: what a study found, trained once more."""
+"""python -m sweeps best, refit: train the best trial of a study again."""
 
 import subprocess
 from typing import Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Name, Root, app, began_in, console, read, store_of
+from sweeps.commands import MULTIRUN, Name, Root, command, console, read, store_of, working_folder
 from sweeps.record.study import result_of
 
+Trial = Annotated[int | None, typer.Option(help="number of the trial; default: the best trial")]
 
-@app.command()
-def best(
-    name: Name,
-    root: Root = MULTIRUN,
-    trial: Annotated[int | None, typer.Option(help="another one than the best, by its number")] = None,
-) -> None:
-    """Print the command line that trains the best trial again, and write its configuration as a file."""
-    from sweeps.study import best as of_best
 
-    summary, definition_ = read(name, root)
-    front = summary.pareto_front() if trial is None else []
+@command()
+def best(name: Name, root: Root = MULTIRUN, trial: Trial = None) -> None:
+    """Print the command that trains the best trial again.
+
+    Write the trial's configuration to a file, too. For several objectives, print the Pareto front.
+    """
+    from sweeps.study import best as best_trial
+
+    study, definition = read(name, root)
+    front = study.pareto_front() if trial is None else []
     if len(front) > 1:
-        console.print(f"no other trial dominates one of these {len(front)}; choose with --trial")
-    for row in front if len(front) > 1 else [of_best.choose_trial(summary, trial)]:
-        console.print(f"# trial {row.number}: {row.name}   {result_of(row, summary)}", soft_wrap=True)
-        words = of_best.command(definition_, row)
-        console.print(of_best.line(words, definition_.working_folder), soft_wrap=True)
+        console.print(f"Pareto front: {len(front)} trials. Choose one with --trial NUMBER")
+    for row in front if len(front) > 1 else [best_trial.choose_trial(study, trial)]:
+        console.print(f"# trial {row.number}: {row.name}   {result_of(row, study)}", soft_wrap=True)
+        words = best_trial.command(definition, row)
+        console.print(best_trial.line(words, definition.working_folder), soft_wrap=True)
     if len(front) <= 1:
-        words = of_best.write_experiment(definition_, row, summary.folder)
-        console.print(f"# the same from {summary.folder / of_best.EXPERIMENT}", soft_wrap=True)
-        console.print(of_best.line(words, definition_.working_folder), soft_wrap=True)
+        words = best_trial.write_experiment(definition, row, study.folder)
+        console.print(f"# the same trial, from {study.folder / best_trial.EXPERIMENT}", soft_wrap=True)
+        console.print(best_trial.line(words, definition.working_folder), soft_wrap=True)
 
 
-@app.command()
+@command()
 def refit(
     name: Name,
     root: Root = MULTIRUN,
-    trial: Annotated[int | None, typer.Option(help="another one than the best, by its number")] = None,
-    all_data: Annotated[bool, typer.Option("--all-data", help="also on what the study was judged by")] = False,
+    trial: Trial = None,
+    all_data: Annotated[bool, typer.Option("--all-data", help="train on the validation data, too")] = False,
 ) -> None:
-    """Train the best trial once more, keep its model, and register it in MLflow."""
+    """Train the best trial again and register its model in MLflow."""
     from sweeps.study import best, refit
     from sweeps.tracking.registry import register
 
-    summary, definition_ = read(name, root)
-    row = refit.choose_trial(summary, trial)
-    words, folder = refit.command(definition_, summary, row, all_data)
-    console.print(best.line(words, definition_.working_folder), soft_wrap=True)
-    if code := subprocess.run(words, check=False, cwd=began_in(definition_)).returncode:
+    study, definition = read(name, root)
+    row = refit.choose_trial(study, trial)
+    words, folder = refit.command(definition, study, row, all_data)
+    console.print(best.line(words, definition.working_folder), soft_wrap=True)
+    if code := subprocess.run(words, check=False, cwd=working_folder(definition)).returncode:
         raise SystemExit(code)
-    again, _ = read(folder.name, folder.parent)
-    trained = again.rows[0]
-    kept = refit.kept_model(summary, trained)
-    shown = "  ".join(f"{key}={value:.6g}" for key, value in trained.metrics.items())
-    console.print(f"trial {row.number}, trained once more: {shown}\nits model: {kept}", soft_wrap=True)
-    tags = refit.tags(summary, row, trained, best.overrides_of(definition_, row))
-    version = register(store_of(definition_), name, trained.folder, tags)
-    console.print(f"registered in MLflow: {version}" if version else "not registered: the study is in no MLflow")
+    refitted = read(folder.name, folder.parent)[0].rows[0]
+    model = refit.kept_model(study, refitted)
+    metrics = "  ".join(f"{key}={value:.6g}" for key, value in refitted.metrics.items())
+    console.print(f"trial {row.number} trained again: {metrics}\nmodel: {model}", soft_wrap=True)
+    tags = refit.tags(study, row, refitted, best.overrides_of(definition, row))
+    version = register(store_of(definition), name, refitted.folder, tags)
+    console.print(f"registered in MLflow: {version}" if version else "not registered: the study is not in MLflow")

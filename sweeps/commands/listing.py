@@ -1,4 +1,4 @@
-"""python -m sweeps list, status: what there is, and how it stands."""
+"""python -m sweeps list, status: the studies in a folder, and the state of one study."""
 
 from collections import Counter
 from statistics import fmean
@@ -6,7 +6,7 @@ from statistics import fmean
 from rich.table import Column, Table
 from rich.text import Text
 
-from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, newest_first, read, store_of
+from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, newest_first, read, store_of
 from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.slurm.queue import SlurmError
@@ -16,62 +16,75 @@ from sweeps.record.study import StudySnapshot
 from sweeps.trial.job import State
 
 
-@app.command("list")
+@command("list")
 def list_studies(root: Root = MULTIRUN) -> None:
-    """All studies, newest first."""
-    study = Column("study", no_wrap=True, overflow="fold")  # whole, since it is what one types
-    best = Column("best", overflow="fold")
-    shown, troubles = Table(study, "trials", "pruned", "failed", best, "driver"), []
+    """List all studies, newest first."""
+    name_column = Column("study", no_wrap=True, overflow="fold")  # because the name is what a user types
+    table, problems = Table(name_column, "trials", "pruned", "failed", "best", "driver"), []
     for name in newest_first(root):
         try:
-            summary, _ = read(name, root)
-            driver = str(holder(summary.folder / "driver.lock") or "").partition(" since ")[0]
-        except (UserError, OSError) as error:  # of this study alone
-            shown.add_row(name, "?", "?", "?", "(see below)", "")
-            troubles.append(str(error).splitlines()[0])
+            study, _ = read(name, root)
+            driver = str(holder(study.folder / "driver.lock") or "").partition(" since ")[0]
+        except (UserError, OSError) as error:  # because a corrupt study must not hide the other studies
+            table.add_row(name, "?", "?", "?", "(see below)", "")
+            problems.append(str(error).splitlines()[0])
             continue
-        top = [f"{summary.objective[0]}={row.result[0]:.6g}  {row.name}" for row in summary.top(1)]
-        if group := configurations.best(summary):
-            top = [f"mean {summary.objective[0]}={fmean(group.values):.6g}  {group.name}"]
-        counts = summary.count(State.PRUNED, State.INFEASIBLE), len(summary.bad())
+        counts = study.count(State.PRUNED, State.INFEASIBLE), len(study.bad())
         pruned, failed = (str(count or "") for count in counts)
-        shown.add_row(name, f"{summary.over()} of {summary.total}", pruned, failed, Text("".join(top)), driver)
-    if not shown.row_count:
+        table.add_row(name, f"{study.over()} of {study.total}", pruned, failed, _line(_best(study)), _line(driver))
+    if not table.row_count:
         console.print(f"there are no studies in {root}; start one with sweep.py -m")
         return
-    console.print(shown)
-    for trouble in troubles:
-        console.print(trouble, soft_wrap=True)
+    console.print(table)
+    for problem in problems:
+        console.print(problem, soft_wrap=True)
 
 
-@app.command()
+def _line(words: str) -> Text:
+    """Return a cell of one line, which the table may cut."""
+    return Text(words, no_wrap=True, overflow="ellipsis")
+
+
+def _best(study: StudySnapshot) -> str:
+    """Return the best result, and the params of its configuration or trial."""
+    if group := configurations.best(study):
+        return f"mean {study.objective[0]}={fmean(group.values):.6g}  {group.name}"
+    trial = study.best()
+    return f"{study.objective[0]}={trial.result[0]:.6g}  {trial.name}" if trial else ""
+
+
+@command()
 def status(name: Name, root: Root = MULTIRUN) -> None:
-    """How a study stands: counts, slots, what runs, what waits and why, the best trials, what went wrong."""
+    """Show the state of a study.
+
+    Print the number of trials by state, the running trials, why queued trials do not start, the best trials, and the
+    errors of failed trials.
+    """
     from sweeps.results.status import show_status
 
-    summary, definition_ = read(name, root)
-    driver = holder(summary.folder / "driver.lock")
-    show_status(summary, str(driver or ""), _jobs_in_words(summary), _where(summary, definition_))
-    if summary.done:
-        console.print(f"done: {summary.done}", soft_wrap=True)
-    elif not driver and summary.over() < (summary.total or 0):
-        console.print(f"not finished; go on with: {definition.resume_line(definition_)}", soft_wrap=True)
+    study, definition_ = read(name, root)
+    driver = holder(study.folder / "driver.lock")
+    show_status(study, str(driver or ""), _describe_jobs(study), _describe_dashboard(study, definition_))
+    if study.done:
+        console.print(f"done: {study.done}", soft_wrap=True)
+    elif not driver and study.over() < (study.total or 0):
+        console.print(f"not finished. Resume: {definition.resume_line(definition_)}", soft_wrap=True)
 
 
-def _where(summary: StudySnapshot, definition_: Definition) -> str:
+def _describe_dashboard(study: StudySnapshot, definition_: Definition) -> str:
     from sweeps.tracking.registry import dashboard_line
 
     try:
-        return dashboard_line(store_of(definition_), summary)
-    except (UserError, OSError):  # a variable is not set here, the folder is gone: `ui` says which
-        return dashboard_line("", summary)
+        return dashboard_line(store_of(definition_), study)
+    except (UserError, OSError):  # because `ui` explains a missing variable or folder
+        return dashboard_line("", study)
 
 
-def _jobs_in_words(summary: StudySnapshot) -> str:
-    """What SLURM still has of a study; empty if nothing."""
+def _describe_jobs(study: StudySnapshot) -> str:
+    """Return the number of SLURM jobs by state, or an empty text without jobs."""
     try:
-        jobs = jobs_of(summary)
+        jobs = jobs_of(study)
     except SlurmError as error:
-        return f"SLURM does not tell of its jobs: {error}"
+        return f"SLURM jobs unknown: {error}"
     kinds = Counter(f"{job.state} ({job.reason})" if job.state == "PENDING" else job.state for job in jobs)
     return "SLURM jobs: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()) if jobs else ""

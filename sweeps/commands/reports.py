@@ -1,4 +1,4 @@
-"""python -m sweeps report, scaling: write a study's page again, or that of a table."""
+"""python -m sweeps report, scaling: write the report of a study, or the scaling page of a table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,81 +6,88 @@ from typing import Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Name, Root, app, console, read
+from sweeps.commands import MULTIRUN, Name, Root, command, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
 from sweeps.record.grammar import space_of
 
-Target = Annotated[float | None, typer.Option(help="scaling: the objective wanted; by default what all counts reach")]
-Predict = Annotated[str, typer.Option(help="scaling: forecast these counts, as 16,32; by default twice the largest")]
+Target = Annotated[
+    float | None, typer.Option(help="scaling: objective to reach; default: the value that all counts reach")
+]
+Predict = Annotated[str, typer.Option(help="scaling: counts to forecast, as in 16,32; default: twice the largest")]
 
 
-@app.command()
+@command()
 def report(
     name: Name,
     root: Root = MULTIRUN,
-    scaling: Annotated[bool, typer.Option("--scaling", help="show what more GPUs, nodes or ranks brought")] = False,
+    scaling: Annotated[bool, typer.Option("--scaling", help="print the speed-up by GPUs, nodes or ranks")] = False,
     target: Target = None,
     predict: Predict = "",
 ) -> None:
-    """Write report.html and trials.csv again."""
+    """Write report.html and trials.csv of a study again."""
     from sweeps.results import report as writer
     from sweeps.results.findings import Findings
     from sweeps.results.scaling import COUNTED, EPOCH_TIME, count_sizes
     from sweeps.results.terminal import show_scaling
 
-    wanted, (summary, definition_) = _counts(predict), read(name, root)
-    if summary.searched:
+    counts, (study, definition) = _counts(predict), read(name, root)
+    if study.searched:
         from sweeps.choose.sampler.importance import importance
 
-        summary = replace(summary, importance=importance(summary, space_of(definition_.parameters)))
-    findings = Findings(summary, target, wanted)
-    measured = findings.scaling
-    if measured is None and (scaling or target is not None or wanted):
-        if count_sizes(summary) > 1:
+        study = replace(study, importance=importance(study, space_of(definition.parameters)))
+    findings = Findings(study, target, counts)
+    shows_scaling = scaling or target is not None or bool(counts)
+    if shows_scaling and not findings.scaling:
+        if count_sizes(study) > 1:
             raise UserError(
-                f"study {name} has no scaling to show: none of its {len(summary.rows)} trials has completed, or was "
-                f"pruned, and told {EPOCH_TIME} of an epoch after its first\nWhy: python -m sweeps status {name}"
+                f"study {name}: no scaling data. None of the {len(study.rows)} trials completed or was pruned after it "
+                f"reported {EPOCH_TIME} of a second epoch.\nShow the reason: python -m sweeps status {name}"
             )
-        known = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
+        counted = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
         raise UserError(
-            f"study {name} has no scaling to show: for that, trials differ in {known} and report {EPOCH_TIME}\n"
-            f"Sweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in two epochs or more, as docs/scaling.md says"
+            f"study {name}: no scaling data. Its trials do not differ in {counted}, or do not report {EPOCH_TIME}.\n"
+            f"Sweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in at least two epochs; see docs/scaling.md"
         )
     writer.write(findings)
-    if measured and (scaling or target is not None or wanted):
-        show_scaling(measured)
+    if shows_scaling and findings.scaling:
+        show_scaling(findings.scaling)
     for file in (writer.HTML, writer.CSV):
-        console.print(str(summary.folder / file), soft_wrap=True)
+        console.print(str(study.folder / file), soft_wrap=True)
 
 
-@app.command("scaling")
+@command("scaling")
 def scaling_of_table(
-    table: Annotated[Path, typer.Argument(help="CSV: gpus (nodes, ranks), epoch_time or total_time; docs/scaling.md")],
-    output: Annotated[Path | None, typer.Option(help="the page; default: beside the table, .html")] = None,
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="TABLE", help="CSV: gpus (nodes, ranks), epoch_time or total_time; see docs/scaling.md"),
+    ],
+    output: Annotated[Path | None, typer.Option(help="page to write; default: the table's name with .html")] = None,
     target: Target = None,
     predict: Predict = "",
 ) -> None:
-    """The scaling page of a report, from numbers that were measured elsewhere."""
+    """Write a scaling page from a table of measurements."""
     from sweeps.results.scaling_page import render_page
     from sweeps.results.scaling_table import read_table
     from sweeps.results.terminal import show_scaling
 
-    measured = read_table(table, target, _counts(predict))
+    scaling = read_table(table, target, _counts(predict))
     output = output or table.with_suffix(".html")
     if output.resolve() == table.resolve():
-        raise UserError(f"the page would overwrite the table {table}\nName another file with --output page.html")
+        raise UserError(
+            f"--output {output}: the page would overwrite the table.\nChoose another file: --output page.html"
+        )
     if output.is_dir() or not output.parent.is_dir():
-        where = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
-        raise UserError(f"--output {output}: {where}\nName a file in a folder that is there")
-    write_whole(output, render_page(measured))
-    show_scaling(measured)
+        problem = "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+        raise UserError(f"--output {output}: {problem}.\nChoose a file in an existing folder: --output page.html")
+    write_whole(output, render_page(scaling))
+    show_scaling(scaling)
     console.print(str(output), soft_wrap=True)
 
 
 def _counts(words: str) -> list[int]:
-    """The counts that --predict names."""
+    """Return the counts of --predict. Raises UserError if the words are no such list."""
     numbers = words.replace(" ", "").split(",") if words else []
     if not all(number.isdecimal() and len(number) < 7 and int(number) for number in numbers):
-        raise UserError(f"--predict {words}: give counts from 1 to 999999, as in --predict 16,32")
+        raise UserError(f"--predict {words}: not a list of counts from 1 to 999999.\nType: --predict 16,32")
     return sorted({int(number) for number in numbers})

@@ -1,4 +1,4 @@
-"""python -m sweeps stop: let a study end early."""
+"""python -m sweeps stop: stop a running study, or one of its trials."""
 
 import time
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from sweeps.choose import manual
-from sweeps.commands import MULTIRUN, Name, Root, app, console, jobs_of, read
+from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, read
 from sweeps.errors import UserError
 from sweeps.files import holder, write_whole
 from sweeps.launchers.slurm.queue import take_back
@@ -17,40 +17,41 @@ from sweeps.trial.job import State
 from sweeps.wording import counted
 
 
-@app.command()
+@command()
 def stop(
     name: Name,
     root: Root = MULTIRUN,
-    trial: Annotated[int | None, typer.Option(help="end this trial alone, for good: it counts as pruned")] = None,
+    trial: Annotated[int | None, typer.Option(help="stop this trial alone and for good, as pruned")] = None,
 ) -> None:
-    """Let a study's running trials end after their epoch, and cancel those that wait; it can go on later."""
+    """Stop a study after the current epoch of its trials.
+
+    Cancel its queued trials. `resume` continues the study later.
+    """
     folder = (root / name).absolute()
     if trial is not None:
-        summary, _ = read(name, root)
-        if not holder(folder / "driver.lock") and not jobs_of(summary):
-            raise UserError(f"study {name} is not running, and so is none of its trials")
-        console.print(manual.end_trial(summary, trial), soft_wrap=True)
+        study, _ = read(name, root)
+        if not holder(folder / "driver.lock") and not jobs_of(study):
+            raise UserError(f"study {name} and its trials are not running")
+        console.print(manual.end_trial(study, trial), soft_wrap=True)
     elif driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
-        console.print(f"asked {driver} to stop; waiting for its trials to end their epoch")
+        console.print(f"stopping {driver}; waiting for the end of the current epochs")
         while holder(folder / "driver.lock"):
             time.sleep(0.1)
-        console.print(f"stopped; go on with: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
+        console.print(f"stopped. Resume: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
     else:
         _stop_jobs(read(name, root)[0])
 
 
-def _stop_jobs(summary: StudySnapshot) -> None:
-    """What a driver that is gone left in SLURM."""
-    jobs = jobs_of(summary)
+def _stop_jobs(study: StudySnapshot) -> None:
+    """Stop the SLURM jobs of a study without a driver."""
+    jobs = jobs_of(study)
     if not jobs:
-        console.print(f"study {summary.name} is not running")
+        console.print(f"study {study.name} is not running")
         return
-    for row in summary.rows:
-        if row.state is State.RUNNING and (attempt := TrialFolder(row.folder).newest()):
+    for trial in study.rows:
+        if trial.state is State.RUNNING and (attempt := TrialFolder(trial.folder).newest()):
             attempt.request_stop(State.CANCELLED)
-    take_back(summary.folder, jobs)
+    take_back(study.folder, jobs)
     running = sum(job.state != "PENDING" for job in jobs)
-    console.print(
-        f"cancelled {counted(len(jobs) - running, 'job')} that waited; {running} end after their trials' epoch"
-    )
+    console.print(f"cancelled {counted(len(jobs) - running, 'queued job')}; {running} stop after the current epoch")

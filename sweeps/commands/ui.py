@@ -7,26 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.commands import MULTIRUN, Root, app, console, newest_first, read, store_of
+from sweeps.commands import MULTIRUN, Root, command, console, newest_first, read, store_of
 from sweeps.errors import UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
 
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="by default 5000, or another one if it is taken")]
-OneOrNewest = Annotated[str | None, typer.Argument(help="the study's name; by default the newest study")]
-OneOrAll = Annotated[str | None, typer.Argument(help="the study's name; by default all, but those kept out of MLflow")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use")]
+OneOrNewest = Annotated[str | None, typer.Argument(metavar="NAME", help="name of the study; default: the newest")]
+OneOrAll = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="name of the study; default: all that are tracked in MLflow")
+]
 
 
-@app.command()
+@command()
 def ui(
     name: OneOrNewest = None,
     root: Root = MULTIRUN,
     port: Port = None,
-    browser: Annotated[bool, typer.Option("--open", help="open it in the browser too")] = False,
-    uri: Annotated[str | None, typer.Option(help="MLflow's tracking URI, of what is no study: single runs")] = None,
+    browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
+    uri: Annotated[
+        str | None, typer.Option(help="MLflow tracking URI of runs outside of studies (single runs)")
+    ] = None,
 ) -> None:
-    """Serve MLflow's pages at 127.0.0.1, and print the link that leads to a study."""
+    """Serve MLflow's pages and print the link to a study.
+
+    The server listens at 127.0.0.1.
+    """
     from sweeps.record.definition import resolved
     from sweeps.secrets import refuse_typed, without_password
     from sweeps.tracking import pages
@@ -35,19 +42,19 @@ def ui(
     refuse_typed(uri)
     name = name or (None if uri else next(iter(newest_first(root)), None))
     if name is None and root != MULTIRUN:
-        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or leave --root out")
-    alone = uri is not None or name is None or not (root / name / "study.json").exists()
-    if not alone:
-        summary, definition_ = read(str(name), root)
+        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or remove --root")
+    path: str | None
+    if uri is None and name and (root / name / "study.json").exists():
+        study, definition_ = read(name, root)
         store = store_of(definition_)
-        path: str | None = pages.study_path(store, summary.folder, summary.all_failed)
+        path = pages.study_path(store, study.folder, study.all_failed)
     else:
         store = resolve_uri(uri and resolved(uri))
         path = pages.path_by_name(store, name) if name else pages.all_experiments_path(store)
         if path is None:
             if uri is None:
-                definition.find(str(name), root)  # raises: says which studies there are
-            raise UserError(f"MLflow at {without_password(store)} has nothing of the name {name}")
+                definition.find(str(name), root)  # raises UserError with the names of all studies
+            raise UserError(f"MLflow at {without_password(store)} has no study or runs named {name}")
     if is_server(store):
         link = without_password(store).rstrip("/") + str(path)
         console.print(link, soft_wrap=True)
@@ -56,68 +63,69 @@ def ui(
         return
     gc.enable()
 
-    def say(link: str) -> None:
-        console.print(f"{link}   (Ctrl-C ends it)", soft_wrap=True)
+    def print_link(link: str) -> None:
+        console.print(f"{link}   (stop with Ctrl-C)", soft_wrap=True)
 
-    pages.serve(store, name or "runs", str(path), port, say, browser)
+    pages.serve(store, name or "runs", str(path), port, print_link, browser)
 
 
-@app.command()
+@command()
 def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
-    """Bring MLflow up to what the trials' folders say: after an outage, of detached jobs, or in a new store."""
+    """Send to MLflow what it lacks of a study.
+
+    Use it after an outage, for detached jobs, or for a new store.
+    """
     names = [name] if name else newest_first(root)
     if not names:
-        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or say where they are: --root")
+        raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or choose their folder: --root")
     complete = True
-    for one in names:
+    for study_name in names:
         try:
-            complete = _sync(one, root, by_name=name is not None) and complete
+            complete = _sync(study_name, root, by_name=name is not None) and complete
         except (UserError, OSError) as error:
             if name:
                 raise
-            complete = False  # of this study alone
+            complete = False
             console.print(str(error), soft_wrap=True)
     raise SystemExit(0 if complete else 1)
 
 
 def _sync(name: str, root: Path, by_name: bool) -> bool:
-    """Whether MLflow now has all of the study. One that was kept out of MLflow is brought there by its name alone."""
+    """Return whether MLflow has the whole study. A study without tracking is sent if `by_name` is true."""
     from sweeps.tracking.tracker import Tracker
 
     folder, definition_ = definition.find(name, root)
     if not by_name and not _setting(folder, "tracking"):
-        console.print(f"study {name} was kept out of MLflow; to bring it there: {sweeps_line('sync', folder)}")
+        console.print(f"study {name} is not tracked in MLflow. Send it: {sweeps_line('sync', folder)}")
         return True
     try:
-        lock = Lock(folder / "driver.lock")  # there is one writer
+        lock = Lock(folder / "driver.lock")  # because a second writer would send the same trials
     except LockHeld as error:
-        console.print(f"study {name} is run by {error}, which keeps MLflow up to date", soft_wrap=True)
+        console.print(f"study {name} is being run by {error}, which keeps MLflow up to date", soft_wrap=True)
         return True
     try:
-        summary, _ = read(name, root)
-        if not summary.rows:
+        study, _ = read(name, root)
+        if not study.rows:
             console.print(f"study {name} has no trials yet")
             return True
-        experiment, command = str(_setting(folder, "experiment")), shlex.join(definition_.command)
-        tracker = Tracker(store_of(definition_), experiment, summary, command)
+        experiment, command_line = str(_setting(folder, "experiment")), shlex.join(definition_.command)
+        tracker = Tracker(store_of(definition_), experiment, study, command_line)
         tracker.open()
-        sent, going_on = tracker.catch_up(summary)
+        sent, unfinished = tracker.catch_up(study)
     finally:
         lock.release()
     if tracker.problem:
         console.print(f"study {name}: {tracker.problem}", soft_wrap=True)
         return False
-    what = (
-        f"sent {sent} of its {len(summary.rows)} trials; MLflow has all that began" if sent else "MLflow lacks nothing"
-    )
-    also = f"; {going_on} have not ended: it has what they wrote so far" if going_on else ""
-    console.print(f"study {name}: {what}{also}", soft_wrap=True)
+    result = f"sent {sent} of {len(study.rows)} trials to MLflow" if sent else "MLflow is up to date"
+    result += f"; {unfinished} trials have not ended" if unfinished else ""
+    console.print(f"study {name}: {result}", soft_wrap=True)
     console.print(tracker.dashboard_line(), soft_wrap=True)
     return True
 
 
 def _setting(folder: Path, name: str) -> Any:
-    """What the study's newest command said of a setting of the sweeper."""
+    """Return a setting of the sweeper in the study's newest command. Raises UserError if its file cannot be read."""
     from omegaconf import OmegaConf
 
     from sweeps.settings import SweeperConf
@@ -125,8 +133,8 @@ def _setting(folder: Path, name: str) -> Any:
     file = folder / "multirun.yaml"
     try:
         return OmegaConf.select(OmegaConf.load(file), f"hydra.sweeper.{name}", default=getattr(SweeperConf, name))
-    except Exception as error:  # whatever a damaged file holds
-        said = str(error).partition("\n")[0]
+    except Exception as error:  # because YAML and OmegaConf raise many types for a corrupt file
+        reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{file} cannot be read: {said}\nTo mend it, go on with: {sweeps_line('resume', folder)}"
+            f"{file} cannot be read: {reason}\nTo repair the file, resume: {sweeps_line('resume', folder)}"
         ) from error

@@ -393,9 +393,7 @@ def test_a_study_without_scaling_says_what_it_lacks(tmp_path: Path) -> None:
     for words in (["--scaling"], ["--target", "1"], ["--predict", "4"]):
         said = lines.sweeps(tmp_path, "report", "s", *words)
         assert (said.code, said.out) == (2, "")
-        assert said.err.startswith(
-            "study s has no scaling to show: for that, trials differ in gpus, nodes or ranks and"
-        )
+        assert said.err.startswith("study s: no scaling data. Its trials do not differ in gpus, nodes or ranks")
         assert len(said.err.splitlines()) == 2
 
 
@@ -403,7 +401,9 @@ def test_a_study_whose_trials_told_nothing_says_so(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=1", "+epoch_time=1"), tmp_path)
     said = lines.sweeps(tmp_path, "report", "s", "--scaling")
     assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("study s has no scaling to show: none of its 2 trials has completed, or was pruned, and")
+    assert said.err.startswith(
+        "study s: no scaling data. None of the 2 trials completed or was pruned after it reported"
+    )
     assert len(said.err.splitlines()) == 2
 
 

@@ -127,14 +127,17 @@ def test_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["t.csv", "--predict", "many"], "--predict many: give counts from 1 to 999999, as in --predict 16,32"),
-        (["t.csv", "--predict", "0"], "--predict 0: give counts"),
-        (["t.csv", "--predict", "9" * 400], "give counts"),
+        (
+            ["t.csv", "--predict", "many"],
+            "--predict many: not a list of counts from 1 to 999999.\nType: --predict 16,32",
+        ),
+        (["t.csv", "--predict", "0"], "--predict 0: not a list of counts"),
+        (["t.csv", "--predict", "9" * 400], "not a list of counts"),
         (["other.csv"], "there is no table other.csv\nName a CSV file"),
         (["."], "there is no table .\nName a CSV file"),
-        (["t.csv", "--output", "./t.csv"], "the page would overwrite the table t.csv\nName another file"),
-        (["t.csv", "--output", "no/t.html"], "--output no/t.html: there is no folder no\nName a file"),
-        (["t.csv", "--output", "."], "--output .: . is a folder\nName a file"),
+        (["t.csv", "--output", "./t.csv"], "t.csv: the page would overwrite the table.\nChoose another file"),
+        (["t.csv", "--output", "no/t.html"], "--output no/t.html: there is no folder no.\nChoose a file"),
+        (["t.csv", "--output", "."], "--output .: the path is a folder.\nChoose a file"),
         (["bad.csv"], "bad.csv line 2, column gpus: 'x'"),
     ],
 )

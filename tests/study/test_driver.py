@@ -274,7 +274,7 @@ def test_what_cannot_run_here_is_retried_when_a_person_says_so(
         monkeypatch.setattr("os.execvp", lambda *_: None)
         commands.app(standalone_mode=False)
 
-    with pytest.raises(UserError, match=r"--retry pruned: choose among failed, .*, infeasible"):
+    with pytest.raises(UserError, match=r"(?s)--retry pruned: .*Choose among failed, .*, infeasible"):
         resume("--retry", "pruned")
     with pytest.raises(UserError, match=r"no such trials to retry. It has: 0 failed, .*, 3 infeasible"):
         resume("--retry", "failed")

@@ -81,7 +81,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Itera
     try:
         wait_until_it_answers(f"http://127.0.0.1:{port}/health")
         said = (folder / "ui.log").read_text()
-        assert said == f"http://127.0.0.1:{port}/grid   (Ctrl-C ends it)\n"
+        assert said == f"http://127.0.0.1:{port}/grid   (stop with Ctrl-C)\n"
         yield f"http://127.0.0.1:{port}", comparison_view.path("1", "grid")
     finally:
         server.send_signal(signal.SIGINT)

@@ -147,7 +147,7 @@ def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
     assert done.code == 130, done.said
     assert "going on without this command: 3 trials." in done.said
     assert len(jobs(tmp_path)) == 3
-    assert "cancelled 2 jobs that waited; 1 end" in sweeps(tmp_path, "stop", "s")
+    assert "cancelled 2 queued jobs; 1 stop" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
     assert states(tmp_path) == {0: "cancelled"}
     assert "is not running" in sweeps(tmp_path, "stop", "s")
