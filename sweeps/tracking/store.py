@@ -15,8 +15,9 @@ from sweeps.secrets import without_password
 _DEFAULT = "sqlite:///mlflow.db"
 UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 _REFUSALS = (*UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
-QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # the links that it prints open it in its GenAI mode
-_ENVIRONMENT = {  # without the first three, a call to a server that is gone blocks for four minutes
+QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # because these links open MLflow's GenAI pages
+_ENVIRONMENT = {
+    # because without these three a call to a server that is gone blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -26,20 +27,61 @@ _ENVIRONMENT = {  # without the first three, a call to a server that is gone blo
 }
 
 
+def resolve_uri(uri: str | None) -> str:
+    """Return the address of the store: `uri`, or else what the environment names, or else ./mlflow.db."""
+    return _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
+
+
+def is_usual(uri: str) -> bool:
+    """Return whether a command without --uri finds this store."""
+    return uri in (_absolute(_DEFAULT), os.environ.get("MLFLOW_TRACKING_URI"))
+
+
+def is_server(uri: str) -> bool:
+    """Return whether the store is a server, which shows its own pages."""
+    return uri.startswith(("http://", "https://"))
+
+
+def is_missing(uri: str) -> bool:
+    """Return whether the store is an SQLite file that does not exist: MLflow would create it when queried."""
+    file = _sqlite_file(uri)
+    return file is not None and not file.exists()
+
+
+def identity(uri: str) -> tuple[int, int] | None:
+    """Return device and inode of an SQLite file; None for another kind of store, or if there is no file."""
+    with suppress(OSError):
+        if file := _sqlite_file(uri):
+            status = file.stat()
+            return status.st_dev, status.st_ino
+    return None
+
+
+def _absolute(uri: str) -> str:
+    """Return `uri` with an absolute path if it names an SQLite file: a trial may have another working folder."""
+    database = uri.removeprefix("sqlite:///")
+    return uri if database == uri or "file:" in uri else f"sqlite:///{Path(database).absolute()}"
+
+
+def _sqlite_file(uri: str) -> Path | None:
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:////") else None
+
+
 def is_refusal(error: Exception) -> bool:
-    """Whether MLflow answered, and will answer the same the next time."""
+    """Return whether MLflow answered with an error that a retry would meet again."""
     return getattr(error, "error_code", "") in _REFUSALS
 
 
 def first_line(error: Exception) -> str:
-    told = re.sub(r"^\(raised as a result of [^\n]*\n", "", str(error).strip())  # SQLAlchemy's advice
-    line = without_password(told.partition("\n")[0])
+    """Return the first line of the error's text that names its cause, without passwords."""
+    text = re.sub(r"^\(raised as a result of [^\n]*\n", "", str(error).strip())  # SQLAlchemy's preamble
+    line = without_password(text.partition("\n")[0])
     unreached = re.search(r"(?:establish a new connection|NameResolutionError).*?(\[Errno -?\d+\] [^'\")]+)", line)
     return unreached[1] if unreached else line or type(error).__name__
 
 
 def outage_errors() -> tuple[type[Exception], ...]:
-    """What calls raise when MLflow gives no answer or refuses. A plain OSError is of a file, not of MLflow."""
+    """Return the errors of calls that MLflow refuses or does not answer. A plain OSError concerns a local file."""
     from mlflow.exceptions import MlflowException
     from requests import RequestException
     from sqlalchemy.exc import SQLAlchemyError
@@ -48,72 +90,44 @@ def outage_errors() -> tuple[type[Exception], ...]:
 
 
 def connect(uri: str) -> Any:
-    """MLflow's client."""
-    for name, value in _ENVIRONMENT.items():  # MLflow has no other place for these
+    """Return MLflow's client of the store. A new SQLite store is created."""
+    for name, value in _ENVIRONMENT.items():  # because MLflow reads these settings from nowhere else
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of each try, and raises the last
-    _make_database(uri)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # because it also raises what it logs
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # because it logs each retry
+    _create_database(uri)
     return MlflowClient(uri)
 
 
 def artifacts_of(uri: str) -> str | None:
-    """The folder of a store's artifacts: beside an SQLite file. None leaves it to MLflow: its errors tell the folder,
-    which must be no part of an address with a password.
+    """Return the folder of a store's artifacts: beside an SQLite file; None lets MLflow choose.
+
+    The folder appears in MLflow's error texts, so it must not contain an address with a password.
     """
     database = uri.removeprefix("sqlite:///")
     return None if database == uri or "file:" in uri else str(Path(database).parent / "mlartifacts")
 
 
-def _make_database(uri: str) -> None:
-    """Make a new SQLite store whole before it has its name: half a migration would be refused by MLflow for ever.
-    Raises OSError if there is one that cannot be opened, which MLflow would try for minutes.
+def _create_database(uri: str) -> None:
+    """Create a new SQLite store under its name only once it is complete: MLflow refuses a half-migrated store forever.
+
+    Raises OSError if an existing store cannot be opened, because MLflow would retry for minutes.
     """
-    path = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:////"):
+    file = _sqlite_file(uri)
+    if file is None:
         return
-    with suppress(FileNotFoundError), path.open("rb"):
+    with suppress(FileNotFoundError), file.open("rb"):
         return
     from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    make: Any = SqlAlchemyStore
-    store = make("sqlite://", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)  # in memory
-    with tempfile.NamedTemporaryFile() as file, closing(sqlite3.connect(file.name)) as copy:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    make_store: Any = SqlAlchemyStore
+    store = make_store("sqlite://", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)  # in memory
+    with tempfile.NamedTemporaryFile() as target, closing(sqlite3.connect(target.name)) as copy:
         store.engine.raw_connection().driver_connection.backup(copy)
-        write_once(path, Path(file.name).read_bytes())  # if another driver was faster, its store stands
+        write_once(file, Path(target.name).read_bytes())  # keeps the store of a driver that was faster
     store.engine.dispose()
-
-
-def resolve_uri(uri: str | None) -> str:
-    """Return the address of the store: `uri`, or else what the environment names, or else ./mlflow.db."""
-    return _absolute(uri or os.environ.get("MLFLOW_TRACKING_URI") or _DEFAULT)
-
-
-def default_uri() -> str:
-    """Return the address of ./mlflow.db."""
-    return _absolute(_DEFAULT)
-
-
-def _absolute(uri: str) -> str:
-    """Return `uri` with an absolute path if it is an SQLite file: a trial may have another working folder."""
-    database = uri.removeprefix("sqlite:///")
-    return uri if database == uri or "file:" in uri else f"sqlite:///{Path(database).absolute()}"
-
-
-def identity(uri: str) -> tuple[int, int] | None:
-    """Return device and inode of an SQLite store; None for another kind of store, or if there is no file."""
-    with suppress(OSError):
-        if uri.startswith("sqlite:////"):
-            status = Path(uri.removeprefix("sqlite:///")).stat()
-            return status.st_dev, status.st_ino
-    return None
-
-
-def is_server(uri: str) -> bool:
-    """Return whether the store is a server, which shows its own pages."""
-    return uri.startswith(("http://", "https://"))

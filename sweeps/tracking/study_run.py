@@ -1,6 +1,6 @@
-"""A study's place in MLflow: its experiment, its own run (parent of the trials' runs), and writing to runs.
+"""A study in MLflow: its experiment, its own run (the parent of the trials' runs), and writing to runs.
 
-Calls may take seconds, and raise one of `outage_errors` when MLflow gives no answer or refuses.
+Calls may take seconds, and raise one of `outage_errors` if MLflow refuses or does not answer.
 """
 
 import re
@@ -26,196 +26,185 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
 MetricRow = tuple[str, float, int, int]
-"""Name, value, milliseconds since 1970, step. MLflow keeps equal rows once, so sending again is harmless."""
+"""Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
 
 _LONG_BYTES = 5_000_000
 _PICTURE = "study.svg"
-_BATCH = 1000  # metrics, params and tags that MLflow takes in one call, at most
+_BATCH = 1000  # largest number of metrics, params and tags that MLflow takes in one call
 
 
-def key(name: str) -> str:
-    """A name in the letters that MLflow allows: Hydra's `+db@src` is `db_src` there."""
+def mlflow_name(name: str) -> str:
+    """Return a name in the characters that MLflow allows: Hydra's `+db@src` becomes `db_src`."""
     return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
+
+
+def read_tracking(folder: Path) -> dict[str, Any]:
+    """Read what a study's or a trial's folder records of its run; {} if there is nothing, or the file is damaged."""
+    with suppress(CorruptFile, OSError):
+        return TrialFolder(folder).read_tracking()
+    return {}
 
 
 class StudyRun:
     """The study's run, created or reopened, and the client that writes to all runs."""
 
-    def __init__(self, uri: str, experiment: str, summary: StudySnapshot, command: str = "") -> None:
+    def __init__(self, uri: str, experiment: str, study: StudySnapshot, command: str = "") -> None:
         self.client = connect(uri)
         from mlflow.tracking.context.registry import resolve_tags
 
-        self.summary = summary
-        self._source: dict[str, str] = resolve_tags()  # whose code it is, and from where
-        self._swept: dict[str, None] = {}  # for the comparison view, in this order
+        self.study = study
+        self._source_tags: dict[str, str] = resolve_tags()  # user, git commit and entry point
+        self._swept: dict[str, None] = {}  # ordered set of the comparison view's params
         self._curves: dict[str, None] = {}
-        self._places: dict[str, str] = {}  # where the artifacts of each run go
+        self._artifact_uris: dict[str, str] = {}  # by run id
         self.experiment_id = self._open_experiment(uri, experiment)
         self.run_id = self._open_run(command or shlex.join([Path(sys.executable).name, *sys.argv]))
 
-    def open_child(self, row: TrialRecord, overrides: Sequence[str], may_exist: bool) -> str:
-        """The id of a trial's run: the one that an earlier driver left, if there may be one, or a new one."""
-        where = f"tags.`mlflow.parentRunId` = '{self.run_id}' AND tags.trial = '{row.number}'"
-        if may_exist and (found := self._search(where)):
-            return self._reopen(found[0])
-        tags = {"mlflow.parentRunId": self.run_id, "trial": str(row.number), "role": "trial"}
-        return self._create(row.name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
+    def open_child(self, trial: TrialRecord, overrides: Sequence[str], may_exist: bool) -> str:
+        """Return the id of a trial's run: an earlier driver's run if there is one, else a new run.
+
+        may_exist: whether an earlier driver may have left a run.
+        """
+        where = f"tags.`mlflow.parentRunId` = '{self.run_id}' AND tags.trial = '{trial.number}'"
+        if may_exist and (runs := self._search(where)):
+            return self._reopen(runs[0])
+        tags = {"mlflow.parentRunId": self.run_id, "trial": str(trial.number), "role": "trial"}
+        return self._create(trial.name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
 
     def send(self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:
-        """Send all that MLflow takes. Returns why it refused the rest; empty if it took everything."""
+        """Send everything that MLflow accepts, and return why it refused the rest; "" if it accepted everything."""
         from mlflow.entities import Metric, Param, RunTag
 
         entities: list[Any] = [Param(name, without_password(value)) for name, value in params.items()]
         entities += [RunTag(name, without_password(value)) for name, value in tags.items()]
         entities += [Metric(*row) for row in metrics]
         batches = [entities[start : start + _BATCH] for start in range(0, len(entities), _BATCH)]
-        refused = [self._log(run_id, batch) for batch in batches]
-        return next(filter(None, refused), "")
+        refusals = [self._log(run_id, batch) for batch in batches]
+        return next(filter(None, refusals), "")
 
     def _log(self, run_id: str, batch: Sequence[Any]) -> str:
-        """Log metrics, params and tags, so that a name that is refused costs no other. Returns a refusal's words."""
+        """Log metrics, params and tags, and return MLflow's refusal. One refused name does not lose the others."""
         from mlflow.entities import Metric, Param, RunTag
         from mlflow.exceptions import MlflowException
 
-        def those(kind: type) -> list[Any]:
-            return [entity for entity in batch if isinstance(entity, kind)]
-
+        metrics, params, tags = ([e for e in batch if isinstance(e, kind)] for kind in (Metric, Param, RunTag))
         try:
-            self.client.log_batch(run_id, those(Metric), those(Param), those(RunTag), synchronous=True)
+            self.client.log_batch(run_id, metrics, params, tags, synchronous=True)
         except MlflowException as error:
             names = {entity.key for entity in batch}
             if error.error_code not in UNWANTED:
                 raise
             if len(names) == 1:
                 return first_line(error)
-            each = [self._log(run_id, [entity for entity in batch if entity.key == name]) for name in names]
-            return next(filter(None, each), "")
+            refusals = [self._log(run_id, [entity for entity in batch if entity.key == name]) for name in names]
+            return next(filter(None, refusals), "")
         return ""
 
     def send_files(self, run_id: str, *files: Path) -> None:
-        """Log files as artifacts; of a long one its head and its tail."""
+        """Log files as artifacts; of a long file its head and its tail."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
         from mlflow.utils.uri import add_databricks_profile_info_to_artifact_uri
 
-        # As client.log_artifact does, which asks the server once more for the place of each run.
+        # Because client.log_artifact would request the artifact URI of each run once more.
         uri, locate = self.client.tracking_uri, cast(Any, add_databricks_profile_info_to_artifact_uri)
-        place: Any = get_artifact_repository(locate(self._places[run_id], uri), uri)
+        repository: Any = get_artifact_repository(locate(self._artifact_uris[run_id], uri), uri)
         for file in files:
             if file.is_file() and file.stat().st_size > _LONG_BYTES:
                 with tempfile.TemporaryDirectory() as folder:
-                    place.log_artifact(str(_shortened(file, Path(folder))))
+                    repository.log_artifact(str(_shortened(file, Path(folder))))
             elif file.is_file():
-                place.log_artifact(str(file))
+                repository.log_artifact(str(file))
 
-    def show(self, swept: Sequence[str], curves: Sequence[str]) -> None:
-        """Let the comparison view know these parameters and metrics, as MLflow names them."""
-        known = len(self._swept), len(self._curves)
-        self._swept |= dict.fromkeys(swept)
-        self._curves |= dict.fromkeys(curves)
-        if known != (len(self._swept), len(self._curves)):
-            self._store_view(self.summary)
+    def update_view(self, params: Sequence[str], metrics: Sequence[str]) -> None:
+        """Add these params and metrics, as MLflow names them, to the comparison view."""
+        before = len(self._swept), len(self._curves)
+        self._swept |= dict.fromkeys(params)
+        self._curves |= dict.fromkeys(metrics)
+        if before != (len(self._swept), len(self._curves)):
+            self._store_view(self.study)
 
-    def _store_view(self, summary: StudySnapshot) -> None:
-        objective, maximize = [*map(key, summary.objective)], summary.directions[0] == "maximize"
-        numbers = [key(name) for name in summary.numbers()]
-        lacking = self._lacking(summary)
-        view = comparison_view.tag(
-            summary.name, [*self._swept], objective, maximize, self._curves, numbers, summary.all_failed, lacking
+    def _store_view(self, study: StudySnapshot) -> None:
+        objective, maximize = [*map(mlflow_name, study.objective)], study.directions[0] == "maximize"
+        numbers, partial = [*map(mlflow_name, study.numbers())], self._partial_params(study)
+        tag = comparison_view.tag(
+            study.name, [*self._swept], objective, maximize, self._curves, numbers, study.all_failed, partial
         )
-        self.client.set_experiment_tag(self.experiment_id, *view)
+        self.client.set_experiment_tag(self.experiment_id, *tag)
 
-    def _lacking(self, summary: StudySnapshot) -> set[str]:
-        """What not all trials have: the seed of a final race, what exists only under a condition."""
-        had = [{key(name) for name in row.params} for row in summary.rows if row.params]
-        return {name for name in self._swept if any(name not in some for some in had)}
+    def _partial_params(self, study: StudySnapshot) -> set[str]:
+        """Return the params that some trials lack: a final race's seed, a param that exists under a condition."""
+        params_of_trials = [{mlflow_name(name) for name in trial.params} for trial in study.rows if trial.params]
+        return {name for name in self._swept if any(name not in params for params in params_of_trials)}
 
-    def complete(self, findings: Findings, goes_on: bool) -> None:
-        """Write what stands for the whole study, with the files of report.write. End its run, unless trials go on."""
-        summary = findings.study
+    def complete(self, findings: Findings, has_running: bool) -> None:
+        """Send the whole study's results and the files of report.write. End its run unless it `has_running` trials."""
+        study = findings.study
         now_ms = int(time.time() * 1000)
-        if summary.importance or summary.all_failed or self._lacking(summary):
-            self._store_view(summary)
-        note = report.markdown(findings, self._picture(findings))
-        figures, tags = self._found(findings)
+        if study.importance or study.all_failed or self._partial_params(study):
+            self._store_view(study)
+        note = report.markdown(findings, self._log_picture(findings))
+        figures, tags = _results(findings)
         tags["mlflow.note.content"] = note
-        # Named unlike the trials' metrics: sorted by one of those, the list must hold trials alone.
+        # Prefixed, because the list of runs, sorted by a metric of the trials, must not contain the study's run.
         self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
         self.send_page()
-        self.send_files(self.run_id, summary.folder / report.CSV)
-        for file in summary.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
-            self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(summary.folder)))
-        if not goes_on:
-            failed = summary.bad() and not summary.count(State.COMPLETED)
-            status = "KILLED" if summary.over() < len(summary.rows) else "FAILED" if failed else "FINISHED"
+        self.send_files(self.run_id, study.folder / report.CSV)
+        for file in study.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
+            self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(study.folder)))
+        if not has_running:
+            failed = study.bad() and not study.count(State.COMPLETED)
+            status = "KILLED" if study.over() < len(study.rows) else "FAILED" if failed else "FINISHED"
             self.client.set_terminated(self.run_id, status, now_ms)
 
-    @staticmethod
-    def _found(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
-        """What stands for the whole study, as metrics and as tags."""
-        answer, objective, tags = findings.answer, findings.study.objective, dict[str, str]()
-        figures = {f"{kind}/{name}": value for kind, cost in findings.costs.items() for name, value in cost.items()}
-        figures["idle_slot_seconds_at_the_end"] = findings.tail_s
-        if answer.front:
-            tags["front"] = ", ".join(str(row.number) for row in answer.front)
-            figures["hypervolume"] = findings.hypervolumes[-1][1]
-        elif best := answer.configuration:
-            figures[f"best_mean_{key(objective[0])}"] = fmean(best.values)
-            tags["best_configuration"] = best.name
-        elif trial := answer.trial:
-            figures |= {f"best_{key(n)}": value for n, value in zip(objective, trial.objective, strict=True)}
-            tags["best_trial"] = f"{trial.number}: {trial.name}"
-        return figures, tags
-
     def send_page(self) -> None:
-        """Log the study's page, if there is one by now."""
-        if (page := self.summary.folder / report.HTML).is_file():
+        """Log the study's page if it has been written."""
+        if (page := self.study.folder / report.HTML).is_file():
             self.client.log_artifact(self.run_id, str(page))
 
-    def _picture(self, findings: Findings) -> str:
-        """Log the study's main figure, and return the line of a description that shows it; empty without one."""
+    def _log_picture(self, findings: Findings) -> str:
+        """Log the study's main figure, and return the Markdown line that shows it; "" without a figure."""
         try:
-            drawn = picture.render_picture(findings)
-        except Exception as error:  # whatever numbers trials can have: the rest is told
-            return f"No picture could be drawn: {first_line(error)}"
-        if not drawn:
+            svg = picture.render_picture(findings)
+        except Exception as error:  # because trials may report any numbers, and the other results are still sent
+            return f"The figure could not be drawn: {first_line(error)}"
+        if not svg:
             return ""
-        self.client.log_text(self.run_id, drawn, _PICTURE)
-        # As MLflow's pages load an artifact, below their own address.
+        self.client.log_text(self.run_id, svg, _PICTURE)
+        # The address at which MLflow's pages load an artifact, relative to their own.
         return f"![its trials](get-artifact?path={_PICTURE}&run_uuid={self.run_id})"
 
     def _open_experiment(self, uri: str, name: str) -> str:
-        found = self.client.get_experiment_by_name(name)
-        if found is None:
-            kind = {"mlflow.experimentKind": "custom_model_development"}  # else the page opens as GenAI
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
+            kind = {"mlflow.experimentKind": "custom_model_development"}  # because MLflow otherwise opens GenAI pages
             try:
                 return str(self.client.create_experiment(name, artifacts_of(uri), kind))
-            except outage_errors():  # another driver was faster, or it raises once more
-                found = self.client.get_experiment_by_name(name)
-                if found is None:
+            except outage_errors():
+                experiment = self.client.get_experiment_by_name(name)
+                if experiment is None:  # else another driver was faster
                     raise
-        if found.lifecycle_stage == "deleted":
+        if experiment.lifecycle_stage == "deleted":
             raise UserError(
                 f"The MLflow experiment '{name}' was deleted. "
                 "Choose another name with tracking.experiment=..., or restore it:\n"
                 f"MLFLOW_TRACKING_URI={shlex.quote(without_password(uri))} "
-                f"mlflow experiments restore -x {found.experiment_id}"
+                f"mlflow experiments restore -x {experiment.experiment_id}"
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def _open_run(self, command: str) -> str:
-        """The run that an earlier driver noted; where the note is damaged, the one of this folder; or a new one."""
-        folder, name = TrialFolder(self.summary.folder), self.summary.name
+        """Return the study's run: by the id in its folder, if that is damaged by the folder's path; else a new run."""
+        folder, name = TrialFolder(self.study.folder), self.study.name
         tags = {"role": "study", "folder": str(folder.path.absolute())}
-        mine, known = [], None
+        earlier = []
         if (folder.path / "tracking.json").exists():
-            with suppress(CorruptFile, OSError):
-                known = folder.read_tracking().get("run_id")
-            left = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quote(name)}")
-            mine = [run for run in left if run.info.run_id == known or run.data.tags.get("folder") == tags["folder"]]
+            run_id = read_tracking(folder.path).get("run_id")
+            runs = self._search(f"tags.role = 'study' AND tags.study = {comparison_view.quote(name)}")
+            earlier = [r for r in runs if r.info.run_id == run_id or r.data.tags.get("folder") == tags["folder"]]
         else:
             folder.path.mkdir(parents=True, exist_ok=True)
-            folder.write_tracking({"run_id": None})  # a driver that dies now leaves a run to look for
-        run_id = self._reopen(mine[0]) if mine else self._create(name, {**tags, "command": command})
+            folder.write_tracking({"run_id": None})  # because a driver that dies now may leave a run to search for
+        run_id = self._reopen(earlier[0]) if earlier else self._create(name, {**tags, "command": command})
         folder.write_tracking({"run_id": run_id, "experiment": self.experiment_id})
         return run_id
 
@@ -224,25 +213,41 @@ class StudyRun:
 
     def _reopen(self, run: Any) -> str:
         self.client.update_run(run.info.run_id, status="RUNNING")
-        return self._known(run)
+        return self._register(run)
 
     def _create(self, name: str, tags: Mapping[str, str]) -> str:
-        tags = {**tags, "study": self.summary.name, **self._source}
-        shown = {tag: without_password(value) for tag, value in tags.items()}
-        return self._known(self.client.create_run(self.experiment_id, tags=shown, run_name=without_password(name)))
+        tags = {**tags, "study": self.study.name, **self._source_tags}
+        masked = {tag: without_password(value) for tag, value in tags.items()}
+        return self._register(self.client.create_run(self.experiment_id, tags=masked, run_name=without_password(name)))
 
-    def _known(self, run: Any) -> str:
-        """Its id."""
-        self._places[run.info.run_id] = run.info.artifact_uri
+    def _register(self, run: Any) -> str:
+        self._artifact_uris[run.info.run_id] = run.info.artifact_uri
         return str(run.info.run_id)
 
 
+def _results(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the whole study's results, as metrics and as tags."""
+    answer, objective, tags = findings.answer, findings.study.objective, dict[str, str]()
+    figures = {f"{kind}/{name}": value for kind, cost in findings.costs.items() for name, value in cost.items()}
+    figures["idle_slot_seconds_at_the_end"] = findings.tail_s
+    if answer.front:
+        tags["front"] = ", ".join(str(trial.number) for trial in answer.front)
+        figures["hypervolume"] = findings.hypervolumes[-1][1]
+    elif best := answer.configuration:
+        figures[f"best_mean_{mlflow_name(objective[0])}"] = fmean(best.values)
+        tags["best_configuration"] = best.name
+    elif trial := answer.trial:
+        figures |= {f"best_{mlflow_name(n)}": value for n, value in zip(objective, trial.objective, strict=True)}
+        tags["best_trial"] = f"{trial.number}: {trial.name}"
+    return figures, tags
+
+
 def _shortened(file: Path, folder: Path) -> Path:
-    """A file of the same name in `folder`, with the head and the tail of it."""
-    half, size, short = _LONG_BYTES // 2, file.stat().st_size, folder / file.name
-    with file.open("rb") as whole, short.open("wb") as copy:
-        copy.write(whole.read(half))
-        copy.write(f"\n\n[... {size - 2 * half} bytes are left out here; the whole file: {file}]\n\n".encode())
+    """Copy the head and the tail of a file into `folder`, and return the path of the copy, which has the same name."""
+    half, size, copy = _LONG_BYTES // 2, file.stat().st_size, folder / file.name
+    with file.open("rb") as whole, copy.open("wb") as short:
+        short.write(whole.read(half))
+        short.write(f"\n\n[... {size - 2 * half} bytes are left out here; the whole file: {file}]\n\n".encode())
         whole.seek(size - half)
-        copy.write(whole.read(half))
-    return short
+        short.write(whole.read(half))
+    return copy

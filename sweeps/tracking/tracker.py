@@ -1,7 +1,7 @@
-"""Shows a study in MLflow while it runs, without ever standing in its way.
+"""Shows a study in MLflow while it runs, without ever blocking it.
 
-The driver is the only writer. Trials write into their folders, and one thread here brings MLflow up to what
-the folders say, again and again. So an outage or a dead driver leaves no gap, and never touches training.
+The driver is the only writer. Trials write into their folders, and one thread here repeatedly updates MLflow from these
+folders. So an outage or a dead driver leaves no gap, and never affects training.
 """
 
 import os
@@ -20,17 +20,9 @@ from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.findings import Findings, findings_of
 from sweeps.secrets import has_password, without_password
-from sweeps.tracking import comparison_view
-from sweeps.tracking.store import (
-    QUIET,
-    default_uri,
-    first_line,
-    identity,
-    is_refusal,
-    is_server,
-    outage_errors,
-    resolve_uri,
-)
+from sweeps.tracking import store
+from sweeps.tracking.registry import server_line
+from sweeps.tracking.store import first_line, outage_errors
 from sweeps.tracking.study_run import StudyRun
 from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
@@ -39,225 +31,227 @@ from sweeps.wording import counted
 
 _EVERY_S = 1.0
 _PATIENCE_S = 3.0
-_SOON_S = 0.01  # when nothing more comes
+_SOON_S = 0.01  # interval once no trial writes any more
 _PAGE_EVERY_S = 60.0
+_STUDY = -1  # key of the study's own problem
 
 
 class Tracker:
     """Shows one study. Call `open` first, `drain` and `complete` last; only `open` raises.
 
-    `uri` is MLflow's tracking URI; None follows MLFLOW_TRACKING_URI, or takes ./mlflow.db.
+    `uri` is MLflow's tracking URI; None uses MLFLOW_TRACKING_URI, or else ./mlflow.db. `command` is the command that
+    started the study, by default this process's.
     """
 
-    def __init__(self, uri: str | None, experiment: str, summary: StudySnapshot, command: str = "") -> None:
-        """`command` is the one that started the study, by default this process's."""
-        self.uri = resolve_uri(uri)
-        self._experiment, self._summary, self._command = experiment, summary, command
-        self._trials: dict[int, TrialRun] = {}
+    def __init__(self, uri: str | None, experiment: str, study: StudySnapshot, command: str = "") -> None:
+        self.uri = store.resolve_uri(uri)
+        self._experiment, self._snapshot, self._command = experiment, study, command
+        self._runs: dict[int, TrialRun] = {}  # not complete in MLflow, by trial number
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
-        self._file: tuple[int, int] | None = None  # of an SQLite store, once it is open
-        self._lacking: dict[int, str] = {}
-        self.seconds: dict[int, float] = {}  # that showing each trial took, by its number
+        self._file: tuple[int, int] | None = None  # device and inode of an SQLite store, once it is open
+        self._problems: dict[int, str] = {}  # by trial number, or _STUDY
+        self.seconds: dict[int, float] = {}  # seconds that showing each trial took, by trial number
         self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
         self._draining, self._finished = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._keep_in_step, name="tracking", daemon=True)
+        self._thread = threading.Thread(target=self._sync_until_finished, name="tracking", daemon=True)
 
     @property
     def problem(self) -> str | None:
-        """What MLflow lacks and why, in words; None when all is well."""
+        """Return what MLflow lacks and why; None if it lacks nothing."""
         if self._is_gone():
             return f"{self.uri} was deleted: MLflow has nothing of this study"
         if self._outage:
-            where = f"MLflow at {without_password(self.uri)} does not answer: {self._outage}"
-            return Outage(f"{where}; training goes on, metrics are kept in the trial folders", "MLflow answers again")
-        lacking = [*self._lacking.values()]
-        more = f" (and of {len(lacking) - 1} more)" if len(lacking) > 1 else ""
-        return f"MLflow lacks some of {lacking[0]}{more}" if lacking else None
+            reason = f"MLflow at {without_password(self.uri)} does not answer: {self._outage}"
+            return Outage(f"{reason}; training continues, metrics are in the trial folders", "MLflow answers again")
+        problems = [*self._problems.values()]
+        more = f" (and of {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return f"MLflow lacks some of {problems[0]}{more}" if problems else None
 
     def open(self) -> None:
         """Connect, and create or reopen the study's run.
 
-        Raises UserError: the store gives no answer, is of another MLflow version, or its experiment was deleted.
+        Raises UserError: the store does not answer, has another MLflow version, or its experiment was deleted.
         """
         try:
-            self._study = StudyRun(self.uri, self._experiment, self._summary, self._command)
+            self._study = StudyRun(self.uri, self._experiment, self._snapshot, self._command)
         except Exception as error:
-            if not isinstance(error, (OSError, ImportError)) and not isinstance(error, outage_errors()):
+            if not isinstance(error, OSError | ImportError) and not isinstance(error, outage_errors()):
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
-            if file.startswith(f"{self._summary.folder}/"):
-                again = "Make its folder writable and remove what is in the way, then type the command again"
-                raise UserError(f"a file of the study cannot be written: {error}\n{again}") from error
+            if file.startswith(f"{self._snapshot.folder}/"):
+                raise UserError(
+                    f"a file of the study cannot be written: {error}\n"
+                    "Make its folder writable and remove what is in the way, then type the command again"
+                ) from error
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
-                "Choose another, as tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; or none: "
-                "tracking=none (without these keys: hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
+                "Choose another store: tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; or "
+                "none: tracking=none (without these keys: hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
             ) from error
-        self._file = identity(self.uri)
+        self._file = store.identity(self.uri)
         self._thread.start()
 
     def start_trial(
-        self, row: TrialRecord, overrides: Sequence[str], config: DictConfig | None = None
+        self, trial: TrialRecord, overrides: Sequence[str], config: DictConfig | None = None
     ) -> dict[str, str]:
-        """Create the trial's run, or take up the one it has. Returns what to add to the trial's environment.
+        """Create or reopen the trial's run, and return what to add to the trial's environment.
 
-        That is nothing in an outage: the run is created later. An address with a password is not added: a trial has it
-        from its driver's environment, or not at all. `config`, with its hydra node, is by default read from the folder.
+        In an outage that is nothing, and the run is created later. An address with a password is never added: the trial
+        inherits it from its driver, or goes without. `config`, with its hydra node, is by default read from the folder.
         """
-        trial = TrialRun(self._study, row, overrides, config)
+        run = TrialRun(self._study, trial, overrides, config)
         started = time.monotonic()
         if not self._outage:
-            opening = self._creating.submit(trial.open)  # MLflow itself would wait 20 s for a locked database
+            opening = self._creating.submit(run.open)  # because MLflow would wait 20 s for a locked database
             try:
                 error = opening.exception(_PATIENCE_S)
             except TimeoutError:
                 self._outage = f"no answer within {_PATIENCE_S:g} s"
             else:
-                if isinstance(error, outage_errors()):
-                    self._outage = first_line(error)  # what else goes wrong the thread meets again, and tells
-        self._spend(row.number, started)
-        self._trials[row.number], self._page_is_old = trial, True
-        if trial.run_id is None:
+                if isinstance(error, outage_errors()):  # any other error recurs in the thread, which reports it
+                    self._outage = first_line(error)
+        self._add_seconds(trial.number, started)
+        self._runs[trial.number], self._page_is_old = run, True
+        if run.run_id is None:
             return {}
-        run = {"MLFLOW_RUN_ID": trial.run_id, **QUIET}
+        environment = {"MLFLOW_RUN_ID": run.run_id, **store.QUIET}
         if has_password(self.uri):
-            return run if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
-        return {"MLFLOW_TRACKING_URI": self.uri, **run}
+            return environment if os.environ.get("MLFLOW_TRACKING_URI") == self.uri else {}
+        return {"MLFLOW_TRACKING_URI": self.uri, **environment}
 
-    def end_trial(self, row: TrialRecord) -> None:
-        """Hand over a trial that is over; what remains is sent in the background."""
-        trial = self._trials.get(row.number) or TrialRun(self._study, row)
-        trial.row, trial.ended = row, True
-        self._trials[row.number], self._page_is_old = trial, True
+    def end_trial(self, trial: TrialRecord) -> None:
+        """Send the rest of a trial that is over, in the background."""
+        run = self._runs.get(trial.number) or TrialRun(self._study, trial)
+        run.trial, run.ended = trial, True
+        self._runs[trial.number], self._page_is_old = run, True
 
-    def drain(self, summary: StudySnapshot, timeout_s: float = 30.0) -> None:
-        """Wait until everything is sent, or nothing was for `timeout_s`: the next driver sends what `problem` names."""
-        for row in summary.rows:
-            if _goes_on(row):  # the next driver sends the rest
-                self._trials.pop(row.number, None)
-                continue
-            is_left = row.state is not State.QUEUED and not TrialRun(self._study, row).was_closed()
-            if is_left or row.number in self._trials:
-                self.end_trial(row)
+    def drain(self, study: StudySnapshot, timeout_s: float = 30.0) -> None:
+        """Wait until everything is sent, or no trial was completed for `timeout_s`; the next driver sends the rest."""
+        for trial in study.rows:
+            if _is_running(trial):  # without this driver: the next driver sends the rest
+                self._runs.pop(trial.number, None)
+            elif trial.number in self._runs or self._lacks(trial):
+                self.end_trial(trial)
         self._draining.set()
-        left, deadline = len(self._trials), time.monotonic() + timeout_s
-        while self._trials and time.monotonic() < deadline:
+        left, deadline = len(self._runs), time.monotonic() + timeout_s
+        while self._runs and time.monotonic() < deadline:
             time.sleep(_SOON_S)
-            if len(self._trials) < left:
-                left, deadline = len(self._trials), time.monotonic() + timeout_s
+            if len(self._runs) < left:
+                left, deadline = len(self._runs), time.monotonic() + timeout_s
         self._finished.set()
         self._thread.join(min(timeout_s, 5.0))
-        if self._trials:
+        if self._runs:
             self._outage = f"{self._outage or 'too slow'} ({counted(left, 'trial')} not complete there)"
 
     def complete(self, study: StudySnapshot | Findings) -> None:
-        """Complete the study's run with the files that report.write left, if all its trials are complete there."""
-        if self._trials:
+        """Complete the study's run with the files of report.write, if all its trials are complete in MLflow."""
+        if self._runs:
             return
         try:
             findings = findings_of(study)
-            self._study.complete(findings, goes_on=any(map(_goes_on, findings.study.rows)))
-        except Exception as error:  # the study is over, and its report is written
-            self._lacking[-1] = f"the study: {first_line(error)}"
+            self._study.complete(findings, has_running=any(map(_is_running, findings.study.rows)))
+        except Exception as error:  # because the study is over, and its report is written
+            self._problems[_STUDY] = f"the study: {first_line(error)}"
 
-    def catch_up(self, summary: StudySnapshot) -> tuple[int, int]:
-        """Send what MLflow lacks of a study without a driver. Returns of how many trials it lacked something, and how
-        many go on: of these it has what is there by now.
+    def catch_up(self, study: StudySnapshot) -> tuple[int, int]:
+        """Send what MLflow lacks of a study without a driver.
+
+        Returns of how many trials it lacked something, and how many still run; of these it has what exists so far.
         """
-        going_on = [row for row in summary.rows if _goes_on(row)]
-        over = [row for row in summary.rows if row.state is not State.QUEUED and row not in going_on]
-        lacking = [row for row in over if not TrialRun(self._study, row).was_closed()]
-        for row in going_on:
-            if not self._sync(TrialRun(self._study, row)):
+        running = [trial for trial in study.rows if _is_running(trial)]
+        lacking = [trial for trial in study.rows if trial not in running and self._lacks(trial)]
+        for trial in running:
+            if not self._sync(TrialRun(self._study, trial)):
                 break
-        self.drain(summary)
-        self.complete(summary.with_tracking(self.seconds))
-        return len(lacking), len(going_on)
+        self.drain(study)
+        self.complete(study.with_tracking(self.seconds))
+        return len(lacking), len(running)
 
     def dashboard_line(self) -> str:
-        """What to type, or to open, to see the study in its ready-made view."""
-        if is_server(self.uri):
-            path = comparison_view.path(self._study.experiment_id, self._summary.name, self._summary.all_failed)
-            return f"dashboard: {without_password(self.uri).rstrip('/')}{path}"
+        """Return the line with the command, or the link, that shows the study in its ready-made view."""
+        study = self._snapshot
+        if store.is_server(self.uri):
+            return server_line(self.uri, self._study.experiment_id, study)
         if self._is_gone():
-            sync = sweeps_line("sync", self._summary.folder)
-            return f"MLflow has nothing of the study: {self.uri} was deleted. To bring it there anew: {sync}"
-        if self._summary.name == self._summary.folder.name:
-            return f"dashboard: {sweeps_line('ui', self._summary.folder)}"
-        return f"dashboard: {self._line_for_single_runs()}"
+            sync = sweeps_line("sync", study.folder)
+            return f"MLflow has nothing of the study: {self.uri} was deleted. To send it again: {sync}"
+        if study.name == study.folder.name:
+            return f"dashboard: {sweeps_line('ui', study.folder)}"
+        words = ["python", "-m", "sweeps", "ui", study.name]  # single runs, which `ui` does not find by a folder
+        if not store.is_usual(self.uri):
+            variables = [name for name, value in os.environ.items() if value == self.uri]
+            words += ["--uri", f"${{oc.env:{variables[0]}}}" if variables else without_password(self.uri)]
+        return f"dashboard: {shlex.join(words)}"
 
-    def _line_for_single_runs(self) -> str:
-        """Those are no study that `ui` finds by its folder."""
-        words, uri = ["python", "-m", "sweeps", "ui", self._summary.name], self.uri
-        if uri not in (default_uri(), os.environ.get("MLFLOW_TRACKING_URI")):
-            named = [name for name, value in os.environ.items() if value == uri]
-            words += ["--uri", f"${{oc.env:{named[0]}}}" if named else without_password(uri)]
-        return shlex.join(words)
+    def _lacks(self, trial: TrialRecord) -> bool:
+        return trial.state is not State.QUEUED and not TrialRun(self._study, trial).was_closed()
 
-    def _spend(self, number: int, since: float) -> None:
+    def _add_seconds(self, number: int, since: float) -> None:
         self.seconds[number] = self.seconds.get(number, 0.0) + time.monotonic() - since
 
     def _is_gone(self) -> bool:
-        """Whether the file that this process writes to was deleted, or another one took its place."""
-        return self._file is not None and self._file != identity(self.uri)
+        """Return whether the file that this process writes to was deleted or replaced."""
+        return self._file is not None and self._file != store.identity(self.uri)
 
-    def _keep_in_step(self) -> None:
+    def _sync_until_finished(self) -> None:
         while not self._finished.is_set():
-            answered = True
-            # One trial for which MLflow has no answer does not keep the others waiting.
-            for number, trial in sorted(self._trials.items(), key=lambda item: item[1].failures):
-                started = time.monotonic()
-                answered = self._sync(trial)
-                self._spend(number, started)
-                if not answered:
-                    break
-                if trial.closed and self._trials.get(number) is trial:
-                    self._trials.pop(number, None)
-            if not answered:
+            if not self._sync_all():
                 self._finished.wait(_EVERY_S)
                 continue
             if self._page_is_old and time.monotonic() >= self._page_due and not self._draining.is_set():
                 self._send_page()
-            if self._draining.wait(max(_EVERY_S, len(self._trials) / LOOKS_PER_S)):
+            if self._draining.wait(max(_EVERY_S, len(self._runs) / LOOKS_PER_S)):
                 self._finished.wait(_SOON_S)
 
+    def _sync_all(self) -> bool:
+        """Update all runs, and return whether MLflow answered. Trials that failed before come last."""
+        for number, run in sorted(self._runs.items(), key=lambda item: item[1].failures):
+            started = time.monotonic()
+            answered = self._sync(run)
+            self._add_seconds(number, started)
+            if not answered:
+                return False
+            if run.closed and self._runs.get(number) is run:
+                self._runs.pop(number, None)
+        return True
+
     def _send_page(self) -> None:
-        """Send the page as it stands. The next one comes in a minute, and the last one at the study's end."""
+        """Send the current page. The next page is sent in a minute, and the last page at the study's end."""
         self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
         try:
             self._study.send_page()
-            self._lacking.pop(-1, None)
-        except Exception as error:  # whatever it is: trials come first
-            self._lacking[-1] = f"the study: its page: {first_line(error)}"
+            self._problems.pop(_STUDY, None)
+        except Exception as error:  # because trials are more important
+            self._problems[_STUDY] = f"the study: its page: {first_line(error)}"
 
-    def _sync(self, trial: TrialRun) -> bool:
-        """Whether MLflow answered."""
-        lacks = ""
+    def _sync(self, run: TrialRun) -> bool:
+        """Update a trial's run, and return whether MLflow answered."""
         try:
-            trial.sync()
-            lacks, trial.failures = trial.lacks, 0
+            run.sync()
+            problem, run.failures = run.problem, 0
         except outage_errors() as error:
-            if not is_refusal(error):
-                self._outage = first_line(error)
-                trial.failures += 1
+            problem = first_line(error)
+            if not store.is_refusal(error):
+                self._outage = problem
+                run.failures += 1
                 return False
-            lacks, trial.closed = first_line(error), True  # what comes would be refused too, until its end
+            run.closed = True  # because later metrics would be refused too
         except (CorruptFile, OSError) as error:
-            lacks, trial.closed = str(error), self._draining.is_set()  # a disk may be away for a moment
-        except Exception as error:  # whatever it is: the other trials are shown, and this one is told of
-            lacks, trial.closed = f"{type(error).__name__}: {first_line(error)}", True
+            problem, run.closed = str(error), self._draining.is_set()  # because a disk may be away for a moment
+        except Exception as error:  # because the other trials must still be sent
+            problem, run.closed = f"{type(error).__name__}: {first_line(error)}", True
         self._outage = ""
-        if lacks:
-            self._lacking[trial.row.number] = f"trial {trial.row.number} ({trial.row.name}): {lacks}"
+        if problem:
+            self._problems[run.trial.number] = f"trial {run.trial.number} ({run.trial.name}): {problem}"
         else:
-            self._lacking.pop(trial.row.number, None)
+            self._problems.pop(run.trial.number, None)
         return True
 
 
-def _goes_on(row: TrialRecord) -> bool:
-    """Whether it runs, or its job waits, without this driver."""
+def _is_running(trial: TrialRecord) -> bool:
+    """Return whether the trial runs, or its job is queued, without this driver."""
     with suppress(OSError):
-        newest = TrialFolder(row.folder).newest() if row.state is State.QUEUED else None
-        return row.state is State.RUNNING or (newest is not None and not newest.is_over)
+        newest = TrialFolder(trial.folder).newest() if trial.state is State.QUEUED else None
+        return trial.state is State.RUNNING or (newest is not None and not newest.is_over)
     return False

@@ -1,4 +1,4 @@
-"""A trial's run in MLflow, brought up to what the trial's folder says."""
+"""A trial's run in MLflow, updated from the trial's folder."""
 
 import re
 import threading
@@ -10,33 +10,33 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.files import CorruptFile, Lines, last_lines
+from sweeps.files import Lines, last_lines
 from sweeps.record import costs
 from sweeps.record.study import TrialRecord, result_of
 from sweeps.results import notes
 from sweeps.tracking.saved_model import log_saved_model
 from sweeps.tracking.store import first_line
-from sweeps.tracking.study_run import MetricRow, StudyRun, key
+from sweeps.tracking.study_run import MetricRow, StudyRun, mlflow_name, read_tracking
 from sweeps.trial.folder import METRICS, SYSTEM_METRICS, MetricsReader, TrialFolder
 from sweeps.trial.job import State
 from sweeps.wording import counted, printable
 
 _LOG_LINES, _LOG_WIDTH = 20, 80
-_LOG_CHARACTERS = 4000  # MLflow cuts a tag after 8000, and stars for a password may be longer
+_LOG_CHARACTERS = 4000  # because MLflow cuts a tag after 8000, and masking a password may lengthen it
 
 
 class TrialRun:
-    """One trial. `sync` may be called at any time, also after a failure; the driver sets `row`, `ended`."""
+    """One trial. `sync` may be called at any time, also after a failure; the driver sets `trial` and `ended`."""
 
     def __init__(
-        self, study: StudyRun, row: TrialRecord, overrides: Sequence[str] = (), config: DictConfig | None = None
+        self, study: StudyRun, trial: TrialRecord, overrides: Sequence[str] = (), config: DictConfig | None = None
     ) -> None:
-        self.row = row
-        self.run_id: str | None = None  # once it is surely there
+        self.trial = trial
+        self.run_id: str | None = None  # of a run that surely exists
         self.ended = self.closed = False
-        self.lacks = ""  # what MLflow does not have of it, and why
-        self.failures = 0  # how often in a row MLflow gave no answer
-        self._study, self._folder = study, TrialFolder(row.folder)
+        self.problem = ""  # parts of the trial that MLflow lacks, and why
+        self.failures = 0  # consecutive calls that MLflow did not answer
+        self._study, self._folder = study, TrialFolder(trial.folder)
         self._overrides, self._config = overrides, config
         self._described = self._may_exist = False
         self._opening = threading.Lock()
@@ -44,128 +44,129 @@ class TrialRun:
         self._reported: set[str] = set()
 
     def was_closed(self) -> bool:
-        """Whether this study's run has all of it already, as the trial's folder notes."""
-        note: dict[str, Any] = {}
-        with suppress(CorruptFile, OSError):
-            note = self._folder.read_tracking()
-        noted = note.get("parent"), note.get("trial"), note.get("closed")
-        return noted == (self._study.run_id, self.row.number, True)
+        """Return whether the study's run already has the complete trial, as the trial's folder records it."""
+        tracking = read_tracking(self._folder.path)
+        trial = tracking.get("parent"), tracking.get("trial"), tracking.get("closed")
+        return trial == (self._study.run_id, self.trial.number, True)
 
     def open(self) -> str:
-        """Take up the trial's run, or create it if it has none yet, and return its id."""
+        """Return the id of the trial's run, which is reopened, or created if there is none."""
         with self._opening:
             if self.run_id is None:
                 self._may_exist = (self._folder.path / "tracking.json").exists()
-                with suppress(OSError):  # what is wrong with the disk is told below
-                    self._write_note(closed=False)  # a driver that dies now leaves a run to look for
-                self.run_id = self._study.open_child(self.row, self._overrides, self._may_exist)
-                self._write_note(closed=False)
+                with suppress(OSError):  # because the second call below raises it again
+                    self._write_tracking(closed=False)  # because a driver that dies now may leave a run to search for
+                self.run_id = self._study.open_child(self.trial, self._overrides, self._may_exist)
+                self._write_tracking(closed=False)
         return self.run_id
 
     def sync(self) -> None:
-        """Send what is new in the folder; for a trial that has ended, also how, and close its run.
+        """Send all that is new in the folder. If the trial has ended, send its outcome and close its run.
 
         Raises CorruptFile or OSError if one of its files cannot be read or written now.
         """
         run_id = self.open()
-        ended = self.ended  # asked before the files are read, so that nothing is written after they were
-        metrics, news = self._new_metrics()
+        ended = self.ended  # read before the files, because nothing is written to them after the end
+        metrics, batches = self._new_metrics()
         self._reported |= {name for name, *_ in metrics}
         params = {} if self._described else self._params()
         outcome, tags = self._outcome() if ended else ([], {})
-        self.lacks = self._study.send(run_id, metrics + outcome, params, tags) or self.lacks
-        for reader, lines in zip(self._readers, news, strict=True):
+        self.problem = self._study.send(run_id, metrics + outcome, params, tags) or self.problem
+        for reader, lines in zip(self._readers, batches, strict=True):
             reader.done(lines)
         self._described = True
-        self._study.show([key(name) for name in self.row.params], [name for name, *_ in metrics])
+        self._study.update_view([mlflow_name(name) for name in self.trial.params], [name for name, *_ in metrics])
         if ended:
             self._close(run_id)
 
     def _new_metrics(self) -> tuple[list[MetricRow], list[Lines]]:
-        """What was reported since the last time that all was sent, and the lines that it came from."""
-        rows, news = [], [reader.news() for reader in self._readers]
-        for reader, lines in zip(self._readers, news, strict=True):
+        """Return the metrics that were reported since the last complete `sync`, and the lines that contain them."""
+        rows, batches = [], [reader.news() for reader in self._readers]
+        for reader, lines in zip(self._readers, batches, strict=True):
             if lines.damaged:
-                self.lacks = f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"
+                self.problem = f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"
             for line in lines.values:
-                rows += [(key(name), value, int(line.time * 1000), line.step) for name, value in line.metrics.items()]
-        return rows, news
+                time_ms = int(line.time * 1000)
+                rows += [(mlflow_name(name), value, time_ms, line.step) for name, value in line.metrics.items()]
+        return rows, batches
 
     def _params(self) -> dict[str, str]:
         try:
-            described = _describe(self._config or _written_config(self._folder.path / ".hydra"))
-        except Exception as error:  # whatever a damaged file holds
-            self.lacks = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
-            described = {}
-        swept = {key(name): str(value) for name, value in self.row.params.items()}
-        # Named apart: what a trainer logs itself, as autolog does, may have the same name and another value.
-        rest = {f"config/{key(name)}": str(value) for name, value in described.items() if key(name) not in swept}
-        return swept | rest
+            settings = _settings(self._config or _read_config(self._folder.path / ".hydra"))
+        except Exception as error:  # because a damaged file may hold anything
+            self.problem = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
+            settings = {}
+        swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
+        # Prefixed, because a trainer (autolog) may log a param of the same name with another value.
+        fixed = {mlflow_name(name): str(value) for name, value in settings.items()}
+        return swept | {f"config/{name}": value for name, value in fixed.items() if name not in swept}
 
     def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
-        """What stands for the whole trial. Metrics: best/ its objectives, what else it returned and had not reported,
-        and what it cost. Tags: how it ended.
+        """Return the whole trial's metrics and tags.
+
+        The metrics are best/ its objectives, its returned metrics that were never reported, and its costs.
         """
-        objective = dict(zip(self._study.summary.objective, self.row.objective, strict=False))
-        named = {f"best/{key(name)}": value for name, value in objective.items()}
-        others = {key(name): value for name, value in self.row.metrics.items() if name not in objective}
-        named |= {name: value for name, value in others.items() if name not in self._reported}
-        named |= costs.of_attempts(self.row.attempts)
-        tags = {"state": str(self.row.state), "mlflow.note.content": self._description()}
-        if self.row.error or self._may_exist or len(self.row.attempts) > 1:  # an earlier end may have left an error
-            tags["error"] = self.row.error
-        tags |= {f"note.{key(subject)}": notes.text_of(note) for subject, note in self._folder.notes().items()}
-        return [(name, value, self._end_ms(), 0) for name, value in named.items()], tags
+        trial = self.trial
+        objective = dict(zip(self._study.study.objective, trial.objective, strict=False))
+        metrics = {f"best/{mlflow_name(name)}": value for name, value in objective.items()}
+        returned = {mlflow_name(name): value for name, value in trial.metrics.items() if name not in objective}
+        metrics |= {name: value for name, value in returned.items() if name not in self._reported}
+        metrics |= costs.of_attempts(trial.attempts)
+        tags = {"state": str(trial.state), "mlflow.note.content": self._description()}
+        if trial.error or self._may_exist or len(trial.attempts) > 1:  # because an earlier attempt may have set it
+            tags["error"] = trial.error
+        tags |= {f"note.{mlflow_name(name)}": notes.text_of(note) for name, note in self._folder.notes().items()}
+        return [(name, value, self._end_ms(), 0) for name, value in metrics.items()], tags
 
     def _description(self) -> str:
-        """How it ended, and the end of its log, in Markdown."""
-        count = len(self.row.attempts)
-        lines = [f"**{self.row.state.replace('_', ' ')}**" + f" in attempt {count}" * (count > 1)]
-        lines[0] += f": {self.row.error}" if self.row.error else ""
-        if result := result_of(self.row, self._study.summary):
+        """Return the outcome and the end of the log, in Markdown."""
+        count = len(self.trial.attempts)
+        lines = [f"**{self.trial.state.replace('_', ' ')}**" + f" in attempt {count}" * (count > 1)]
+        lines[0] += f": {self.trial.error}" if self.trial.error else ""
+        if result := result_of(self.trial, self._study.study):
             lines.append(result)
         attempt = self._folder.newest()
-        lines_of_log = last_lines(attempt.log, _LOG_LINES) if attempt else []
-        # One long line would make all of MLflow's page as wide as it is, and push what stands beside it out of sight.
-        if log := "\n".join(_folded(printable(line)) for line in lines_of_log)[-_LOG_CHARACTERS:]:
+        log_lines = last_lines(attempt.log, _LOG_LINES) if attempt else []
+        # Folded, because one long line would widen MLflow's whole page.
+        if log := "\n".join(_folded(printable(line)) for line in log_lines)[-_LOG_CHARACTERS:]:
             fence = "`" * (1 + max(map(len, re.findall("`+", log)), default=2))
-            lines.append(f"The end of its log, which is whole among the artifacts:\n\n{fence}text\n{log}\n{fence}")
+            lines.append(f"The end of its log (the whole log is an artifact):\n\n{fence}text\n{log}\n{fence}")
         return "\n\n".join(lines)
 
     def _end_ms(self) -> int:
-        """The same each time: else sending again would make second metric rows."""
-        ended = self.row.attempts[-1].ended if self.row.attempts else 0.0
-        return int(1000 * (ended or self._folder.path.stat().st_mtime))  # one that was refused has no time of its own
+        """Return the same time at each call, because MLflow would store a metric of another time as a second row."""
+        ended = self.trial.attempts[-1].ended if self.trial.attempts else 0.0
+        return int(1000 * (ended or self._folder.path.stat().st_mtime))  # a refused trial has no end time
 
     def _close(self, run_id: str) -> None:
-        self._study.client.set_terminated(run_id, _status(self.row.state), self._end_ms())
+        self._study.client.set_terminated(run_id, _run_status(self.trial.state), self._end_ms())
         logs = [attempt.log for attempt in self._folder.attempts()[-1:]]
         self._study.send_files(run_id, self._folder.path / ".hydra" / "config.yaml", *logs)
-        if kept := self._folder.model:
-            log_saved_model(self._study.client, self._study.experiment_id, run_id, kept)
-        self._write_note(closed=self.row.state not in (State.QUEUED, State.RUNNING))
+        if model := self._folder.model:
+            log_saved_model(self._study.client, self._study.experiment_id, run_id, model)
+        self._write_tracking(closed=self.trial.state not in (State.QUEUED, State.RUNNING))
         self.closed = True
 
-    def _write_note(self, closed: bool) -> None:
-        note = {"run_id": self.run_id, "parent": self._study.run_id, "trial": self.row.number, "closed": closed}
-        self._folder.path.mkdir(parents=True, exist_ok=True)  # a config that was refused left no folder
-        self._folder.write_tracking(note)
+    def _write_tracking(self, closed: bool) -> None:
+        self._folder.path.mkdir(parents=True, exist_ok=True)  # because a refused trial has no folder
+        trial = {"parent": self._study.run_id, "trial": self.trial.number}
+        self._folder.write_tracking({"run_id": self.run_id, **trial, "closed": closed})
 
 
 def _folded(line: str) -> str:
-    """The line in pieces. What would be masked is to be masked before, while it is whole."""
-    return "\n".join(line[at : at + _LOG_WIDTH] for at in range(0, len(line), _LOG_WIDTH))
+    """Return the line in pieces. Passwords must be masked before, while the line is whole."""
+    return "\n".join(line[start : start + _LOG_WIDTH] for start in range(0, len(line), _LOG_WIDTH))
 
 
-def _status(state: State) -> str:
-    """MLflow's word for it; KILLED is what was ended from outside, or is not over."""
+def _run_status(state: State) -> str:
+    """Return MLflow's status for a state: KILLED if the trial was ended from outside, or is not over."""
     if state in (State.COMPLETED, State.PRUNED, State.INFEASIBLE):
         return "FINISHED"
     return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"
 
 
-def _written_config(folder: Path) -> DictConfig:
-    """The config of a trial that this process did not compose, as Hydra wrote it; empty if it never began."""
+def _read_config(folder: Path) -> DictConfig:
+    """Read the config that Hydra wrote for a trial of another process; empty if the trial never began."""
     config: dict[str, Any] = {}
     for file in (folder / "config.yaml", folder / "hydra.yaml"):
         if file.exists():
@@ -173,18 +174,21 @@ def _written_config(folder: Path) -> DictConfig:
     return OmegaConf.create(config)
 
 
-def _describe(config: DictConfig) -> dict[str, Any]:
-    """What tells this configuration from another: the choice of each config group, and the values at its top."""
+def _settings(config: DictConfig) -> dict[str, Any]:
+    """Return the choice of each config group, and the values at the config's top level."""
     choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
-    found = [(name, choice) for name, choice in choices.items() if not name.startswith("hydra/")]
-    written: Any = OmegaConf.to_container(config, enum_to_str=True)
-    written.pop("hydra", None)
-    found += [(str(name), _value(written, str(name))) for name in written]
-    return {name: value for name, value in found if isinstance(value, bool | int | float | str)}
+    content: Any = OmegaConf.to_container(config, enum_to_str=True)
+    content.pop("hydra", None)
+    settings = [(name, choice) for name, choice in choices.items() if not name.startswith("hydra/")]
+    settings += [(str(name), _value(content, str(name))) for name in content]
+    return {name: value for name, value in settings if isinstance(value, bool | int | float | str)}
 
 
 def _value(config: Mapping[Any, Any], name: str) -> Any:
-    """The value as it is written, here or where it points to; None if a resolver makes it: oc.env's may be a secret."""
+    """Return the value of a key as it is written, after following references to other keys.
+
+    Returns None for a missing value and for a resolver's result, because oc.env may return a secret.
+    """
     value: Any = config
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -170,7 +170,7 @@ def test_the_thread_survives_and_tells(
     store: str, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(run: TrialRun, *arguments: Any) -> Any:
-        if run.row.number == 0:
+        if run.trial.number == 0:
             raise error
         return real(run)
 

@@ -520,7 +520,7 @@ def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrat
     summary = summary_of(study, complete(rows[0]), rows[1])
     finish(tracker, summary, timeout_s=1)
     assert "was deleted: MLflow has nothing of this study" in str(tracker.problem)
-    assert tracker.dashboard_line().endswith(f"To bring it there anew: python -m sweeps sync s --root {tmp_path}")
+    assert tracker.dashboard_line().endswith(f"To send it again: python -m sweeps sync s --root {tmp_path}")
 
     store = f"sqlite:///{shutil.copy(migrated, tmp_path / 'new.db')}"  # a process keeps the deleted one open
     again = Tracker(store, "e", summary, "python their_app.py -m x=1,2")
@@ -548,4 +548,4 @@ def test_a_picture_that_cannot_be_drawn_costs_nothing_else(
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
     study = runs(store)["s"]
     assert study.info.status == "FINISHED" and study.data.tags["best_trial"] == "0: lr=0.1"
-    assert "\n\nNo picture could be drawn: a bug" in study.data.tags["mlflow.note.content"]
+    assert "\n\nThe figure could not be drawn: a bug" in study.data.tags["mlflow.note.content"]
