@@ -128,7 +128,7 @@ WRONG = [
     (["ui", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
     (["ui", "good"], "has no runs of study good\nSend them: python -m sweeps sync good"),
     (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has no study or runs named good"),
-    (["ui", "--uri", "sqlite:///none.db"], "none.db\nCreate it with sweep.py -m, or choose an existing store with --uri"),
+    (["ui", "--uri", "sqlite:///none.db"], "none.db\nCreate it with sweep.py -m, or choose an existing store with"),
     (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
     (["ui", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
     (["sync", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
