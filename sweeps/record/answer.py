@@ -1,4 +1,4 @@
-"""What a study found: its front, the winner of its race, its best mean or its best trial."""
+"""The results of a study: its Pareto front, the winner of its race, its best mean or its best trial."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 
 @dataclass(frozen=True)
 class Answer:
-    """What a study found."""
+    """The results of a study."""
 
-    front: Sequence[TrialRecord] = ()  # of several objectives, best first by the first one
-    winner: Configuration | None = None  # of the final race, or the best in it so far
-    equals: Sequence[Configuration] = ()  # what no test of the race tells from the winner
+    front: Sequence[TrialRecord] = ()  # Pareto front of several objectives, best first by the first objective
+    winner: Configuration | None = None  # winner of the final race, or the best configuration in the race so far
+    equals: Sequence[Configuration] = ()  # configurations that are not significantly different from the winner
     race_goes_on: bool = False
-    configuration: Configuration | None = None  # the best of those without failures, with the race or without
-    trial: TrialRecord | None = None  # the best; of several seeds the luckiest
+    configuration: Configuration | None = None  # best configuration without failures, with or without a race
+    trial: TrialRecord | None = None  # best trial; with several seeds the luckiest trial
 
 
 def answer_of(top: Sequence[TrialRecord], on_front: int, ranking: Ranking) -> Answer:
-    """Return what these trials, of which so many are on the front, and configurations, all best first, make of it."""
+    """Return the results. `top` holds the completed trials, best first; the first `on_front` are the Pareto front."""
     trial = top[0] if top else None
     alive = ranking.alive
     return Answer(top[:on_front], alive[0] if alive else None, alive[1:], ranking.race_goes_on, ranking.best, trial)
@@ -31,14 +31,14 @@ def answer_of(top: Sequence[TrialRecord], on_front: int, ranking: Ranking) -> An
 
 @dataclass(frozen=True)
 class Pair:
-    """Two values of one parameter, over the trials that are equal in all else."""
+    """Two values of one parameter, compared over the trials that are equal in all other params."""
 
     name: str
     value: str
     other: str
-    gaps: Sequence[float]  # of the first objective, value less other
-    p: float  # two-sided, adjusted for the number of pairs
-    better: str  # value or other; empty where no test tells them apart
+    gaps: Sequence[float]  # differences of the first objective: value minus other
+    p: float  # two-sided p-value, adjusted for the number of pairs
+    better: str  # value or other; empty if they are not significantly different
 
     @property
     def gap(self) -> float:
@@ -50,32 +50,33 @@ class Pair:
         return interval(self.gaps)
 
 
-def pairs(summary: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pair]:
-    """Return the values of the first parameter that is of words, compared pairwise over the trials that are equal in
-    all else, the seed (`key`) included: paired t-tests with Holm's correction. Empty if there are no two to compare.
+def pairs(study: StudySnapshot, top: Sequence[TrialRecord], key: str) -> list[Pair]:
+    """Compare the values of the first categorical parameter by paired t-tests with Holm's correction.
+
+    A pair compares trials that are equal in all other params, the seed (`key`) included. Empty without two values.
     """
-    rows = sorted((row for row in top if not row.race), key=lambda row: row.number)
-    name = _first_of_words(rows, [name for name in parameters(summary.rows) if name != key])
+    trials = sorted((trial for trial in top if not trial.race), key=lambda trial: trial.number)
+    name = _first_categorical(trials, [name for name in parameters(study.rows) if name != key])
     results: dict[str, dict[str, float]] = {}
-    for row in rows if name else ():
-        rest = repr(sorted((other, value) for other, value in row.params.items() if other != name))
-        results.setdefault(str(row.params.get(name)), {})[rest] = row.objective[0]
-    gaps = {two: _gaps(results[two[0]], results[two[1]]) for two in combinations(results, 2)}
-    several = {two: differences for two, differences in gaps.items() if len(differences) > 1}
-    adjusted = holm([paired_p(differences) for differences in several.values()])
-    better = max if summary.directions[0] == "maximize" else min
+    for trial in trials if name else ():
+        rest = repr(sorted((other, value) for other, value in trial.params.items() if other != name))
+        results.setdefault(str(trial.params.get(name)), {})[rest] = trial.objective[0]
+    gaps = {(first, second): _gaps(results[first], results[second]) for first, second in combinations(results, 2)}
+    tested = {values: differences for values, differences in gaps.items() if len(differences) > 1}
+    adjusted = holm([paired_p(differences) for differences in tested.values()])
+    better = max if study.directions[0] == "maximize" else min
     compared = []
-    for ((value, other), differences), p in zip(several.items(), adjusted, strict=True):
+    for ((value, other), differences), p in zip(tested.items(), adjusted, strict=True):
         _, winner = better((fmean(differences), value), (0.0, other))
         compared.append(Pair(name, value, other, differences, p, winner if p < 1 - LEVEL else ""))
     return compared
 
 
-def _first_of_words(rows: Sequence[TrialRecord], names: Sequence[str]) -> str:
-    """The first parameter that has two values, one of them a word; empty without one."""
+def _first_categorical(trials: Sequence[TrialRecord], names: Sequence[str]) -> str:
+    """Return the first parameter that has two values, one of them a text; empty without such a parameter."""
     for name in names:
-        values = {str(row.params[name]) for row in rows if name in row.params}
-        if len(values) > 1 and any(isinstance(row.params.get(name), str) for row in rows):
+        values = [trial.params[name] for trial in trials if name in trial.params]
+        if len({*map(str, values)}) > 1 and any(isinstance(value, str) for value in values):
             return name
     return ""
 

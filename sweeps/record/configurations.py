@@ -1,4 +1,4 @@
-"""Trials that differ in their seed alone, as one configuration: means, intervals, and how the race stands."""
+"""Configurations, the trials that differ in their seed alone: means, intervals and the state of the race."""
 
 import math
 from collections.abc import Sequence
@@ -6,25 +6,25 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 
-from sweeps.record.comparison import LEVEL, Results, Standing, interval, race
+from sweeps.record.comparison import LEVEL, RaceState, Results, interval, race
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.trial.job import Point, State
 
 LOST = {State.LOST, State.TIMED_OUT}
-"""Ends that say nothing of the configuration."""
+"""States that allow no conclusion on the configuration."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One configuration. The final race's trials count by themselves: the others are what it was chosen by."""
+    """One configuration. Trials of the final race are apart, because the other trials chose its candidates."""
 
-    params: Point  # without the seed
-    key: str  # the seed's
+    params: Point  # params without the seed
+    key: str  # key of the seed
     rows: list[TrialRecord] = field(default_factory=list)
     raced: list[TrialRecord] = field(default_factory=list)
-    rivals: int = 1  # among how many the race's winner was chosen, itself included
-    place: int | None = None  # in the race, among those that are left
-    dropped: str = ""  # why it is no longer in the race, in words
+    rivals: int = 1  # number of configurations that the race's winner was chosen from
+    place: int | None = None  # rank among the remaining configurations of the race
+    dropped: str = ""  # why the race dropped the configuration, in words
 
     @property
     def name(self) -> str:
@@ -32,116 +32,110 @@ class Configuration:
 
     @cached_property
     def values(self) -> list[float]:
-        """The first objective of each trial that completed, of the race's alone if there are any."""
-        return [row.result[0] for row in self.raced or self.rows if row.result]
+        """Return the first objective of each completed trial; only of the race's trials if there are any."""
+        return [trial.result[0] for trial in self.raced or self.rows if trial.result]
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Of the mean of `values`, at 95%. Of the race it is wider: the best of several is, more often than not, one
-        that was lucky again (Benjamini and Yekutieli, Journal of the American Statistical Association 2005).
+        """Return the 95% confidence interval of the mean of `values`.
+
+        After a race the interval is wider, because the best of several configurations often had luck (Benjamini and
+        Yekutieli, Journal of the American Statistical Association 2005).
         """
         return interval(self.values, 1 - (1 - LEVEL) / self.rivals)
 
     @property
     def failed(self) -> int:
-        """How many of its trials, of those that `values` are of, ended without a result."""
-        return sum(row.state.is_over and not row.result for row in self.raced or self.rows)
+        """Count the trials that ended without a result; only the race's trials if there are any."""
+        return sum(trial.state.is_over and not trial.result for trial in self.raced or self.rows)
 
     def mean(self) -> float:
-        """Of the first objective, before the race; nan where nothing completed."""
-        return fmean([row.result[0] for row in self.rows if row.result] or [math.nan])
+        """Return the mean of the first objective before the race; nan if no trial completed."""
+        return fmean([trial.result[0] for trial in self.rows if trial.result] or [math.nan])
 
     def results(self) -> Results:
-        """The race's, by seed."""
+        """Return the results of the race by seed."""
         results: dict[int, float | None] = {}
-        for row in self.raced:
-            if row.state.is_over:
-                lost = math.nan if row.state in LOST else None
-                results[_seed_of(row, self.key)] = row.result[0] if row.result else lost
+        for trial in self.raced:
+            if trial.state.is_over:
+                missing = math.nan if trial.state in LOST else None
+                results[_seed_of(trial, self.key)] = trial.result[0] if trial.result else missing
         return results
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The configurations of a study, best first, those of the final race before all others."""
+    """The configurations of a study, best first, the final race's before all others."""
 
     configurations: Sequence[Configuration] = ()
     race_goes_on: bool = False
 
     @property
     def alive(self) -> list[Configuration]:
-        """Those that are left in the race, the best first."""
-        left = [one for one in self.configurations if one.place is not None]
-        return sorted(left, key=lambda one: one.place or 0)
+        """Return the remaining configurations of the race, best first."""
+        alive = [group for group in self.configurations if group.place is not None]
+        return sorted(alive, key=lambda group: group.place or 0)
 
     @property
     def best(self) -> Configuration | None:
-        """The configuration that won the race or, without one, has the best mean."""
-        return next((one for one in self.configurations if one.values and not one.failed), None)
+        """Return the winner of the race or, without a race, the configuration with the best mean."""
+        return next((group for group in self.configurations if group.values and not group.failed), None)
 
 
-def by_configuration(rows: Sequence[TrialRecord], key: str) -> list[Configuration]:
-    """In the order of their first trials."""
-    together: dict[str, list[TrialRecord]] = {}
-    for row in rows:
-        params = {name: value for name, value in row.params.items() if name != key}
-        together.setdefault(repr(sorted(params.items())), []).append(row)
-    return [_configuration(alike, key) for alike in together.values()]
-
-
-def _configuration(alike: Sequence[TrialRecord], key: str) -> Configuration:
-    params = {name: value for name, value in alike[0].params.items() if name != key}
-    rows = [row for row in alike if not row.race]
-    raced = [row for row in alike if row.race]
-    return Configuration(params, key, rows, raced)
+def by_configuration(trials: Sequence[TrialRecord], key: str) -> list[Configuration]:
+    """Group the trials by configuration, in the order of the first trials. `key` is the key of the seed."""
+    configurations: dict[str, Configuration] = {}
+    for trial in trials:
+        params = {name: value for name, value in trial.params.items() if name != key}
+        identity = repr(sorted(params.items()))
+        if identity not in configurations:
+            configurations[identity] = Configuration(params, key)
+        group = configurations[identity]
+        (group.raced if trial.race else group.rows).append(trial)
+    return [*configurations.values()]
 
 
 def candidates(groups: Sequence[Configuration], count: int, maximize: bool) -> list[Configuration]:
-    """The `count` best of those of which every trial before the race completed, or was lost."""
-    sound = [one for one in groups if one.rows and all(row.result or row.state in LOST for row in one.rows)]
-    sound = [one for one in sound if not math.isnan(one.mean())]
-    return sorted(sound, key=lambda one: -one.mean() if maximize else one.mean())[:count]
+    """Return the `count` best configurations whose trials before the race all completed, or were lost."""
+    sound = [group for group in groups if all(trial.result or trial.state in LOST for trial in group.rows)]
+    sound = [group for group in sound if not math.isnan(group.mean())]
+    return sorted(sound, key=lambda group: -group.mean() if maximize else group.mean())[:count]
 
 
-def rank(summary: StudySnapshot) -> Ranking:
-    """Return the study's configurations; none if no two trials differ in their seed alone, or there are several
-    objectives.
+def rank(study: StudySnapshot) -> Ranking:
+    """Return the study's configurations.
+
+    The ranking is empty if no two trials differ in their seed alone, or if there are several objectives.
     """
-    if len(summary.objective) > 1:
+    if len(study.objective) > 1:
         return Ranking()
-    keys = [name for name in parameters(summary.rows) if name.lstrip("+") == summary.seed_key.lstrip("+")]
-    if not keys or len({row.params.get(keys[0]) for row in summary.rows}) < 2:
+    keys = [name for name in parameters(study.rows) if name.lstrip("+") == study.seed_key.lstrip("+")]
+    if not keys or len({trial.params.get(keys[0]) for trial in study.rows}) < 2:
         return Ranking()
-    groups = by_configuration(summary.rows, keys[0])
-    if len(groups) == len(summary.rows):
+    groups = by_configuration(study.rows, keys[0])
+    if len(groups) == len(study.rows):
         return Ranking()
-    maximize = summary.directions[0] == "maximize"
-    racing = [one for one in groups if one.raced]
-    seeds = sorted({_seed_of(row, one.key) for one in racing for row in one.raced})
-    standing = race([one.results() for one in racing], seeds, maximize) if racing else Standing([])
-    rivals, places = max(1, len(standing.alive)), {i: place for place, i in enumerate(standing.alive)}
-    for i, one in enumerate(racing):
-        racing[i] = replace(one, rivals=rivals, place=places.get(i), dropped=standing.dropped.get(i, ""))
-    groups = [*racing, *(one for one in groups if not one.raced)]
-    return Ranking(sorted(groups, key=lambda one: _merit(one, maximize)), bool(standing.todo))
+    maximize = study.directions[0] == "maximize"
+    racing = [group for group in groups if group.raced]
+    seeds = sorted({_seed_of(trial, group.key) for group in racing for trial in group.raced})
+    state = race([group.results() for group in racing], seeds, maximize) if racing else RaceState([])
+    rivals, places = max(1, len(state.alive)), {i: place for place, i in enumerate(state.alive)}
+    for i, group in enumerate(racing):
+        racing[i] = replace(group, rivals=rivals, place=places.get(i), dropped=state.dropped.get(i, ""))
+    groups = [*racing, *(group for group in groups if not group.raced)]
+    return Ranking(sorted(groups, key=lambda group: _sort_key(group, maximize)), bool(state.todo))
 
 
-def of_study(summary: StudySnapshot) -> Sequence[Configuration]:
-    """The study's configurations, best first."""
-    return rank(summary).configurations
+def best(study: StudySnapshot) -> Configuration | None:
+    """Return the winner of the race or, without a race, the configuration with the best mean."""
+    return rank(study).best
 
 
-def best(summary: StudySnapshot) -> Configuration | None:
-    """The configuration that won the race or, without one, has the best mean."""
-    return rank(summary).best
+def _sort_key(group: Configuration, maximize: bool) -> tuple[bool, bool, float, bool, float]:
+    mean = fmean(group.values) if group.values else math.inf
+    place = math.inf if group.place is None else group.place
+    return not group.values, not group.raced, place, bool(group.failed), -mean if maximize else mean
 
 
-def _merit(one: Configuration, maximize: bool) -> tuple[bool, bool, float, bool, float]:
-    """What the configurations are sorted by."""
-    mean = fmean(one.values) if one.values else math.inf
-    place = math.inf if one.place is None else one.place
-    return not one.values, not one.raced, place, bool(one.failed), -mean if maximize else mean
-
-
-def _seed_of(row: TrialRecord, key: str) -> int:
-    return int(str(row.params.get(key, 0)))
+def _seed_of(trial: TrialRecord, key: str) -> int:
+    return int(str(trial.params.get(key, 0)))

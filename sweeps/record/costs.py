@@ -1,4 +1,4 @@
-"""What a study cost: seconds by phase, GPU-hours and energy, and how much of it came to nothing."""
+"""The costs of a study: seconds by phase, GPU-hours and energy, and the part that trials without a result cost."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,45 +6,48 @@ from sweeps.record.study import TrialRecord
 from sweeps.trial.job import Outcome, State
 
 COSTS = (
-    "seconds/queued",  # until it had room: a free slot here, a job that began on SLURM
-    "seconds/starting",  # from there until the task function was called
-    "seconds/training",  # the task function
-    "seconds/idle_slot",  # that its slot stood empty before it came, after the trial before
-    "seconds/tracking",  # that the driver spent on telling MLflow about it, beside all the others
+    "seconds/queued",  # seconds until the trial had room: a free slot here, a job that began on SLURM
+    "seconds/starting",  # seconds from there until the task function was called
+    "seconds/training",  # seconds of the task function
+    "seconds/idle_slot",  # seconds that the trial's slot was empty after the trial before
+    "seconds/tracking",  # seconds that the driver spent on showing the trial in MLflow, beside all other phases
     "gpu_hours",
-    "energy_kwh",  # of the GPUs that tell their power
+    "energy_kwh",  # energy of the GPUs that report their power
 )
-"""Of a trial, over all its attempts. What there is none of, or nobody knows, is left out."""
+"""Costs of a trial, over all its attempts. A cost that is zero or unknown is omitted."""
 _KINDS = ("completed", "pruned", "failed", "unfinished", "all")
 
 
-def of_study(rows: Iterable[TrialRecord]) -> dict[str, dict[str, float]]:
-    """What the trials of each kind cost together, and `trials`, how many they are."""
+def of_study(trials: Iterable[TrialRecord]) -> dict[str, dict[str, float]]:
+    """Sum the costs of the trials of each kind. `trials` is their number."""
     costs: dict[str, list[dict[str, float]]] = {}
-    for row in rows:
-        cost = {"trials": 1, **of_trial(row)}
-        costs.setdefault(_kind(row.state), []).append(cost)
+    for trial in trials:
+        cost = {"trials": 1, **of_trial(trial)}
+        costs.setdefault(_kind(trial.state), []).append(cost)
         costs.setdefault("all", []).append(cost)
     return {kind: _sum(costs[kind]) for kind in _KINDS if kind in costs}
 
 
-def of_trial(row: TrialRecord) -> dict[str, float]:
-    return {**of_attempts(row.attempts), "seconds/tracking": row.tracking_s}
+def of_trial(trial: TrialRecord) -> dict[str, float]:
+    return {**of_attempts(trial.attempts), "seconds/tracking": trial.tracking_s}
 
 
-def of_attempts(ends: Iterable[Outcome]) -> dict[str, float]:
+def of_attempts(outcomes: Iterable[Outcome]) -> dict[str, float]:
     return _sum(
-        {f"seconds/{phase}": value for phase, value in end.seconds.items()}
-        | {"gpu_hours": end.gpu_hours or None, "energy_kwh": end.energy_kwh}
-        for end in ends
+        {f"seconds/{phase}": value for phase, value in outcome.seconds.items()}
+        | {"gpu_hours": outcome.gpu_hours or None, "energy_kwh": outcome.energy_kwh}
+        for outcome in outcomes
     )
 
 
-def tail_s(rows: Iterable[TrialRecord]) -> float:
-    """The seconds for which slots stood empty at the end, because no further trial was to start."""
-    ends = sorted(end.ended for row in rows for end in row.attempts)
-    begins = sorted(end.began for row in rows for end in row.attempts if end.began)
-    return sum(ends[-1] - end for end in ends if end > begins[-1]) if begins else 0.0
+def tail_s(trials: Iterable[TrialRecord]) -> float:
+    """Sum the seconds that slots were empty at the end, because no further trial was to start."""
+    outcomes = [outcome for trial in trials for outcome in trial.attempts]
+    last_start = max((outcome.began for outcome in outcomes if outcome.began), default=None)
+    if last_start is None:
+        return 0.0
+    last_end = max(outcome.ended for outcome in outcomes)
+    return sum(last_end - outcome.ended for outcome in outcomes if outcome.ended > last_start)
 
 
 def _kind(state: State) -> str:

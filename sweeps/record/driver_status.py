@@ -14,7 +14,7 @@ _FILE = "driver_status.json"
 class DriverStatus:
     """What the driver is doing. Valid while the driver that wrote it lives."""
 
-    running: int  # number of trials that have a slot, or a job that is queued or runs
+    running: int  # number of trials with a slot, or with a job that is queued or running
     full: bool  # whether there is no room for another trial
     stopped: str = ""  # why no further trial starts; empty while trials start
     notes: tuple[str, ...] = ()  # other reasons why trials wait

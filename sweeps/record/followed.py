@@ -1,4 +1,4 @@
-"""Which key of an app a setting takes its value from: an app that has that key need not say it twice."""
+"""The key of an app that a setting takes its value from, so that a user sets the value once."""
 
 import re
 from functools import cache
@@ -14,11 +14,11 @@ _FOLLOWS = re.compile(r"\$\{(?:oc\.select:)?(\w[\w.]*)(?:,.*)?\}")
 
 
 def written(config: DictConfig, key: str) -> Any:
-    """Return what stands at a key, before its interpolations are resolved. Raises KeyError if it is not there."""
+    """Return the value of a key before its interpolations are resolved. Raises KeyError if the key is missing."""
     section, _, name = key.rpartition(".")
     try:
         parent = OmegaConf.select(config, section) if section else config
-    except OmegaConfBaseException as error:  # it is an interpolation of what is not there
+    except OmegaConfBaseException as error:  # because the section interpolates a missing key
         raise KeyError(key) from error
     node: Any = parent._get_node(name, validate_access=False) if isinstance(parent, DictConfig) else None
     if node is None:
@@ -28,27 +28,27 @@ def written(config: DictConfig, key: str) -> Any:
 
 
 def followed(written: Any) -> str:
-    """Return the key that this interpolation is for; empty if it is none, or more than that."""
-    found = _FOLLOWS.fullmatch(str(written))
-    return found[1] if found else ""
+    """Return the key that a value interpolates; empty if the value is anything but one interpolation."""
+    match = _FOLLOWS.fullmatch(str(written))
+    return match[1] if match else ""
 
 
 def source(config: DictConfig, key: str) -> str:
-    """Return the key that this one takes its value from in the end: itself, if it follows none that is there."""
-    seen = [key]
-    while following := followed(written(config, seen[-1])):
+    """Return the last existing key in the chain of interpolations from `key`; `key` itself without interpolation."""
+    chain = [key]
+    while following := followed(written(config, chain[-1])):
         try:
             written(config, following)
         except KeyError:
             break
-        if following in seen:  # it follows itself
+        if following in chain:  # because an interpolation may be circular
             break
-        seen.append(following)
-    return seen[-1]
+        chain.append(following)
+    return chain[-1]
 
 
 @cache
 def by_default(group: str, setting: str) -> str:
-    """Return the key of an app that a setting of `launcher/local`, or of another such file, follows unless typed."""
+    """Return the key of an app that a setting of a group file, such as `launcher/local`, interpolates by default."""
     settings = yaml.safe_load((GROUPS / f"{group}.yaml").read_text())
     return followed(settings[setting])

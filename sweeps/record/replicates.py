@@ -1,4 +1,4 @@
-"""The trials of one configuration under several seeds: what they say of it together."""
+"""Replicates: the trials of one configuration under several seeds, and their joint outcome."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,19 +18,19 @@ def by_first(trials: Iterable[TrialRecord]) -> dict[int, list[TrialRecord]]:
 
 
 def verdict(trials: Sequence[TrialRecord], repeats: int) -> Outcome | None:
-    """Return how a configuration ended that runs under so many seeds; None while that is open.
+    """Return the outcome of a configuration that runs under `repeats` seeds; None as long as it is open.
 
-    A configuration is as good as the mean of its trials. A trial that is pruned or fails decides for all. What was lost
-    or timed out says nothing: the mean is of the others.
+    The objective is the mean over the trials. A trial that is pruned or fails decides the outcome at once. Trials that
+    were lost or timed out are left out of the mean.
     """
     ended = [trial for trial in trials if trial.state.is_over]
     decisive = [trial.attempts[-1] for trial in ended if trial.state.decides]
     if decisive:
-        return min(decisive, key=lambda end: end.ended)  # the first to end, whatever its number
+        return min(decisive, key=lambda outcome: outcome.ended)  # first by time, because numbers start in any order
     if len(ended) < repeats:
         return None
     completed = [trial.attempts[-1] for trial in ended if trial.result]
     if not completed:
         return ended[-1].attempts[-1]
-    means = [fmean(values) for values in zip(*(end.objective for end in completed), strict=True)]
+    means = [fmean(values) for values in zip(*(outcome.objective for outcome in completed), strict=True)]
     return replace(completed[0], state=State.COMPLETED, objective=means)

@@ -97,7 +97,7 @@ def test_nothing_is_grouped_where_no_two_differ_in_their_seed_alone(tmp_path: Pa
 def test_a_key_of_another_name_and_one_with_a_plus(tmp_path: Path) -> None:
     trials: list[Any] = [({"+run.seed": seed}, 0.5 + seed / 10) for seed in (0, 1)]
     assert configurations.parts(Findings(study(tmp_path, *trials))) == []
-    (one,) = grouped.of_study(study(tmp_path, *trials, seed_key="run.seed"))
+    (one,) = grouped.rank(study(tmp_path, *trials, seed_key="run.seed")).configurations
     assert (one.name, one.values) == ("all else the same", [0.6, 0.5][::-1])
 
 
