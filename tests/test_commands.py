@@ -44,7 +44,7 @@ def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: 
     assert "trials.csv" in said["report"]
     assert (study / "report.html").exists()
     assert "is not running" in said["stop"]
-    assert f"There is: {study.name}" in said["other"]
+    assert f"Studies: {study.name}" in said["other"]
     assert json.loads((study / "study.json").read_text())["total"] == 2
     assert "study_name=s" in sweeps(tmp_path, "resume", study.name, *root).said
 
@@ -121,17 +121,17 @@ def test_what_a_driver_that_was_killed_left_is_queued(answer: Answer) -> None:
 
 
 WRONG = [
-    (["status", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
-    (["status", "good", "--root", "nowhere"], "there is no study good in nowhere. There is: none; start one"),
+    (["status", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
+    (["status", "good", "--root", "nowhere"], "there is no study good in nowhere. There are no studies yet. Start one"),
     (["status", "goood"], "there is no study goood in multirun. Did you mean good?"),
     (["stop", ".."], "there is no study .."),
-    (["ui", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
+    (["ui", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
     (["ui", "good"], "has no runs of study good\nSend them: python -m sweeps sync good"),
     (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has no study or runs named good"),
     (["ui", "--uri", "sqlite:///none.db"], "none.db\nCreate it with sweep.py -m, or choose an existing store with"),
     (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
     (["ui", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
-    (["sync", "nothing"], "there is no study nothing in multirun. There is: killed, failed, good"),
+    (["sync", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
     (["sync", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
     (
         ["resume", "failed", "--retry", "fialed"],

@@ -1,4 +1,4 @@
-"""What a study was started with: whether a later command means the same study, and how to type it again."""
+"""The definition of a study, study.json: what it was started with, and the command that resumes it."""
 
 import difflib
 import json
@@ -24,9 +24,9 @@ from sweeps.settings import SweeperConf
 _FILE = "study.json"
 VERSION = 2
 DONE = "done"
-"""The file that says why a study is done before all its trials were tried: it reached its target, for one."""
+"""The file with the reason why a study is done early, such as a target that was reached."""
 ARCHIVE = "archive"
-"""The folder beside the studies' own that holds those that were packed."""
+"""The folder of archived studies, beside the studies' folders."""
 _NAME = "hydra.sweeper.study_name"
 _MAY_CHANGE = (
     ("sweeper/grid", "memory_axes"),
@@ -34,7 +34,7 @@ _MAY_CHANGE = (
     ("sweeper/grid", "refit_all_data"),
     ("launcher/local", "preload"),
 )
-"""Settings that decide of no result, and so the keys of an app that they follow."""
+"""Settings that change no result, and so may change between two commands, like the keys that they follow."""
 _SAMPLER = "hydra.sweeper.sampler"
 _TPE, _DEFAULT = "optuna.samplers.TPESampler", "sweeps.choose.sampler.build.DefaultSampler"
 _SHOWN = 10
@@ -43,49 +43,49 @@ _MAY_GROW = {"n_trials", "final_race", "final_race_seeds"}
 
 @dataclass(frozen=True)
 class Definition:
-    """All values are text, as a person would type them."""
+    """The definition of a study. All values are text, as one would type them."""
 
     name: str
     command: list[str]  # the command line, without the name of the study
     working_folder: str
     objective: list[str]
     directions: list[str]
-    parameters: dict[str, str]  # what is swept, and over which values
+    parameters: dict[str, str]  # values of each swept parameter
     n_trials: str
-    search: dict[str, str]  # how: sampler, pruner and what else decides the choice of trials
-    config: dict[str, str]  # the values that all trials share, by their dotted names
-    total: int  # how many trials that makes
+    search: dict[str, str]  # sampler, pruner and all other settings that decide which trials run
+    config: dict[str, str]  # values that all trials share, by their dotted names
+    total: int  # number of trials
     storage: str | None = None
     tracking_uri: str | None = None
-    """Both as they were typed: what they take from the environment, `${oc.env:NAME}`, is in no file."""
+    """Both addresses as typed, because a password of the environment, `${oc.env:NAME}`, must be in no file."""
     seed_key: str = "seed"
-    size: int | None = None  # how many points the search space has; None if that is far more than are tried
-    version: int = 1  # of the study's files; 1 kept its trials in Optuna's journal
+    size: int | None = None  # number of points of the search space; None if far more than trials
+    version: int = 1  # version of the study's files; version 1 had its trials in Optuna's journal
 
     @property
     def repeats(self) -> int:
-        """The seeds that each configuration of a search runs under."""
+        """Return the number of seeds that each configuration of a search runs under."""
         return int(self.search.get("repeats", 1))
 
     def differences(self, other: "Definition", extending: bool) -> list[str]:
-        """Where `other` is not the same study; values and trials that were added are fine if it is being extended."""
-        old, new = self._told(), other._told()
+        """Return the differences of `other` from this study. `extending` allows additional values and trials."""
+        old, new = self._identity(), other._identity()
         if self.version == 1 and _TPE in old.get(_SAMPLER, "") and _DEFAULT in new.get(_SAMPLER, ""):
-            old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # the version before called ours by that name
+            old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # because version 1 had this name for our sampler
         return [
             f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
             for key in old | new
             if not _is_same(key, old.get(key), new.get(key)) and not (extending and self._is_extended_by(other, key))
         ]
 
-    def _told(self) -> dict[str, str]:
-        """All that makes it this study, as a person would type it."""
+    def _identity(self) -> dict[str, str]:
+        """Return all settings and values that may not change, as one would type them."""
         settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
         shared = {key: text for key, text in self.config.items() if not key.startswith(_may_change())}
         return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **shared, **self.parameters}
 
     def _is_extended_by(self, other: "Definition", key: str) -> bool:
-        """Whether what `other` says of this key adds trials, and changes none."""
+        """Return whether the value of this key in `other` adds trials, and changes none."""
         if key not in self.parameters or key not in other.parameters:
             return key.removeprefix("hydra.sweeper.") in _MAY_GROW
         old, new = self.parameters[key], other.parameters[key]
@@ -97,7 +97,7 @@ class Definition:
 def define(
     name: str, settings: SweeperConf, space: SearchSpace, config: DictConfig, planned: int, size: int | None
 ) -> Definition:
-    """Return what a study is started with, to try so many points of a space of this size."""
+    """Return the definition of a study that tries `planned` points of a space of `size` points."""
     search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
     search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
@@ -124,7 +124,7 @@ def define(
 
 
 def shared(config: DictConfig) -> dict[str, str]:
-    """The values that all trials share, but for those that may change, as text by their dotted names."""
+    """Return the values that all trials share and that may not change, as text by their dotted names."""
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
     return {key: text for key, text in _flat(task) if not key.startswith(_may_change())}
 
@@ -135,7 +135,7 @@ def _may_change() -> tuple[str, ...]:
 
 
 def as_typed(config: DictConfig, key: str) -> str | None:
-    """A setting before its interpolations are resolved, but for those that stand for another setting."""
+    """Return a setting with its interpolations, except that the setting itself may interpolate another setting."""
     try:
         value = written(config, source(config, key))
     except KeyError:
@@ -144,7 +144,7 @@ def as_typed(config: DictConfig, key: str) -> str | None:
 
 
 def resolved(url: str) -> str:
-    """An URL as it was typed, with what it takes from the environment: `${oc.env:NAME}`."""
+    """Return an URL with its interpolations of the environment resolved, such as `${oc.env:NAME}`."""
     try:
         return str(OmegaConf.create({"url": url}).url)
     except OmegaConfBaseException as error:
@@ -152,9 +152,9 @@ def resolved(url: str) -> str:
 
 
 def agree(folder: Path, new: Definition, extend: bool) -> str:
-    """Write down what the study is, or check that it is what an earlier command started.
+    """Write the definition of a new study, or check that an earlier command started the same study.
 
-    Returns what had to be mended, in words. Raises UserError if it is another study, with the first differences.
+    Return the repairs of the file, in words. Raises UserError with the first differences if it is another study.
     """
     file, mended = folder / _FILE, ""
     try:
@@ -162,16 +162,16 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
     except FileNotFoundError:
         old = new
         if (folder / "journal.jsonl").exists():
-            mended = f"{file} is gone. The study is taken for what this command says"
+            mended = f"{file} is missing. This command defines the study anew"
     except CorruptFile as error:
         old = new
-        mended = f"{error}. The study is taken for what this command says ({quarantine(file).name} is kept)"
+        mended = f"{error}. This command defines the study anew (old file: {quarantine(file).name})"
     if differences := old.differences(new, extend):
         shown = "; ".join(differences[:5]) + (" ..." if len(differences) > 5 else "")
         raise UserError(
-            f"study {new.name} was started with something else: {shown}\n"
-            "Please either 1. choose another hydra.sweeper.study_name, 2. type the command that started it: "
-            f"{resume_line(old)}, or 3. for more values or trials, add hydra.sweeper.extend=true"
+            f"study {new.name} was started with other values: {shown}\n"
+            "Either 1. choose another hydra.sweeper.study_name, 2. type the command that started the study: "
+            f"{resume_line(old)}, or 3. to add values or trials, add hydra.sweeper.extend=true"
         )
     if extend or old is new:
         write_whole(file, json.dumps(asdict(replace(new, version=old.version)), indent=1))
@@ -179,7 +179,7 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
 
 
 def sampler_of(folder: Path, conf: Any) -> Any:
-    """Return the sampler that a study goes on with: the version before had `default` under the name `tpe`."""
+    """Return the sampler that a study resumes with. In version 1 the sampler `default` had the name `tpe`."""
     with suppress(FileNotFoundError, CorruptFile):
         if (conf or {}).get("_target_") == _TPE and read(folder).version == 1:
             return {**conf, "_target_": _DEFAULT}
@@ -187,7 +187,7 @@ def sampler_of(folder: Path, conf: Any) -> Any:
 
 
 def read(folder: Path) -> Definition:
-    """Raises FileNotFoundError if there is no study in `folder`, and CorruptFile if its definition is damaged."""
+    """Return the definition. Raises FileNotFoundError without a study in `folder`, CorruptFile if it is damaged."""
     content = read_json(folder / _FILE)
     if content is None:
         raise FileNotFoundError(folder / _FILE)
@@ -198,7 +198,7 @@ def read(folder: Path) -> Definition:
 
 
 def find(name: str, root: Path) -> tuple[Path, Definition]:
-    """The folder of the study of this name in `root`, and what it was started with. Raises UserError."""
+    """Return the folder and the definition of the study `name` in `root`. Raises UserError if there is none."""
     folder = (root / name).absolute()
     try:
         return folder, read(folder)
@@ -208,40 +208,40 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
             raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
         raise UserError(f"there is no study {name} in {root}. {which_there_are(name, root)}") from None
     except CorruptFile as error:
-        raise UserError(f"{error}\nTo mend it, type the command that started study {name} again") from error
+        raise UserError(f"{error}\nTo repair it, type the command that started study {name} again") from error
 
 
 def unpack_line(packed: Path) -> str:
-    """What to type to have a packed study back."""
+    """Return the command that unpacks an archived study."""
     return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
 
 
 def which_there_are(name: str, root: Path) -> str:
-    """The study that was meant, or those that are there, the newest first."""
+    """Return a sentence with the study of a similar name, or with all studies, newest first."""
     files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
     if not files:
-        return "There is: none; start one with sweep.py -m"
+        return "There are no studies yet. Start one with sweep.py -m"
     names = [file.parent.name for file in files]
     if near := difflib.get_close_matches(name, names, 1):
         return f"Did you mean {near[0]}?"
     more = f" and {len(names) - _SHOWN} more: python -m sweeps list" if len(names) > _SHOWN else ""
-    return f"There is: {', '.join(names[:_SHOWN])}{more}"
+    return f"Studies: {', '.join(names[:_SHOWN])}{more}"
 
 
 def resume_line(definition: Definition) -> str:
-    """What to type to go on with the study."""
+    """Return the command that resumes the study."""
     words = [*definition.command, f"{_NAME}={definition.name}"]
     return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
 
 
 def sweeps_line(command: str, folder: Path) -> str:
-    """What to type to have `python -m sweeps` do something with the study in `folder`."""
+    """Return the line `python -m sweeps COMMAND` for the study in `folder`."""
     root = [] if folder.parent == Path("multirun").absolute() else ["--root", str(folder.parent)]
     return shlex.join(["python", "-m", "sweeps", command, folder.name, *root])
 
 
 def _is_same(key: str, old: str | None, new: str | None) -> bool:
-    """Whether a value is what it was. A `_target_` may have moved: two modules may name the same thing."""
+    """Return whether a value is unchanged. A `_target_` may have moved, because two modules may name one object."""
     if old is None or new is None or old == new:
         return old == new
     if not key.endswith("_target_") or old.rpartition(".")[2] != new.rpartition(".")[2]:
@@ -259,9 +259,9 @@ def _values(parameter: Parameter) -> str:
 
 
 def _kind_of_interval(values: str) -> tuple[bool, bool] | None:
-    """What Optuna keeps for ever of an interval: whether it is logarithmic and whether whole. None if it is none."""
-    found = re.fullmatch(r"(log )?interval\((\S+), (\S+)\)", values)
-    return found and (bool(found[1]), all(end.lstrip("-").isdecimal() for end in found.groups()[1:]))
+    """Return whether an interval is logarithmic, and whether it is whole, which Optuna cannot change; else None."""
+    match = re.fullmatch(r"(log )?interval\((\S+), (\S+)\)", values)
+    return match and (bool(match[1]), all(end.lstrip("-").isdecimal() for end in match.groups()[1:]))
 
 
 def _flat(node: Any, prefix: str = "") -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What the events of a study's journal make together: frozen trials."""
+"""The fold of a journal's events into frozen trials, and the events that the trials' folders replace."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,22 +12,22 @@ from sweeps.record.study import Added, By, TrialRecord
 from sweeps.trial.job import Outcome, State
 
 VERSION = 1
-_LIKELY = 1000  # how far beyond the known numbers a folder's number is believed
+_MAX_GAP = 1000  # numbers beyond the recorded trials up to which a folder's number is credible
 
 
 @dataclass
 class Fold:
-    """A study's events, applied one by one. Nobody else writes to its lists."""
+    """A study's events, applied one by one. Only `apply` and the record write to the lists."""
 
     folder: Path
     trials: list[TrialRecord] = field(default_factory=list)
     added: list[Added] = field(default_factory=list)
     changes: list[int] = field(default_factory=list)  # see `StudySnapshot.changes`
     open_numbers: set[int] = field(default_factory=set)
-    shared: dict[str, Any] = field(default_factory=dict)  # what the sampler keeps with the study, opaque
+    shared: dict[str, Any] = field(default_factory=dict)  # opaque state of the sampler
 
     def apply(self, event: Event) -> None:
-        """Raises ValueError, LookupError, TypeError or AttributeError for an event that makes no sense here."""
+        """Apply an event. Raises ValueError, LookupError, TypeError or AttributeError if the event is invalid."""
         match event["op"]:
             case "begun":
                 if event["version"] != VERSION:
@@ -57,10 +57,9 @@ class Fold:
         self.changes.append(trial.number)
 
     def _end(self, event: Event) -> None:
-        trial, attempts = self.trials[event["trial"]], tuple(Outcome.from_json(one) for one in event["attempts"])
+        trial, attempts = self.trials[event["trial"]], tuple(map(Outcome.from_json, event["attempts"]))
         last = attempts[-1]
-        metrics = last.metrics or trial.metrics
-        self._change(replace(trial, attempts=attempts, state=last.state, metrics=metrics))
+        self._change(replace(trial, attempts=attempts, state=last.state, metrics=last.metrics or trial.metrics))
 
     def _change(self, trial: TrialRecord) -> None:
         self.trials[trial.number] = trial
@@ -69,7 +68,7 @@ class Fold:
 
 
 def asked(trial: TrialRecord, study: Path) -> dict[str, Any]:
-    """Return what the journal and the trial's own trial.json tell of a trial that was asked for."""
+    """Return a trial as JSON, for its event in the journal and for its trial.json."""
     optional = {"seed": dict(trial.seed), "outside": trial.outside, "added": trial.added, "memory": dict(trial.memory)}
     where = os.path.relpath(trial.folder, study)
     content: dict[str, Any] = {"trial": trial.number, "point": trial.params, "by": trial.by}
@@ -79,7 +78,7 @@ def asked(trial: TrialRecord, study: Path) -> dict[str, Any]:
 
 
 def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
-    """Return the trial that an event, or a trial.json, tells of. Raises as `Fold.apply` does."""
+    """Return the trial of an event or of a trial.json. Raises the errors of `Fold.apply`."""
     number, of = int(content["trial"]), content.get("of")
     if of is not None and int(of) >= number:
         raise ValueError(of)
@@ -98,41 +97,41 @@ def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
 
 
 def missing(study: Path, trials: Sequence[TrialRecord], by: By) -> list[Event]:
-    """Return an asked event for each trial that a folder tells of, but none of the journal's `trials`.
+    """Return an event for each trial that has a folder, but is not among the journal's `trials`.
 
-    A number that no folder tells of any more is taken all the same: its event has a true `unknown`.
+    A number without a readable folder is not used again: its event has a true `unknown`.
     """
-    known, there = len(trials), {str(trial.folder) for trial in trials}
-    found = {number: event for number, event in _in_folders(study, by, there) if number >= known}
-    likely = [number for number in found if number < known + len(found) + _LIKELY]  # others are noise
-    numbers = range(known, max(likely, default=-1) + 1)
-    return [found.get(number, _unknown(number, by)) for number in numbers]
+    count, recorded = len(trials), {str(trial.folder) for trial in trials}
+    events = {number: event for number, event in _events_of_folders(study, by, recorded) if number >= count}
+    credible = [number for number in events if number < count + len(events) + _MAX_GAP]
+    numbers = range(count, max(credible, default=-1) + 1)
+    return [events.get(number, _unknown(number, by)) for number in numbers]
 
 
-def _in_folders(study: Path, by: By, there: Collection[str]) -> Iterable[tuple[int, Event]]:
-    for where, folders, files in os.walk(study):
-        folders[:] = [name for name in folders if f"{where}/{name}" not in there]
-        folder = Path(where)
+def _events_of_folders(study: Path, by: By, recorded: Collection[str]) -> Iterable[tuple[int, Event]]:
+    for path, folders, files in os.walk(study):
+        folders[:] = [name for name in folders if f"{path}/{name}" not in recorded]
+        folder = Path(path)
         if "study.json" in files and folder != study:
-            folders.clear()  # of another study
+            folders.clear()  # because these folders are another study's
         elif "trial.json" in files:
             folders.clear()
             try:
-                event = _noted(folder, study, by)
+                event = _event_of(folder, study, by)
                 yield event["trial"], event
             except (CorruptFile, LookupError, TypeError, ValueError, AttributeError):
-                if folder.name.isdecimal():  # the folder is left alone, and its point is tried anew
+                if folder.name.isdecimal():
                     yield int(folder.name), _unknown(int(folder.name), by)
 
 
-def _noted(folder: Path, study: Path, by: By) -> Event:
-    """Return what a trial's own trial.json tells; one of the version before has `repeat`."""
-    note = read_json(folder / "trial.json") or {}
-    event = {"op": "asked", "by": by, **note, "trial": int(note["number"]), "folder": str(folder.relative_to(study))}
+def _event_of(folder: Path, study: Path, by: By) -> Event:
+    """Return the event of a trial's trial.json. The files of the version before have the key `repeat`."""
+    file = read_json(folder / "trial.json") or {}
+    event = {"op": "asked", "by": by, **file, "trial": int(file["number"]), "folder": str(folder.relative_to(study))}
     if repeat := event.pop("repeat", None):
         event |= {"of": repeat.get("of"), "seed": dict(repeat["seed"])}
-        again = By.RACE if repeat.get("race") else By.REPEAT
-        event["by"] = by if event["of"] is None else again
+        replicate = By.RACE if repeat.get("race") else By.REPEAT
+        event["by"] = by if event["of"] is None else replicate
     trial_of(event, study)
     return event
 

@@ -1,7 +1,7 @@
-"""From the text of Hydra's overrides to a search space, or to one point of it.
+"""The parser of Hydra's overrides: their text becomes a search space, or one point of it.
 
 The grammar is Hydra's (https://hydra.cc/docs/advanced/override_grammar/extended/): lists of choices, range() and glob()
-are finite; interval(), with tag(log, ...) for a logarithmic scale, is what only a search can handle.
+are finite. Only a search can handle interval(), with tag(log, ...) for a logarithmic scale.
 """
 
 import math
@@ -20,46 +20,46 @@ from sweeps.trial.job import Point, Value
 def parse(
     overrides: Sequence[Override], conditional: Mapping[Condition, Sequence[Override]], constants: Mapping[str, str]
 ) -> SearchSpace:
-    """A later override of the same key replaces an earlier one. Raises UserError: a parameter makes no sense."""
+    """Return the space. Later overrides of a key replace earlier overrides. Raises UserError if a value is wrong."""
     last = {override.get_key_element(): override for override in overrides}
     fixed = {key: override for key, override in last.items() if not override.is_sweep_override()}
     parameters = [_parameter(o, None) for o in last.values() if o.is_sweep_override()]
     for condition, under in conditional.items():
         parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in last]
-    known = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
-    return SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), known)
+    constants = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
+    return SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), constants)
 
 
 def space_of(parameters: Mapping[str, str]) -> SearchSpace:
-    """Return the space that a study's definition tells of: its parameters' names, and their values as text."""
-    found: list[Parameter] = []
+    """Return the space of a study's definition, which has each parameter's name and its values as text."""
+    space: list[Parameter] = []
     for name, values in parameters.items():
         key, _, text = name.partition(" under ")
         condition = parse_condition(text) if text else None
         if ends := re.fullmatch(r"(log )?interval\((\S+), (\S+)\)", values):
             low, high = (int(end) if end.lstrip("-").isdecimal() else float(end) for end in ends.groups()[1:])
-            found.append(Interval(key, low, high, bool(ends[1]), condition))
+            space.append(Interval(key, low, high, bool(ends[1]), condition))
         else:
-            found.append(_parameter(OverridesParser.create().parse_override(f"{key}={values}"), condition))
-    return SearchSpace(tuple(found), (), {})
+            space.append(_parameter(OverridesParser.create().parse_override(f"{key}={values}"), condition))
+    return SearchSpace(tuple(space), (), {})
 
 
 def point_of(overrides: Sequence[Override]) -> Point:
-    """One point, as a person types it. Raises UserError if something in it has several values, or none."""
-    for one in overrides:
-        if one.is_sweep_override() or one.is_delete():
-            raise UserError(f"{one.input_line} is no value: give one, as in {one.get_key_element()}=1")
-    names = [one.get_key_element().lstrip("+") for one in overrides]
+    """Return a point as a person types it. Raises UserError if a key has several values, or none."""
+    for override in overrides:
+        if override.is_sweep_override() or override.is_delete():
+            raise UserError(f"{override.input_line}: type a single value, as in {override.get_key_element()}=1")
+    names = [override.get_key_element().lstrip("+") for override in overrides]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"{twice[0]} has two values: leave one of them out")
-    return {one.get_key_element(): _parameter(one, None).values[0] for one in overrides}
+        raise UserError(f"{twice[0]} has two values. Remove one")
+    return {override.get_key_element(): _parameter(override, None).values[0] for override in overrides}
 
 
 def parse_condition(text: str) -> Condition:
-    """`optimizer=adam,nadam` as a condition."""
+    """Return the condition of a text such as `optimizer=adam,nadam`."""
     key, _, values = text.partition("=")
     if not values:
-        raise UserError(f"conditional_params: '{text}' is no condition; write it as optimizer=adam,nadam")
+        raise UserError(f"conditional_params: '{text}' is not a condition.\nType it as optimizer=adam,nadam")
     return Condition(key.strip(), tuple(value.strip() for value in values.split(",")))
 
 
@@ -70,9 +70,9 @@ def _parameter(override: Override, condition: Condition | None) -> Parameter:
     if isinstance(sweep, RangeSweep):
         start, stop, step = sweep.start or 0, sweep.stop or 0, sweep.step
         if step == 0 or not all(map(math.isfinite, (start, stop, step))):
-            raise UserError(f"{override.input_line} has no end; give a start, a stop and a step: {key}=range(1, 10, 2)")
+            raise UserError(f"{override.input_line} has no end.\nType a start, a stop and a step: {key}=range(1,10,2)")
         if (count := abs((stop - start) / step)) > 1e6:
-            raise UserError(f"{override.input_line} has {count:.3g} values, more than a million: give a larger step")
+            raise UserError(f"{override.input_line} has {count:.3g} values, more than a million. Use a larger step")
     elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     if not elements:
         raise UserError(f"{override.input_line} has no values: nothing would run")
@@ -90,10 +90,10 @@ def _plain(element: Any, text: str) -> Value:
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
     if unknown := sorted(sweep.tags - {"log"}):
-        known = f"{key}=tag(log, interval({low}, {high}))"
-        raise UserError(f"{key}: tag({unknown[0]}, ...) means nothing here. Leave it out, or type {known}")
+        example = f"{key}=tag(log, interval({low}, {high}))"
+        raise UserError(f"{key}: unknown tag({unknown[0]}, ...).\nRemove it, or type {example}")
     if low is None or high is None or not math.isfinite(high - low):
-        raise UserError(f"{key}=interval({low}, {high}) has no end; give both: {key}=interval(0.1, 1.0)")
+        raise UserError(f"{key}=interval({low}, {high}) has no end.\nType both ends: {key}=interval(0.1,1.0)")
     if low >= high:
         raise UserError(f"{key}=interval({low}, {high}) is empty: the first number must be the smaller one")
     if log and low <= 0:

@@ -1,4 +1,4 @@
-"""The journal of a study, `journal.jsonl`: what was asked, ended, reopened and added, a numbered line each.
+"""The journal of a study, `journal.jsonl`: the events of its trials, each a numbered line.
 
     {"line": 0, "op": "begun", "version": 1}
     {"line": 1, "op": "asked", "trial": 0, "point": {...}, "by": "sampler", ...}    see `record.fold`
@@ -20,15 +20,15 @@ Event = Mapping[str, Any]
 
 
 class Journal:
-    """The lines of one file. Half a last line is nobody's: the next line takes its place."""
+    """The lines of one file. The next line replaces an incomplete last line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.count = 0  # lines that were read or written
-        self._whole = 0  # bytes of these lines
+        self.count = 0  # number of lines that were read or written
+        self._whole = 0  # size of these lines in bytes
 
     def read(self, apply: Callable[[Event], None]) -> None:
-        """Apply every event, in order. Raises CorruptFile at the first line that is damaged, or cannot be applied."""
+        """Apply all events in order. Raises CorruptFile at the first line that is damaged, or cannot be applied."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -46,23 +46,23 @@ class Journal:
                 self._whole += len(line)
 
     def trim(self) -> None:
-        """Drop half a last line, of a driver that was killed."""
+        """Drop an incomplete last line, which a killed driver leaves."""
         if self.path.exists() and self.path.stat().st_size > self._whole:
             os.truncate(self.path, self._whole)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Write events, whole and fsynced, or raise OSError and leave the file as it was."""
+        """Append events, fsynced. Raises OSError if it cannot, and then leaves the file unchanged."""
         self.trim()
         lines = [{"line": self.count + i, **event} for i, event in enumerate(events)]
         if self.path.exists():
             append_lines(self.path, lines, sync=True)
-        else:  # all of an older study, or nothing
+        else:  # in one step, because half of an older study's events would hide the other half
             write_whole(self.path, "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
         self.count += len(lines)
         self._whole = self.path.stat().st_size
 
     def quarantine(self) -> Path:
-        """Keep the damaged file under another name, and go on with its whole lines. Return the kept file."""
+        """Rename the damaged file, and copy its valid lines into a new file. Return the renamed file."""
         damaged = quarantine(self.path)
         write_whole(self.path, damaged.read_bytes()[: self._whole])
         return damaged

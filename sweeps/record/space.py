@@ -1,4 +1,4 @@
-"""What is swept: parameters with their values, and the points that they make."""
+"""The search space: parameters with their values, and the points that they make."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from sweeps.trial.job import Point, Value
 
 @dataclass(frozen=True)
 class Condition:
-    """Under which choice a parameter exists: `key` has one of `values`, compared as text."""
+    """The condition under which a parameter exists: `key` has one of `values`, compared as text."""
 
     key: str
     values: tuple[str, ...]
@@ -28,22 +28,22 @@ class Condition:
 
 @dataclass(frozen=True)
 class Choice:
-    """A parameter with finitely many values. `texts` has each value as it stands in an override."""
+    """A parameter with finitely many values. `texts` has the text of each value in an override."""
 
     key: str
     values: tuple[Value, ...]
     texts: tuple[str, ...]
     condition: Condition | None = None
-    numbers: bool = False  # whether it came from range(), so that a sampler may use the order of its values
+    numbers: bool = False  # whether the values came from range(), so that a sampler may use their order
 
     @property
     def typed(self) -> str:
-        """As it stands in an override."""
+        """Return the values as one types them in an override."""
         return ",".join(self.texts)
 
     @cached_property
     def distinct(self) -> tuple[Value, ...]:
-        """Its values, each once: 1 and 1.0 are one value, 1 and True are not."""
+        """Return each value once: 1 and 1.0 are one value, 1 and True are two."""
         if self.numbers:
             return self.values
         first: dict[str, Value] = {}
@@ -52,24 +52,25 @@ class Choice:
         return tuple(first.values())
 
     def find(self, value: Any) -> list[Value]:
-        """The value of its own that equals this one, in a list; empty if it has none."""
+        """Return a list of the parameter's value that equals `value`; empty if there is none."""
         plain = value if value is None or isinstance(value, bool | int | float | str) else text_of(value)
-        return [one for one in self.distinct if one == plain and isinstance(one, bool) == isinstance(plain, bool)][:1]
+        equal = (value for value in self.distinct if value == plain)
+        return [value for value in equal if isinstance(value, bool) == isinstance(plain, bool)][:1]
 
     @cached_property
     def ordered(self) -> tuple[float, ...]:
-        """Its values from the smallest to the largest, if they are two numbers or more; else empty: categories."""
+        """Return the values in ascending order if they are two or more numbers; empty for categories."""
         numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
         return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
 
     def fraction(self, value: Any) -> float:
-        """Where on its axis a number lies, from 0 to 1."""
+        """Return the position of a number among the ordered values, from 0 to 1."""
         return self.ordered.index(value) / (len(self.ordered) - 1)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A parameter with any value from `low` to `high`, its ends included; whole numbers only if both are."""
+    """A parameter with any value from `low` to `high`, ends included; only whole numbers if both ends are whole."""
 
     key: str
     low: float
@@ -78,7 +79,7 @@ class Interval:
     condition: Condition | None = None
 
     @property
-    def values(self) -> tuple[Value, ...]:  # as a Choice has them
+    def values(self) -> tuple[Value, ...]:
         return (self.low, self.high)
 
     @property
@@ -92,7 +93,7 @@ class Interval:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def find(self, value: Any) -> list[Value]:
-        """A value as its own, in a list; empty if it lies outside."""
+        """Return a list of `value` in the parameter's type; empty if `value` is outside of the interval."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             return []
         if self.whole:
@@ -100,13 +101,13 @@ class Interval:
         return [float(value)]
 
     def fraction(self, value: Any) -> float:
-        """Where on the interval a value lies, from 0 to 1."""
+        """Return the position of a value in the interval, from 0 to 1; on a log scale if the interval has one."""
         scale = math.log if self.log else float
         fraction: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
         return fraction
 
     def at(self, fraction: float) -> Value:
-        """The value that lies there, from 0 to 1."""
+        """Return the value at a position from 0 to 1: the inverse of `fraction`."""
         ends = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         value = ends[0] + min(max(fraction, 0.0), 1.0) * (ends[1] - ends[0])
         value = min(max(math.exp(value) if self.log else value, self.low), self.high)
@@ -114,7 +115,7 @@ class Interval:
 
     @property
     def distinct(self) -> Iterable[Value]:
-        """All its values; of fractions ever more, spread by the golden ratio."""
+        """Yield all values; an endless sequence for fractions, spread by the golden ratio."""
         if self.whole:
             return range(int(self.low), int(self.high) + 1)
         return (self.low + (self.high - self.low) * ((i + 1) * 0.6180339887 % 1) for i in count())
@@ -125,11 +126,11 @@ Parameter = Choice | Interval
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What is swept (`parameters`), and the overrides that all trials share (`fixed`)."""
+    """The swept `parameters`, and the overrides that all trials share (`fixed`)."""
 
     parameters: tuple[Parameter, ...]
     fixed: tuple[str, ...]
-    constants: Mapping[str, str]  # the values, as text, that conditions see of what is not swept
+    constants: Mapping[str, str]  # values of keys that are not swept, as text, for conditions
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
         if parameter.condition is None:
@@ -138,50 +139,50 @@ class SearchSpace:
         return (text_of(point[key]) if key in point else self.constants.get(key)) in parameter.condition.values
 
     def overrides(self, point: Point) -> list[str]:
-        """What to give Hydra to compose this point, which may hold more than our parameters: `custom_search_space`."""
+        """Return the overrides that compose a point. With `custom_search_space` a point has further params."""
         texts = {key: self._texts.get((key, type(value), value), text_of(value)) for key, value in point.items()}
         return [*self.fixed, *(f"{key}={text}" for key, text in texts.items())]
 
     @cached_property
     def _texts(self) -> dict[tuple[str, type, Value], str]:  # True == 1 in Python, but not in a configuration
         texts: dict[tuple[str, type, Value], str] = {}
-        for one in self.parameters:
-            if isinstance(one, Choice):
-                for value, text in zip(one.values, one.texts, strict=True):
-                    texts[one.key, type(value), value] = text
+        for choice in self.parameters:
+            if isinstance(choice, Choice):
+                for value, text in zip(choice.values, choice.texts, strict=True):
+                    texts[choice.key, type(value), value] = text
         return texts
 
     def named(self, point: Point) -> dict[str, Value]:
-        """The values of this point by the names of their parameters."""
+        """Return the values of a point by the names of their parameters."""
         return {self.name(p): point[p.key] for p in self.parameters if p.key in point and self.exists(p, point)}
 
     def name(self, parameter: Parameter) -> str:
-        """The parameter's key, with its condition where the same key stands under several."""
+        """Return the parameter's key, with its condition if the key has several parameters."""
         alone = sum(other.key == parameter.key for other in self.parameters) == 1
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
     def holds(self, point: Point) -> bool:
-        """Whether it is one of this space, with a value for each parameter."""
-        there = [one for one in self.parameters if self.exists(one, point)]
-        return all(one.key in point and one.find(point[one.key]) for one in there)
+        """Return whether the space contains the point: the point has a valid value for each parameter."""
+        needed = [parameter for parameter in self.parameters if self.exists(parameter, point)]
+        return all(parameter.key in point and parameter.find(point[parameter.key]) for parameter in needed)
 
     def points(self) -> Iterator[Point]:
-        """Every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
-        seen = set()
+        """Yield every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
+        earlier = set()
         for point in self._expand({}, self.parameters):
-            for one in self.parameters:
-                if isinstance(one, Interval) and one.key in point and self.exists(one, point):
+            for parameter in self.parameters:
+                if isinstance(parameter, Interval) and parameter.key in point and self.exists(parameter, point):
                     raise UserError(
-                        f"{one.key}=interval(...) has no finite list of values, so a grid cannot hold it.\n"
-                        "Search instead: type hydra/sweeper=optuna without hydra/sweeper/sampler=grid, "
-                        f"or list values: {one.key}={one.low},{one.high}"
+                        f"{parameter.key}={parameter.typed}: a grid needs a finite list of values.\n"
+                        "Use a search: type hydra/sweeper=optuna without hydra/sweeper/sampler=grid, "
+                        f"or list values: {parameter.key}={parameter.low},{parameter.high}"
                     )
-            if (key := canonical(point)) not in seen:
-                seen.add(key)
+            if (key := canonical(point)) not in earlier:
+                earlier.add(key)
                 yield point
 
     def all_points(self) -> Iterator[Point]:
-        """Every point of a search, some perhaps twice, where conditions overlap. Intervals of fractions have no end."""
+        """Yield every point of a search; a point twice if conditions overlap. Intervals of fractions are endless."""
         return self._expand({}, self.parameters, all_values=True)
 
     def _expand(self, point: Point, parameters: Sequence[Parameter], all_values: bool = False) -> Iterator[Point]:
@@ -196,45 +197,46 @@ class SearchSpace:
             yield from self._expand({**point, first.key: value}, rest, all_values)
 
     def corners(self, limit: int = 500) -> list[Point]:
-        """What to check before a search: all choices and interval ends, in each combination if there are few."""
+        """Return points to check before a search: choices and interval ends, in all combinations up to `limit`."""
         grid = list(islice(self._expand({}, self.parameters), limit + 1))
         if len(grid) <= limit:
             return grid
-        diagonal = []
+        diagonal = []  # a point for each value, because there are too many combinations
         for i in range(max(len(parameter.values) for parameter in self.parameters)):
             point: Point = {}
             for parameter in self.parameters:
                 if self.exists(parameter, point):
                     point[parameter.key] = parameter.values[i % len(parameter.values)]
             diagonal.append(point)
-        return diagonal  # each value at least once
+        return diagonal
 
 
 def is_grid(settings: SweeperConf) -> bool:
-    """Whether every point of the space is a trial, and none is chosen by a sampler."""
+    """Return whether every point of the space is a trial, so that no sampler chooses."""
     return settings.sampler is None or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
 
 
 def total(settings: SweeperConf, space: SearchSpace) -> int:
-    """How many trials that makes, of a search configurations: no point is tried twice."""
+    """Return the number of a grid's trials, or of a search's configurations; no point is tried twice."""
     if is_grid(settings):
         return sum(1 for _ in islice(space.points(), settings.max_grid_trials))
-    asked = settings.n_trials or 0
+    limit = settings.n_trials or 0
     if settings.custom_search_space:
-        return asked
-    found: set[str] = set()
-    for point in islice(space.all_points(), 20 * asked):
-        found.add(canonical(point))
-        if len(found) == asked:
+        return limit
+    points: set[str] = set()
+    for point in islice(space.all_points(), 20 * limit):
+        points.add(canonical(point))
+        if len(points) == limit:
             break
-    return len(found)
+    return len(points)
 
 
 def canonical(point: Mapping[str, Value]) -> str:
-    """The same text for the same point: 1 and 1.0 are one value, 1 and True are not."""
-    return json.dumps({key: float(one) if type(one) is int else one for key, one in point.items()}, sort_keys=True)
+    """Return a text that equal points share: 1 and 1.0 are one value, 1 and True are two."""
+    values = {key: float(value) if type(value) is int else value for key, value in point.items()}
+    return json.dumps(values, sort_keys=True)
 
 
 def text_of(value: Any) -> str:
-    """A value as Hydra's grammar writes it."""
+    """Return a value in Hydra's grammar."""
     return str(Transformer.str(value))

@@ -1,4 +1,4 @@
-"""A study as it is known: its trials, frozen, and what they say together. Readers never write to it."""
+"""A snapshot of a study: its frozen trials, their counts and their best. Readers never write to it."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -12,11 +12,11 @@ from sweeps.trial.job import Outcome, Point, State
 from sweeps.wording import LONGEST, short, text
 
 UNKNOWN = "which trial it was is not known: its trial.json cannot be read"
-"""The error of a trial whose number alone is known."""
+"""The error of a trial of which only the number is known. It is in journals, and so must not change."""
 
 
 class By(StrEnum):
-    """Who chose a trial."""
+    """The origin of a trial."""
 
     GRID = "grid"
     SAMPLER = "sampler"
@@ -33,51 +33,51 @@ class TrialRecord:
     params: Point
     state: State
     folder: Path
-    attempts: tuple[Outcome, ...] = ()  # the attempts that are over
-    metrics: Mapping[str, float] = field(default_factory=dict)  # the newest that the trial reported, or returned
+    attempts: tuple[Outcome, ...] = ()  # outcomes of the attempts that are over
+    metrics: Mapping[str, float] = field(default_factory=dict)  # newest metrics that the trial reported or returned
     tracking_s: float = 0.0  # seconds that the driver spent on showing the trial in MLflow
     by: By = By.GRID
-    of: int | None = None  # the trial whose configuration this one runs under another seed
-    seed: Mapping[str, int] = field(default_factory=dict)  # the seed that a repeat or the race gave it, by its key
-    outside: bool = False  # whether the params lie outside of the search space
-    added: str = ""  # the name under which a person added the trial
-    forgiven: int = 0  # attempts that no longer count, because a person had the trial retried after them
-    memory: Mapping[str, Any] = field(default_factory=dict)  # what the sampler keeps with the trial, opaque
+    of: int | None = None  # number of the first trial of the same configuration
+    seed: Mapping[str, int] = field(default_factory=dict)  # seed of a replicate or of the race, by its key
+    outside: bool = False  # whether the params are outside of the search space
+    added: str = ""  # name of a person's request for the trial
+    forgiven: int = 0  # number of attempts that do not count, because a person retried the trial
+    memory: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
 
     def with_end(self, end: Outcome) -> "TrialRecord":
-        """Return the trial with the newest attempt's outcome, which then is the trial's."""
+        """Return the trial with the outcome of its newest attempt."""
         attempts = self.attempts if end in self.attempts else (*self.attempts, end)
         return replace(self, state=end.state, metrics=end.metrics or self.metrics, attempts=attempts)
 
     @property
     def error(self) -> str:
-        """Why the trial ended so; empty while it goes on."""
-        going_on = not self.attempts or self.state in (State.QUEUED, State.RUNNING)
-        return "" if going_on else self.attempts[-1].error
+        """Return the error of the last attempt; empty while the trial is queued or running."""
+        is_open = not self.attempts or self.state in (State.QUEUED, State.RUNNING)
+        return "" if is_open else self.attempts[-1].error
 
     @property
     def objective(self) -> list[float]:
-        """One value for each objective of the study; empty unless the trial returned them."""
+        """Return one value for each objective of the study; empty unless the trial returned them."""
         return self.attempts[-1].objective if self.attempts and self.state.is_over else []
 
     @property
     def result(self) -> list[float]:
-        """The objectives of a completed trial: a trial that was cut short has no result."""
+        """Return the objectives of a completed trial; empty for any other trial."""
         return self.objective if self.state is State.COMPLETED else []
 
     @property
     def race(self) -> bool:
-        """Whether the trial is one of the final race."""
+        """Return whether the trial belongs to the final race."""
         return self.by is By.RACE
 
     @property
     def by_hand(self) -> bool:
-        """Whether a person added the trial."""
+        """Return whether a person added the trial."""
         return self.by is By.PERSON
 
     @property
     def searched(self) -> bool:
-        """Whether the study chose the trial to search on: not for its final race, and no person added it."""
+        """Return whether the search or the grid chose the trial, not the final race or a person."""
         return self.by not in (By.RACE, By.PERSON)
 
     @property
@@ -86,138 +86,143 @@ class TrialRecord:
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing tells any more which trial it was."""
+        """Return whether the params are lost, so that only the number is known."""
         return not self.params and self.error == UNKNOWN
 
     @property
     def configuration(self) -> Point:
-        """The params without the seed that a repeat or the race gave."""
+        """Return the params without the seed of a replicate or of the race."""
         return {key: value for key, value in self.params.items() if key not in self.seed}
 
     @property
     def failure_signature(self) -> tuple[str, str]:
-        """How the trial went wrong, numbers aside: trials that went wrong in the same way are shown together."""
+        """Return the state and the error without digits, which similar failures share."""
         return self.state.replace("_", " "), re.sub(r"\d+", "", self.error)
 
     @property
     def name(self) -> str:
-        """The swept values alone, which tell one trial from another: `optimizer=adam lr=0.001`."""
+        """Return the swept values, such as `optimizer=adam lr=0.001`."""
         shown = (f"{key.lstrip('+')}={short(text(value, digits=4), LONGEST)}" for key, value in self.params.items())
         return " ".join(shown) or f"trial {self.number}"
 
 
 def within(trial: TrialRecord, holds: Callable[[Point], bool]) -> TrialRecord:
-    """Return the trial as it lies in the space of now: one that was added outside of it may lie inside by now."""
+    """Return the trial, no longer marked as outside if the search space has grown around it."""
     return replace(trial, outside=False) if trial.outside and holds(trial.configuration) else trial
 
 
 @dataclass(frozen=True)
 class Added:
-    """A trial that a person wants, begun or not."""
+    """A trial that a person requested, begun or not."""
 
     name: str
     params: Point
-    outside: bool  # of the search space
+    outside: bool  # whether the params are outside of the search space
 
 
 ENOUGH = 10
-"""Completed trials from which on the importance of a parameter is told."""
+"""Number of completed trials from which the importance of parameters is shown."""
 
 
 @dataclass(frozen=True)
 class StudySnapshot:
-    """A study and all its trials. While a driver runs, `rows` shows its trials as they stand at each look."""
+    """A study and all its trials. While a driver runs, `rows` shows the current state of each trial."""
 
     name: str
     folder: Path
-    objective: tuple[str, ...]  # the name of each, such as val_accuracy
-    directions: tuple[str, ...]  # minimize or maximize, for each objective
+    objective: tuple[str, ...]  # names of the objectives, such as val_accuracy
+    directions: tuple[str, ...]  # minimize or maximize for each objective
     rows: Sequence[TrialRecord]
     planned: int | None = None
-    """How many points the study tries by itself, without repeats, race and what a person adds; None if unknown."""
+    """Number of points that the study tries, without replicates, race and added trials; None if unknown."""
     importance: Mapping[str, float] = field(default_factory=dict)
-    """The share of each parameter in the variance of the first objective, where there was a search."""
-    fixed: Mapping[str, str] = field(default_factory=dict)  # the values that all trials share, as text
-    space: Mapping[str, str] = field(default_factory=dict)  # what is swept, and over which values, as one types them
-    searched: bool = False  # whether a sampler chose its trials
-    done: str = ""  # why it is, though not all of its trials were tried: it reached its target, for one
-    again: str = ""  # what to type for the command line of its best trial
-    seed_key: str = "seed"  # trials that differ in this alone are one configuration
-    repeats: int = 1  # seeds that each configuration of a search runs under
-    size: int | None = None  # how many points the search space has; None if nobody knows, or endless
+    """The fraction of the first objective's variance that each parameter explains, after a search."""
+    fixed: Mapping[str, str] = field(default_factory=dict)  # values that all trials share, as text
+    space: Mapping[str, str] = field(default_factory=dict)  # values of each swept parameter, as one types them
+    searched: bool = False  # whether a sampler chose the trials
+    done: str = ""  # why the study is done early, such as a target that was reached
+    again: str = ""  # command that prints the command line of the best trial
+    seed_key: str = "seed"  # key of the seed; trials that differ in the seed alone are one configuration
+    repeats: int = 1  # number of seeds that each configuration of a search runs under
+    size: int | None = None  # number of points of the search space; None if unknown or endless
     added: Sequence[Added] = ()
-    shared: Mapping[str, Any] = field(default_factory=dict)  # what the sampler keeps with the study, opaque
+    shared: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
     changes: Sequence[int] = ()
-    """The number of a trial for each time that it was asked for, ended or reopened, in this order."""
+    """The trial's number for each of its events (queued, ended, reopened), in the order of the events."""
     under_way: Set[int] = frozenset()
-    """The trials that this driver has started, or made ready to start."""
+    """The numbers of the trials that this driver has started, or made ready to start."""
     open_numbers: Set[int] = frozenset()
-    """The trials that have not ended for good."""
-    enough: bool = False  # whether the search reached its target or lost its patience: only race and person go on
+    """The numbers of the trials that are not over."""
+    enough: bool = False  # whether target or patience stopped the search: only the race and added trials still start
 
     @property
     def open(self) -> list[TrialRecord]:
-        """The trials that have not ended for good, by number."""
+        """Return the trials that are not over, by number."""
         return [self.rows[number] for number in sorted(self.open_numbers)]
 
     @property
     def total(self) -> int | None:
-        """How many trials there will be: with the repeats, the trials of the final race that have begun, and those that
-        a person added. None if nobody knows.
+        """Return the final number of trials; None if unknown.
+
+        The number includes replicates, added trials, and the trials of the final race that have begun.
         """
         if self.planned is None:
             return None
-        added = [row for row in self.rows if row.by_hand]
-        begun = {row.added for row in added}
-        waiting = [wanted for wanted in self.added if wanted.name not in begun]
-        outside = sum(row.outside for row in added) + sum(wanted.outside for wanted in waiting)
-        lone = sum(not row.seed and self.repeats > 1 for row in added)  # of the version before
-        points = self.planned + len(added) + len(waiting) - outside
+        begun = [trial for trial in self.rows if trial.by_hand]
+        names = {trial.added for trial in begun}
+        waiting = [addition for addition in self.added if addition.name not in names]
+        outside = sum(trial.outside for trial in begun) + sum(addition.outside for addition in waiting)
+        alone = sum(not trial.seed and self.repeats > 1 for trial in begun)  # because version 1 did not replicate these
+        points = self.planned + len(begun) + len(waiting) - outside
         points = points if self.size is None else min(points, max(self.size, self.planned))
-        whole = (points + outside - lone) * self.repeats + lone
-        beside = sum(row.race or row.unknown for row in self.rows)
-        return whole - self._left_out() + beside
+        replicates = (points + outside - alone) * self.repeats + alone
+        further = sum(trial.race or trial.unknown for trial in self.rows)
+        return replicates - self._left_out() + further
 
     def _left_out(self) -> int:
-        """How many repeats are not begun, because their configuration was given up."""
+        """Return the number of replicates that never begin, because the configuration failed or was pruned."""
         from sweeps.record.replicates import by_first
 
         if self.repeats == 1:
             return 0
-        given_up = (one for one in by_first(self.rows).values() if any(row.state.decides for row in one))
-        return sum(max(0, self.repeats - len(one)) for one in given_up)
+        decided = (trials for trials in by_first(self.rows).values() if any(trial.state.decides for trial in trials))
+        return sum(max(0, self.repeats - len(trials)) for trials in decided)
 
     def with_tracking(self, seconds: Mapping[int, float]) -> "StudySnapshot":
-        """Return the study with what showing each trial in MLflow took, in seconds, by the trials' numbers."""
+        """Return the study with the seconds that each trial took to show in MLflow, by the trials' numbers."""
         return replace(self, rows=[replace(row, tracking_s=seconds.get(row.number, 0.0)) for row in self.rows])
 
     def top(self, count: int | None = None) -> list[TrialRecord]:
-        """The completed trials, best first by the first objective, of several objectives the front before all others;
-        of these the first `count`.
+        """Return the `count` best completed trials, or all, sorted by the first objective.
+
+        With several objectives the Pareto front comes before all other trials.
         """
         sign, front = -1 if self.directions[0] == "maximize" else 1, self.front()
-        done = [row for row in self.rows if row.result]
-        return sorted(done, key=lambda row: (row.number not in front, sign * row.objective[0], row.number))[:count]
+        completed = [trial for trial in self.rows if trial.result]
+        completed.sort(key=lambda trial: (trial.number not in front, sign * trial.objective[0], trial.number))
+        return completed[:count]
 
     def front(self) -> set[int]:
-        """Of several objectives, the numbers of the completed trials that no other dominates: is as good in all of
-        them, and better in one. They are the study's answer. Empty where there is one objective.
+        """Return the numbers of the trials on the Pareto front: the trials that no other trial dominates.
+
+        A trial dominates another if it is as good in all objectives and better in one. Empty for a single objective.
         """
         if len(self.directions) < 2:
             return set()
         signs = [-1 if direction == "maximize" else 1 for direction in self.directions]
-        done = [row for row in self.rows if row.result]
-        found: list[tuple[list[float], int]] = []
-        for values, number in sorted(
-            ([s * v for s, v in zip(signs, r.objective, strict=True)], r.number) for r in done
-        ):
-            # None that comes later in this order dominates an earlier one.
-            if not any(all(a <= b for a, b in zip(one, values, strict=True)) and one != values for one, _ in found):
-                found.append((values, number))
-        return {number for _, number in found}
+        points = sorted(
+            ([sign * value for sign, value in zip(signs, trial.objective, strict=True)], trial.number)
+            for trial in self.rows
+            if trial.result
+        )
+        front: list[tuple[list[float], int]] = []
+        for values, number in points:  # sorted, because then no later point dominates an earlier point
+            if not any(all(a <= b for a, b in zip(best, values, strict=True)) and best != values for best, _ in front):
+                front.append((values, number))
+        return {number for _, number in front}
 
     def pareto_front(self) -> list[TrialRecord]:
-        """The trials on that front, best first by the first objective."""
+        """Return the trials on the Pareto front, best first by the first objective."""
         return self.top(len(self.front()))
 
     def best(self) -> TrialRecord | None:
@@ -227,32 +232,30 @@ class StudySnapshot:
         return sum(row.state in states for row in self.rows)
 
     def bad(self) -> list[TrialRecord]:
-        """The trials that ended without a result that counts."""
+        """Return the trials that ended without a result that counts."""
         return [row for row in self.rows if row.state.is_bad]
 
     @property
     def all_failed(self) -> bool:
-        """Whether there is nothing to see but why its trials failed."""
+        """Return whether some trials failed, and no trial has a result or is running."""
         alive = self.count(State.COMPLETED, State.PRUNED, State.INFEASIBLE, State.RUNNING)
         return bool(self.bad()) and not alive
 
     def over(self) -> int:
-        """How many trials have ended for good."""
+        """Return the number of trials that are over."""
         return sum(row.state.is_over for row in self.rows)
 
     def numbers(self) -> list[str]:
-        """The parameters whose values are all numbers, the most important first."""
-        found = {name: [row.params[name] for row in self.rows if name in row.params] for name in parameters(self.rows)}
-        numeric = [
-            name
-            for name, values in found.items()
-            if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        ]
-        return sorted(numeric, key=lambda name: -self.importance.get(name, 0.0))
+        """Return the parameters whose values are all numbers, the most important first."""
+        numeric = {name: True for name in parameters(self.rows)}
+        for trial in self.rows:
+            for name, value in trial.params.items():
+                numeric[name] &= isinstance(value, int | float) and not isinstance(value, bool)
+        return sorted(filter(numeric.__getitem__, numeric), key=lambda name: -self.importance.get(name, 0.0))
 
 
 def look(trial: TrialRecord) -> TrialRecord:
-    """Return the trial as its folder shows it, where no driver has recorded its end."""
+    """Return the trial with the state that its folder shows, because no driver has recorded its end."""
     folder = TrialFolder(trial.folder)
     trial = replace(trial, attempts=tuple(folder.ends()))
     newest = folder.newest()
@@ -261,23 +264,23 @@ def look(trial: TrialRecord) -> TrialRecord:
     if not (newest.is_over and trial.attempts):
         return replace(trial, state=State.QUEUED if newest.began() is None else State.RUNNING)
     trial = trial.with_end(trial.attempts[-1])
-    goes_on = trial.state in (State.LOST, State.TIMED_OUT) or len(trial.attempts) <= trial.forgiven
-    return replace(trial, state=State.QUEUED) if goes_on else trial
+    resumes = trial.state in (State.LOST, State.TIMED_OUT) or len(trial.attempts) <= trial.forgiven
+    return replace(trial, state=State.QUEUED) if resumes else trial
 
 
-def result_of(row: TrialRecord, summary: StudySnapshot) -> str:
-    """A trial's objectives with their names."""
-    return " ".join(f"{name}={value:.6g}" for name, value in zip(summary.objective, row.objective, strict=False))
+def result_of(trial: TrialRecord, study: StudySnapshot) -> str:
+    """Return a trial's objectives with their names, as text."""
+    return " ".join(f"{name}={value:.6g}" for name, value in zip(study.objective, trial.objective, strict=False))
 
 
-def parameters(rows: Iterable[TrialRecord]) -> list[str]:
-    """Every parameter that was swept in some of these trials."""
-    return list(dict.fromkeys(name for row in rows for name in row.params))
+def parameters(trials: Iterable[TrialRecord]) -> list[str]:
+    """Return the name of each parameter that some of these trials sweep."""
+    return list(dict.fromkeys(name for trial in trials for name in trial.params))
 
 
-def by_way(rows: Iterable[TrialRecord]) -> list[list[TrialRecord]]:
-    """Trials that went wrong, those that did so in the same way together."""
-    alike: dict[tuple[str, str], list[TrialRecord]] = {}
-    for row in rows:
-        alike.setdefault(row.failure_signature, []).append(row)
-    return [*alike.values()]
+def by_way(trials: Iterable[TrialRecord]) -> list[list[TrialRecord]]:
+    """Group failed trials by their failure signature."""
+    groups: dict[tuple[str, str], list[TrialRecord]] = {}
+    for trial in trials:
+        groups.setdefault(trial.failure_signature, []).append(trial)
+    return [*groups.values()]

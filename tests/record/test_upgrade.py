@@ -330,7 +330,7 @@ def test_other_values_are_refused_as_before(tmp_path: Path) -> None:
     words = ["lr=0.1,0.02" if word == "lr=0.1,0.01" else word for word in old_studies.command(study)]
     done = lines.run(words, tmp_path)
     assert done.code == 2
-    assert "study grid was started with something else: lr=0.1,0.02 was 0.1,0.01" in done.said
+    assert "study grid was started with other values: lr=0.1,0.02 was 0.1,0.01" in done.said
     assert as_text(over(study)) == as_text(EXPECTED["grid"]["ended"])
 
 

@@ -67,10 +67,10 @@ def test_another_study_is_refused_with_the_differences(
 ) -> None:
     agree(tmp_path, make(), extend=False)
     before = (tmp_path / "study.json").read_bytes()
-    with pytest.raises(UserError, match="was started with something else: ") as caught:
+    with pytest.raises(UserError, match="was started with other values: ") as caught:
         agree(tmp_path, make(*lines, **changes), extend=False)  # type: ignore[arg-type]
     assert shown in str(caught.value)
-    assert "Please either 1. choose another hydra.sweeper.study_name, 2. type the command" in str(caught.value)
+    assert "Either 1. choose another hydra.sweeper.study_name, 2. type the command" in str(caught.value)
     assert (tmp_path / "study.json").read_bytes() == before
 
 
