@@ -247,7 +247,7 @@ class StudySnapshot:
 
     def numbers(self) -> list[str]:
         """Return the parameters whose values are all numbers, the most important first."""
-        numeric = {name: True for name in parameters(self.rows)}
+        numeric = dict.fromkeys(parameters(self.rows), True)
         for trial in self.rows:
             for name, value in trial.params.items():
                 numeric[name] &= isinstance(value, int | float) and not isinstance(value, bool)

@@ -91,7 +91,7 @@ def test_the_last_word_on_a_key_counts(lines: list[str], overrides: list[str]) -
 
 @pytest.mark.parametrize("text", ["optimizer", "optimizer=", ""])
 def test_what_is_no_condition(text: str) -> None:
-    with pytest.raises(UserError, match="is not a condition.\nType it as optimizer=adam"):
+    with pytest.raises(UserError, match=r"is not a condition\.\nType it as optimizer=adam"):
         parse_condition(text)
 
 
