@@ -47,7 +47,7 @@ def test_each_try_is_told_in_the_log(found: Done, largest: int) -> None:
     assert f"batch_size={largest} fits\n" in log
     assert " does not fit, see tries.log\n" in log
     assert "with 10% in reserve: batch_size=" in log
-    assert "kept for searches on this machine (" in log
+    assert "saved for trainings on this machine (" in log
 
 
 def test_a_single_run_beyond_it_is_refused(largest: int, home: dict[str, str], tmp_path: Path) -> None:

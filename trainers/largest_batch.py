@@ -1,7 +1,7 @@
-"""The largest batch that fits: doubled, then bisected, each tried in a process of its own.
+"""Search for the largest batch that fits, by doubling, then bisection; each try runs in its own process.
 
-So does Lightning's BatchSizeFinder (mode "binsearch"), and Accelerate's find_executable_batch_size halves; but both in
-one process and by the words of an error, which one that was killed for memory does not leave.
+Lightning's BatchSizeFinder (mode "binsearch") and Accelerate's find_executable_batch_size use one process and the text
+of an error. A process that is killed for memory leaves no such text.
 """
 
 import json
@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.trial import Trial, write_whole
 from trainers import distribution, parallel
 from trainers.compiled import compile_passes, evaluation_bounds
-from trainers.config import largest_batch as kept
+from trainers.config import largest_batch as answers
 from trainers.data.arrays import Data
 from trainers.data.dataset import load
 from trainers.phases import phases
@@ -34,75 +34,74 @@ from trainers.subprocess_run import OutOfMemory, cap_data, peak_gb, run_in_subpr
 from trainers.trainer import compile_for, network
 
 STEPS = 3
-"""Steps of training a try: the first one allocates, the others find what it left."""
+"""Training steps per try: the first step allocates memory, the next steps must fit beside it."""
 
 
 class Try(NamedTuple):
-    """What became of one batch size, by which tries are ordered."""
+    """The result of one batch size. Tries are ordered by batch size."""
 
     batch_size: int
     fits: bool
-    memory_gb: float = 0.0  # the most that was used at a time: of the fullest GPU, or of the process; 0 = not known
+    memory_gb: float = 0.0  # peak of the fullest GPU, or of the process; 0 = unknown
     seconds: float = 0.0
-    words: str = ""  # how it is known that it does not fit
+    words: str = ""  # evidence that the batch does not fit
 
 
 def find(cfg: DictConfig, trial: Trial) -> dict[str, float]:
-    """Find the largest batch of a configuration (trainers/config/schema.py), from `batch_size` on.
+    """Find the largest batch of a configuration (trainers/config/schema.py), starting at `batch_size`.
 
-    Each try reports and the last one returns largest_batch (0 = none yet), per_gpu, advised (with
-    trainer.reserve left free), memory_gb of the largest, tries; whole_training_set is 1 if nothing larger can be asked
-    for. A trial that goes on after a break knows the tries it had made.
+    Each try reports, and the search returns: largest_batch (0 = none yet), per_gpu, advised (leaves trainer.reserve
+    unused), memory_gb of the largest batch, tries, and whole_training_set (1 if no larger batch is possible).
+    A resumed trial reuses its earlier tries.
 
-    Raises MemoryError if not even one example a GPU fits, and RuntimeError with the words of a try that ended by
-    anything but memory.
+    Raises MemoryError if not even one example per GPU fits, and RuntimeError with the text of any other error.
     """
     if trial.world.size > 1:
-        raise ValueError("The largest batch is found for one process; leave out nodes and ranks")
+        raise ValueError("The largest batch is found for one process. Remove nodes and ranks")
     OmegaConf.resolve(cfg)
-    limit_gb, unit = kept.memory_limit_gb(), max(1, cfg.gpus)
-    where = kept.machine(cfg.gpus, limit_gb)
-    rows = int(_in_words("before the first try", partial(_training_rows, cfg), limit_gb))
-    most = max(1, min(rows, cfg.trainer.most or rows) // unit) * unit
+    limit_gb, unit = answers.memory_limit_gb(), max(1, cfg.gpus)
+    where = answers.machine(cfg.gpus, limit_gb)
+    rows = int(_run("before the first try", partial(_training_rows, cfg), limit_gb))
+    maximum = max(1, min(rows, cfg.trainer.most or rows) // unit) * unit
     tries = _Tries(trial.checkpoint_folder / "tries.json", str(where))
-    print(f"batches of {unit} to {most} examples, on {where}", flush=True)
-    start = min(parallel.batch_size(cfg), most)
-    while size := next_size(tries.fits, start, unit, most, cfg.trainer.precision):
-        tried = _try(cfg, size, limit_gb, trial)
-        print(f"batch_size={size} {'fits' if tried.fits else 'does not fit, see tries.log'}", flush=True)
-        tries.made.append(tried)
-        of_this = {"batch_size": size, "fits": tried.fits, "try_s": tried.seconds}
-        trial.report({**_result(cfg, tries, rows), **of_this}, step=len(tries.made))
+    print(f"batches of {unit} to {maximum} examples, on {where}", flush=True)
+    start = min(parallel.batch_size(cfg), maximum)
+    while size := next_size(tries.fits, start, unit, maximum, cfg.trainer.precision):
+        newest = _try(cfg, size, limit_gb, trial)
+        print(f"batch_size={size} {'fits' if newest.fits else 'does not fit, see tries.log'}", flush=True)
+        tries.made.append(newest)
+        metrics = {"batch_size": size, "fits": newest.fits, "try_s": newest.seconds}
+        trial.report({**_result(cfg, tries, rows), **metrics}, step=len(tries.made))
         tries.write()
         if trial.should_stop():
             return _result(cfg, tries, rows)
     if tries.largest is None:
         raise MemoryError(f"not even the smallest batch fits: {tries.made[-1].words}")
-    _keep(cfg, tries, kept.hardware(cfg.gpus))
-    said = _in_a_sentence(cfg, tries, rows)
-    print(said, flush=True)
-    trial.note("largest batch", f"{said} ({tries.too_large.words})" if tries.too_large else said)
+    _save(cfg, tries, answers.hardware(cfg.gpus))
+    sentence = _describe(cfg, tries, rows)
+    print(sentence, flush=True)
+    trial.note("largest batch", f"{sentence} ({tries.too_large.words})" if tries.too_large else sentence)
     return _result(cfg, tries, rows)
 
 
-def next_size(fits: Mapping[int, bool], start: int, unit: int, most: int, precision: float) -> int | None:
-    """The batch size to try next, a multiple of `unit` up to `most`; None once the largest is known to `precision`.
+def next_size(fits: Mapping[int, bool], start: int, unit: int, maximum: int, precision: float) -> int | None:
+    """Return the next batch size to try, a multiple of `unit`; None once the largest is known to `precision`.
 
-    fits: whether those fit that were tried.
+    fits: whether a batch size fits, for each one that was tried.
     """
     low = max((size for size, fit in fits.items() if fit), default=0)
     high = min((size for size, fit in fits.items() if not fit), default=None)
-    if low >= most:
+    if low >= maximum:
         return None
     if high is None:
-        return min(2 * low or start, most)
+        return min(2 * low or start, maximum)
     if high - low <= max(unit, precision * low):
         return None
-    return max(unit, min((low + high) // 2, most) // unit * unit)
+    return max(unit, min((low + high) // 2, maximum) // unit * unit)
 
 
 class _Tries:
-    """Those made so far, in a file of the trial. They count as long as machine and limit are the same."""
+    """The tries of a trial so far, saved in a file. They are valid only on the same machine with the same limit."""
 
     def __init__(self, file: Path, where: str) -> None:
         self._file, self._where = file, where
@@ -110,15 +109,15 @@ class _Tries:
         try:
             content = json.loads(file.read_bytes())
             if content["where"] == where:
-                self.made = [Try(**one) for one in content["tries"]]
+                self.made = [Try(**fields) for fields in content["tries"]]
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError) as error:
-            print(f"{file} cannot be read ({error!r}); all is tried again", flush=True)
+            print(f"{file} cannot be read ({error!r}); the search restarts", flush=True)
 
     @property
     def fits(self) -> dict[int, bool]:
-        return {one.batch_size: one.fits for one in self.made}
+        return {made.batch_size: made.fits for made in self.made}
 
     @property
     def largest(self) -> Try | None:
@@ -126,7 +125,7 @@ class _Tries:
 
     @property
     def too_large(self) -> Try | None:
-        """The smallest that did not fit."""
+        """Return the smallest try that did not fit."""
         return min((made for made in self.made if not made.fits), default=None)
 
     def write(self) -> None:
@@ -135,33 +134,33 @@ class _Tries:
 
 
 def _try(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> Try:
-    """What a try prints is not in the log of the trial, in which a launcher looks for what that ended of."""
-    began, work = time.monotonic(), partial(_train_and_judge, cfg, size, limit_gb, trial)
+    """Test a batch size. Its output goes to tries.log, because a launcher searches the trial's log for errors."""
+    began, work = time.monotonic(), partial(_measure_training, cfg, size, limit_gb, trial)
     log = trial.folder / "tries.log"
     try:
-        memory_gb = _in_words(f"batch_size={size}", work, limit_gb, cfg.trainer.try_timeout_s, log)
-        tried = Try(size, True, memory_gb, time.monotonic() - began)
+        memory_gb = _run(f"batch_size={size}", work, limit_gb, cfg.trainer.try_timeout_s, log)
+        result = Try(size, True, memory_gb, time.monotonic() - began)
     except OutOfMemory as error:
-        tried = Try(size, False, seconds=time.monotonic() - began, words=str(error))
+        result = Try(size, False, seconds=time.monotonic() - began, words=str(error))
     with log.open("a") as file:
-        file.write(f"{tried.words or f'batch_size={size} fits'}\n")
-    return tried
+        file.write(f"{result.words or f'batch_size={size} fits'}\n")
+    return result
 
 
-def _in_words(
-    what: str, work: Callable[[], float], limit_gb: float | None, timeout_s: float = math.inf, log: Path | None = None
+def _run(
+    task: str, work: Callable[[], float], limit_gb: float | None, timeout_s: float = math.inf, log: Path | None = None
 ) -> float:
-    """What `work` returns in a process of its own; what that raises says `what` was tried."""
+    """Run `work` in its own process and return its result; errors name the `task`."""
     try:
         return run_in_subprocess(work, limit_gb, timeout_s, log)
     except TimeoutError as error:
-        raise RuntimeError(f"{what}: {error}; give it more with trainer.try_timeout_s") from None
+        raise RuntimeError(f"{task}: {error}\nIncrease trainer.try_timeout_s") from None
     except (OutOfMemory, RuntimeError) as error:
-        raise type(error)(f"{what}: {error}") from None
+        raise type(error)(f"{task}: {error}") from None
 
 
 def _training_rows(cfg: DictConfig) -> int:
-    """Examples for training. Images are decoded meanwhile, if they are not in the cache: no try waits for that."""
+    """Return the number of training examples. Loading decodes images into the cache, so that no try waits for them."""
     distribution.claim_gpus(cfg.gpus)
     return len(_load(cfg).training_rows)
 
@@ -170,37 +169,37 @@ def _load(cfg: DictConfig) -> Data:
     return load(cfg.dataset, cfg.dataset.get("task") or cfg.loss.get("task"), cfg.seed)
 
 
-def _train_and_judge(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
-    """Begin a training as trainers/trainer.py does, with all learning that ever will; returns what it used, in GB."""
+def _measure_training(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
+    """Start a training as trainers/trainer.py does, in its last phase, and return its peak memory in GB."""
     devices = distribution.claim_gpus(cfg.gpus)
     if not devices:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         if limit_gb is not None:
-            cap_data(2 * limit_gb)  # the stacks of many threads are data too, and are hardly ever filled
+            cap_data(2 * limit_gb)  # doubled, because stacks of many threads count as data but stay almost empty
     keras.utils.set_random_seed(cfg.seed)
     cfg.batch_size, cfg.batch_per_gpu = size, None
-    dataset = _judged_once(_load(cfg), max(1, cfg.gpus))
+    dataset = _shrink_evaluation(_load(cfg), max(1, cfg.gpus))
     planned = plan(cfg, len(dataset.training_rows))
     with distribution.strategy(devices, trial.world).scope():
         model = network(cfg, dataset)
         compile_for(model, cfg, dataset, planned, phases(cfg, planned)[-1])
     train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
     metrics = [*train_pass(np.resize(dataset.training_rows, STEPS * size), size).values()]
-    judged = {name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"}
-    if judged:
-        metrics += evaluate(max(judged, key=judged.__getitem__)).values()
-    print(*(float(metric) for metric in metrics), flush=True)  # a GPU is waited for
+    sizes = {name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"}
+    if sizes:
+        metrics += evaluate(max(sizes, key=sizes.__getitem__)).values()
+    print(*(float(metric) for metric in metrics), flush=True)  # float() waits for the GPU
     if devices:
         return float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)) / 1e9
     return peak_gb()
 
 
-def _judged_once(dataset: Data, devices: int) -> Data:
-    """The data as they are held in a training; of what is judged the largest batch, an example a device at least."""
-    rows = {
-        name: max(devices, *np.diff(evaluation_bounds(x, len(all_)))) for name, (x, _, all_) in dataset.subsets.items()
+def _shrink_evaluation(dataset: Data, devices: int) -> Data:
+    """Return the data with validation and test sets cut to one batch, at least one example per device."""
+    counts = {
+        name: max(devices, *np.diff(evaluation_bounds(x, len(rows)))) for name, (x, _, rows) in dataset.subsets.items()
     }
-    validation, test = dataset.validation_rows[: rows.get("validation")], dataset.test_rows[: rows.get("test")]
+    validation, test = dataset.validation_rows[: counts.get("validation")], dataset.test_rows[: counts.get("test")]
     return replace(dataset, validation_rows=validation, test_rows=test)
 
 
@@ -219,11 +218,11 @@ def _result(cfg: DictConfig, tries: _Tries, rows: int) -> dict[str, float]:
     }
 
 
-def _keep(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
+def _save(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
     if where is None or tries.largest is None:
         return
     plain: Any = OmegaConf.to_container(cfg)
-    file = kept.answer_file(plain, where)
+    file = answers.answer_file(plain, where)
     answer = {
         "largest_batch": tries.largest.batch_size,
         "too_large": tries.too_large and tries.too_large.batch_size,
@@ -232,16 +231,16 @@ def _keep(cfg: DictConfig, tries: _Tries, where: str | None) -> None:
     }
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, kept.answer_json(plain, where, answer))
-        print(f"kept for searches on {where}: {file}", flush=True)
-    except OSError as error:  # the answer is in the trial's folder too
-        print(f"it cannot be kept for searches: {error}", flush=True)
+        write_whole(file, answers.answer_json(plain, where, answer))
+        print(f"saved for trainings on {where}: {file}", flush=True)
+    except OSError as error:  # not raised, because the answer is in the trial's folder too
+        print(f"the answer cannot be saved for trainings: {error}", flush=True)
 
 
-def _in_a_sentence(cfg: DictConfig, tries: _Tries, rows: int) -> str:
+def _describe(cfg: DictConfig, tries: _Tries, rows: int) -> str:
     result, too_large = _result(cfg, tries, rows), tries.too_large
     fits = f"batch_size={result['largest_batch']} fits with gpus={cfg.gpus} ({result['memory_gb']:.3g} GB)"
     if too_large:
-        free = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised']}"
-        return f"{fits}, {too_large.batch_size} does not; {free}"
+        advice = f"with {cfg.trainer.reserve:.0%} in reserve: batch_size={result['advised']}"
+        return f"{fits}, {too_large.batch_size} does not; {advice}"
     return f"{'the whole training set' if result['whole_training_set'] else 'trainer.most'} fits: {fits}"

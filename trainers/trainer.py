@@ -25,7 +25,7 @@ from trainers.line import is_line, least_squares, line_of
 from trainers.parallel import device_settings, effective_lr, replicas
 from trainers.phases import Phase, freeze, phases
 from trainers.ranks import Watchdog, detect_lost_ranks
-from trainers.schedules import Plan, is_constant, plan, shares
+from trainers.schedules import Plan, is_constant, lr_factors, plan
 from trainers.stability import convergence_metrics
 
 
@@ -194,7 +194,7 @@ def compile_for(model: keras.Model, cfg: DictConfig, dataset: Data, planned: Pla
     if not is_constant(cfg):
         from trainers.optimizers import Table
 
-        rate["learning_rate"] = Table(shares(cfg, planned, phase.first, phase.end) * phase.lr)
+        rate["learning_rate"] = Table(lr_factors(cfg, planned, phase.first, phase.end) * phase.lr)
     elif phase.lr != cfg.lr:
         rate["learning_rate"] = phase.lr
     optimizer = make("optimizer", cfg.optimizer, **rate)

@@ -68,7 +68,7 @@ def test_in_which_order_it_tries(fits: int, start: int, unit: int, most: int, tr
     assert list(search(fits, start, unit, most)) == tried
 
 
-def test_it_goes_on_from_any_tries() -> None:
+def test_it_resumes_from_any_tries() -> None:
     whole = search(1000, 32, 1, 50_000)
     for made in range(len(whole)):
         part = dict(list(whole.items())[:made])
@@ -102,7 +102,7 @@ def test_the_largest_batch_of_evaluation_is_judged(validation: int, test: int, j
     x, y = np.zeros((4000, 8), np.float32), np.zeros(4000, np.int32)
     rows = np.arange(4000, dtype=np.int32)
     data = Data(x, y, rows[:40], rows[:validation], x, y, rows[:test], outputs=2)
-    once = largest_batch._judged_once(data, devices=1)
+    once = largest_batch._shrink_evaluation(data, devices=1)
     assert max((len(subset.rows), name) for name, subset in once.subsets.items()) == (judged[1], judged[0])
 
 
@@ -133,7 +133,7 @@ def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
     def here(work: Callable[[], Any], limit_gb: float | None, timeout_s: float, log: Path | None) -> Any:
         return work()
 
-    monkeypatch.setattr(largest_batch, "_train_and_judge", train)
+    monkeypatch.setattr(largest_batch, "_measure_training", train)
     monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 1250)
     monkeypatch.setattr(largest_batch, "run_in_subprocess", here)
     return made
@@ -179,7 +179,7 @@ def test_the_log_of_the_trial_says_nothing_that_reads_as_its_own_end(
     def run(work: Callable[[], Any], limit_gb: float | None, timeout_s: float, log: Path | None) -> Any:
         return run_in_subprocess(work, 100, 60, log)
 
-    monkeypatch.setattr(largest_batch, "_train_and_judge", train)
+    monkeypatch.setattr(largest_batch, "_measure_training", train)
     monkeypatch.setattr("sys.stderr", open(2, "w", buffering=1, closefd=False))  # noqa: SIM115 - not pytest's
     monkeypatch.setattr(largest_batch, "run_in_subprocess", run)
     assert find(search_of(), Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ def test_nothing_is_too_large(
     compose("model=mlp", "batch_size=1250")  # no bound
 
 
-def test_a_trial_that_was_stopped_goes_on(tries: list[int], tmp_path: Path) -> None:
+def test_a_stopped_trial_resumes(tries: list[int], tmp_path: Path) -> None:
     stopped = find(search_of(), Trial(tmp_path, stop_after=4))  # type: ignore[arg-type]
     assert stopped["largest_batch"] == 256
     found = find(search_of(), trial := Trial(tmp_path))  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch
     def never(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
         raise OutOfMemory("no")
 
-    monkeypatch.setattr(largest_batch, "_train_and_judge", never)
+    monkeypatch.setattr(largest_batch, "_measure_training", never)
     with pytest.raises(MemoryError, match="not even the smallest batch fits: batch_size=1: no"):
         find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
 
@@ -250,7 +250,10 @@ def test_not_even_one_example_fits(tries: list[int], tmp_path: Path, monkeypatch
     ("error", "words"),
     [
         (RuntimeError("ValueError: no such layer"), "batch_size=32: ValueError: no such layer"),
-        (TimeoutError("it took longer than 5 s"), "batch_size=32: it took longer than 5 s; give it more with trainer"),
+        (
+            TimeoutError("it took longer than 5 s"),
+            "batch_size=32: it took longer than 5 s\nIncrease trainer.try_timeout_s",
+        ),
     ],
 )
 def test_any_other_end_of_a_try_is_that_of_the_trial(
@@ -259,7 +262,7 @@ def test_any_other_end_of_a_try_is_that_of_the_trial(
     def fails(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
         raise error
 
-    monkeypatch.setattr(largest_batch, "_train_and_judge", fails)
+    monkeypatch.setattr(largest_batch, "_measure_training", fails)
     with pytest.raises(RuntimeError) as raised:
         find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
     assert str(raised.value).startswith(words)
@@ -287,4 +290,4 @@ def test_an_answer_that_cannot_be_kept_is_an_answer(
     (tmp_path / "file").write_text("")
     cfg = search_of(f"dataset.cache={tmp_path}/file")
     assert find(cfg, Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
-    assert "it cannot be kept for searches" in capsys.readouterr().out
+    assert "the answer cannot be saved for trainings" in capsys.readouterr().out

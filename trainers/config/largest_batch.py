@@ -124,7 +124,7 @@ def _check_search(cfg: Any) -> None:
             f"nodes={cfg.nodes} ranks={cfg.ranks}: the largest batch is found for one process; leave them out, and "
             "give each process that much: batch_per_gpu"
         )
-    if schedules.own_name(cfg.batch_schedule) != "constant_batch":
+    if schedules.builtin_name(cfg.batch_schedule) != "constant_batch":
         raise ValueError("The largest batch is found for one size a training; leave out batch_schedule")
 
 
@@ -137,7 +137,7 @@ def _check_known(cfg: Any, rows: int | None) -> None:
     file = answer_file(vars(cfg), where)
     known = _read(file, where, configuration(vars(cfg)))
     size = first = parallel.batch_size(cfg)
-    if rows and schedules.own_name(cfg.batch_schedule):
+    if rows and schedules.builtin_name(cfg.batch_schedule):
         size = max(schedules.plan(cfg, rows).batch_sizes)
     if known is None or size <= known[0]:
         return

@@ -15,7 +15,7 @@ from trainers import parallel
 from trainers.config import largest_batch, networks, ranges, targets, training
 from trainers.config.ranges import COUNT, COUNT_OR_NULL, NOT_NEGATIVE, POSITIVE, Kind, Number, choice, defaults
 from trainers.data import download, examples
-from trainers.schedules import MOST_EPOCHS
+from trainers.schedules import MAX_EPOCHS
 
 CONSTANT, CONSTANT_BATCH = "trainers.schedules.constant", "trainers.schedules.constant_batch"
 _GIVEN = {
@@ -127,8 +127,8 @@ def _check_values(cfg: Config) -> None:
         value = getattr(cfg, key.name)
         if key.metadata and not key.metadata["allowed"].allows(value):
             raise ValueError(f"{key.name}={value}: {key.metadata['words'].format(cfg=cfg)}")
-    if cfg.epochs > MOST_EPOCHS:
-        raise ValueError(f"epochs={cfg.epochs} makes more than {MOST_EPOCHS:,} epochs; try epochs=100")
+    if cfg.epochs > MAX_EPOCHS:
+        raise ValueError(f"epochs={cfg.epochs} makes more than {MAX_EPOCHS:,} epochs; try epochs=100")
     for section in ranges.SECTIONS:
         ranges.check(section, getattr(cfg, section))
 

@@ -70,7 +70,7 @@ def check_devices(cfg: Any) -> None:
         )
     made = parallel.batch_size(cfg)
     # Other schedules bring a size of their own.
-    shared = cfg.batch_per_gpu is not None and schedules.own_name(cfg.batch_schedule) == "constant_batch"
+    shared = cfg.batch_per_gpu is not None and schedules.builtin_name(cfg.batch_schedule) == "constant_batch"
     if shared and cfg.batch_size not in (type(cfg).batch_size, made):
         raise ValueError(
             f"batch_per_gpu={cfg.batch_per_gpu} makes batches of {made}, batch_size={cfg.batch_size} "
@@ -147,7 +147,7 @@ def epochs_of(cfg: Any, rows: int | None) -> int:
 def check_schedules(cfg: Any, rows: int | None) -> None:
     """Raise ValueError for batches that outgrow the `rows` for training (None: unknown) and rates that reach zero."""
     schedules.check_batch(cfg, parallel.batch_size(cfg), 1, rows)
-    batches, rates = schedules.own_name(cfg.batch_schedule), schedules.own_name(cfg.lr_schedule)
+    batches, rates = schedules.builtin_name(cfg.batch_schedule), schedules.builtin_name(cfg.lr_schedule)
     if (batches, rates) == ("constant_batch", "constant"):
         return
     if not batches or not rates:
@@ -161,7 +161,7 @@ def check_schedules(cfg: Any, rows: int | None) -> None:
     if 0 < head < planned.epochs:
         phases = [(0, head), (head, planned.epochs)]
     for first, end in phases:
-        zero = (schedules.shares(cfg, planned, first, end) * cfg.lr < schedules.SMALLEST).nonzero()[0]
+        zero = (schedules.lr_factors(cfg, planned, first, end) * cfg.lr < schedules.SMALLEST_LR).nonzero()[0]
         if not len(zero):
             continue
         epoch = first + int(np.searchsorted(np.cumsum(planned.steps[first:end]), zero[0], "right")) + 1

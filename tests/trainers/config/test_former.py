@@ -61,7 +61,7 @@ def test_a_former_schedule_is_checked_and_works_as_the_one_that_it_is() -> None:
     now = compose("lr_schedule=cosine", "batch_schedule=doubling")
     planned = schedules.plan(cfg, 1250)
     assert planned == schedules.plan(now, 1250)
-    assert list(schedules.shares(cfg, planned)) == list(schedules.shares(now, planned))
+    assert list(schedules.lr_factors(cfg, planned)) == list(schedules.lr_factors(now, planned))
     with pytest.raises(ValueError, match=r"conf\.plan\.cosin: there is no 'cosin' in trainers\.schedules; did"):
         check("lr_schedule._target_=conf.plan.cosin")
     with pytest.raises(ValueError, match=r"batch_schedule=doubling reaches batch_size=2048 in epoch 7"):

@@ -19,7 +19,7 @@ def planned(*overrides: str, rows: int = 100, **changes: Any) -> plan.Plan:
 
 def rates(*overrides: str, rows: int = 100, first: int = 0, end: int | None = None) -> list[float]:
     cfg = compose("batch_size=10", *overrides)
-    return list(plan.shares(cfg, plan.plan(cfg, rows), first, end))
+    return list(plan.lr_factors(cfg, plan.plan(cfg, rows), first, end))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_batches_and_budget(
     assert (found.batch_sizes, found.steps, found.images) == (sizes, steps, images)
 
 
-def test_the_plan_is_said_in_one_line() -> None:
+def test_the_plan_in_one_line() -> None:
     text = "3 epochs = 8 steps = 250 images, in batches of 30 to 50"
     assert str(planned("batch_schedule=linear", "steps=8")) == text
     assert str(planned("epochs=1")).endswith("in batches of 32")
@@ -150,7 +150,7 @@ def test_a_schedule_of_ones_own() -> None:
         ("batch_per_gpu=8 nodes=2 gpus=4 lr_scaling=linear lr_batch_size=32", 2.0),
     ],
 )
-def test_lr_follows_the_batch_as_it_was_asked_to(overrides: str, factor: float) -> None:
+def test_lr_scales_with_the_batch(overrides: str, factor: float) -> None:
     assert parallel.lr_factor(compose(*overrides.split())) == factor
 
 
@@ -165,10 +165,10 @@ def test_the_scaled_rate_is_reached_in_a_straight_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "settings"),
     [("gpus=4", "gpus=4"), ("nodes=2 gpus=4", "nodes=2 gpus=4"), ("nodes=2 gpus=1", "nodes=2"), ("ranks=2", "ranks=2")],
 )
-def test_what_shares_a_batch_is_said_as_it_is_typed(overrides: str, said: str) -> None:
+def test_device_settings_are_named_as_typed(overrides: str, settings: str) -> None:
     cfg = compose(*overrides.split())
-    assert parallel.device_settings(cfg) == said
-    assert parallel.replicas(cfg) == math.prod(int(word.partition("=")[2]) for word in said.split())
+    assert parallel.device_settings(cfg) == settings
+    assert parallel.replicas(cfg) == math.prod(int(word.partition("=")[2]) for word in settings.split())
