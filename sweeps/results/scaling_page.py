@@ -1,144 +1,156 @@
-"""The scaling page: `Scaling` in words, as tables, and drawn with plotly."""
+"""The scaling page: `Scaling` as sentences, tables and a figure."""
 
 import math
 from collections.abc import Callable
 from itertools import chain, product
 from typing import Any
 
-from sweeps.results import page, prediction, theme
-from sweeps.results.drawing import Figure, Trace, figure_of, scatter
+from sweeps.results import page, theme
+from sweeps.results.drawing import Figure, Trace, make_figure, scatter
 from sweeps.results.page import Section
+from sweeps.results.prediction import Forecast, find_doubts, predict_epoch_time, predict_time_to_stable
 from sweeps.results.scaling import Count, Scaling, Series
 from sweeps.results.tables import Paragraph, Part, Table, parts_as_html
 
-_SILENT: Any = {"showlegend": False, "hoverinfo": "skip"}
-Columns = dict[str, Callable[[Count], str]]  # how a count's cell is made; "" if nobody told
+Columns = dict[str, Callable[[Count], str]]  # a function per column that returns a count's cell, "" without a value
 
 
 def build_parts(scaling: Scaling) -> list[Part]:
-    """What the page holds beside its figure, from the top."""
+    """Return the sentences and tables of the page, from the top."""
     shown: list[Part] = [*words(scaling), *tables(scaling), *map(Paragraph, scaling.remarks)]
-    if ahead := forecasts(scaling):
-        shown += [Paragraph("Forecast, with the ends of a 90% interval:"), ahead]
+    if table := forecasts(scaling):
+        shown += [Paragraph("Forecast with its 90% interval:"), table]
     return [*shown, *map(Paragraph, doubts(scaling))]
 
 
 def build_section(scaling: Scaling) -> Section:
-    """As a part of a study's page."""
     return Section("Scaling", {"": figure(scaling)}, parts_as_html(build_parts(scaling)))
 
 
 def render_page(scaling: Scaling) -> str:
-    """Of a table of numbers: one file."""
+    """Return a page with the scaling alone, as HTML."""
     return page.render_page(scaling.title, [build_section(scaling)])
 
 
 def tables(scaling: Scaling) -> list[Table]:
-    """How fast and how costly: a line for each count of each series. What nobody told has no column."""
-    found = []
+    """Return tables of speed and cost with a line per count of each series, without empty columns."""
+    shown = []
     for columns in _columns(scaling):
         table = [["series", scaling.unit, *columns]]
-        for one in scaling.series:
-            table += [[one.name, scaling.counted(n, ""), *(of(n) for of in columns.values())] for n in one.counts]
-        found += [_told(table)] if any(any(cells[2:]) for cells in table[1:]) else []
-    return found
+        for series in scaling.series:
+            for count in series.counts:
+                cells = [make_cell(count) for make_cell in columns.values()]
+                table.append([series.name, scaling.label(count, with_unit=False), *cells])
+        if any(any(cells[2:]) for cells in table[1:]):
+            shown.append(_without_empty_columns(table))
+    return shown
 
 
 def words(scaling: Scaling) -> list[Paragraph]:
-    """How much faster the largest count is, and which one serves a wanted objective best."""
-    found = []
-    for one in scaling.series:
-        first, last = one.counts[0], one.counts[-1]
-        times = f"{last.speed_up:.2f} times as fast as {scaling.counted(first, '')}, {last.efficiency:.0%} of"
-        said = [f"{scaling.counted(last)}: {times} what is ideal."] if first is not last else []
-        if line := " ".join(said + _to_target(scaling, one)):
-            found.append(Paragraph(f": {line}", one.name) if one.name else Paragraph(line))
-    return found
+    """Return sentences about the speed-up of the largest count, and the best count for the target."""
+    paragraphs = []
+    for series in scaling.series:
+        first, last = series.counts[0], series.counts[-1]
+        times = f"{last.speed_up:.2f} times as fast as {scaling.label(first, with_unit=False)}"
+        sentences = [f"{scaling.label(last)}: {times}, {last.efficiency:.0%} of ideal."] if first is not last else []
+        if line := " ".join(sentences + _to_target(scaling, series)):
+            paragraphs.append(Paragraph(f": {line}", series.name) if series.name else Paragraph(line))
+    return paragraphs
 
 
 def forecasts(scaling: Scaling) -> Table:
-    """A line for each count that is wanted of each series; empty if none can be told."""
+    """Return a table with a line per forecast count of each series; empty if nothing can be forecast."""
     table = [["series", scaling.unit, f"{scaling.time} (s)", "from", "to", "speed-up", "to stable (s)", "from", "to"]]
-    for one, count in product(scaling.series, scaling.wanted):
-        if found := prediction.epoch_time(one, count):
-            ahead = [found, *([stable] if (stable := prediction.time_to_stable(one, count)) else [])]
-            cells = [_cell(value) for each in ahead for value in (each.value, each.low, each.high)]
-            cells.insert(3, f"{one.counts[0].epoch_s / found.value:.2f}")
-            table.append([one.name, str(count), *cells, *[""] * (7 - len(cells))])
-    return _told(table) if len(table) > 1 else []
+    for series, count in product(scaling.series, scaling.forecast_counts):
+        if epoch_time := predict_epoch_time(series, count):
+            stable = predict_time_to_stable(series, count)
+            cells = [*_interval_cells(epoch_time), f"{series.counts[0].epoch_s / epoch_time.value:.2f}"]
+            table.append([series.name, str(count), *cells, *(_interval_cells(stable) if stable else [""] * 3)])
+    return _without_empty_columns(table) if len(table) > 1 else []
+
+
+def _interval_cells(forecast: Forecast) -> list[str]:
+    return [_cell(value) for value in (forecast.value, forecast.low, forecast.high)]
 
 
 def doubts(scaling: Scaling) -> list[str]:
-    """About the forecasts: of each series, or once, if all have the same."""
-    found: dict[str, list[str]] = {}
-    for one in scaling.series:
-        doubts = dict.fromkeys(chain(*(prediction.doubts(one, count) for count in scaling.wanted)))
-        found.setdefault("; ".join(doubts), []).append(one.name)
-    whom = [f" ({', '.join(names)})" if len(found) > 1 else "" for names in found.values()]
-    return [f"Beware{of}: {said}." for of, said in zip(whom, found, strict=True) if said]
+    """Return sentences about unreliable forecasts: one for each series, or one in all if they are equal."""
+    by_doubt: dict[str, list[str]] = {}
+    for series in scaling.series:
+        lists = [find_doubts(series, count) for count in scaling.forecast_counts]
+        by_doubt.setdefault("; ".join(dict.fromkeys(chain(*lists))), []).append(series.name)
+    if len(by_doubt) == 1:
+        return [f"Unreliable forecast: {doubt}." for doubt in by_doubt if doubt]
+    return [f"Unreliable forecast ({', '.join(names)}): {doubt}." for doubt, names in by_doubt.items() if doubt]
 
 
 def figure(scaling: Scaling) -> Figure:
-    """Speed-up by count as measured, forecast and ideal. Series that begin with larger counts begin on the ideal."""
-    counts = {count.count for one in scaling.series for count in one.counts}
-    ends = [min(counts), max(*counts, *scaling.wanted)]
+    """Return the speed-up by count: measured, forecast and ideal.
+
+    Series that begin with a larger count begin on the ideal line.
+    """
+    counts = {count.count for series in scaling.series for count in series.counts}
+    ends = [min(counts), max(*counts, *scaling.forecast_counts)]
     line = {"color": "--muted", "width": 1}
     data = [scatter("lines", ends, [1, ends[1] / ends[0]], name="ideal", line=line, hoverinfo="skip")]
-    for i, one in enumerate(scaling.series):
-        data += _drawn(scaling, one, i, ends)
-    ticks = sorted(counts | {*scaling.wanted})
+    for i, series in enumerate(scaling.series):
+        data += _traces(scaling, series, i, ends)
+    ticks = sorted(counts | {*scaling.forecast_counts})
     xaxis = {"type": "log", "tickvals": ticks, "ticktext": [*map(str, ticks)], "title": {"text": scaling.unit}}
     yaxis = {"type": "log", "dtick": math.log10(2), "title": {"text": "speed-up"}}
     legend = {"y": -0.18, "yanchor": "top"}
-    return figure_of(data, 460, xaxis=xaxis, yaxis=yaxis, showlegend=True, legend=legend, margin={"b": 110})
+    return make_figure(data, 460, xaxis=xaxis, yaxis=yaxis, showlegend=True, legend=legend, margin={"b": 110})
 
 
-def _drawn(scaling: Scaling, one: Series, place: int, ends: list[int]) -> list[Trace]:
-    """Points for what was measured; dashed the forecast, with a band for its interval."""
-    counts, first, color = one.counts, one.counts[0], f"--series-{place % theme.SERIES}"
+def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[Trace]:
+    """Return points for the measured counts, a dashed line for the forecast, and a band for its interval."""
+    counts, first, color = series.counts, series.counts[0], f"--series-{i % theme.SERIES}"
     scale = first.epoch_s * first.count / ends[0]
-    symbols = [(count.nodes - 1).bit_length() for count in counts]  # plotly's: a circle, square, diamond, ...
+    symbols = [(count.nodes - 1).bit_length() for count in counts]  # numbers of plotly's symbols: circle, square, ...
     measured = scatter(
         "markers",
         [count.count for count in counts],
         [scale / count.epoch_s for count in counts],
-        text=[scaling.counted(count) for count in counts],
+        text=[scaling.label(count) for count in counts],
         marker={"color": color, "size": 9, "symbol": symbols},
-        name=one.name or "measured",
-        legendgroup=one.name,
+        name=series.name or "measured",
+        legendgroup=series.name,
         hovertemplate="%{text}: %{y:.3g} times<extra>%{fullData.name}</extra>",
     )
-    places = [first.count * (ends[1] / first.count) ** (i / 20) for i in range(21)]
-    ahead = [forecast for count in places if (forecast := prediction.epoch_time(one, count))]
-    dashed = {"color": color, "dash": ["dash", "dashdot", "dot"][place // theme.SERIES % 3], "width": 1.5}
+    x = [first.count * (ends[1] / first.count) ** (i / 20) for i in range(21)]
+    ahead = [forecast for count in x if (forecast := predict_epoch_time(series, count))]
+    hidden: Any = {"legendgroup": series.name, "showlegend": False, "hoverinfo": "skip"}
+    band: Any = {"line": {"width": 0}, "fill": "tonexty", "fillcolor": f"{color}-faint", **hidden}
+    dashed = {"color": color, "dash": ["dash", "dashdot", "dot"][i // theme.SERIES % 3], "width": 1.5}
+    x = x[: len(ahead)]
+    return [
+        measured,
+        scatter("lines", x, [scale / forecast.high for forecast in ahead], line={"width": 0}, **hidden),
+        scatter("lines", x, [scale / forecast.low for forecast in ahead], **band),
+        scatter("lines", x, [scale / forecast.value for forecast in ahead], line=dashed, **hidden),
+    ]
 
-    def line(values: list[float], **more: Any) -> Trace:
-        return scatter("lines", places[: len(ahead)], values, legendgroup=one.name, **more, **_SILENT)
 
-    low = line([scale / forecast.high for forecast in ahead], line={"width": 0})
-    band = {"line": {"width": 0}, "fill": "tonexty", "fillcolor": f"{color}-faint"}
-    high = line([scale / forecast.low for forecast in ahead], **band)
-    return [measured, low, high, line([scale / forecast.value for forecast in ahead], line=dashed)]
-
-
-def _to_target(scaling: Scaling, one: Series) -> list[str]:
-    """The cheapest count for the target, in words, and what each dearer one that is faster would save and cost."""
-    told = [(c.target_s * c.devices / 3600, c.target_s, c) for c in one.counts if c.target_s is not None]
-    if one.target is None or not told:
+def _to_target(scaling: Scaling, series: Series) -> list[str]:
+    """Return sentences about the cheapest count for the target, and the savings and costs of faster counts."""
+    timed = [(c.target_s * c.devices / 3600, c.target_s, c) for c in series.counts if c.target_s is not None]
+    if series.target is None or not timed:
         return []
-    goal = f"{scaling.objective} {one.target:.4g}"
-    there = sorted((each for each in told if math.isfinite(each[1])), key=lambda each: each[:2])
-    late = ", ".join(scaling.counted(count, "") for _, seconds, count in told if math.isinf(seconds))
-    if not there:
+    goal = f"{scaling.objective} {series.target:.4g}"
+    reached = sorted((item for item in timed if math.isfinite(item[1])), key=lambda item: item[:2])
+    if not reached:
         return [f"No count reached {goal}."]
-    (hours, fastest_s, cheap), *dearer = there
-    said, cheap_s = [f"{scaling.counted(cheap)} ({duration(fastest_s)}, {hours:.3g} {scaling.hours})"], fastest_s
-    for costs, seconds, count in dearer:
+    (hours, cheapest_s, cheapest), *dearer = reached
+    choices = [f"{scaling.label(cheapest)} ({duration(cheapest_s)}, {hours:.3g} {scaling.hours})"]
+    fastest_s = cheapest_s
+    for more_hours, seconds, count in dearer:
         if seconds < fastest_s:
-            fastest_s, saved = seconds, duration(cheap_s - seconds)
-            said.append(f"{scaling.counted(count, '')} would save {saved} and cost {costs / hours - 1:.0%} more")
-    rank = "Cheapest" if len(said) > 1 else "Fastest and cheapest" if dearer else "The only one"
-    return [f"{rank} to {goal}: {'; '.join(said)}.", *([f"{late} did not reach it."] if late else [])]
+            fastest_s, saved = seconds, duration(cheapest_s - seconds)
+            label = scaling.label(count, with_unit=False)
+            choices.append(f"{label} would save {saved} and cost {more_hours / hours - 1:.0%} more")
+    rank = "Cheapest" if len(choices) > 1 else "Fastest and cheapest" if dearer else "The only count"
+    late = ", ".join(scaling.label(count, with_unit=False) for _, seconds, count in timed if math.isinf(seconds))
+    return [f"{rank} to {goal}: {'; '.join(choices)}.", *([f"{late} did not reach the target."] if late else [])]
 
 
 def duration(seconds: float) -> str:
@@ -147,11 +159,11 @@ def duration(seconds: float) -> str:
 
 
 def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
-    """Those of each table."""
+    """Return the columns of the tables of speed and cost."""
     use = "GPU use (%)" if scaling.unit == "GPUs" else "CPU use (100% is a core)"
     speed: Columns = {
         "trials": lambda c: str(c.trials),
-        f"{scaling.time} (s)": _times,
+        f"{scaling.time} (s)": _epoch_cell,
         "images/s": lambda c: _cell(c.images_s),
         "speed-up": lambda c: f"{c.speed_up:.2f}",
         "efficiency": lambda c: f"{c.efficiency:.0%}",
@@ -170,13 +182,12 @@ def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
     return speed, cost
 
 
-def _told(table: Table) -> Table:
-    """The columns that hold something below their header."""
-    kept = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
-    return [[cells[i] for i in kept] for cells in table]
+def _without_empty_columns(table: Table) -> Table:
+    filled = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
+    return [[cells[i] for i in filled] for cells in table]
 
 
-def _times(count: Count) -> str:
+def _epoch_cell(count: Count) -> str:
     span = f" ({_cell(count.shortest_s)} to {_cell(count.longest_s)})"
     return _cell(count.epoch_s) + (span if count.shortest_s < count.longest_s else "")
 

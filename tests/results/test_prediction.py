@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.results.prediction import EPOCHS, TIMES, doubts, epoch_time, forecast, time_to_stable
+from sweeps.results.prediction import EPOCHS, TIMES, find_doubts, forecast, predict_epoch_time, predict_time_to_stable
 from sweeps.results.scaling import Sample, Scaling, compare
 from sweeps.results.scaling_table import read_samples
 
@@ -69,11 +69,11 @@ def test_noise_widens_the_interval() -> None:
 
 def test_what_no_law_explains_has_an_interval_that_ends() -> None:
     found = forecast([(1, 1000.0), (2, 1000.0), (4, 1.0)], 8, noise=750)
-    assert (found.cut, found.high / found.value, found.value / found.low) == (True, *[pytest.approx(10)] * 2)
+    assert (found.is_cut, found.high / found.value, found.value / found.low) == (True, *[pytest.approx(10)] * 2)
     (series,) = page_of(n1=[1000.0, 1.0, 4000.0], n2=[1000.0], n4=[1.0]).series
-    assert "what was measured follows no law that is known: the interval would be wider still" in doubts(series, 8)
-    told = epoch_time(series, 8)
-    assert told and told.cut and math.isfinite(told.high)
+    assert "the measurements fit no known law: the interval was cut to a tenth and ten times" in find_doubts(series, 8)
+    told = predict_epoch_time(series, 8)
+    assert told and told.is_cut and math.isfinite(told.high)
 
 
 @pytest.mark.parametrize("counts", [(2, 4), (4, 8)])
@@ -113,7 +113,7 @@ def test_the_time_to_stable_is_epochs_by_epoch_time_and_the_start() -> None:
     """Epochs 10 + n, an epoch 8/n seconds, and 5 s of tracing before."""
     known = {f"n{n}": [8 / n] for n in (1, 2, 4)} | {f"stable{n}": (10 + n, (10 + n) * 8 / n + 5) for n in (1, 2, 4)}
     (series,) = page_of(**known).series
-    found = time_to_stable(series, 8)
+    found = predict_time_to_stable(series, 8)
     assert found
     assert found.value == pytest.approx(18 * 1 + 5, rel=0.01)
     assert found.low < found.value < found.high
@@ -122,27 +122,27 @@ def test_the_time_to_stable_is_epochs_by_epoch_time_and_the_start() -> None:
 @pytest.mark.parametrize("known", [{"n1": [2.0], "stable1": (3, 6.0)}, {"n1": [2.0], "n2": [1.0], "stable1": (3, 6.0)}])
 def test_no_time_to_stable_from_one_count(known: dict[str, Any]) -> None:
     (series,) = page_of(**known).series
-    assert time_to_stable(series, 8) is None
-    assert (epoch_time(series, 8) is None) == ("n2" not in known)
+    assert predict_time_to_stable(series, 8) is None
+    assert (predict_epoch_time(series, 8) is None) == ("n2" not in known)
 
 
 @pytest.mark.parametrize(
     ("known", "wanted", "expected"),
     [
         ({"n1": [8.0], "n2": [4.0], "n4": [2.0]}, 4, []),
-        ({"n1": [8.0]}, 4, ["one count tells nothing of others: measure a second"]),
+        ({"n1": [8.0]}, 4, ["no forecast from a single count: measure a second"]),
         ({"n1": [8.0], "n2": [4.0]}, 2, ["two counts fit any law: measure a third"]),
         (
             {"n1": [8.0, 5.3, 10.7], "n2": [7.0], "n4": [6.0]},
             2,
-            ["epochs of one count deviate by 38%, counts by 33% at most"],
+            ["epochs of one count deviate by 38%, counts by only 33%"],
         ),
         (
             {"n1": [8.0], "n2": [4.0], "n4": [2.0]},
             32,
             [
-                "32 is 8 times the largest count measured",
-                "with 4 a node, the most tried, 32 take more nodes than were used",
+                "32 is 8 times the largest measured count",
+                "with 4 per node (the largest measured), 32 need more nodes than measured",
             ],
         ),
         ({"n1": [8.0], "n2": [4.0], "n4": [2.0], "n4_4": [3.0], "n8_2": [1.0]}, 16, []),  # 4 nodes, 4 GPUs on one
@@ -150,4 +150,4 @@ def test_no_time_to_stable_from_one_count(known: dict[str, Any]) -> None:
 )
 def test_when_not_to_believe_it(known: dict[str, Any], wanted: int, expected: list[str]) -> None:
     (series,) = page_of(**known).series
-    assert doubts(series, wanted) == expected
+    assert find_doubts(series, wanted) == expected

@@ -12,7 +12,7 @@ from sweeps.record import definition
 from sweeps.record.study import TrialRecord
 from sweeps.results import report, scaling_page
 from sweeps.results.findings import Findings
-from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, measure_scaling, size
+from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, measure_scaling, parse_size
 from sweeps.results.tables import GAP, Paragraph
 from sweeps.results.terminal import show_scaling
 from sweeps.results.theme import apply_colors, colors
@@ -55,7 +55,7 @@ def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
     ],
 )
 def test_what_a_trial_runs_on(point: Point, expected: Size | None) -> None:
-    assert size(point) == expected
+    assert parse_size(point) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_epochs_that_count(tmp_path: Path, attempts: list[list[float]], expected
         assert first.epoch_s == sorted(expected)[len(expected) // 2]
     else:
         assert first.count == 2
-        assert "Trial 0 (gpus=1) is not in it: no epoch_time but of the first epoch" in found.remarks[-1]
+        assert "Left out: trial 0 (gpus=1): no epoch_time except of the first epoch" in found.remarks[-1]
 
 
 def test_a_study_by_hand(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
     assert one.target_s == (50 + 74) / 2
     assert other.target_s == 32
     assert scaling_page.tables(found)[1][2] == ["2", "0.9", "2", "36", "0.02", "0.004", "32", "0.0178"]
-    assert found.remarks == ["Trial 3 (gpus=2 seed=2) is not in it: out of memory, no memory."]
+    assert found.remarks == ["Left out: trial 3 (gpus=2 seed=2): out of memory, no memory."]
     assert (found.unit, found.hours) == ("GPUs", "GPU-hours")
 
 
@@ -140,14 +140,14 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
         ([{"gpus": 1, "lr": 0.1}, {"gpus": 1, "lr": 0.2}], None),
         ([{"gpus": 1}, {"gpus": "auto"}], None),
         ([], None),
-        (
-            [{"gpus": 0}, {"gpus": 2}, {"gpus": 4}],
-            ("GPUs", [2, 4], "Trial 0 (gpus=0) is not in it: it ran on the CPU."),
-        ),
+        ([{"gpus": 0}, {"gpus": 2}, {"gpus": 4}], ("GPUs", [2, 4], "Left out: trial 0 (gpus=0): it ran on the CPU.")),
         ([{"ranks": 1}, {"ranks": 2}], ("processes", [1, 2], "")),
         ([{"+nodes": 1}, {"+nodes": 4}], ("nodes", [1, 4], "")),
         ([{"gpus": 2}, {"gpus": 2, "nodes": 2}], ("GPUs", [2, 4], "")),
-        ([{"gpus": 1}, {"gpus": 2}, {"gpus": "auto"}], ("GPUs", [1, 2], "what it ran on is no whole number")),
+        (
+            [{"gpus": 1}, {"gpus": 2}, {"gpus": "auto"}],
+            ("GPUs", [1, 2], "a value of gpus, nodes, ranks is no valid count"),
+        ),
     ],
 )
 def test_what_is_counted(tmp_path: Path, points: list[Point], expected: tuple[str, list[int], str] | None) -> None:
@@ -174,8 +174,8 @@ def test_ten_series_are_shown_and_the_others_named() -> None:
     found = page_of(*samples)
     assert [one.name for one in found.series] == ["x=00", *(f"x={i:02}" for i in range(3, 12))]
     assert found.remarks == [
-        "Measured on one count alone, with nothing to compare: 1 GPU x=00.",
-        "Of 12 series, these are not shown: x=01, x=02.",
+        "Measured for a single count, so not compared: 1 GPU x=00.",
+        "Series not shown (2 of 12): x=01, x=02.",
     ]
     assert go.Figure(apply_colors(scaling_page.figure(found)["data"], colors(dark=False)))
 
@@ -258,7 +258,7 @@ def test_a_point_that_was_infeasible_is_left_out_in_its_words(tmp_path: Path) ->
     found = measure_scaling(study(tmp_path, rows))
     assert found
     assert [one.name for one in found.series] == [""]
-    assert found.remarks == ["Trial 3 (gpus=4 m=b) is not in it: infeasible, batch too large."]
+    assert found.remarks == ["Left out: trial 3 (gpus=4 m=b): infeasible, batch too large."]
 
 
 @pytest.mark.parametrize(
@@ -285,23 +285,21 @@ def test_the_time_to_a_target(target: float | None, maximize: bool, reached: lis
             [3600, 2520],
             "Cheapest to acc 0.9: 1 GPU (60 minutes, 1 GPU-hours); 2 would save 18 minutes and cost 40% more.",
         ),
-        ([3600, math.inf], "The only one to acc 0.9: 1 GPU (60 minutes, 1 GPU-hours). 2 did not reach it."),
+        ([3600, math.inf], "The only count to acc 0.9: 1 GPU (60 minutes, 1 GPU-hours). 2 did not reach the target."),
         ([math.inf, math.inf], "No count reached acc 0.9."),
     ],
 )
 def test_the_cheapest_and_the_fastest_in_words(seconds: list[float], expected: str) -> None:
     courses = [[(s, 0.9)] if s < math.inf else [(1.0, 0.1)] for s in seconds]
     found = page_of(sample(1, 15, course=courses[0]), sample(2, 8, course=courses[1]), target=0.9)
-    assert scaling_page.words(found) == [
-        Paragraph(f"2 GPUs: 1.88 times as fast as 1, 94% of what is ideal. {expected}")
-    ]
+    assert scaling_page.words(found) == [Paragraph(f"2 GPUs: 1.88 times as fast as 1, 94% of ideal. {expected}")]
 
 
 def test_one_count_alone_is_said() -> None:
     found = page_of(sample(4, 1, "m=a"), sample(4, 2, "m=b"), sample(8, 1, "m=b"))
-    assert found.remarks == ["Measured on one count alone, with nothing to compare: 4 GPUs m=a."]
+    assert found.remarks == ["Measured for a single count, so not compared: 4 GPUs m=a."]
     assert len(scaling_page.words(found)) == 1
-    assert "one count tells nothing of others" in " ".join(scaling_page.doubts(found))
+    assert "no forecast from a single count" in " ".join(scaling_page.doubts(found))
 
 
 def test_what_nobody_told_has_no_column() -> None:
@@ -317,7 +315,7 @@ def test_what_nobody_told_has_no_column() -> None:
 def test_the_figure() -> None:
     slow = [sample(n, 10 / n + 1, "m=a") for n in (1, 2, 4)]
     later = [sample(n, 40 / n, "m=b") for n in (2, 4)]
-    figure = scaling_page.figure(page_of(*slow, *later, wanted=[16]))
+    figure = scaling_page.figure(page_of(*slow, *later, forecast_counts=[16]))
     traces = {trace["name"]: trace for trace in figure["data"] if "name" in trace}
     assert (traces["ideal"]["x"], traces["ideal"]["y"]) == ([1, 16], [1, 16])
     assert traces["m=a"]["x"] == [1, 2, 4]
@@ -336,9 +334,9 @@ def test_a_report_ends_with_it(tmp_path: Path) -> None:
     summary = study(tmp_path, rows)
     findings = Findings(summary)
     page = report.write(findings).read_text()
-    assert page.index("<h2>Cost</h2>") < page.index("<h2>Scaling</h2>") < page.index("Forecast, with the ends")
-    assert "4 GPUs: 4.00 times as fast as 1, 100% of what is ideal." in page
-    assert "Trial 5 (gpus=8 m=&lt;b&gt;) is not in it: failed, no memory." in page
+    assert page.index("<h2>Cost</h2>") < page.index("<h2>Scaling</h2>") < page.index("Forecast with its 90%")
+    assert "4 GPUs: 4.00 times as fast as 1, 100% of ideal." in page
+    assert "Left out: trial 5 (gpus=8 m=&lt;b&gt;): failed, no memory." in page
     assert page.count('id="plotly"') == 1
     shutil.rmtree(tmp_path)
     note = report.markdown(findings).replace(GAP, "")  # the trials were read once
@@ -374,8 +372,8 @@ def test_the_command_that_shows_it(tmp_path: Path) -> None:
     shown = lines.sweeps(tmp_path, "report", "s", "--scaling", "--predict", "4")
     assert shown.code == 0, shown.said
     assert "2 processes: " in shown.out
-    assert "Forecast, with" in shown.out
-    assert "Beware: two counts fit any law: measure a third; " in shown.out
+    assert "Forecast with" in shown.out
+    assert "Unreliable forecast: two counts fit any law: measure a third; " in shown.out
     assert shown.out.splitlines()[-1].endswith("trials.csv")
 
 
@@ -413,8 +411,8 @@ def test_trials_that_failed_alike_are_told_in_one_line(tmp_path: Path) -> None:
     found = measure_scaling(study(tmp_path, rows))
     assert found
     (remark,) = found.remarks
-    assert remark.startswith("Trial 3 (gpus=8 lr=3; and 4, 5, 6, ")
-    assert remark.endswith(", 23, and 16 more alike) is not in it: failed, no memory.")
+    assert remark.startswith("Left out: trial 3 (gpus=8 lr=3; also 4, 5, 6, ")
+    assert remark.endswith(", 23, and 16 more): failed, no memory.")
 
 
 def test_a_pruned_trial_tells_how_fast_it_was_and_no_more(tmp_path: Path) -> None:
@@ -430,7 +428,7 @@ def test_a_pruned_trial_tells_how_fast_it_was_and_no_more(tmp_path: Path) -> Non
 
 def test_page_and_terminal_forecast_the_same_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = page_of(*(sample(n, 8 / n, "m=a") for n in (1, 2, 4)), *(sample(n, 8 / n, "m=b") for n in (1, 2)))
-    assert found.wanted == [8]
+    assert found.forecast_counts == [8]
     assert [line[:2] for line in scaling_page.forecasts(found)[1:]] == [["m=a", "8"], ["m=b", "8"]]
     show_scaling(found)
     ahead = capsys.readouterr().out.partition("Forecast")[2]

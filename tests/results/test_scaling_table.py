@@ -40,7 +40,7 @@ def test_other_columns_tell_series_apart_and_seeds_do_not(tmp_path: Path) -> Non
     found = read_table(file)
     assert [(one.name, len(one.counts)) for one in found.series] == [("model=a", 2), ("model=b", 1)]
     assert found.series[0].counts[0].trials == 2
-    assert found.remarks == ["Measured on one count alone, with nothing to compare: 1 GPU model=b."]
+    assert found.remarks == ["Measured for a single count, so not compared: 1 GPU model=b."]
 
 
 def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
@@ -55,51 +55,63 @@ def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
     [
         (b"", "t.csv is empty."),
         (b"# nothing\n", "t.csv is empty."),
-        (b"gpus,epoch_time\n", "t.csv has a header and no line of numbers below it."),
-        (b"gpus,epoch_time\n1,10\n", "t.csv tells of one count alone: 1."),
-        (b"gpus,epoch_time\n1,10\n1,11\n", "t.csv tells of one count alone: 1."),
+        (b"gpus,epoch_time\n", "t.csv has a header, but no lines below it."),
+        (b"gpus,epoch_time\n1,10\n", "t.csv has a single count: 1."),
+        (b"gpus,epoch_time\n1,10\n1,11\n", "t.csv has a single count: 1."),
         (
             b"cards,epoch_time\n1,1\n",
-            "t.csv line 1 has the columns cards, epoch_time.\nOne is missing: gpus, nodes or ranks",
+            "t.csv line 1: a column is missing among cards, epoch_time.\nAdd a column: gpus, nodes or ranks.",
         ),
         (
             b"# x\ngpus,time\n1,1\n",
-            "t.csv line 2 has the columns gpus, time.\nOne is missing: epoch_time or total_time",
+            "t.csv line 2: a column is missing among gpus, time.\nAdd a column: epoch_time or total_time.",
         ),
-        (b"gpus,gpus,epoch_time\n1,1,1\n", "t.csv line 1 has the column 'gpus' twice.\nName"),
+        (b"gpus,gpus,epoch_time\n1,1,1\n", "t.csv line 1: column 'gpus' is repeated.\nRemove"),
         (
             b"gpus,epoch_time\n1,10\n2,fast\n",
-            "t.csv line 3, column epoch_time: 'fast'\nAllowed: a number above 0, at most 1e9",
+            "t.csv line 3, column epoch_time: invalid value 'fast'.\nUse a number above 0, at most 1e9.",
         ),
         (
             b"gpus,epoch_time\n1,10\n2,-5\n",
-            "t.csv line 3, column epoch_time: '-5'\nAllowed: a number above 0, at most 1e9",
+            "t.csv line 3, column epoch_time: invalid value '-5'.\nUse a number above 0, at most 1e9.",
         ),
         (
             b"gpus,epoch_time\n1,10\n2,nan\n",
-            "t.csv line 3, column epoch_time: 'nan'\nAllowed: a number above 0, at most 1e9",
+            "t.csv line 3, column epoch_time: invalid value 'nan'.\nUse a number above 0, at most 1e9.",
         ),
-        (b"gpus,epoch_time\n1,10\n2,\n", "t.csv line 3, column epoch_time: ''\nAllowed: a number above 0, at most 1e9"),
-        (b"gpus,epoch_time\n0,10\n2,5\n", "t.csv line 2, column gpus: '0'\nAllowed: a whole number, 1 to 1,000,000"),
+        (
+            b"gpus,epoch_time\n1,10\n2,\n",
+            "t.csv line 3, column epoch_time: invalid value ''.\nUse a number above 0, at most 1e9.",
+        ),
+        (
+            b"gpus,epoch_time\n0,10\n2,5\n",
+            "t.csv line 2, column gpus: invalid value '0'.\nUse a whole number, 1 to 1,000,000.",
+        ),
         (
             b"gpus,epoch_time\n1,1e300\n",
-            "t.csv line 2, column epoch_time: '1e300'\nAllowed: a number above 0, at most 1e9",
+            "t.csv line 2, column epoch_time: invalid value '1e300'.\nUse a number above 0, at most 1e9.",
         ),
-        (b"gpus,epoch_time\n1e7,1\n", "t.csv line 2, column gpus: '1e7'\nAllowed: a whole number, 1 to 1,000,000"),
-        (b"gpus,epoch_time\n1.5,10\n", "t.csv line 2, column gpus: '1.5'\nAllowed: a whole number, 1 to 1,000,000"),
+        (
+            b"gpus,epoch_time\n1e7,1\n",
+            "t.csv line 2, column gpus: invalid value '1e7'.\nUse a whole number, 1 to 1,000,000.",
+        ),
+        (
+            b"gpus,epoch_time\n1.5,10\n",
+            "t.csv line 2, column gpus: invalid value '1.5'.\nUse a whole number, 1 to 1,000,000.",
+        ),
         (
             b"gpus,epoch_time,accuracy\n1,1,high\n",
-            "t.csv line 2, column accuracy: 'high'\nAllowed: a number, at most 1e9",
+            "t.csv line 2, column accuracy: invalid value 'high'.\nUse a number, at most 1e9.",
         ),
-        (b"gpus,epoch_time\n1,10\n2,5,7\n", "t.csv line 3 has 3 cells.\nGive as many as the header: 2"),
-        (b"gpus,epoch_time\n1,10\n2,\xff\n", "t.csv is no CSV in UTF-8: 'utf-8' codec can't decode byte 0xff in"),
+        (b"gpus,epoch_time\n1,10\n2,5,7\n", "t.csv line 3 has 3 cells.\nUse as many cells as the header: 2"),
+        (b"gpus,epoch_time\n1,10\n2,\xff\n", "t.csv is not CSV in UTF-8: 'utf-8' codec can't decode byte 0xff in"),
         (
             b"gpus,total_time,epochs\n1,10,5\n2,8,\n",
-            "t.csv line 3, column epochs: it is empty\nGive it on every line, or on none",
+            "t.csv line 3, column epochs: empty cell.\nUse a number on every line, or remove the column.",
         ),
         (
             b"gpus;epoch_time\n1;10\n",
-            "t.csv line 1 has the columns gpus;epoch_time.\nOne is missing: gpus, nodes or ranks",
+            "t.csv line 1: a column is missing among gpus;epoch_time.\nAdd a column: gpus, nodes or ranks.",
         ),
     ],
 )
@@ -116,7 +128,7 @@ def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("gpus,epoch_time,accuracy,epochs\n1,100,0.9,60\n2,55,0.9,60\n4,30,0.91,60\n")
     done = sweeps(tmp_path, "scaling", "t.csv", "--predict", "8,16", "--target", "0.9")
     assert done.code == 0, done.said
-    assert "4 GPUs: 3.33 times as fast as 1, 83% of what is ideal." in done.out
+    assert "4 GPUs: 3.33 times as fast as 1, 83% of ideal." in done.out
     assert "Cheapest to accuracy 0.9: 1 GPU (1.67 hours, 1.67 GPU-hours); 2 would save 45 minutes and" in done.out
     assert "cost 10% more; 4 would save 70 minutes and cost 20% more." in done.out
     assert "16 is 4 times" not in done.out
@@ -133,12 +145,12 @@ def test_the_command(tmp_path: Path) -> None:
         ),
         (["t.csv", "--predict", "0"], "--predict 0: not a list of counts"),
         (["t.csv", "--predict", "9" * 400], "not a list of counts"),
-        (["other.csv"], "there is no table other.csv\nName a CSV file"),
-        (["."], "there is no table .\nName a CSV file"),
+        (["other.csv"], "other.csv is not a file.\nType the path of a CSV file"),
+        (["."], ". is not a file.\nType the path of a CSV file"),
         (["t.csv", "--output", "./t.csv"], "t.csv: the page would overwrite the table.\nChoose another file"),
         (["t.csv", "--output", "no/t.html"], "--output no/t.html: there is no folder no.\nChoose a file"),
         (["t.csv", "--output", "."], "--output .: the path is a folder.\nChoose a file"),
-        (["bad.csv"], "bad.csv line 2, column gpus: 'x'"),
+        (["bad.csv"], "bad.csv line 2, column gpus: invalid value 'x'"),
     ],
 )
 def test_mistakes(tmp_path: Path, words: list[str], said: str) -> None:

@@ -114,7 +114,7 @@ def test_the_note_of_a_study_of_gpus_tells_how_it_scales(store: str, tmp_path: P
     finish(tracker, summary)
     run = runs(store)["s"]
     note = run.data.tags["mlflow.note.content"].replace(GAP, "")
-    assert "**Scaling**\n\n2 GPUs: 2.00 times as fast as 1, 100% of what is ideal." in note
+    assert "**Scaling**\n\n2 GPUs: 2.00 times as fast as 1, 100% of ideal." in note
     assert "| 2 | 1 | 4 | 2.00 | 100% |" in note
     page = MlflowClient(store).download_artifacts(run.info.run_id, "report.html", str(tmp_path))
     assert "<h2>Scaling</h2>" in Path(page).read_text()
