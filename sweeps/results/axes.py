@@ -1,4 +1,4 @@
-"""The axis of a swept parameter: its values as places between 0 and 1, and which of them are written beside it."""
+"""The axis of a swept parameter: the positions of its values between 0 and 1, and its tick labels."""
 
 import math
 import re
@@ -12,129 +12,126 @@ from sweeps.trial.job import Value
 from sweeps.wording import text
 
 MOST_TICKS = 12
-NONE = "none"  # the value of a parameter that does not exist in a trial
-_NOWHERE = -1 / 8  # its place, below all others
-_LARGEST, _SMALLEST = 1e300, 1e-300  # of larger numbers even a difference may be infinite, of smaller ones a share is 0
+NONE = "none"  # label where a trial lacks the parameter
+_NONE_POSITION = -1 / 8
+_LARGEST, _SMALLEST = 1e300, 1e-300  # because larger numbers may have an infinite difference, smaller ones one of 0
 _INTERVAL = re.compile(r"(log )?interval\((\S+), (\S+)\)")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Of numbers, linear or logarithmic; or of anything else, in order."""
+    """A linear or logarithmic axis of numbers, or an axis of ordered categories."""
 
     name: str
-    words: list[str] = field(default_factory=list)  # where it is of no numbers
+    categories: list[str] = field(default_factory=list)  # empty on an axis of numbers
     low: float = 0.0
     high: float = 0.0
     log: bool = False
     has_none: bool = False
-    numbers: tuple[float, ...] = ()  # those that were tried
-    none: str = NONE  # how what it has not is called
+    numbers: tuple[float, ...] = ()  # numbers that were tried
+    none: str = NONE  # label of a missing value
 
-    @property
-    def is_of_numbers(self) -> bool:
-        return not self.words
-
-    def place(self, value: Value) -> float:
-        """Where on the axis a value stands: 0 is its lower end, 1 its upper one."""
+    def position(self, value: Value) -> float:
+        """Return the position of a value, from 0 (lower end) to 1 (upper end), or below 0 for None."""
         if value is None:
-            return _NOWHERE
-        if self.words:
-            return self.words.index(self.cell(value)) / max(1, len(self.words) - 1)
-        low, high, at = (self._scaled(number) for number in (self.low, self.high, float(value)))
-        return (at - low) / (high - low) if high > low else 0.5
+            return _NONE_POSITION
+        if self.categories:
+            return self.categories.index(self.label(value)) / max(1, len(self.categories) - 1)
+        low, high, scaled = (self._scale(number) for number in (self.low, self.high, float(value)))
+        return (scaled - low) / (high - low) if high > low else 0.5
 
     @property
-    def cells(self) -> list[str]:
-        """Its values as they are written where each has a cell of its own."""
-        return [self.cell(value) for value in self.words or self.numbers]
+    def labels(self) -> list[str]:
+        """Return the labels of the values on an axis with a cell for each value."""
+        return [self.label(value) for value in self.categories or self.numbers]
 
-    def cell(self, value: Value) -> str:
+    def label(self, value: Value) -> str:
         if value is None:
             return NONE
-        return text(float(value), digits=4) if self.is_of_numbers else _word(value)
+        return _category(value) if self.categories else text(float(value), digits=4)
 
-    def number_at(self, place: float) -> float:
-        """The number that stands there."""
-        low, high = self._scaled(self.low), self._scaled(self.high)
-        at = low + place * (high - low)
-        return 10**at if self.log else at
+    def number_at(self, position: float) -> float:
+        low, high = self._scale(self.low), self._scale(self.high)
+        scaled = low + position * (high - low)
+        return 10**scaled if self.log else scaled
 
     def ticks(self) -> dict[float, str]:
-        """What is written beside the axis, by place."""
-        found = {_NOWHERE: self.none} if self.has_none else {}
-        if self.words:
-            every = math.ceil(len(self.words) / (2 * MOST_TICKS))
-            return found | {self.place(word): word for word in self.words[::every]}
-        return found | {self.place(number): text(float(f"{number:.4g}")) for number in self.round_numbers()}
+        """Return the tick labels by position."""
+        ticks = {_NONE_POSITION: self.none} if self.has_none else {}
+        if self.categories:
+            step = math.ceil(len(self.categories) / (2 * MOST_TICKS))
+            return ticks | {self.position(category): category for category in self.categories[::step]}
+        return ticks | {self.position(number): text(float(f"{number:.4g}")) for number in self.round_numbers()}
 
     def round_numbers(self) -> list[float]:
-        """The numbers themselves if they are few, else powers of ten, with the ends where those are far from them, or
-        even steps of 1, 2 or 5 times one.
+        """Return the numbers to label: a few tried numbers themselves, else powers of ten or even steps.
+
+        The powers of ten include the ends of the axis, unless a power is near. The steps are 1, 2 or 5 times a power.
         """
-        typed = all(float(f"{number:.3g}") == number for number in self.numbers)  # not by a sampler, out of an interval
-        if typed and len(self.numbers) <= MOST_TICKS and {self.low, self.high} <= {*self.numbers}:
+        are_typed = all(float(f"{number:.3g}") == number for number in self.numbers)  # because samplers use more digits
+        if are_typed and len(self.numbers) <= MOST_TICKS and {self.low, self.high} <= {*self.numbers}:
             return [*self.numbers]
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             powers = [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)]
-            far = [end for end in (self.low, self.high) if all(abs(math.log10(end / one)) > 0.3 for one in powers)]
-            return sorted({*powers, *far})
+            ends = [end for end in (self.low, self.high) if all(abs(math.log10(end / power)) > 0.3 for power in powers)]
+            return sorted({*powers, *ends})
         if self.high - self.low < _SMALLEST:
             return [self.low]
         size = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
         step = next(size * times for times in (1, 2, 5, 10) if (self.high - self.low) / (size * times) <= 6)
         return [i * step for i in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
 
-    def _scaled(self, number: float) -> float:
+    def _scale(self, number: float) -> float:
         return math.log10(number) if self.log else number
 
 
-def find_axes(rows: Sequence[TrialRecord], space: Mapping[str, str], without: str = "") -> list[Axis]:
-    """An axis for each parameter that differs between these trials, in the order of the search space, which is text
-    as a study's definition has it; but for the one named `without`, the seed.
+def find_axes(trials: Sequence[TrialRecord], space: Mapping[str, str], without: str = "") -> list[Axis]:
+    """Return an axis for each parameter that differs between the trials, except the parameter named `without`.
+
+    `space` maps parameters to their domains, as typed.
     """
-    names = dict.fromkeys(name for row in rows for name in row.params if name.lstrip("+") != without.lstrip("+"))
-    found = [_axis(name, [row.params.get(name) for row in rows], space) for name in names]
-    return [axis for axis in found if axis]
+    names = dict.fromkeys(name for trial in trials for name in trial.params if name.lstrip("+") != without.lstrip("+"))
+    axes = []
+    for name in names:
+        domains = [domain for key, domain in space.items() if key.partition(" under ")[0] == name]
+        axes.append(_axis(name, [trial.params.get(name) for trial in trials], domains))
+    return [axis for axis in axes if axis]
 
 
-def _axis(name: str, values: Sequence[Value], space: Mapping[str, str]) -> Axis | None:
-    known = [value for value in values if value is not None]
+def _axis(name: str, values: Sequence[Value], domains: Sequence[str]) -> Axis | None:
     if len({repr(value) for value in values}) < 2:
         return None
-    numbers = tuple(sorted({float(value) for value in known if is_number(value)}))
-    if not all(map(is_number, known)):
-        words = {_word(value) for value in known}
-        typed = ",".join(said for key, said in space.items() if key.partition(" under ")[0] == name)
-        return Axis(
-            name, sorted(words, key=lambda word: (_place_in(typed, word), word)), has_none=len(known) < len(values)
-        )
-    low, high, declared = numbers[0], numbers[-1], False
-    for key, said in space.items():
-        if key.partition(" under ")[0] == name and (ends := _INTERVAL.fullmatch(said)):
-            low, high, declared = min(low, float(ends[2])), max(high, float(ends[3])), True
-            log = bool(ends[1])
-    log = low > 0 and (log if declared else high / low >= 20 or _are_multiples(numbers))
-    return Axis(name, [], low, high, log, len(known) < len(values), numbers)
+    present = [value for value in values if value is not None]
+    has_none = len(present) < len(values)
+    if not all(map(is_number, present)):
+        typed = ",".join(domains)
+        categories = {_category(value) for value in present}
+        return Axis(name, sorted(categories, key=lambda word: (_place_in(typed, word), word)), has_none=has_none)
+    numbers = tuple(sorted({float(value) for value in present}))
+    intervals = [match for domain in domains if (match := _INTERVAL.fullmatch(domain))]
+    low = min([numbers[0], *(float(interval[2]) for interval in intervals)])
+    high = max([numbers[-1], *(float(interval[3]) for interval in intervals)])
+    log = low > 0 and (bool(intervals[-1][1]) if intervals else high / low >= 20 or _are_multiples(numbers))
+    return Axis(name, [], low, high, log, has_none, numbers)
 
 
-def _word(value: Value) -> str:
+def _category(value: Value) -> str:
     return without_password(text(value, digits=4))
 
 
-def _place_in(typed: str, word: str) -> float:
-    """Where a value stands among the typed ones; after all of them if it does not."""
-    found = re.search(rf"(^|,){re.escape(word)}(,|$)", typed, re.IGNORECASE)
-    return found.start() if found else math.inf
+def _place_in(typed: str, category: str) -> float:
+    """Return the place of a category among the typed ones; infinity if it was not typed."""
+    match = re.search(rf"(^|,){re.escape(category)}(,|$)", typed, re.IGNORECASE)
+    return match.start() if match else math.inf
 
 
 def _are_multiples(numbers: Sequence[float]) -> bool:
-    """Whether each is about as many times the one before it, as of 16, 32, 64."""
-    times = [b / a for a, b in pairwise(numbers)]
-    return len(times) > 1 and min(times) > 1.5 and max(times) < 1.25 * min(times)
+    """Return whether each number is about the same multiple of the number before, as in 16, 32, 64."""
+    ratios = [b / a for a, b in pairwise(numbers)]
+    return len(ratios) > 1 and min(ratios) > 1.5 and max(ratios) < 1.25 * min(ratios)
 
 
 def is_number(value: Value) -> bool:
-    """Whether it has a place on an axis of numbers."""
+    """Return whether the value fits on an axis of numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -1,12 +1,14 @@
-"""What the figures of a study are drawn with: marks, axes and layout.
+"""Marks, axes and layout of a study's figures.
 
-A figure is what plotly draws, as plain lists and dicts: `data` and `layout`. Nothing here imports plotly, so that a
-driver can write its page while it runs. Colours stand by the names of `theme`. A point's `customdata`, or a whole
-trace's `meta`, is the number of its trial, which hover and clicks go by.
+A figure is plotly's `data` and `layout` as plain lists and dicts. Nothing here imports plotly, because a driver writes
+its page while trials run. Colours are names of `theme`. A point's `customdata`, or a trace's `meta`, is the number of
+its trial, which hover texts and clicks use.
 """
 
+import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sweeps.record.study import TrialRecord
@@ -21,8 +23,8 @@ Trace = dict[str, Any]
 Figures = dict[str, Figure]
 
 MOST_LINES, MOST_POINTS = 300, 1500
-_HOVER = "%{text}<extra></extra>"  # what page.js tells of a trial
-_STRIP = 0.1  # of a figure's height: where trials stand that have no value
+_HOVER = "%{text}<extra></extra>"  # page.js fills in the text
+_STRIP = 0.1  # height of the strip of trials without a value, as a fraction of the figure
 MARKS: dict[str, dict[str, Any]] = {
     "completed": {"symbol": "circle", "size": 8},
     "pruned": {"symbol": "triangle-down", "size": 8, "color": "--pruned", "opacity": 0.75},
@@ -37,9 +39,11 @@ LINES = {
     "queued": {"color": "--pruned", "width": 1, "dash": "dot"},
 }
 
+escape = partial(html.escape, quote=False)  # because plotly renders some tags in labels
 
-def figure_of(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = "", **layout: Any) -> Figure:
-    """A figure in the manner of all others; `note` is said below it."""
+
+def make_figure(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = "", **layout: Any) -> Figure:
+    """Return a figure in the common style; the page shows `note` below the figure."""
     axis = {"gridcolor": "--line", "zeroline": False, "linecolor": "--line", "automargin": True}
     base: dict[str, Any] = {
         "height": height,
@@ -51,118 +55,113 @@ def figure_of(data: Sequence[Mapping[str, Any]], height: int = 380, note: str = 
         "hovermode": "closest",
         "showlegend": False,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+        "xaxis": axis | ({"anchor": "y2"} if "yaxis2" in layout else {}),
+        "yaxis": axis,
+        **({"yaxis2": axis} if "yaxis2" in layout else {}),
     }
-    own = {name for name in layout if name.startswith(("xaxis", "yaxis"))}
-    if "yaxis2" in own:
-        layout["xaxis"] = {"anchor": "y2", **layout["xaxis"]}
-    base |= {name: {**axis, **layout.pop(name, {})} for name in ("xaxis", "yaxis", *sorted(own - {"xaxis", "yaxis"}))}
     for name, value in layout.items():
         base[name] = {**base[name], **value} if isinstance(base.get(name), dict) else value
     return {"data": [*data], "layout": base, "note": note}
 
 
 def scatter(mode: str, x: Iterable[Any], y: Iterable[Any], **more: Any) -> Trace:
-    """Points, lines or both."""
+    """Return a trace of points, lines or both."""
     return {"type": "scatter", "mode": mode, "x": [*x], "y": [*y], **more}
 
 
-def all_kinds(
-    source: FigureData, rows: Sequence[TrialRecord], x_of: Callable[[TrialRecord], Any], **marker: Any
+def mark_all(
+    source: FigureData, trials: Sequence[TrialRecord], x_of: Callable[[TrialRecord], Any], **marker: Any
 ) -> list[Trace]:
-    """The marks of trials by their first objective; of those without one in the strip below."""
+    """Return the marks of trials at their first objective; trials without a value are in the strip below."""
     data = []
-    for kind, alike in source.of_kind(rows).items():
-        valued = [row for row in alike if source.value(row) is not None]
-        others = [row for row in alike if source.value(row) is None]
-        for some, axis in ((valued, "y"), (others, "y2")):
-            if some:
-                y = [0 if axis == "y2" else source.placed(source.value(row)) for row in some]
-                trace = marks(source, kind, [x_of(row) for row in some], y, some)
+    for kind, group in source.group_by_kind(trials).items():
+        for has_value in (True, False):
+            subset = [trial for trial in group if (source.value(trial) is not None) == has_value]
+            if subset:
+                y = [source.clip(source.value(trial)) if has_value else 0 for trial in subset]
+                trace = make_marks(source, kind, [x_of(trial) for trial in subset], y, subset)
                 trace["marker"] |= marker
-                data.append(trace | {"yaxis": axis})
+                data.append(trace | {"yaxis": "y" if has_value else "y2"})
     return data
 
 
-def marks(
-    source: FigureData, kind: str, x: Sequence[Any], y: Sequence[Any], of: Sequence[TrialRecord], colored: bool = True
+def make_marks(
+    source: FigureData,
+    kind: str,
+    x: Sequence[Any],
+    y: Sequence[Any],
+    trials: Sequence[TrialRecord],
+    colored: bool = True,
 ) -> Trace:
-    """Points of trials of one kind; completed ones in the colour of their objective's value, if `colored`."""
+    """Return points of trials of one kind; if `colored`, completed ones have the colour of their objective."""
     marker = dict(MARKS[kind])
-    if len(source.rows) > MOST_LINES:
+    if len(source.trials) > MOST_LINES:
         marker["size"] -= 3
     if kind == "completed":
-        values = [source.value(row) for row in of]
-        best, worst = source.limits or (0.0, 0.0)
+        values = [source.value(trial) for trial in trials]
+        best, worst = source.color_range or (0.0, 0.0)
         colored = colored and best != worst and None not in values
         marker |= {"color": values, "coloraxis": "coloraxis"} if colored else {"color": "--done"}
-    numbers = [row.number for row in of]
+    numbers = [trial.number for trial in trials]
     return scatter("markers", x, y, name=kind, marker=marker, customdata=numbers, hovertemplate=_HOVER)
 
 
-def value_axes(source: FigureData, rows: Sequence[TrialRecord]) -> dict[str, Any]:
-    """The axis of the first objective and, if some of these have no value, the strip below it."""
-    known = [value for row in rows if (value := source.value(row)) is not None]
-    yaxis = {"title": {"text": short(source.study.objective[0], 40)}, **value_scale(known)}
-    if len(known) == len(rows):
-        return {"yaxis": yaxis, **source.colors()}
-    return {"yaxis": {**yaxis, "domain": [_STRIP + 0.05, 1]}, "yaxis2": _strip([0, _STRIP]), **source.colors()}
+def value_axes(source: FigureData, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """Return the axis of the first objective, its colours, and the strip below if a trial has no value."""
+    values = [value for trial in trials if (value := source.value(trial)) is not None]
+    yaxis = {"title": {"text": short(source.study.objective[0], 40)}, **value_scale(values)}
+    if len(values) == len(trials):
+        return {"yaxis": yaxis, **source.color_layout()}
+    strip = {"domain": [0, _STRIP], "range": [-1, 1], "fixedrange": True, "showgrid": False, "anchor": "x"}
+    strip |= {"tickvals": [0], "ticktext": ["no value"], "tickfont": {"size": 10, "color": "--muted"}}
+    return {"yaxis": {**yaxis, "domain": [_STRIP + 0.05, 1]}, "yaxis2": strip, **source.color_layout()}
 
 
-def counting(title: str, numbers: Sequence[int]) -> dict[str, Any]:
-    """An axis without fractions."""
+def count_axis(title: str, numbers: Sequence[int]) -> dict[str, Any]:
+    """Return an axis without fractions."""
     return {"title": {"text": title}, **({"dtick": 1} if max(numbers) - min(numbers) <= 8 else {})}
 
 
-def _strip(domain: list[float]) -> dict[str, Any]:
-    labels = {"tickvals": [0], "ticktext": ["no value"], "tickfont": {"size": 10, "color": "--muted"}}
-    return {"domain": domain, "range": [-1, 1], "fixedrange": True, "showgrid": False, "anchor": "x", **labels}
-
-
-def place_on(axis: Axis, value: Value, as_cell: bool = False) -> Any:
-    """Where plotly places a value of this parameter."""
-    return escaped(axis.cell(value)) if as_cell or value is None or not axis.is_of_numbers else value
+def axis_value(axis: Axis, value: Value, has_cells: bool = False) -> Any:
+    """Return the coordinate that plotly needs for a value of the parameter."""
+    return escape(axis.label(value)) if has_cells or value is None or axis.categories else value
 
 
 def parameter_axis(axis: Axis) -> dict[str, Any]:
-    title = {"title": {"text": label_of(axis)}}
-    if not axis.is_of_numbers:
-        words = [escaped(word) for word in [*axis.words, *[axes.NONE] * axis.has_none]]
-        return {**title, "type": "category", "categoryorder": "array", "categoryarray": words, **_long(words)}
-    shown = axis.round_numbers()
-    few = {"tickvals": shown, "ticktext": [text(float(f"{number:.4g}")) for number in shown]}
-    ends = [axis.number_at(place) for place in (-0.04, 1.04)]
-    reach = {"range": [math.log10(end) for end in ends] if axis.log else ends}
-    return {**title, **_log_if(axis.log), **reach, **few}
+    title = {"title": {"text": axis_title(axis)}}
+    if axis.categories:
+        labels = [escape(label) for label in [*axis.categories, *[axes.NONE] * axis.has_none]]
+        return {**title, "type": "category", "categoryorder": "array", "categoryarray": labels, **_shorten(labels)}
+    numbers = axis.round_numbers()
+    ticks = {"tickvals": numbers, "ticktext": [text(float(f"{number:.4g}")) for number in numbers]}
+    ends = [axis.number_at(position) for position in (-0.04, 1.04)]
+    if axis.log:
+        return {**title, **_LOG, "range": [math.log10(end) for end in ends], **ticks}
+    return {**title, "range": ends, **ticks}
 
 
-def label_of(axis: Axis, most: int = 40) -> str:
-    return escaped(short(axis.name.lstrip("+"), most)) + (" (log)" if axis.log else "")
+def axis_title(axis: Axis, most: int = 40) -> str:
+    return escape(short(axis.name.lstrip("+"), most)) + (" (log)" if axis.log else "")
 
 
 def cell_axis(axis: Axis) -> dict[str, Any]:
-    title = {"title": {"text": escaped(short(axis.name.lstrip("+"), 40))}}
-    return {**title, "type": "category", "showgrid": False, **_long([*map(escaped, axis.cells)])}
+    title = {"title": {"text": escape(short(axis.name.lstrip("+"), 40))}}
+    return {**title, "type": "category", "showgrid": False, **_shorten([*map(escape, axis.labels)])}
 
 
-def _long(words: Sequence[str]) -> dict[str, Any]:
-    """Labels of categories whose names would leave no room for the figure."""
-    if max(map(len, words), default=0) <= 40:
+def _shorten(labels: Sequence[str]) -> dict[str, Any]:
+    """Return short tick labels if the labels would leave no room for the figure."""
+    if max(map(len, labels), default=0) <= 40:
         return {}
-    return {"tickvals": words, "ticktext": [short(word, 40) for word in words]}
+    return {"tickvals": labels, "ticktext": [short(label, 40) for label in labels]}
 
 
-def _log_if(log: bool) -> dict[str, Any]:
-    return {"type": "log", "exponentformat": "power"} if log else {}
+_LOG: dict[str, Any] = {"type": "log", "exponentformat": "power"}
 
 
 def value_scale(values: Sequence[float]) -> dict[str, Any]:
-    """Of an axis of values: logarithmic if they are wide, with as many powers of ten as can be read."""
+    """Return the scale of an axis of values: logarithmic with at most 9 ticks if the values are wide."""
     if not is_wide(values):
         return {}
     decades = math.log10(max(values)) - math.log10(min(values))
-    return {**_log_if(True), "dtick": max(1, math.ceil(decades / 8))}
-
-
-def escaped(words: str) -> str:
-    """For plotly, which takes some tags in text for its own."""
-    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {**_LOG, "dtick": max(1, math.ceil(decades / 8))}

@@ -1,4 +1,4 @@
-"""The page of a study while it runs."""
+"""The page of a running study."""
 
 import time
 from collections.abc import Callable
@@ -9,53 +9,54 @@ from sweeps.results import report
 from sweeps.results.trials import Trials
 from sweeps.trial.job import State
 
-_FIRST_S = 3.0  # a study that is over by then has its page at its end alone
+_FIRST_S = 3.0  # because a study that is over by then needs its final page alone
 _EVERY_S = 10.0
-_READING_S = 0.3  # at most, of trials' files; what is left comes with the next writing
-_WEIGHED = (ENOUGH, 200)  # completed trials of which importance is told; of more it takes many seconds
-_WEIGHED_FROM_S = 60.0  # and not before, as it imports scikit-learn
-_TIMES = 20.0  # as long as the last writing took the driver has for its trials before it writes again
+_READING_S = 0.3  # longest time for reading trials' files; the next page reads on
+_IMPORTANCE_TRIALS = (ENOUGH, 200)  # completed trials with importance, because of more it takes many seconds
+_IMPORTANCE_FROM_S = 60.0  # because importing scikit-learn takes seconds
+_REST = 20.0  # pause between two pages, in multiples of the time for the last page
 
 
 @dataclass
 class LivePage:
-    """Writes it again and again: at most every 10 s, and with at most a twentieth of the driver's time.
+    """Writes the page at most every 10 s, and spends at most a twentieth of the driver's time.
 
-    `importance` tells the share of each parameter in the variance of what is judged. It is asked again when half as
-    many trials more have completed.
+    `importance` computes each parameter's share of the objective's variance, again whenever half as many trials more
+    have completed.
     """
 
-    summary: StudySnapshot
+    study: StudySnapshot
     importance: Callable[[], dict[str, float]] = dict
     clock: Callable[[], float] = time.monotonic
-    problem: str = ""  # why it could not be written the last time; the next time may do better
+    problem: str = ""  # reason why the last page was not written
     trials: Trials = field(init=False)
-    _due: float = field(init=False)
-    _weigh_from: float = field(init=False)
-    _weigh_at: float = _WEIGHED[0]
-    _shares: dict[str, float] = field(default_factory=dict)
+    _next_page_at: float = field(init=False)
+    _importance_from: float = field(init=False)
+    _next_importance_count: float = _IMPORTANCE_TRIALS[0]  # number of completed trials
+    _importance: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trials, now = Trials(self.summary.objective), self.clock()
-        self._due, self._weigh_from = now + _FIRST_S, now + _WEIGHED_FROM_S
+        self.trials, now = Trials(self.study.objective), self.clock()
+        self._next_page_at, self._importance_from = now + _FIRST_S, now + _IMPORTANCE_FROM_S
 
     def tick(self) -> None:
-        """Write it if it is time to. Never raises: a page ends no study."""
-        began = self.clock()
-        if began < self._due:
+        """Write the page if it is due. Never raises, because a page must not end a study."""
+        started_at = self.clock()
+        if started_at < self._next_page_at:
             return
         try:
-            self._weigh(began)
-            study = replace(self.summary, importance=self._shares or self.summary.importance)
+            self._update_importance(started_at)
+            study = replace(self.study, importance=self._importance or self.study.importance)
             report.write_live(study, self.trials, _EVERY_S, _READING_S)
             self.problem = ""
-        except Exception as error:  # whatever a trial left in its files, or a full disk
-            self.problem = f"{report.HTML} cannot be written now: {type(error).__name__}: {error}"
-        ended = self.clock()
-        self._due = ended + max(_EVERY_S, _TIMES * (ended - began))
+        except Exception as error:  # because trials' files may contain anything, and the disk may be full
+            self.problem = f"{report.HTML} was not written, and will be retried: {type(error).__name__}: {error}"
+        ended_at = self.clock()
+        self._next_page_at = ended_at + max(_EVERY_S, _REST * (ended_at - started_at))
 
-    def _weigh(self, now: float) -> None:
-        completed = self.summary.count(State.COMPLETED)
-        if self.summary.searched and now >= self._weigh_from and self._weigh_at <= completed <= _WEIGHED[1]:
-            self._weigh_at = 1.5 * completed  # also if it raises: the page comes without it the next time
-            self._shares = self.importance()
+    def _update_importance(self, now: float) -> None:
+        completed = self.study.count(State.COMPLETED)
+        is_due = now >= self._importance_from and self._next_importance_count <= completed <= _IMPORTANCE_TRIALS[1]
+        if self.study.searched and is_due:
+            self._next_importance_count = 1.5 * completed  # first, because the next page must be written if this raises
+            self._importance = self.importance()

@@ -1,8 +1,8 @@
-"""The page of a study: one file of HTML with its data, a style sheet, a script, and plotly's script, packed.
+"""The page of a study: one HTML file with its data, a style sheet, a script, and plotly's script, compressed.
 
-So it is read from file:// and in MLflow, which shows it in a frame of its own without anything beside it. Plotly's
-script is its bundle of flat figures, a third of the whole one in plotly's Python package: from npm's
-plotly.js-cartesian-dist-min 4.1.1, by `gzip -9 -n`. Pages unpack it: https://developer.mozilla.org/docs/Web/API/DecompressionStream
+The page works from file:// and in MLflow, which shows the file alone in a frame. Plotly's script is the bundle of
+two-dimensional figures, a third of the script in plotly's Python package: plotly.js-cartesian-dist-min 4.1.1 of npm, by
+`gzip -9 -n`. The page unpacks it: https://developer.mozilla.org/docs/Web/API/DecompressionStream
 """
 
 import base64
@@ -23,30 +23,30 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: figures above, then HTML."""
+    """A part of the page: figures, and HTML below them."""
 
     title: str
     figures: Figures = field(default_factory=dict)
     html: str = ""
-    wide: bool = True  # else it may stand beside another one
-    kind: str = ""  # its class in the style sheet
-    before: str = ""  # HTML that stands above it, alone
+    wide: bool = True  # whether the section takes a whole row
+    kind: str = ""  # class for the style sheet
+    before: str = ""  # HTML above the section, outside of its card
 
 
 def render_page(title: str, sections: Sequence[Section], data: Mapping[str, Any] | None = None, top: str = "") -> str:
-    """A whole page. `data` is what its script is to know, `top` what stands beside its title."""
+    """Return a whole page as HTML, with `data` for its script, and `top` beside its title."""
     figures: dict[str, Any] = {}
-    written = "\n".join(_section(one, figures) for one in sections)
-    known = {"trials": {}, "lines": [], **(data or {}), "figures": _plain(figures)}
-    known["themes"] = {"light": theme.colors(dark=False), "dark": theme.colors(dark=True)}
-    packed = json.dumps(known, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no tag ends it
+    body = "\n".join(_render_section(section, figures) for section in sections)
+    script_data = {"trials": {}, "lines": [], **(data or {}), "figures": _as_json(figures)}
+    script_data["themes"] = {"light": theme.colors(dark=False), "dark": theme.colors(dark=True)}
+    packed = json.dumps(script_data, separators=(",", ":"), allow_nan=False)
     return _PAGE.format(
         title=html.escape(title),
-        style=f"{theme.style()}\n{(_HERE / 'page.css').read_text()}",
+        style=f"{theme.render_style()}\n{(_HERE / 'page.css').read_text()}",
         top=top,
-        body=written,
+        body=body,
         plotly=_plotly() if figures else "",
-        data=packed,
+        data=packed.replace("<", "\\u003c"),  # because </script> would end the data
         script=(_HERE / "page.js").read_text(),
     )
 
@@ -56,35 +56,34 @@ def _plotly() -> str:
     return base64.b64encode((_HERE / "plotly-cartesian.min.js.gz").read_bytes()).decode()
 
 
-def _section(section: Section, figures: dict[str, Any]) -> str:
-    """Its figures are added to `figures`, by the names that the page has for them."""
+def _render_section(section: Section, figures: dict[str, Any]) -> str:
+    """Return the section as HTML, and add its figures to `figures` by the ids of their elements."""
     parts = []
     for name, figure in section.figures.items():
         key = f"f{len(figures)}"
         figures[key] = {"data": figure["data"], "layout": figure["layout"]}
         label = html.escape(f"{section.title} {name}".strip())
-        height = int(figure["layout"]["height"])
-        least = int(figure["layout"].get("meta", {}).get("least_width", 0))
-        box = f'<div class="figure" id="{key}" role="img" aria-label="{label}" style="height:{height}px'
-        box += f';min-width:{least}px"></div>' if least else '"></div>'
-        said = f'<p class="note">{html.escape(figure["note"])}</p>' if figure.get("note") else ""
-        parts.append(f'<div class="scrolls">{box}</div>{said}')
-    several = f'<div class="several">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
-    shown = several if len(parts) > 1 else "".join(parts)
-    names = " ".join(["wide"] * section.wide + [section.kind] * bool(section.kind))
-    return (
-        f'{section.before}<section class="{names}"><h2>{html.escape(section.title)}</h2>{shown}{section.html}</section>'
-    )
+        style = f"height:{int(figure['layout']['height'])}px"
+        if least := int(figure["layout"].get("meta", {}).get("least_width", 0)):
+            style += f";min-width:{least}px"
+        box = f'<div class="figure" id="{key}" role="img" aria-label="{label}" style="{style}"></div>'
+        note = f'<p class="note">{html.escape(figure["note"])}</p>' if figure.get("note") else ""
+        parts.append(f'<div class="scrolls">{box}</div>{note}')
+    content = "".join(f"<div>{part}</div>" for part in parts)
+    content = f'<div class="several">{content}</div>' if len(parts) > 1 else "".join(parts)
+    classes = " ".join(["wide"] * section.wide + [section.kind] * bool(section.kind))
+    heading = f"<h2>{html.escape(section.title)}</h2>"
+    return f'{section.before}<section class="{classes}">{heading}{content}{section.html}</section>'
 
 
-def _plain(part: Any) -> Any:
-    """As JSON takes it: what is no finite number is null, and six digits are enough."""
+def _as_json(part: Any) -> Any:
+    """Return the part with six digits of each number, and null for numbers that are not finite."""
     if isinstance(part, float):
         return float(f"{part:.6g}") if math.isfinite(part) else None
     if isinstance(part, dict):
-        return {key: _plain(value) for key, value in part.items()}
+        return {key: _as_json(value) for key, value in part.items()}
     if isinstance(part, list | tuple):
-        return [_plain(value) for value in part]
+        return [_as_json(value) for value in part]
     return part
 
 
@@ -94,7 +93,7 @@ _PAGE = """<!doctype html>
 <style>
 {style}</style></head><body>
 <header><h1>{title}</h1>{top}</header>
-<noscript><p class="warning">Figures and details of trials need JavaScript; the tables do not.</p></noscript>
+<noscript><p class="warning">Figures and details of trials need JavaScript. The tables work without it.</p></noscript>
 <main>
 {body}
 </main>

@@ -106,11 +106,11 @@ def test_the_front_is_the_answer_everywhere(tmp_path: Path) -> None:
     assert figure
     assert {trace["name"]: trace["x"] for trace in figure["data"]} == {
         "dominated": [0.7],
-        "on the front": [0.8, 0.9, 0.95],
+        "Pareto front": [0.8, 0.9, 0.95],
     }
     volume = figures.hypervolume(FigureData(Findings(summary), {}))
     assert volume
-    assert "accuracy 0.7, seconds 20" in volume["note"]
+    assert volume["note"] == "Reference point: accuracy 0.7, seconds 20 (the worst value of each)."
 
 
 def test_one_objective_has_no_front(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser
         report.write_live(summary, trials, again_s=0.2)
         expect(page.locator(".counts")).to_contain_text("1 running")
         page.evaluate("document.getElementById('pause').click()")  # without a pointer, whose use would do the same
-        expect(page.get_by_role("button", name="refresh again")).to_be_visible()
+        expect(page.get_by_role("button", name="resume")).to_be_visible()
         summary = with_trials(summary, summary.rows[-2].with_end(end))
         report.write_live(replace(summary, planned=len(summary.rows)), trials, again_s=0)
         page.wait_for_timeout(1300)
@@ -269,7 +269,7 @@ def test_in_mlflows_frame_it_does_not_look_for_itself_anew(browser: Browser, tmp
                             document.body.append(frame); }"""
         page.evaluate(show, re.sub(r'"written":\d+', '"written":0', (tmp_path / report.HTML).read_text()))
         shown = page.frame_locator("iframe")
-        expect(shown.locator("#written")).to_contain_text("open it again for a newer one")
+        expect(shown.locator("#written")).to_contain_text("reopen the page for a newer one")
         page.wait_for_timeout(1300)
-        expect(shown.locator("#written")).not_to_contain_text("not written")
+        expect(shown.locator("#written")).not_to_contain_text("not updated")
         expect(shown.locator("#pause")).to_be_hidden()

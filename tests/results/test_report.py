@@ -163,7 +163,7 @@ def test_an_importance_is_told_of_ten_trials(tmp_path: Path, completed: int) -> 
     summary = with_trials(summary, *(ended(row, State.PRUNED) for row in summary.rows[completed:]))
     page = report.write(summary).read_text()
     told = f"is told from 10 completed trials on; there are {completed}."
-    assert (told in page, "share in the variance of acc, over 10 trials" in page) == (completed < 10, completed == 10)
+    assert (told in page, "share of the variance of acc over 10 trials" in page) == (completed < 10, completed == 10)
 
 
 @pytest.mark.parametrize("points", [[], [{}], [{"x": 1}]])
@@ -291,7 +291,7 @@ def test_axes(tmp_path: Path, values: list[Any], typed: str, places: list[float]
     points = [{"x": value} if value is not None else {} for value in values]
     summary = study(tmp_path, *points, space={"x": typed})
     (axis,) = axes.find_axes(summary.rows, summary.space)
-    assert [axis.place(value) for value in values] == pytest.approx(places)
+    assert [axis.position(value) for value in values] == pytest.approx(places)
     assert ([*axis.ticks().values()], axis.log) == (ticks, log)
 
 
@@ -369,7 +369,7 @@ def test_of_many_numbers_the_heat_map_has_the_two_most_important(tmp_path: Path)
 def test_one_value_far_off_does_not_take_all_colors(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(20)))
     summary = with_trials(summary, with_outcome(summary.rows[0], objective=[-1e6]))
-    shades = FigureData(Findings(summary), {}).colors()["coloraxis"]
+    shades = FigureData(Findings(summary), {}).color_layout()["coloraxis"]
     assert (shades["cmin"], shades["cmax"]) == (pytest.approx(0.2), 1.9)
 
 
@@ -380,7 +380,7 @@ def test_values_far_off_stand_at_the_edge(tmp_path: Path, direction: str, side: 
     summary = with_trials(summary, with_outcome(summary.rows[7], objective=[far]))
     for section, name in (("Parameters and objective", ""), ("History", ""), ("Slices", "x")):
         figure = drawn(summary, section, name)
-        assert figure["note"].endswith(f"Values {side} {edge} stand at the edge."), figure["note"]
+        assert figure["note"].endswith(f"Values {side} {edge} are drawn at the edge."), figure["note"]
         places = {n: y for t in figure["data"] for n, y in zip(t.get("customdata", []), t["y"], strict=False)}
         assert places[7] == pytest.approx(edge if name or section == "History" else float(side == "above"))
     assert "-50" in Trials(summary.objective).hover(summary.rows[7]) or "50" in Trials(summary.objective).hover(
@@ -422,7 +422,7 @@ def test_the_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None
 
 def test_the_picture_of_two_objectives_is_their_front(tmp_path: Path) -> None:
     drawn = picture.render_picture(pages.two_objectives(tmp_path))
-    assert ">accuracy (maximized)<" in drawn and ">on the front<" in drawn
+    assert ">accuracy (maximized)<" in drawn and ">Pareto front<" in drawn
 
 
 @pytest.mark.parametrize("objective", ["<b>&", "http://me:sesame@host/acc"])
@@ -484,7 +484,7 @@ def test_the_largest_and_least_numbers_have_their_page(tmp_path: Path, what: str
     summary = study(tmp_path, *({"lr": number(i) if what == "parameter" else i / 10, "x": i} for i in range(5)))
     for i, row in enumerate(summary.rows if what == "objective" else ()):
         summary = with_trials(summary, with_outcome(row, objective=[float(min(number(i), 1.7e308))]))
-    assert "It cannot be drawn" not in report.write(summary).read_text()
+    assert "figure cannot be drawn" not in report.write(summary).read_text()
     assert "nan" not in picture.render_picture(summary)
 
 
@@ -496,7 +496,9 @@ def test_a_figure_that_cannot_be_drawn_says_so_among_the_others(
 
     monkeypatch.setitem(figures._FIGURES, "History", odd)
     page = report.write(study(tmp_path, *GRID)).read_text()
-    assert "It cannot be drawn: ZeroDivisionError: a bug" in page and "<h2>Parameters and objective</h2>" in page
+    assert (
+        "This figure cannot be drawn: ZeroDivisionError: a bug" in page and "<h2>Parameters and objective</h2>" in page
+    )
 
 
 def test_of_thousands_of_metrics_the_page_has_some_and_the_objective(tmp_path: Path) -> None:
@@ -685,7 +687,7 @@ def test_a_page_that_cannot_be_written_ends_no_study(tmp_path: Path) -> None:
     (tmp_path / report.HTML).mkdir()
     clock.now = 5
     page.tick()
-    assert page.problem.startswith("report.html cannot be written now: IsADirectoryError")
+    assert page.problem.startswith("report.html was not written, and will be retried: IsADirectoryError")
     (tmp_path / report.HTML).rmdir()
     clock.now = 20
     page.tick()
