@@ -6,13 +6,13 @@ from rich.console import Console
 
 from sweeps.commands import app, best, listing, remove, reports, resume, stop, ui
 from sweeps.errors import UserError
-from sweeps.results.terminal import take_any_words
+from sweeps.results.terminal import escape_unencodable
 
 __all__ = ["best", "listing", "main", "remove", "reports", "resume", "stop", "ui"]  # each adds its own to the app
 
 
 def main() -> None:
-    take_any_words()
+    escape_unencodable()
     gc.disable()  # to read a long study makes many objects and no garbage
     try:
         app()

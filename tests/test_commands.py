@@ -54,10 +54,10 @@ def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
     wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
     shown = sweeps(tmp_path, "status", "s").out
-    assert "0 of 5 trials have ended (1 queued, 2 running, 2 not begun)" in shown
+    assert "0 of 5 trials have ended (3 queued, 2 running)" in shown
     assert f"driver: process {driver.pid} on" in shown
-    assert "slots: 2 in use; there is no room for another one\nwaiting: 3, for a slot\n" in shown
-    assert re.search(r"^trial 1 runs   x=2   step \d+   objective=2   \d s ago$", shown, re.M)
+    assert "slots: 2 in use, none free\n3 queued: all slots are in use\n" in shown
+    assert re.search(r"^trial 1 running   x=2   step \d+   objective=2   \d s ago$", shown, re.M)
     assert "go on with" not in shown
     assert f"process {driver.pid} on" in sweeps(tmp_path, "list").out
     stopped = sweeps(tmp_path, "stop", "s")
@@ -67,8 +67,11 @@ def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
     assert done.code == 130, done.said
     assert "is not finished: it was stopped by python -m sweeps stop" in done.out
     shown = sweeps(tmp_path, "status", "s").out
-    assert "0 of 5 trials have ended (1 queued, 2 cancelled, 2 not begun)" in shown
-    assert "waiting: 5, for a driver: none runs the study; the last one stopped because it was stopped by" in shown
+    assert "0 of 5 trials have ended (3 queued, 2 cancelled)" in shown
+    assert (
+        "3 queued, 2 cancelled; none can start: no driver runs the study; the last driver stopped: it was stopped by"
+        in shown
+    )
     assert "not finished. Resume: " in shown
     assert not processes(tmp_path)
 

@@ -1,5 +1,6 @@
-"""What follows from a study's trials, each derived once, for all that one report shows of them."""
+"""Results derived from a study's trials, each computed once for all parts of a report."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,33 +15,35 @@ from sweeps.trial.folder import Note
 from sweeps.trial.job import State
 from sweeps.wording import LONGEST, short, text
 
+_NOT_STARTED = "not started"
+
 
 @dataclass(frozen=True)
 class Findings:
-    """A study and what follows from it. Made anew for each report: the study may go on meanwhile."""
+    """A study and its derived results. Each report makes new findings, because a running study changes."""
 
     study: StudySnapshot
-    target: float | None = None  # what the first objective is to reach, of a study that scales
-    wanted: Sequence[int] = ()  # the counts to forecast there
-    reads_all: bool = True  # whether files of all trials may be read, for notes and scaling
-    origin: "Findings | None" = None  # of the same trials, for which those files were read
+    target: float | None = None  # value of the first objective to reach, for the scaling page
+    forecast_counts: Sequence[int] = ()  # counts of GPUs, nodes or ranks to forecast
+    reads_all: bool = True  # whether notes and scaling may read the files of all trials
+    origin: "Findings | None" = None  # findings of the same trials, whose notes and scaling were read
 
     @cached_property
     def top(self) -> Sequence[TrialRecord]:
-        """The completed trials, best first, of several objectives the front before all others."""
+        """Return the completed trials, best first; for several objectives, the Pareto front first."""
         return self.study.top()
 
     @cached_property
     def front(self) -> Set[int]:
-        """Of several objectives, the numbers of the trials that no other dominates."""
+        """Return the numbers of the trials on the Pareto front; empty for one objective."""
         return self.study.front()
 
     @cached_property
     def ranked(self) -> Sequence[TrialRecord]:
-        """All trials: the completed ones best first, then the others by number."""
-        placed = {row.number for row in self.top}
-        others = [row for row in self.study.rows if row.number not in placed]
-        return [*self.top, *sorted(others, key=lambda row: row.number)]
+        """Return all trials: the completed trials best first, then the rest by number."""
+        completed = {trial.number for trial in self.top}
+        rest = [trial for trial in self.study.rows if trial.number not in completed]
+        return [*self.top, *sorted(rest, key=lambda trial: trial.number)]
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -52,9 +55,9 @@ class Findings:
 
     @cached_property
     def pairs(self) -> Sequence[Pair]:
-        """Values compared pairwise, where configurations have several seeds."""
-        known = self.ranking.configurations
-        return pairs(self.study, self.top, known[0].key) if known else ()
+        """Return the pairwise comparisons of a parameter's values, if configurations have several seeds."""
+        ranked = self.ranking.configurations
+        return pairs(self.study, self.top, ranked[0].key) if ranked else ()
 
     @cached_property
     def costs(self) -> Mapping[str, Mapping[str, float]]:
@@ -72,30 +75,41 @@ class Findings:
     def notes(self) -> Mapping[str, Note]:
         if self.origin:
             return self.origin.notes
-        return notes.of_study(self.study.rows) if self.reads_all else {}
+        return notes.collect_notes(self.study.rows) if self.reads_all else {}
 
     @cached_property
     def scaling(self) -> Scaling | None:
         if self.origin:
             return self.origin.scaling
-        return scaling.measure_scaling(self.study, self.target, self.wanted) if self.reads_all else None
+        return scaling.measure_scaling(self.study, self.target, self.forecast_counts) if self.reads_all else None
 
-    def table(self, rows: Sequence[TrialRecord]) -> list[list[str]]:
-        """Some trials as rows of cells: number, parameters and objectives, of one that runs those that it reported
-        last; with several objectives whether it is on the front, unless all are. The first row is the header.
+    def table(self, trials: Sequence[TrialRecord]) -> list[list[str]]:
+        """Return a header and a row of cells for each trial: number, params and objectives.
+
+        A running trial has its newest metrics. If some completed trials are dominated, a column marks the Pareto front.
         """
-        names, objective = parameters(rows), self.study.objective
-        marked = 0 < len(self.front) < len(self.top)
-        table = [["trial", *names, *objective, *["on the front"] * marked]]
-        for row in rows:
-            values = [row.params.get(name, "") for name in names]
-            last = row.metrics if row.state is State.RUNNING else {}
-            results: Sequence[object] = row.objective or [last.get(name, "") for name in objective]
-            mark = ["yes" if row.number in self.front else ""] * marked
-            table.append([short(text(value), LONGEST) for value in (row.number, *values, *results, *mark)])
+        names, objective = parameters(trials), self.study.objective
+        has_mark = 0 < len(self.front) < len(self.top)
+        table = [["trial", *names, *objective, *["on the front"] * has_mark]]
+        for trial in trials:
+            params = [trial.params.get(name, "") for name in names]
+            newest = trial.metrics if trial.state is State.RUNNING else {}
+            results: Sequence[object] = trial.objective or [newest.get(name, "") for name in objective]
+            mark = ["yes" if trial.number in self.front else ""] * has_mark
+            table.append([short(text(value), LONGEST) for value in (trial.number, *params, *results, *mark)])
         return table
 
 
 def findings_of(study: StudySnapshot | Findings) -> Findings:
-    """Return what follows from the study, which somebody may have derived already."""
+    """Return the findings of a study, or findings as they are."""
     return study if isinstance(study, Findings) else Findings(study)
+
+
+def count_states(study: StudySnapshot) -> dict[str, int]:
+    """Return the number of trials by state. The counts add up to the study's total.
+
+    Planned trials without a record count as queued or, if the study is done, as not started.
+    """
+    counts = Counter(trial.state.value for trial in study.rows)
+    counts[_NOT_STARTED if study.done else State.QUEUED] += max(0, (study.total or 0) - len(study.rows))
+    return {name: counts[name] for name in (*State, _NOT_STARTED) if counts[name]}

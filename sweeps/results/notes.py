@@ -1,4 +1,4 @@
-"""What trials noted for whoever reads their results (`Trial.note`), as a study shows it."""
+"""The notes that trials leave for readers of their results (`Trial.note`)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,24 +10,34 @@ from sweeps.wording import text
 _MOST_NAMES = 20
 
 
-def of_study(rows: Sequence[TrialRecord]) -> dict[str, Note]:
-    """Each note once, by its subject and, if they are not all, the trials that it is of."""
-    found: dict[tuple[str, str], tuple[Note, list[str]]] = {}
-    for row in rows:
-        for subject, note in TrialFolder(row.folder).notes().items():
-            found.setdefault((subject, text_of(note)), (note, []))[1].append(str(row.number))
-    whom = {said: "" if len(of) == len(rows) else f" (trial {text_of(of)})" for said, (_, of) in found.items()}
-    return {said[0] + whom[said]: note for said, (note, _) in found.items()}
+def collect_notes(trials: Sequence[TrialRecord]) -> dict[str, Note]:
+    """Return the notes of all trials by subject, equal notes once.
+
+    If only some of the trials left a note, their numbers follow its subject.
+    """
+    notes: dict[tuple[str, str], Note] = {}
+    numbers: dict[tuple[str, str], list[str]] = {}
+    for trial in trials:
+        for subject, note in TrialFolder(trial.folder).notes().items():
+            key = subject, text_of(note)
+            notes.setdefault(key, note)
+            numbers.setdefault(key, []).append(str(trial.number))
+    by_subject = {}
+    for key, note in notes.items():
+        suffix = "" if len(numbers[key]) == len(trials) else f" (trial {text_of(numbers[key])})"
+        by_subject[key[0] + suffix] = note
+    return by_subject
 
 
-def paragraphs(noted: Mapping[str, Note]) -> list[Paragraph]:
-    """What was noted in words: numbers stand in the table of trials."""
-    return [Paragraph(f": {text_of(note)}", subject) for subject, note in noted.items() if not isinstance(note, dict)]
+def paragraphs(notes: Mapping[str, Note]) -> list[Paragraph]:
+    """Return the notes that are words: the table of trials shows the notes that are numbers."""
+    return [Paragraph(f": {text_of(note)}", subject) for subject, note in notes.items() if not isinstance(note, dict)]
 
 
 def text_of(note: Note) -> str:
+    """Return a note in words, with at most 20 of its names."""
     if isinstance(note, str):
-        return note.encode(errors="backslashreplace").decode()  # a file's name may hold any bytes
-    shown = [f"{name}={text(note[name])}" for name in note] if isinstance(note, dict) else [*map(str, note)]
-    more = [f"and {len(shown) - _MOST_NAMES} more"] if len(shown) > _MOST_NAMES else []
-    return text_of(", ".join([*shown[:_MOST_NAMES], *more]))
+        return note.encode(errors="backslashreplace").decode()  # because the name of a file may contain any bytes
+    names = [f"{name}={text(note[name])}" for name in note] if isinstance(note, dict) else [*map(str, note)]
+    more = [f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    return text_of(", ".join([*names[:_MOST_NAMES], *more]))

@@ -1,4 +1,4 @@
-"""How a study stands, for somebody who is not its driver."""
+"""The state of a study, for a reader who is not its driver."""
 
 import time
 from contextlib import suppress
@@ -8,58 +8,68 @@ from sweeps.files import last_lines
 from sweeps.record import driver_status
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results.terminal import View, counts_of, newest
+from sweeps.results.findings import count_states
+from sweeps.results.terminal import View, format_counts, format_metrics
 from sweeps.trial.folder import METRICS, MetricsLine
 from sweeps.trial.job import State
 
 _SHOWN = 30  # running trials
 
 
-def show_status(summary: StudySnapshot, driver: str, jobs: str, how_to_look: str) -> None:
-    """How a study stands, for somebody who is not its driver; `jobs` says what a cluster still has of it."""
-    view, last = View(), driver_status.read(summary.folder)
-    now = last if driver else None
-    if not driver and not jobs:  # what a driver left running is no longer
-        open_ = [replace(row, state=State.QUEUED) if row.state is State.RUNNING else row for row in summary.rows]
-        summary = replace(summary, rows=open_)
-    view.say(f"study {summary.name}: {summary.over()} of {summary.total} trials have ended ({counts_of(summary)})")
+def show_status(study: StudySnapshot, driver: str, jobs: str, dashboard: str) -> None:
+    """Print the state of a study. `jobs` describes its SLURM jobs; `driver` is empty without a driver."""
+    view, status = View(), driver_status.read(study.folder)
+    if not driver and not jobs:  # because a trial without a driver and a job does not run
+        trials = [replace(trial, state=State.QUEUED) if _is_running(trial) else trial for trial in study.rows]
+        study = replace(study, rows=trials)
+    counts = count_states(study)
+    view.say(f"study {study.name}: {study.over()} of {study.total} trials have ended ({format_counts(counts)})")
     view.say(f"driver: {driver or 'none'}")
-    if now:
-        full = "; there is no room for another one" if now.full else ""
-        view.say(f"slots: {now.running} in use{full}")
+    if driver and status:
+        view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")
     view.say(jobs)
-    waiting = max(summary.total or 0, len(summary.rows)) - summary.over() - summary.count(State.RUNNING)
-    if waiting and not summary.done:
-        for why in _waits(last, bool(driver), bool(jobs)):
-            view.say(f"waiting: {waiting}, {why}")
-    for trouble in now.troubles if now else ():
+    queued = {name: count for name, count in counts.items() if name in _QUEUED}
+    if queued and not study.done and (reason := _explain_wait(status, bool(driver), bool(jobs))):
+        view.say(f"{format_counts(queued)}{reason}")
+    for trouble in status.troubles if driver and status else ():
         view.say(trouble)
-    running = [row for row in summary.rows if row.state is State.RUNNING]
-    for row in running[:_SHOWN]:
-        view.say(f"trial {row.number} runs   {row.name}   {_latest(row, summary)}")
+    running = [trial for trial in study.rows if _is_running(trial)]
+    for trial in running[:_SHOWN]:
+        view.say(f"trial {trial.number} running   {trial.name}   {_newest_report(trial, study)}")
     if len(running) > _SHOWN:
-        view.say(f"and {len(running) - _SHOWN} more run")
-    view.closing(summary, how_to_look)
+        view.say(f"and {len(running) - _SHOWN} more running")
+    view.closing(study, dashboard)
 
 
-def _waits(last: DriverStatus | None, driver: bool, jobs: bool) -> list[str]:
-    """Why trials that are open have not begun, by what the newest driver said."""
+_QUEUED = [state for state in State if not state.is_over and state is not State.RUNNING]
+
+
+def _is_running(trial: TrialRecord) -> bool:
+    return trial.state is State.RUNNING
+
+
+def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
+    """Return why queued trials do not start, as the newest driver reported it; empty if jobs run without a driver."""
     if not driver:
-        stopped = f"; the last one stopped because {last.stopped}" if last and last.stopped else ""
-        return [] if jobs else [f"for a driver: none runs the study{stopped}"]
-    if last is None:
-        return ["for what their driver is about to do"]
-    if last.stopped:
-        return [f"of which none starts: {last.stopped}"]
-    if last.full and not last.running:
-        return list(last.notes) or ["for the modules that trials share, which are being imported"]
-    return [*last.notes, *(["for a slot"] if last.full else [])] or ["of which the next one is being made ready"]
+        stopped = f"; the last driver stopped: {status.stopped}" if status and status.stopped else ""
+        return "" if jobs else f"; none can start: no driver runs the study{stopped}"
+    if status is None:
+        return ": the driver is starting"
+    if status.stopped:
+        return f"; none can start: {status.stopped}"
+    reasons = list(status.notes)
+    if status.full and status.running:
+        reasons.append("all slots are in use")
+    elif status.full:
+        reasons = reasons or ["importing the modules that all trials share"]
+    return f": {'; '.join(reasons or ['the next trial is being prepared'])}"
 
 
-def _latest(row: TrialRecord, summary: StudySnapshot) -> str:
-    """What a running trial reported last, and when."""
-    for text in reversed(last_lines(row.folder / METRICS, 2)):
-        with suppress(ValueError, KeyError, TypeError):  # half a line, or a damaged one
-            line = MetricsLine.parse(text.encode())
-            return f"step {line.step}   {newest(line.metrics, summary)}   {max(0.0, time.time() - line.time):.0f} s ago"
-    return "has reported nothing yet"
+def _newest_report(trial: TrialRecord, study: StudySnapshot) -> str:
+    """Return the newest metrics that a running trial reported, and their age."""
+    for line in reversed(last_lines(trial.folder / METRICS, 2)):
+        with suppress(ValueError, KeyError, TypeError):  # because the last line may be incomplete
+            report = MetricsLine.parse(line.encode())
+            age_s = max(0.0, time.time() - report.time)
+            return f"step {report.step}   {format_metrics(report.metrics, study)}   {age_s:.0f} s ago"
+    return "no metrics yet"

@@ -1,7 +1,9 @@
-"""What a person sees of a study: a live view on a terminal, plain lines elsewhere, and the table at the end."""
+"""A study on stdout: a live view in a terminal, plain lines elsewhere, and the results at the end."""
 
+import math
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +22,7 @@ from sweeps.errors import Outage
 from sweeps.files import last_lines
 from sweeps.record.study import StudySnapshot, TrialRecord, by_way, result_of
 from sweeps.results import configurations
-from sweeps.results.findings import Findings, findings_of
+from sweeps.results.findings import Findings, count_states, findings_of
 from sweeps.results.scaling import Scaling
 from sweeps.results.tables import Paragraph, Part
 from sweeps.trial.folder import TrialFolder
@@ -29,28 +31,27 @@ from sweeps.wording import counted, printable
 
 _FEW = 6
 _MANY = 10
-_WIDE = 160  # letters in a line of a file, or a pipe
-_LINE = 500  # characters of a log
+_WIDE = 160  # characters in a line of a file or a pipe
+_LINE = 500  # characters in a line of a log
+_START_ORDER_S = 10.0  # because a trial that starts later than that waits in a queue of SLURM
 
 
-def take_any_words() -> None:
-    """Let stdout write what its encoding lacks as an escape, as stderr does, where it would raise."""
+def escape_unencodable() -> None:
+    """Let stdout escape characters that its encoding lacks, as stderr does, instead of raising."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class _Terminal(Console):
-    """One whose reader may leave (`| head`, `| tee log` at Ctrl-C), and the study goes on: rich would end the process,
-    with the trials that run, without a word.
-    """
+    """A console whose reader may leave (`| head`, `| tee log` at Ctrl-C) without ending the study."""
 
     def on_broken_pipe(self) -> None:
-        with suppress(SystemExit):  # where it has made stdout lead nowhere
+        with suppress(SystemExit):  # because rich exits, and running trials would end with the process
             super().on_broken_pipe()
 
 
 class View:
-    """The driver's view of its study, on stdout, while `live` is entered."""
+    """The driver's view of its study on stdout, live while `live` is entered."""
 
     def __init__(self) -> None:
         self.console = _Terminal(highlight=False)
@@ -59,204 +60,223 @@ class View:
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self._bar = Progress(BarColumn(60), TimeRemainingColumn(), console=self.console, speed_estimate_period=1e9)
         self._bar.add_task("")
-        self._said: set[str] = set()
-        self._first: dict[tuple[str, str], int] = {}  # the first trial that ended badly in a way
-        self._lasting: dict[str, Outage] = {}
+        self._printed: set[str] = set()  # notes and reasons, without their numbers
+        self._first_failures: dict[tuple[str, str], int] = {}  # number of the first trial with a failure signature
+        self._outages: dict[str, Outage] = {}
+        self._started: dict[int, tuple[float, TrialRecord]] = {}  # time and trial of start lines not yet printed
 
     def say(self, text: str) -> None:
+        """Print a text, if it is not empty, without passwords and control characters."""
         try:
             if text:
                 self.console.print(printable(text), markup=False, soft_wrap=True)
-        except OSError:  # the terminal is gone (SIGHUP): nobody is left to be told
+        except OSError:  # because the terminal was closed (SIGHUP)
             self.console.quiet = True
 
-    def opening(self, summary: StudySnapshot, how_to_look: str) -> None:
-        self.say(f"study {summary.name}: {counted(summary.total or 0, 'trial')} in {near(summary.folder)}")
-        self.say(how_to_look)
+    def opening(self, study: StudySnapshot, dashboard: str) -> None:
+        """Print the study's name, size and folder, and its dashboard."""
+        self.say(f"study {study.name}: {counted(study.total or 0, 'trial')} in {relative_path(study.folder)}")
+        self.say(dashboard)
 
     def show(self, part: Part, first: JustifyMethod = "left") -> None:
-        """Say a paragraph, or print a table; `first` is how its first column is justified."""
+        """Print a paragraph or a table; `first` justifies the table's first column."""
         if isinstance(part, Paragraph):
             self.say(part.plain)
         else:
-            self.console.print(_of_cells(part, self.console.width, first))
+            self.console.print(_build_table(part, self.console.width, first))
 
-    def closing(self, study: StudySnapshot | Findings, how_to_look: str = "") -> None:
-        """The best trials, what went wrong, and where everything is."""
+    def closing(self, study: StudySnapshot | Findings, dashboard: str = "") -> None:
+        """Print the best trials, the errors, and the paths of the results."""
         findings = findings_of(study)
-        study, grouped = findings.study, configurations.parts(findings, most=10)
-        for part in grouped:
+        study, parts = findings.study, configurations.parts(findings, most=10)
+        for part in parts:
             self.show(part)
-        if findings.top and not grouped:
+        if findings.top and not parts:
             self.say(f"best of {counted(study.count(State.COMPLETED), 'completed trial')}")
             self.show(findings.table(findings.top[:10]), "right")
-        if front := findings.front:
-            trials = counted(len(front), "trial")
-            self.say(f"the answer: {trials} on the front, than which none is better in all objectives")
-        for row, *others in by_way(study.bad()):
-            log = f"   log: {near(log)}" if (log := _log(row)) else ""
-            alike = f" (and {_few([other.number for other in others])} alike)" if others else ""
-            self.say(f"trial {row.number}{alike} {row.state}: {row.error}{log}")
-        if any(map(_log, study.rows)):
-            self.say(f"logs: {near(study.folder)}/<trial>/attempts/<n>/log")
-        self.say(how_to_look)
+        if findings.front:
+            self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
+        for trials in by_way(study.bad()):
+            first, numbers = trials[0], [trial.number for trial in trials]
+            log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
+            self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {first.error}{log}")
+        if any(map(_log_of, study.rows)):
+            self.say(f"logs: {relative_path(study.folder)}/<trial>/attempts/<n>/log")
+        self.say(dashboard)
 
-    def started(self, row: TrialRecord) -> None:
+    def started(self, trial: TrialRecord, study: StudySnapshot) -> None:
+        """Print a line for a trial that has started, in the order of numbers: see `_print_started`."""
         if not self.console.is_terminal:
-            self.say(f"trial {row.number} started{_values(row)}")
+            self._started[trial.number] = time.monotonic(), trial
+            self._print_started(study)
 
-    def ended(self, row: TrialRecord, summary: StudySnapshot) -> None:
-        """A line for a trial that ended; with the end of its log if it is the first one that went wrong in its way. One
-        for each reason, numbers aside, why trials cannot run here.
+    def _print_started(self, study: StudySnapshot) -> None:
+        """Print lines for started trials. A line waits up to 10 s for the start of trials with lower numbers."""
+        pending = [number for number in study.under_way if study.rows[number].state is State.QUEUED]
+        first_pending = min(pending, default=math.inf)
+        for number, (started, trial) in sorted(self._started.items()):
+            if number < first_pending or time.monotonic() - started > _START_ORDER_S:
+                del self._started[number]
+                self.say(f"trial {number} started{_params(trial)}")
+
+    def ended(self, trial: TrialRecord, study: StudySnapshot) -> None:
+        """Print a line for a trial that has ended.
+
+        The first trial with a failure signature has the end of its log. An infeasible trial has a line only if its
+        reason, without numbers, is new.
         """
-        if row.infeasible:
-            if row.failure_signature[1] not in self._said:
-                self._said.add(row.failure_signature[1])
-                self.say(f"trial {row.number} ({row.name}) is infeasible, and was not started: {row.error}")
-            return
-        if row.state.is_bad and (first := self._first.setdefault(row.failure_signature, row.number)) != row.number:
-            self.say(f"trial {row.number} {row.state} as trial {first} did   ({row.name})")
-        elif row.state.is_bad:
-            log_end = "" if row.attempts[-1].misfit else _log_end(row)
-            self.say(f"trial {row.number} {row.state}: {row.error}   ({row.name}){log_end}")
+        if self._started:
+            self._print_started(study)
+            self._started.pop(trial.number, None)
+        signature = trial.failure_signature
+        if trial.infeasible:
+            if signature[1] not in self._printed:
+                self._printed.add(signature[1])
+                self.say(f"trial {trial.number} ({trial.name}) is infeasible, and was not started: {trial.error}")
+        elif trial.state.is_bad and (first := self._first_failures.setdefault(signature, trial.number)) != trial.number:
+            self.say(f"trial {trial.number} {trial.state} for the same reason as trial {first}   ({trial.name})")
+        elif trial.state.is_bad:
+            log_end = "" if trial.attempts[-1].misfit else _log_end(trial)
+            self.say(f"trial {trial.number} {trial.state}: {trial.error}   ({trial.name}){log_end}")
         elif not self.console.is_terminal:
-            self.say(f"trial {row.number} {row.state}{_values(row)}   {result_of(row, summary) or row.error}")
+            self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {result_of(trial, study) or trial.error}")
 
-    def tick(self, summary: StudySnapshot, notes: list[str]) -> None:
-        """Show how the study stands; `notes` are said once each, numbers aside, where there is no live view, outages
-        everywhere.
-        """
+    def tick(self, study: StudySnapshot, notes: list[str]) -> None:
+        """Update the live view, or print new notes. Notes that differ only in numbers are printed once."""
         self.outages(notes)
         if self.console.is_terminal:
-            self.live.update(self._picture(summary, notes), refresh=True)
+            self.live.update(self._picture(study, notes), refresh=True)
             return
+        if self._started:
+            self._print_started(study)
         for note in notes:
-            kind = re.sub(r"\d+", "", note)  # how many are pending changes all the time
-            if kind not in self._said and not isinstance(note, Outage):
-                self._said.add(kind)
+            kind = re.sub(r"\d+", "", note)  # because the number of pending jobs changes all the time
+            if kind not in self._printed and not isinstance(note, Outage):
+                self._printed.add(kind)
                 self.say(note)
 
     def outages(self, notes: list[str]) -> None:
-        """Say which of those began, and which have ended."""
-        lasting = {note.over: note for note in notes if isinstance(note, Outage)}
-        for over in self._lasting.keys() - lasting.keys():
+        """Print the outages that have begun, and the end of those outages that are over."""
+        outages = {note.over: note for note in notes if isinstance(note, Outage)}
+        for over in self._outages.keys() - outages.keys():
             self.say(over)
-        for over in lasting.keys() - self._lasting.keys():
-            self.say(lasting[over])
-        self._lasting = lasting
+        for over in outages.keys() - self._outages.keys():
+            self.say(outages[over])
+        self._outages = outages
 
-    def _picture(self, summary: StudySnapshot, notes: list[str]) -> Group:
-        ended, bad, pruned = summary.over(), len(summary.bad()), summary.count(State.PRUNED, State.INFEASIBLE)
-        running = [row for row in summary.rows if row.state is State.RUNNING]
+    def _picture(self, study: StudySnapshot, notes: list[str]) -> Group:
+        ended, bad, pruned = study.over(), len(study.bad()), study.count(State.PRUNED, State.INFEASIBLE)
+        running = [trial for trial in study.rows if trial.state is State.RUNNING]
         counts = Text.assemble(
-            (f"{summary.name}  ", "bold"),
-            (f"{summary.count(State.COMPLETED)} done", "green"),
+            (f"{study.name}  ", "bold"),
+            (f"{study.count(State.COMPLETED)} completed", "green"),
             f"  {len(running)} running  ",
             (f"{pruned} pruned  " if pruned else "", "cyan"),
             (f"{bad} failed", "red" if bad else "dim"),
-            f"  of {summary.total}",
+            f"  of {study.total}",
         )
-        self._bar.update(self._bar.task_ids[0], total=summary.total, completed=ended)
-        shown = [f"  {row.number}  {row.name}  {newest(row.metrics, summary)}" for row in running[:12]]
-        lines = [Text(line, "dim") for line in shown]
-        if best := summary.best():
-            lines.insert(0, Text(f"best  {summary.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
+        self._bar.update(self._bar.task_ids[0], total=study.total, completed=ended)
+        lines = []
+        if best := study.best():
+            lines.append(Text(f"best  {study.objective[0]}={best.objective[0]:.6g}  {best.name}", "bold"))
+        for trial in running[:12]:
+            lines.append(Text(f"  {trial.number}  {trial.name}  {format_metrics(trial.metrics, study)}", "dim"))
         if not running and not ended:
-            lines.append(Text("  warming up: importing the preloaded modules once, for all trials", "dim"))
+            lines.append(Text("  importing the preloaded modules once for all trials", "dim"))
         return Group(counts, self._bar, *lines, *(Text(note, "yellow") for note in notes))
 
 
 def show_scaling(scaling: Scaling) -> None:
-    """The scaling page without its figure."""
-    from sweeps.results import scaling_page  # plotly, which a driver's start should not wait for
+    """Print the scaling page without its figure."""
+    from sweeps.results import scaling_page  # because plotly would delay the start of a driver
 
     view = View()
     for part in scaling_page.build_parts(scaling):
         if isinstance(part, Paragraph) or len(part) > _FEW:
             view.show(part)
-        else:  # side by side, where names of columns need no breaking
+        else:  # because columns side by side need no line breaks in their names
             view.show([[*cells] for cells in zip(*part, strict=True)])
 
 
-def _of_cells(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = "left") -> Table:
-    """A table of these rows, the first of them its header. Where it would not fit into `width` letters it has no frame,
-    and breaks between words: a number that is cut in two is read as two.
+def _build_table(rows: Sequence[Sequence[str]], width: int, first: JustifyMethod = "left") -> Table:
+    """Return a table of these rows, the first of them the header.
+
+    A table that is wider than `width` characters has no frame and breaks between words, because half a number is
+    misread as a number.
     """
     header, *lines = rows
-    shown = Table(
+    table = Table(
         *(Column(Text(cell), overflow="fold", justify="left" if i else first) for i, cell in enumerate(header))
     )
     for cells in lines:
-        shown.add_row(*map(Text, cells))  # no markup: model.act=[relu]
+        table.add_row(*map(Text, cells))  # as Text, because brackets would be markup: model.act=[relu]
     columns = list(zip(*rows, strict=True))
     if sum(max(map(cell_len, column)) + 3 for column in columns) + 1 > width:
-        shown.box, shown.show_edge, shown.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
+        table.box, table.show_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
         widths = [max(cell_len(word) for cell in column for word in cell.split(" ")) for column in columns]
         left = width - sum(widths) - 2 * len(widths)
-        for column, least, (_, *cells) in zip(shown.columns, widths, columns, strict=True):
-            more = max(0, *map(cell_len, cells)) - least  # for what stands below the header to keep to one line
+        for column, least, (_, *cells) in zip(table.columns, widths, columns, strict=True):
+            more = max(0, *map(cell_len, cells)) - least  # characters that keep the cells below the header on one line
             column.max_width = least + (more if 0 < more <= left else 0)
             left -= column.max_width - least
-    return shown
+    return table
 
 
-def tally(summary: StudySnapshot) -> str:
-    """How many trials ended how, or did not; the counts add up."""
-    trials = max(summary.total or 0, len(summary.rows))
-    return f"{counted(trials, 'trial')}: {counts_of(summary)}" if trials else "no trials"
+def tally(study: StudySnapshot) -> str:
+    """Return the number of all trials, and the number by state."""
+    counts = count_states(study)
+    return f"{counted(sum(counts.values()), 'trial')}: {format_counts(counts)}" if counts else "no trials"
 
 
-def counts_of(summary: StudySnapshot) -> str:
-    counts = Counter(row.state.value for row in summary.rows)
-    counts["not begun"] = max(0, (summary.total or 0) - len(summary.rows))
-    return ", ".join(f"{counts[name]} {name}" for name in (*State, "not begun") if counts[name])
+def format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
-def near(path: Path) -> str:
-    """The path as one would type it here."""
+def relative_path(path: Path) -> str:
+    """Return the path relative to the current folder, if it is inside."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def newest(metrics: Mapping[str, float], summary: StudySnapshot) -> str:
-    """What a trial reported last, its objectives first."""
-    names = sorted(metrics, key=lambda name: name not in summary.objective)
+def format_metrics(metrics: Mapping[str, float], study: StudySnapshot) -> str:
+    """Return at most three metrics, the objectives first."""
+    names = sorted(metrics, key=lambda name: name not in study.objective)
     return "  ".join(f"{name}={metrics[name]:.4g}" for name in names[:3])
 
 
-def _values(row: TrialRecord) -> str:
-    return f"   {row.name}" if row.params else ""  # the only trial of its study
+def _params(trial: TrialRecord) -> str:
+    return f"   {trial.name}" if trial.params else ""
 
 
-def _few(numbers: Sequence[int]) -> str:
+def _join(numbers: Sequence[int]) -> str:
     more = f" and {len(numbers) - _MANY} more" if len(numbers) > _MANY else ""
     return ", ".join(map(str, numbers[:_MANY])) + more
 
 
-def _log(row: TrialRecord) -> Path | None:
-    """The log of the newest attempt, if there is one."""
-    attempt = TrialFolder(row.folder).newest()
+def _log_of(trial: TrialRecord) -> Path | None:
+    """Return the log of the newest attempt, or None if there is no log."""
+    attempt = TrialFolder(trial.folder).newest()
     return attempt.log if attempt and attempt.log.exists() else None
 
 
-def _log_end(row: TrialRecord) -> str:
-    log = _log(row)
+def _log_end(trial: TrialRecord) -> str:
+    log = _log_of(trial)
     lines = [*(line[:_LINE] for line in last_lines(log, 5)), f"whole log: {log}"] if log else []
     return "".join(f"\n    {line}" for line in lines)
 
 
 def requests_table(requests: Sequence[Request]) -> Table:
-    """One line for the trials that ask for the same."""
-    shown = Table("trials", "GPUs each", "CPU cores each", "memory (GB) each", "timeout (min)")
-    for wanted, count in Counter(requests).items():
-        cells = (wanted.cores, wanted.mem_gb, wanted.timeout_min)
-        shown.add_row(str(count), str(wanted.gpus), *("not set" if cell is None else f"{cell:g}" for cell in cells))
-    return shown
+    """Return a table of requests, equal requests in one row."""
+    table = Table("trials", "GPUs each", "CPU cores each", "memory (GB) each", "timeout (min)")
+    for request, count in Counter(requests).items():
+        limits = (request.cores, request.mem_gb, request.timeout_min)
+        table.add_row(str(count), str(request.gpus), *("not set" if cell is None else f"{cell:g}" for cell in limits))
+    return table
 
 
 def cost(requests: Sequence[Request]) -> str:
-    """At most how many hours, if every trial ran into its timeout."""
-    hours = [(one.gpus, one.timeout_min / 60) for one in requests if one.timeout_min is not None]
+    """Return the hours that all trials take together if each one runs into its timeout."""
+    hours = [(request.gpus, request.timeout_min / 60) for request in requests if request.timeout_min is not None]
     if len(hours) < len(requests):
-        return "Without a timeout there is no bound on the cost; set one with hydra.launcher.timeout_min=30"
+        return "Without a timeout the cost has no limit. Set a timeout: hydra.launcher.timeout_min=30"
     trial_hours, gpu_hours = sum(h for _, h in hours), sum(gpus * h for gpus, h in hours)
-    return f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial ran into its timeout"
+    return f"At most {trial_hours:.4g} trial-hours and {gpu_hours:.4g} GPU-hours, if every trial runs into its timeout"

@@ -22,7 +22,7 @@ from sweeps.record.definition import read as read_definition
 from sweeps.record.study import Added, StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.results.findings import Findings
-from sweeps.results.terminal import View, take_any_words, tally
+from sweeps.results.terminal import View, escape_unencodable, tally
 from sweeps.secrets import has_password
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
@@ -49,7 +49,7 @@ class Driver:
 
     def __init__(self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction) -> None:
         """Raises UserError: a setting of the sweeper is wrong."""
-        take_any_words()
+        escape_unencodable()
         HydraConfig.instance().set_config(config)
         self._app = App(config, hydra_context, task_function)
         self._settings = settings = read(config.hydra.sweeper, SweeperConf)

@@ -203,7 +203,7 @@ class Loop:
                 attempt.started_at = started_at
                 self.record.show(replace(self.record.trials[number], state=State.RUNNING))
                 self.stop.note_start()
-                self.watchers.view.started(attempt.trial)
+                self.watchers.view.started(attempt.trial, self.record.study)
             lines = folder.trial.read_metrics(attempt.metrics_offset)
             for line in lines.values:
                 self.record.show(replace(self.record.trials[number], metrics=line.metrics))

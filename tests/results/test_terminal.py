@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from sweeps.record import driver_status
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.findings import Findings
-from sweeps.results.status import _waits, show_status
-from sweeps.results.terminal import View, take_any_words, tally
+from sweeps.results.status import _explain_wait, show_status
+from sweeps.results.terminal import View, escape_unencodable, tally
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 
@@ -46,14 +47,14 @@ def summary(*rows: TrialRecord, total: int | None = None) -> StudySnapshot:
     ("rows", "total", "text"),
     [
         ([], 0, "no trials"),
-        ([], 3, "3 trials: 3 not begun"),
+        ([], 3, "3 trials: 3 queued"),
         ([row(0, State.COMPLETED)], 1, "1 trial: 1 completed"),
         ([row(0, State.PRUNED), row(1, State.INFEASIBLE)], None, "2 trials: 1 pruned, 1 infeasible"),
         (
             [row(i, state) for i, state in enumerate(State)],
             13,
-            "13 trials: 1 queued, 1 running, 1 completed, 1 pruned, 1 infeasible, 1 failed, 1 diverged, "
-            "1 out_of_memory, 1 timed_out, 1 refused, 1 lost, 1 cancelled, 1 not begun",
+            "13 trials: 2 queued, 1 running, 1 completed, 1 pruned, 1 infeasible, 1 failed, 1 diverged, "
+            "1 out_of_memory, 1 timed_out, 1 refused, 1 lost, 1 cancelled",
         ),
     ],
 )
@@ -96,10 +97,10 @@ def test_what_went_wrong_in_one_way_is_told_once(view: View) -> None:
         view.ended(one, study)
     live = said(view)
     assert live.count("data is missing") == 1
-    assert "trial 14 failed as trial 0 did" in live
+    assert "trial 14 failed for the same reason as trial 0" in live
     view.closing(study)
     end = said(view).removeprefix(live)
-    assert "trial 0 (and 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4 more alike) failed: OSError: part 0 of" in end
+    assert "trials 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 5 more failed: OSError: part 0 of" in end
     assert end.count("failed") == 2
 
 
@@ -121,7 +122,7 @@ def test_what_is_said_steers_no_terminal_and_holds_no_password(view: View) -> No
 def test_what_an_encoding_lacks_is_said_as_an_escape(monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_ = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(bytes_, "ascii"))
-    take_any_words()
+    escape_unencodable()
     View().say("ä \ud800")
     sys.stdout.flush()
     assert bytes_.getvalue() == b"\\xe4 \\ud800\n"
@@ -144,9 +145,11 @@ def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.Capt
     study = StudySnapshot("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
     show_status(study, "process 1", "", "")
     said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if line.startswith(("waiting", "MLflow"))] == [
-        "waiting: 2, 2 pending: Priority",
-        "waiting: 2, for a slot",
+    assert said[:5] == [
+        "study s: 0 of 3 trials have ended (2 queued, 1 running)",
+        "driver: process 1",
+        "slots: 1 in use, none free",
+        "2 queued: 2 pending: Priority; all slots are in use",
         "MLflow does not answer: refused; training goes on",
     ]
     (tmp_path / "driver_status.json").write_text(
@@ -164,9 +167,70 @@ def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
 
 def test_what_waits_for_a_silent_slurm_is_not_said_to_wait_for_imports() -> None:
     away = "SLURM takes no job now: Unable to contact slurm controller"
-    assert _waits(DriverStatus(0, full=True, notes=(away,)), driver=True, jobs=True) == [away]
-    [why] = _waits(DriverStatus(0, full=True), driver=True, jobs=False)
-    assert "being imported" in why
+    assert _explain_wait(DriverStatus(0, full=True, notes=(away,)), driver=True, jobs=True) == f": {away}"
+    assert "importing" in _explain_wait(DriverStatus(0, full=True), driver=True, jobs=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "driver", "reason"),
+    [
+        (DriverStatus(1, True), "process 1", "3 queued: all slots are in use"),
+        (DriverStatus(1, False), "process 1", "3 queued: the next trial is being prepared"),
+        (DriverStatus(1, True, "max_hours=1 is spent"), "process 1", "3 queued; none can start: max_hours=1 is spent"),
+        (None, "process 1", "3 queued: the driver is starting"),
+        (None, "", "3 queued; none can start: no driver runs the study"),
+        (
+            DriverStatus(0, False, "interrupted"),
+            "",
+            "3 queued; none can start: no driver runs the study; the last driver",
+        ),
+    ],
+)
+def test_the_reason_why_queued_trials_do_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: DriverStatus | None, driver: str, reason: str
+) -> None:
+    """One word for trials that have not started, whether or not the driver has chosen them."""
+    if status:
+        status.write(tmp_path)
+    study = StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED), row(1, State.QUEUED)], 4)
+    show_status(study, driver, "", "")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "study s: 1 of 4 trials have ended (3 queued, 1 completed)"
+    assert [line for line in lines[1:] if "queued" in line] == [line for line in lines[1:] if line.startswith(reason)]
+    assert any(line.startswith(reason) for line in lines)
+
+
+def test_trials_start_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, now = View(), 0.0
+    view.console = Console(file=io.StringIO())
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    rows = [row(i, State.QUEUED) for i in range(4)]
+    study = replace(summary(*rows), rows=rows, under_way={0, 1, 2, 3})
+
+    def start(number: int) -> None:
+        rows[number] = row(number, State.RUNNING)
+        view.started(rows[number], study)
+
+    start(1)
+    assert said(view) == ""
+    start(0)
+    assert said(view).splitlines() == ["trial 0 started   x=0", "trial 1 started   x=1"]
+    start(3)
+    now = 5.0
+    view.tick(study, [])
+    assert "trial 3" not in said(view)
+    now = 11.0  # trial 2 waits in a queue
+    view.tick(study, [])
+    assert said(view).splitlines()[-1] == "trial 3 started   x=3"
+    start(2)
+    assert said(view).splitlines()[-1] == "trial 2 started   x=2"
+
+
+def test_several_objectives_end_with_the_number_of_trials_on_the_front(view: View) -> None:
+    ends = [Outcome(State.COMPLETED, objective=[x, 1 - x]) for x in (0.0, 0.5, 1.0)]
+    trials = [TrialRecord(i, {"x": i}, State.COMPLETED, Path("nowhere"), (end,)) for i, end in enumerate(ends)]
+    view.closing(StudySnapshot("s", Path("nowhere"), ("y", "z"), ("minimize", "minimize"), trials))
+    assert "\nPareto front: 3 trials\n" in said(view)
 
 
 def test_a_study_goes_on_when_nobody_reads_what_it_says_any_more() -> None:
