@@ -42,14 +42,14 @@ class Asked:
                 trial = TrialRecord(number, chosen.params, State.QUEUED, folder, by=chosen.by, of=chosen.of)
                 trial = replace(trial, seed=chosen.seed, memory=chosen.memory)
                 self._record.ask(trial, chosen.shared)
-                self._record.begin(number)
+                self._record.mark_under_way(number)
                 return trial
         return None
 
     def end(self, trial: TrialRecord, result: float | None) -> None:
         """End a trial with what it returned; None: it failed."""
         end = Outcome(State.COMPLETED, objective=[result], began=1.0) if result is not None else _FAILED
-        self._record.leave(trial.number)
+        self._record.unmark_under_way(trial.number)
         self._record.end(trial.with_end(end))
 
 

@@ -26,7 +26,7 @@ from omegaconf.errors import InterpolationResolutionError
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile
 from sweeps.launchers.machine import Machine
-from sweeps.record.study import StudySnapshot, TrialRecord, look
+from sweeps.record.study import StudySnapshot, TrialRecord, read_state
 from sweeps.secrets import refuse_typed
 from sweeps.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
@@ -171,7 +171,7 @@ def _single_runs(own: Path) -> list[TrialRecord]:
             words = []  # damaged, or with hydra.output_subdir=null: it is shown without its values
         pairs = (str(word).partition("=") for word in words)
         params: Point = {name: value for name, sign, value in pairs if sign}
-        row = look(TrialRecord(number, params, State.RUNNING, folder))
+        row = read_state(TrialRecord(number, params, State.RUNNING, folder))
         rows += [row] if folder == own or row.state is not State.RUNNING else []
     return rows
 

@@ -132,7 +132,7 @@ def read_point(file: Path, space: SearchSpace, seeds: Seeds) -> Added:
     if needless := sorted(point.keys() - there.keys()):
         raise UserError(f"'{shown}' cannot be added: {needless[0]} does not exist beside the others. Leave it out")
     first = {seeds.key: seeds.repeated[0]} if seeds.in_grid and seeds.repeated else {}
-    return Added(file.name, point, outside=not space.holds({**first, **point}))
+    return Added(file.name, point, outside=not space.contains({**first, **point}))
 
 
 def refuse_file(file: Path, why: UserError) -> None:

@@ -126,7 +126,7 @@ def load_earlier(
         if there and there.absolute() == folder:
             raise UserError(f"hydra.sweeper.learn_from={name}: that is this study itself; name an earlier one")
         if there is None:
-            known = definition.which_there_are(name, folder.parent)
+            known = definition.suggest_study(name, folder.parent)
             raise UserError(
                 f"hydra.sweeper.learn_from={name}: there is no such earlier study\nIn {folder.parent}: {known}"
             )

@@ -16,8 +16,8 @@ class Answer:
 
     front: Sequence[TrialRecord] = ()  # Pareto front of several objectives, best first by the first objective
     winner: Configuration | None = None  # winner of the final race, or the best configuration in the race so far
-    equals: Sequence[Configuration] = ()  # configurations that are not significantly different from the winner
-    race_goes_on: bool = False
+    not_different: Sequence[Configuration] = ()  # configurations that are not significantly different from the winner
+    race_is_running: bool = False
     configuration: Configuration | None = None  # best configuration without failures, with or without a race
     trial: TrialRecord | None = None  # best trial; with several seeds the luckiest trial
 
@@ -26,7 +26,7 @@ def answer_of(top: Sequence[TrialRecord], on_front: int, ranking: Ranking) -> An
     """Return the results. `top` holds the completed trials, best first; the first `on_front` are the Pareto front."""
     trial = top[0] if top else None
     alive = ranking.alive
-    return Answer(top[:on_front], alive[0] if alive else None, alive[1:], ranking.race_goes_on, ranking.best, trial)
+    return Answer(top[:on_front], alive[0] if alive else None, alive[1:], ranking.race_is_running, ranking.best, trial)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Ranking:
     """The configurations of a study, best first, the final race's before all others."""
 
     configurations: Sequence[Configuration] = ()
-    race_goes_on: bool = False
+    race_is_running: bool = False
 
     @property
     def alive(self) -> list[Configuration]:

@@ -151,7 +151,7 @@ def resolved(url: str) -> str:
         raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error
 
 
-def agree(folder: Path, new: Definition, extend: bool) -> str:
+def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
     """Write the definition of a new study, or check that an earlier command started the same study.
 
     Return the repairs of the file, in words. Raises UserError with the first differences if it is another study.
@@ -178,7 +178,7 @@ def agree(folder: Path, new: Definition, extend: bool) -> str:
     return mended
 
 
-def sampler_of(folder: Path, conf: Any) -> Any:
+def resumed_sampler(folder: Path, conf: Any) -> Any:
     """Return the sampler that a study resumes with. In version 1 the sampler `default` had the name `tpe`."""
     with suppress(FileNotFoundError, CorruptFile):
         if (conf or {}).get("_target_") == _TPE and read(folder).version == 1:
@@ -206,7 +206,7 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
         packed = root / ARCHIVE / f"{name}.tar.gz"
         if packed.exists():
             raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
-        raise UserError(f"there is no study {name} in {root}. {which_there_are(name, root)}") from None
+        raise UserError(f"there is no study {name} in {root}. {suggest_study(name, root)}") from None
     except CorruptFile as error:
         raise UserError(f"{error}\nTo repair it, type the command that started study {name} again") from error
 
@@ -216,7 +216,7 @@ def unpack_line(packed: Path) -> str:
     return shlex.join(["tar", "-xzf", str(packed), "-C", str(packed.parent.parent)])
 
 
-def which_there_are(name: str, root: Path) -> str:
+def suggest_study(name: str, root: Path) -> str:
     """Return a sentence with the study of a similar name, or with all studies, newest first."""
     files = sorted(root.glob("*/study.json"), key=lambda file: -file.stat().st_mtime)
     if not files:

@@ -67,7 +67,7 @@ class Fold:
         self.changes.append(trial.number)
 
 
-def asked(trial: TrialRecord, study: Path) -> dict[str, Any]:
+def trial_as_json(trial: TrialRecord, study: Path) -> dict[str, Any]:
     """Return a trial as JSON, for its event in the journal and for its trial.json."""
     optional = {"seed": dict(trial.seed), "outside": trial.outside, "added": trial.added, "memory": dict(trial.memory)}
     where = os.path.relpath(trial.folder, study)
@@ -96,19 +96,19 @@ def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
     )
 
 
-def missing(study: Path, trials: Sequence[TrialRecord], by: By) -> list[Event]:
+def events_of_folders(study: Path, trials: Sequence[TrialRecord], by: By) -> list[Event]:
     """Return an event for each trial that has a folder, but is not among the journal's `trials`.
 
     A number without a readable folder is not used again: its event has a true `unknown`.
     """
     count, recorded = len(trials), {str(trial.folder) for trial in trials}
-    events = {number: event for number, event in _events_of_folders(study, by, recorded) if number >= count}
+    events = {number: event for number, event in _read_folders(study, by, recorded) if number >= count}
     credible = [number for number in events if number < count + len(events) + _MAX_GAP]
     numbers = range(count, max(credible, default=-1) + 1)
     return [events.get(number, _unknown(number, by)) for number in numbers]
 
 
-def _events_of_folders(study: Path, by: By, recorded: Collection[str]) -> Iterable[tuple[int, Event]]:
+def _read_folders(study: Path, by: By, recorded: Collection[str]) -> Iterable[tuple[int, Event]]:
     for path, folders, files in os.walk(study):
         folders[:] = [name for name in folders if f"{path}/{name}" not in recorded]
         folder = Path(path)

@@ -161,7 +161,7 @@ class SearchSpace:
         alone = sum(other.key == parameter.key for other in self.parameters) == 1
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
-    def holds(self, point: Point) -> bool:
+    def contains(self, point: Point) -> bool:
         """Return whether the space contains the point: the point has a valid value for each parameter."""
         needed = [parameter for parameter in self.parameters if self.exists(parameter, point)]
         return all(parameter.key in point and parameter.find(point[parameter.key]) for parameter in needed)

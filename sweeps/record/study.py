@@ -106,9 +106,9 @@ class TrialRecord:
         return " ".join(shown) or f"trial {self.number}"
 
 
-def within(trial: TrialRecord, holds: Callable[[Point], bool]) -> TrialRecord:
+def update_outside(trial: TrialRecord, contains: Callable[[Point], bool]) -> TrialRecord:
     """Return the trial, no longer marked as outside if the search space has grown around it."""
-    return replace(trial, outside=False) if trial.outside and holds(trial.configuration) else trial
+    return replace(trial, outside=False) if trial.outside and contains(trial.configuration) else trial
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Added:
     outside: bool  # whether the params are outside of the search space
 
 
-ENOUGH = 10
+MIN_FOR_IMPORTANCE = 10
 """Number of completed trials from which the importance of parameters is shown."""
 
 
@@ -254,7 +254,7 @@ class StudySnapshot:
         return sorted(filter(numeric.__getitem__, numeric), key=lambda name: -self.importance.get(name, 0.0))
 
 
-def look(trial: TrialRecord) -> TrialRecord:
+def read_state(trial: TrialRecord) -> TrialRecord:
     """Return the trial with the state that its folder shows, because no driver has recorded its end."""
     folder = TrialFolder(trial.folder)
     trial = replace(trial, attempts=tuple(folder.ends()))
@@ -278,7 +278,7 @@ def parameters(trials: Iterable[TrialRecord]) -> list[str]:
     return list(dict.fromkeys(name for trial in trials for name in trial.params))
 
 
-def by_way(trials: Iterable[TrialRecord]) -> list[list[TrialRecord]]:
+def by_failure_signature(trials: Iterable[TrialRecord]) -> list[list[TrialRecord]]:
     """Group failed trials by their failure signature."""
     groups: dict[tuple[str, str], list[TrialRecord]] = {}
     for trial in trials:

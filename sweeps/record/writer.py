@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.files import CorruptFile
-from sweeps.record.fold import VERSION, Fold, asked, missing
+from sweeps.record.fold import VERSION, Fold, events_of_folders, trial_as_json
 from sweeps.record.journal import FILE, Event, Journal
-from sweeps.record.study import UNKNOWN, Added, By, StudySnapshot, TrialRecord, within
+from sweeps.record.study import UNKNOWN, Added, By, StudySnapshot, TrialRecord, update_outside
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 
@@ -24,7 +24,7 @@ class Record:
         self.study = replace(
             study, **lists, shared=fold.shared, open_numbers=fold.open_numbers, under_way=self._under_way
         )
-        self.mended = ""  # repairs of the journal, in words
+        self.repairs = ""  # repairs of the journal, in words
 
     def open(self, first: Sequence[Event] = ()) -> None:
         """Read the journal, and repair it from the trials' folders. `first` are the events of an older format."""
@@ -32,13 +32,13 @@ class Record:
             self._journal.read(self._fold.apply)
         except CorruptFile as error:
             damaged = self._journal.quarantine()
-            self.mended = f"{error}. Later events were restored from the trials' folders (old file: {damaged.name})"
+            self.repairs = f"{error}. Later events were restored from the trials' folders (old file: {damaged.name})"
         self._journal.trim()
         if not self._journal.count:
             self._append({"op": "begun", "version": VERSION}, *first)
-        lost = missing(self.study.folder, self.trials, By.SAMPLER if self.study.searched else By.GRID)
-        if lost and not self.mended:
-            self.mended = f"{self._journal.path} lacks {len(lost)} trials. They were restored from their folders"
+        lost = events_of_folders(self.study.folder, self.trials, By.SAMPLER if self.study.searched else By.GRID)
+        if lost and not self.repairs:
+            self.repairs = f"{self._journal.path} lacks {len(lost)} trials. They were restored from their folders"
         for event in lost:
             self._append(event)
             if event.get("unknown"):
@@ -51,7 +51,7 @@ class Record:
 
     def ask(self, trial: TrialRecord, shared: Mapping[str, Any]) -> None:
         """Record a new trial, with the state of its sampler (`shared`)."""
-        content = asked(trial, self.study.folder) | ({"shared": dict(shared)} if shared else {})
+        content = trial_as_json(trial, self.study.folder) | ({"shared": dict(shared)} if shared else {})
         self._append({"op": "asked", **content})
 
     def add(self, added: Added) -> None:
@@ -68,27 +68,27 @@ class Record:
         counts = {number: len(TrialFolder(self.trials[number].folder).ends()) for number in numbers}
         self._append(*({"op": "reopened", "trial": number, "forgiven": count} for number, count in counts.items()))
 
-    def remember(self, number: int, memory: Mapping[str, Any]) -> None:
+    def store_memory(self, number: int, memory: Mapping[str, Any]) -> None:
         """Record the pruner's state of a trial, if the state has changed."""
         if dict(memory) != dict(self.trials[number].memory):
             self._append({"op": "remembered", "trial": number, "memory": dict(memory)})
 
-    def show(self, trial: TrialRecord) -> None:
+    def update(self, trial: TrialRecord) -> None:
         """Show the state of an open trial, which the journal does not record: queued or running, and its metrics."""
         self._fold.trials[trial.number] = trial
 
-    def place(self, holds: Callable[[Point], bool]) -> None:
+    def update_outside(self, contains: Callable[[Point], bool]) -> None:
         """Update which trials are outside of the search space, which may have grown since they were added."""
         for trial in [*self.trials]:
-            self.show(within(trial, holds))
+            self.update(update_outside(trial, contains))
         added = self._fold.added
-        added[:] = [replace(point, outside=point.outside and not holds(point.params)) for point in added]
+        added[:] = [replace(point, outside=point.outside and not contains(point.params)) for point in added]
 
-    def begin(self, number: int) -> None:
+    def mark_under_way(self, number: int) -> None:
         """Mark a trial as under way, so that no chooser begins it once more."""
         self._under_way.add(number)
 
-    def leave(self, number: int) -> None:
+    def unmark_under_way(self, number: int) -> None:
         """Remove the mark that a trial is under way."""
         self._under_way.discard(number)
 

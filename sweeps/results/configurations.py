@@ -64,13 +64,13 @@ def answer_line(findings: Findings) -> Paragraph | None:
 
 def _of_race(findings: Findings, winner: Configuration) -> Paragraph:
     answer = findings.answer
-    if answer.race_goes_on:
-        left = counted(1 + len(answer.equals), "configuration")
+    if answer.race_is_running:
+        left = counted(1 + len(answer.not_different), "configuration")
         return Paragraph(f": {left} left, the best now {winner.name}.", "The final race goes on")
     line = f": {winner.name}: {_mean(winner, findings.study.objective[0])}."
-    if answer.equals:
-        names = "; ".join(one.name for one in answer.equals)
-        line += f" It cannot be told from {counted(len(answer.equals), 'other')}: {names}."
+    if answer.not_different:
+        names = "; ".join(one.name for one in answer.not_different)
+        line += f" It cannot be told from {counted(len(answer.not_different), 'other')}: {names}."
     elif any(one.dropped for one in findings.ranking.configurations):
         line += " The others in the race were dropped."
     return Paragraph(line, "The final race's winner")
@@ -108,7 +108,7 @@ def _in_race(ranking: Ranking, one: Configuration) -> str:
     """How the configuration stands in the final race."""
     if one.place is None:
         return one.dropped
-    return "goes on" if ranking.race_goes_on else "not told apart" if one.place else "winner"
+    return "goes on" if ranking.race_is_running else "not told apart" if one.place else "winner"
 
 
 def _table_of_pairs(pairs: Sequence[Pair]) -> Table:

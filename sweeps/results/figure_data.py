@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from sweeps.record.study import ENOUGH, StudySnapshot, TrialRecord
+from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord
 from sweeps.results import axes, theme
 from sweeps.results.axes import is_number
 from sweeps.results.findings import Findings
@@ -34,7 +34,7 @@ class FigureData:
     @property
     def has_enough(self) -> bool:
         """Return whether enough trials have completed to estimate the importance of parameters."""
-        return len(self.completed) >= ENOUGH
+        return len(self.completed) >= MIN_FOR_IMPORTANCE
 
     def value(self, trial: TrialRecord) -> float | None:
         return self.values[trial.number]

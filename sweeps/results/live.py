@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from sweeps.record.study import ENOUGH, StudySnapshot
+from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
 from sweeps.results import report
 from sweeps.results.trials import Trials
 from sweeps.trial.job import State
@@ -12,7 +12,10 @@ from sweeps.trial.job import State
 _FIRST_S = 3.0  # because a study that is over by then needs its final page alone
 _EVERY_S = 10.0
 _READING_S = 0.3  # longest time for reading trials' files; the next page reads on
-_IMPORTANCE_TRIALS = (ENOUGH, 200)  # completed trials with importance, because of more it takes many seconds
+_IMPORTANCE_TRIALS = (
+    MIN_FOR_IMPORTANCE,
+    200,
+)  # completed trials with importance, because of more it takes many seconds
 _IMPORTANCE_FROM_S = 60.0  # because importing scikit-learn takes seconds
 _REST = 20.0  # pause between two pages, in multiples of the time for the last page
 

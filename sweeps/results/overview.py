@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from sweeps.record.study import StudySnapshot, TrialRecord, by_way
+from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature
 from sweeps.results import configurations, notes
 from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings
@@ -116,7 +116,9 @@ def _shown(findings: Findings) -> str:
 def _failures(study: StudySnapshot, trials: Trials) -> list[Section]:
     """Why trials went wrong, or could not begin: equal reasons, numbers aside, once with all their trials."""
     ordered = sorted(study.rows, key=lambda row: row.number)
-    reasons = sorted(by_way(row for row in ordered if row.state.is_bad or row.infeasible), key=len, reverse=True)
+    reasons = sorted(
+        by_failure_signature(row for row in ordered if row.state.is_bad or row.infeasible), key=len, reverse=True
+    )
     all_failed = len(study.bad()) == len(study.rows) > 0
     parts = []
     for i, rows in enumerate(reasons[:_MOST_REASONS]):

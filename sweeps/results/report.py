@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeps.files import write_whole
 from sweeps.record.costs import COSTS, of_trial
-from sweeps.record.study import ENOUGH, StudySnapshot, TrialRecord, parameters
+from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord, parameters
 from sweeps.results import configurations, figures, notes, overview, page, scaling_page, tables
 from sweeps.results.drawing import Figures
 from sweeps.results.figure_data import kind_of
@@ -107,10 +107,10 @@ def _pictures(findings: Findings, drawn: dict[str, Figures], running: bool) -> l
 
 def _no_importance(study: StudySnapshot, running: bool) -> str:
     few = study.count(State.COMPLETED)
-    if few >= ENOUGH:
+    if few >= MIN_FOR_IMPORTANCE:
         when = "from the second minute on, of more than 200 trials at the end"
         return f"How much each parameter matters is told {when}." if running else ""
-    return f"How much each parameter matters is told from {ENOUGH} completed trials on; there are {few}."
+    return f"How much each parameter matters is told from {MIN_FOR_IMPORTANCE} completed trials on; there are {few}."
 
 
 def _trials_as_html(findings: Findings) -> str:

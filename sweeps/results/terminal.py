@@ -20,7 +20,7 @@ from rich.text import Text
 
 from sweeps.errors import Outage
 from sweeps.files import last_lines
-from sweeps.record.study import StudySnapshot, TrialRecord, by_way, result_of
+from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature, result_of
 from sweeps.results import configurations
 from sweeps.results.findings import Findings, count_states, findings_of
 from sweeps.results.scaling import Scaling
@@ -96,7 +96,7 @@ class View:
             self.show(findings.table(findings.top[:10]), "right")
         if findings.front:
             self.say(f"Pareto front: {counted(len(findings.front), 'trial')}")
-        for trials in by_way(study.bad()):
+        for trials in by_failure_signature(study.bad()):
             first, numbers = trials[0], [trial.number for trial in trials]
             log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
             self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {first.error}{log}")

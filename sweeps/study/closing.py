@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.files import write_whole
 from sweeps.record.definition import DONE, sweeps_line
-from sweeps.record.study import StudySnapshot, by_way, result_of
+from sweeps.record.study import StudySnapshot, by_failure_signature, result_of
 from sweeps.results.configurations import of_seeds
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, tally
@@ -120,7 +120,7 @@ def _in_short(summary: StudySnapshot, resume: str) -> str:
         lines.append(words.plain)
     elif best := summary.best():
         lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, summary)}")
-    lines += [f"trial {row.number} {row.state}: {row.error}" for row, *_ in by_way(summary.bad())[:3]]
+    lines += [f"trial {row.number} {row.state}: {row.error}" for row, *_ in by_failure_signature(summary.bad())[:3]]
     lines.append(f"in {summary.folder} on {socket.gethostname()}")
     lines += [f"go on with: {resume}"] * (summary.over() < (summary.total or 0))
     return "\n".join(lines)

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.choose import manual
 from sweeps.errors import UserError
 from sweeps.launchers.contract import pack_app
-from sweeps.record.definition import DONE, agree, define, resume_line
+from sweeps.record.definition import DONE, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
 from sweeps.record.study import Added, StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
@@ -127,7 +127,7 @@ class Driver:
         plan, folder = self._plan, self._folder
         choosing = plan.choosing
         definition = define(self._name, plan.settings, plan.space, plan.config, choosing.planned, choosing.size)
-        if mended := agree(folder, definition, plan.settings.extend):
+        if mended := write_or_check(folder, definition, plan.settings.extend):
             print(mended)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition)
@@ -173,7 +173,7 @@ class Driver:
         plan = self._plan
         plan.choosing.earlier.save()
         record = open_record(self._study, self._definition)
-        record.place(plan.space.holds)
+        record.update_outside(plan.space.contains)
         self._study = record.study
         if plan.settings.storage:
             from sweeps.choose.sampler.mirror import Mirror

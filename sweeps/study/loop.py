@@ -144,7 +144,7 @@ class Loop:
         return True
 
     def _release(self, number: int) -> None:
-        self.record.leave(number)
+        self.record.unmark_under_way(number)
         self.running.pop(number, None)
         if self._ready and self._ready.trial.number == number:
             self._ready = None
@@ -156,8 +156,8 @@ class Loop:
 
     def _resume_study(self) -> None:
         """Adopt the living attempts of an earlier driver, and record which attempts have ended. Others are retried."""
-        if self.record.mended:
-            self.watchers.view.say(self.record.mended)
+        if self.record.repairs:
+            self.watchers.view.say(self.record.repairs)
         lost = [trial for trial in self.record.trials if trial.state in RETRIED]
         limits = self.settings.max_attempts, self.launcher.max_timeouts
         reopened = [trial.number for trial in lost if self.starter.may_reopen(trial, *limits)]
@@ -182,15 +182,15 @@ class Loop:
             job = replace(self.starter.tracked_job(trial), attempt=newest.number)
             if self.launcher.adopt(job):
                 self.starter.has_started = True
-                self.record.show(replace(trial, attempts=tuple(folder.ends())))
-                self.record.begin(trial.number)
+                self.record.update(replace(trial, attempts=tuple(folder.ends())))
+                self.record.mark_under_way(trial.number)
                 self.running[trial.number] = Attempt(job, trial, queued_at=self.clock(), adopted=True)
                 return
         newest.close(Outcome(State.CANCELLED, "it ended with its driver"), newest.last_written())
         trial = replace(trial, attempts=tuple(folder.ends()))
         last = trial.attempts[-1]
         if last.state in (State.CANCELLED, State.REFUSED) or len(trial.attempts) <= trial.forgiven:
-            self.record.show(trial)
+            self.record.update(trial)
             return
         self.starter.has_started = True
         self._retry_or_end(trial, last)
@@ -201,12 +201,12 @@ class Loop:
         try:
             if attempt.started_at is None and (started_at := folder.began()) is not None:
                 attempt.started_at = started_at
-                self.record.show(replace(self.record.trials[number], state=State.RUNNING))
+                self.record.update(replace(self.record.trials[number], state=State.RUNNING))
                 self.stop.note_start()
                 self.watchers.view.started(attempt.trial, self.record.study)
             lines = folder.trial.read_metrics(attempt.metrics_offset)
             for line in lines.values:
-                self.record.show(replace(self.record.trials[number], metrics=line.metrics))
+                self.record.update(replace(self.record.trials[number], metrics=line.metrics))
                 value = line.metrics.get(self.record.study.objective[0])
                 if value is not None and self.pruner and self.pruner.report(number, line.step, value):
                     folder.request_stop(State.PRUNED)
@@ -248,7 +248,7 @@ class Loop:
         # A refusal of an earlier driver's attempt is retried, because this command was not refused yet.
         if not over and (resumes or (outcome.state is State.REFUSED and adopted)):
             self.watchers.view.say(f"trial {trial.number} {outcome.state}: {outcome.error}; retried in a new attempt")
-            self.record.show(replace(trial, state=State.QUEUED))
+            self.record.update(replace(trial, state=State.QUEUED))
             return
         if resumes:
             outcome = replace(outcome, state=State.CANCELLED)
@@ -261,7 +261,7 @@ class Loop:
         trial = trial.with_end(outcome)
         if trial.state.is_over:
             self.record.end(trial)
-        self.record.show(trial)
+        self.record.update(trial)
         self.starter.drop_job(trial.number)
         if trial.state is State.REFUSED and not self.stop.note_refusal(outcome):
             return  # because the reason was printed for an earlier trial

@@ -18,7 +18,7 @@ from sweeps.choose.repeats import Seeds
 from sweeps.errors import Infeasible, UserError
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.record.definition import ARCHIVE, as_typed, sampler_of
+from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
 from sweeps.record.space import Choice, SearchSpace, is_grid, total
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
@@ -115,7 +115,7 @@ def place(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:
 def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:
     """Return the plan of the study that was typed. Raises UserError if something that was asked for is wrong."""
     config, is_new = app.config, not (folder / "study.json").exists()
-    settings.sampler = sampler_of(folder, settings.sampler)
+    settings.sampler = resumed_sampler(folder, settings.sampler)
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)
     words = [*config.hydra.overrides.hydra, *typed]

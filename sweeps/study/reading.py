@@ -9,7 +9,7 @@ from sweeps.files import CorruptFile, last_lines
 from sweeps.record.definition import DONE, Definition, resume_line, sweeps_line
 from sweeps.record.grammar import space_of
 from sweeps.record.journal import FILE
-from sweeps.record.study import StudySnapshot, TrialRecord, look, within
+from sweeps.record.study import StudySnapshot, TrialRecord, read_state, update_outside
 from sweeps.record.writer import read
 from sweeps.trial.job import State
 
@@ -53,13 +53,13 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
             f"study {definition.name}: {error}\nTo mend it, go on with: {resume_line(definition)}"
         ) from error
     space = space_of(definition.parameters)
-    return replace(study, rows=[within(_shown(trial), space.holds) for trial in study.rows])
+    return replace(study, rows=[update_outside(_shown(trial), space.contains) for trial in study.rows])
 
 
 def _shown(trial: TrialRecord) -> TrialRecord:
     if trial.state is State.QUEUED:
         with suppress(OSError):  # its files cannot be read now: it stands as its driver recorded it
-            return look(trial)
+            return read_state(trial)
     return trial
 
 

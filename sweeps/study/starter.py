@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.choose import Chooser, Next, Proposal
 from sweeps.errors import Infeasible, UserError
-from sweeps.record.fold import asked
+from sweeps.record.fold import trial_as_json
 from sweeps.record.study import Added, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.study.attempt import Attempt, may_be_reopened
@@ -96,14 +96,14 @@ class Starter:
             outcome = self.prepare(trial)
         try:
             if not (trial.folder / "trial.json").exists():
-                content = {"number": trial.number, **asked(trial, self.record.study.folder)}
+                content = {"number": trial.number, **trial_as_json(trial, self.record.study.folder)}
                 TrialFolder(trial.folder).write_trial(content)
         except OSError as error:
             outcome = Outcome(State.REFUSED, f"its folder cannot be made: {error}", ended=self.clock())
         if outcome:
             record_end(trial, outcome)
             return None
-        self.record.begin(trial.number)
+        self.record.mark_under_way(trial.number)
         job = self.tracked_job(trial)
         return Attempt(job, trial, queued_at=self.clock(), metrics_offset=self._offsets[trial.number])
 

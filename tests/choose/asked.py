@@ -7,7 +7,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sweeps.record.fold import asked
+from sweeps.record.fold import trial_as_json
 from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.space import SearchSpace
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -67,13 +67,13 @@ class Asked:
                 more = {"seed": chosen.seed, "outside": chosen.outside, "added": chosen.added, "memory": chosen.memory}
                 trial = replace(trial, **more)
                 self.record.ask(trial, chosen.shared)
-                TrialFolder(folder).write_trial({"number": number, **asked(trial, self.study.folder)})
+                TrialFolder(folder).write_trial({"number": number, **trial_as_json(trial, self.study.folder)})
                 if chosen.infeasible:
                     self.end(trial, State.INFEASIBLE)
                     return self.ask()
             else:
                 continue
-            self.record.begin(trial.number)
+            self.record.mark_under_way(trial.number)
             return trial
         return None
 
@@ -85,7 +85,7 @@ class Asked:
             outcome = Outcome(outcome, "so it was told", began=began)
         elif not isinstance(outcome, Outcome):
             outcome = Outcome(State.COMPLETED, objective=[outcome] * len(names), began=1.0)
-        self.record.leave(trial.number)
+        self.record.unmark_under_way(trial.number)
         self.record.end(self.record.trials[trial.number].with_end(replace(outcome, ended=self._clock)))
 
     def run(self, outcome: Ending, most: int = 1000) -> list[Point]:

@@ -167,7 +167,7 @@ def test_a_trial_is_added_to_a_study(
     done = drive(study, launcher, added)
     (row,) = [row for row in done.summary.rows if row.by_hand]
     assert (row.params, row.objective) == ({"x": left[0]}, [left[0]])
-    within = study.space.holds({"x": left[0]}) and name in ("grid", "search that exhausts its space")
+    within = study.space.contains({"x": left[0]}) and name in ("grid", "search that exhausts its space")
     expected = count if running and within else count + 1
     assert done.states() == ["completed"] * expected
     assert len({row.params["x"] for row in done.summary.rows}) == expected

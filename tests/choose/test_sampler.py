@@ -426,7 +426,7 @@ def test_a_search_killed_after_each_trial_asks_for_the_same_points(
             if killed:
                 search = Asked(folder, settings, space(*lines))
                 for trial in under_way:
-                    search.record.begin(trial.number)
+                    search.record.mark_under_way(trial.number)
         if killed:
             assert points == whole
         whole = points

@@ -213,7 +213,7 @@ def test_a_driver_killed_while_it_writes_leaves_a_journal_that_goes_on(make_stud
     assert found == list(range(len(found)))
     assert not list(study.folder.glob("*damaged*"))
     record = study.record(study.settings)
-    assert (len(record.trials) > 5, record.mended) == (True, "")
+    assert (len(record.trials) > 5, record.repairs) == (True, "")
     assert [trial.params["x"] for trial in record.trials] == list(range(len(record.trials)))
 
 

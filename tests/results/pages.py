@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.record.fold import asked
+from sweeps.record.fold import trial_as_json
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, Point, State
@@ -17,7 +17,7 @@ def trial(
 ) -> TrialRecord:
     """A trial that reported this accuracy by step, and completed with its last one and `more` objectives."""
     files, row = TrialFolder(folder / str(number)), TrialRecord(number, point, State.QUEUED, folder / str(number))
-    files.write_trial(asked(row, folder))
+    files.write_trial(trial_as_json(row, folder))
     (files.path / ".hydra").mkdir()
     lines = [f"{name}: {value}" for name, value in point.items()]
     (files.path / ".hydra" / "config.yaml").write_text("\n".join(["epochs: 10", *lines, "db: ${oc.env:DB}"]))

@@ -293,7 +293,7 @@ class Study:
             self._make_job,
             lambda trial: [],
             view.say,
-            take_added=lambda: (Added(name, point, not self.space.holds(point)) for point, name in added()),
+            take_added=lambda: (Added(name, point, not self.space.contains(point)) for point, name in added()),
             clock=self.clock,
         )
         loop = Loop(
@@ -322,7 +322,7 @@ class Study:
         record = Record(study)
         choosing.earlier.save()
         record.open()
-        record.place(choosing.space.holds)
+        record.update_outside(choosing.space.contains)
         return record
 
     def trial(self, number: int) -> TrialFolder:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile
-from sweeps.record.definition import Definition, agree, define, read, resume_line, sweeps_line
+from sweeps.record.definition import Definition, define, read, resume_line, sweeps_line, write_or_check
 from sweeps.record.grammar import parse
 from sweeps.record.space import total
 from sweeps.settings import SweeperConf
@@ -35,12 +35,12 @@ def test_with_repeats_there_are_more_trials() -> None:
 
 def test_it_is_written_and_read_as_it_was(tmp_path: Path) -> None:
     made = make("x=1,2", "opt=adam,sgd", "y=tag(log,interval(0.1,1))", **SEARCH)
-    assert agree(tmp_path, made, extend=False) == ""
+    assert write_or_check(tmp_path, made, extend=False) == ""
     assert read(tmp_path) == made
     assert made.parameters == {"x": "1,2", "opt": "adam,sgd", "y": "log interval(0.1, 1.0)"}
     assert made.config == {"lr": "0.1", "model.hidden": "[64,32]"}
     assert (made.n_trials, made.total, make().total) == ("5", 5, 2)
-    assert agree(tmp_path, made, extend=False) == ""
+    assert write_or_check(tmp_path, made, extend=False) == ""
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_it_is_written_and_read_as_it_was(tmp_path: Path) -> None:
 def test_another_study_is_refused_with_the_differences(
     tmp_path: Path, lines: list[str], changes: dict[str, object], shown: str
 ) -> None:
-    agree(tmp_path, make(), extend=False)
+    write_or_check(tmp_path, make(), extend=False)
     before = (tmp_path / "study.json").read_bytes()
     with pytest.raises(UserError, match="was started with other values: ") as caught:
-        agree(tmp_path, make(*lines, **changes), extend=False)  # type: ignore[arg-type]
+        write_or_check(tmp_path, make(*lines, **changes), extend=False)  # type: ignore[arg-type]
     assert shown in str(caught.value)
     assert "Either 1. choose another hydra.sweeper.study_name, 2. type the command" in str(caught.value)
     assert (tmp_path / "study.json").read_bytes() == before
@@ -88,8 +88,8 @@ def test_another_study_is_refused_with_the_differences(
     ],
 )
 def test_what_may_change_while_a_study_goes_on(tmp_path: Path, changes: dict[str, object]) -> None:
-    agree(tmp_path, make(), extend=False)
-    assert agree(tmp_path, make(**changes), extend=False) == ""  # type: ignore[arg-type]
+    write_or_check(tmp_path, make(), extend=False)
+    assert write_or_check(tmp_path, make(**changes), extend=False) == ""  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_what_extending_a_study_may_add(
 ) -> None:
     first = {key: value for key, value in settings.items() if key in ("sampler", "storage")}
     n_trials = 3 if "n_trials" in settings else None
-    agree(tmp_path, make(*before, n_trials=n_trials, **first), extend=False)  # type: ignore[arg-type]
+    write_or_check(tmp_path, make(*before, n_trials=n_trials, **first), extend=False)  # type: ignore[arg-type]
     if not allowed:
         with pytest.raises(UserError):
-            agree(tmp_path, make(*lines, **settings), extend=True)  # type: ignore[arg-type]
+            write_or_check(tmp_path, make(*lines, **settings), extend=True)  # type: ignore[arg-type]
         return
     new = make(*lines, **settings)  # type: ignore[arg-type]
-    agree(tmp_path, new, extend=True)
+    write_or_check(tmp_path, new, extend=True)
     assert read(tmp_path) == new
 
 
@@ -135,7 +135,7 @@ def test_a_damaged_definition_is_named_kept_and_written_anew(tmp_path: Path, con
     file.write_bytes(content)
     with pytest.raises(CorruptFile, match=str(file)):
         read(tmp_path)
-    said = agree(tmp_path, make(), extend=False)
+    said = write_or_check(tmp_path, make(), extend=False)
     (kept,) = tmp_path.glob("study.json.damaged-*")
     assert str(file) in said
     assert kept.name in said
@@ -144,12 +144,12 @@ def test_a_damaged_definition_is_named_kept_and_written_anew(tmp_path: Path, con
 
 
 def test_a_definition_cut_at_any_byte_is_no_traceback(tmp_path: Path) -> None:
-    agree(tmp_path, make(), extend=False)
+    write_or_check(tmp_path, make(), extend=False)
     file = tmp_path / "study.json"
     whole = file.read_bytes()
     for cut in range(0, len(whole), 7):
         file.write_bytes(whole[:cut])
-        assert "study.json" in agree(tmp_path, make(), extend=False)
+        assert "study.json" in write_or_check(tmp_path, make(), extend=False)
         assert file.read_bytes() == whole
 
 
@@ -196,7 +196,7 @@ def test_an_address_is_written_down_as_it_was_typed(
 ) -> None:
     for name in ("DB", "TRACKING", "OTHER"):
         monkeypatch.setenv(name, "postgresql://me:sesame@host/db")
-    agree(tmp_path, as_written(**sweeper), extend=False)
+    write_or_check(tmp_path, as_written(**sweeper), extend=False)
     written = (tmp_path / "study.json").read_text()
     assert "sesame" not in written
     content = json.loads(written)
@@ -204,8 +204,8 @@ def test_an_address_is_written_down_as_it_was_typed(
 
 
 def test_a_target_that_has_moved_makes_no_other_study(tmp_path: Path) -> None:
-    agree(tmp_path, make(config={"net": {"_target_": "os.path.join"}}), extend=False)
-    assert agree(tmp_path, make(config={"net": {"_target_": "posixpath.join"}}), extend=False) == ""
+    write_or_check(tmp_path, make(config={"net": {"_target_": "os.path.join"}}), extend=False)
+    assert write_or_check(tmp_path, make(config={"net": {"_target_": "posixpath.join"}}), extend=False) == ""
     for other in ("ntpath.join", "posixpath.split", "nowhere.join", "posixpath.join.join"):
         with pytest.raises(UserError, match=f"net._target_={other} was os.path.join"):
-            agree(tmp_path, make(config={"net": {"_target_": other}}), extend=False)
+            write_or_check(tmp_path, make(config={"net": {"_target_": other}}), extend=False)

@@ -21,7 +21,7 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, Lock
-from sweeps.record.definition import Definition, agree, read
+from sweeps.record.definition import Definition, read, write_or_check
 from sweeps.study.reading import read_study
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
@@ -122,7 +122,7 @@ def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None, **ch
     """One driver, with what it does around its loop; returns what it said. It is stopped in its `stop_at`th look."""
     lock = Lock(study.folder / "driver.lock")
     try:
-        mended = agree(study.folder, DEFINITION, extend=False)
+        mended = write_or_check(study.folder, DEFINITION, extend=False)
         study.drive(launcher, lambda: "it was stopped" if launcher.polls == stop_at else "", **changes)
         return [mended, *study.last.lines, *(row.error for row in study.last.summary.rows)]
     finally:

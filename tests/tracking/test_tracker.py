@@ -17,7 +17,7 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.errors import UserError
-from sweeps.record.fold import asked
+from sweeps.record.fold import trial_as_json
 from sweeps.record.study import TrialRecord
 from sweeps.results import report
 from sweeps.results.tables import GAP
@@ -170,7 +170,7 @@ def test_what_could_not_run_is_shown_as_infeasible_and_loses_that_when_it_runs(s
     study = tmp_path / "s"
     end = Outcome(State.INFEASIBLE, "it is too large")
     row = TrialRecord(0, {"lr": 0.1}, State.QUEUED, study / "0").with_end(end)
-    TrialFolder(row.folder).write_trial(asked(row, study))
+    TrialFolder(row.folder).write_trial(trial_as_json(row, study))
     tracker = open_tracker(store, study)
     tracker.end_trial(row)
     finish(tracker, summary_of(study, row))

@@ -27,7 +27,7 @@ class Encoding:
 
     def holds(self, point: Point) -> bool:
         """Whether a point has a value of the space for each of its parameters."""
-        return self._space.holds(point)
+        return self._space.contains(point)
 
     def encode(self, point: Point) -> dict[str, Any]:
         """Return a point's values as Optuna has them, by the names of their parameters."""

@@ -9,7 +9,7 @@ from optuna.trial import TrialState, create_trial
 from sweeps.choose.sampler.encoding import Encoding
 from sweeps.record.replicates import by_first, verdict
 from sweeps.record.space import SearchSpace
-from sweeps.record.study import ENOUGH, StudySnapshot
+from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
 from sweeps.trial.job import State
 
 _TREES, _FEWEST, _WORK = 64, 8, 12_800  # trees times trials: 64 trees took half a minute of 1,000
@@ -24,7 +24,7 @@ def importance(study: StudySnapshot, space: SearchSpace) -> dict[str, float]:
     groups = by_first(study.rows).values() if len(space.parameters) > 1 else []
     ends = [(trials[0].configuration, verdict(trials, study.repeats)) for trials in groups if not trials[0].outside]
     completed = [(point, end) for point, end in ends if end and end.state is State.COMPLETED and end.objective]
-    if len(completed) < ENOUGH:
+    if len(completed) < MIN_FOR_IMPORTANCE:
         return {}  # without scikit-learn, whose import takes a second
     own = optuna.create_study()
     for point, end in completed:

@@ -33,7 +33,7 @@ class Pruner:
         prunes = self.fed.pruner.prune(self.fed.load_study(None), self.fed.frozen(trial_id))
         attrs = dict(self.fed.frozen(trial_id).system_attrs)
         if attrs != dict(trial.memory.get("system", {})):
-            self.record.remember(number, {**trial.memory, "system": attrs})
+            self.record.store_memory(number, {**trial.memory, "system": attrs})
         return prunes
 
     def _is_given_up(self, first: int) -> bool:
