@@ -36,7 +36,7 @@ from sweeps.study.mistakes import explain
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
-from sweeps.trial.process import end_of_error, end_of_return
+from sweeps.trial.process import outcome_of_error, outcome_of_return
 from sweeps.trial.system_metrics import sampling
 
 Task = Callable[[DictConfig, Trial], Any]
@@ -143,9 +143,9 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     with shown, sampling(TrialFolder(folder)):
         try:
             returned = task(cfg, current_trial())
-            end = end_of_return(returned, objective_of(hydra), attempt.heard())
+            end = outcome_of_return(returned, objective_of(hydra), attempt.stop_reason())
         except BaseException as error:
-            end = end_of_error(error)
+            end = outcome_of_error(error)
             raise
         finally:
             rows[rows.index(row)] = row = row.with_end(attempt.close(end))

@@ -1,4 +1,4 @@
-"""Between the two ways to run trials: Hydra's `launch()`, a batch that waits for all, and our `TrialLauncher`."""
+"""Adapters between Hydra's `Launcher.launch()`, which waits for a whole batch, and our `TrialLauncher`."""
 
 import logging
 import pickle
@@ -17,7 +17,7 @@ from sweeps.files import read_own
 from sweeps.launchers.contract import TrialLauncher, pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Request
-from sweeps.trial.process import end_of, end_of_error
+from sweeps.trial.process import outcome_of_error, outcome_of_job
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def launch(
     hydra_context: HydraContext,
     task_function: TaskFunction,
 ) -> list[JobReturn]:
-    """Hydra's `Launcher.launch` on top of one of our launchers, for a sweeper that is not ours."""
+    """Run a batch of trials as Hydra's `Launcher.launch`, for another library's sweeper."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
     jobs: dict[int, Job] = {}
@@ -38,46 +38,41 @@ def launch(
     study = Path(config.hydra.sweep.dir).absolute()
     study.mkdir(parents=True, exist_ok=True)
     trials.open()
-    # Where other nodes see it too; a folder of ours alone (0700).
+    # In the study, because other nodes must see the files; private (0700), because the files are unpickled.
     with tempfile.TemporaryDirectory(prefix=".returns", dir=study) as private:
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = hydra_context.config_loader.load_sweep_config(config, list(overrides))
             composed.hydra.job.update(id=f"{composed.hydra.job.name}_{number}", num=number)
-            folder, wanted = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
-            attempt, left = folder.new_attempt().number, Path(private, str(number))
-            jobs[number] = Job(study.name, number, attempt, composed, wanted, folder, app, job_return=left)
+            folder, request = TrialFolder(study / str(composed.hydra.sweep.subdir)), trials.request(composed)
+            attempt, job_return = folder.new_attempt().number, Path(private, str(number))
+            jobs[number] = Job(study.name, number, attempt, composed, request, folder, app, job_return=job_return)
         log.info("Launching %d jobs in %s", len(jobs), study)
         waiting = list(jobs.values())
         while len(returns) < len(jobs):
             while waiting and trials.submit(waiting[0]):
                 waiting.pop(0)
-            for number, said in trials.poll(timeout_s=1.0):
-                end = jobs[number].attempt_folder.close(said)
+            for number, outcome in trials.poll(timeout_s=1.0):
+                end = jobs[number].attempt_folder.close(outcome)
                 returns[number] = _read_return(jobs[number], end)
-                log.info(
-                    "\t#%d : %s   %s %s",
-                    number,
-                    " ".join(job_overrides[number - initial_job_idx]),
-                    end.state,
-                    end.error,
-                )
+                overrides = job_overrides[number - initial_job_idx]
+                log.info("\t#%d : %s   %s %s", number, " ".join(overrides), end.state, end.error)
     return [returns[number] for number in sorted(returns)]
 
 
 def _read_return(job: Job, end: Outcome) -> JobReturn:
-    """What the trial left for us in our own private folder, or a failure in Hydra's words."""
+    """Return the trial's JobReturn from the private folder, or a failed JobReturn."""
     if job.job_return and job.job_return.exists():
         returned: JobReturn = pickle.loads(read_own(job.job_return))  # noqa: S301
         return returned
     failed = JobReturn(status=JobStatus.FAILED, overrides=list(job.config.hydra.overrides.task))
     log = job.attempt_folder.log
-    where = f". Its log: {log}" if log.exists() else ""
-    failed.return_value = RuntimeError(f"trial {job.number} {end.state}: {end.error}{where}")
+    log_hint = f". Its log: {log}" if log.exists() else ""
+    failed.return_value = RuntimeError(f"trial {job.number} {end.state}: {end.error}{log_hint}")
     return failed
 
 
 class BatchTrials(TrialLauncher):
-    """Somebody else's launcher, as our loop sees it: batches of `size` trials, each as slow as its slowest."""
+    """Another library's launcher behind our interface: batches of `size` trials, each as slow as its slowest trial."""
 
     def __init__(self, launcher: Launcher, size: int) -> None:
         self._launcher = launcher
@@ -85,41 +80,43 @@ class BatchTrials(TrialLauncher):
         self._batch: list[Job] = []
 
     def request(self, config: DictConfig) -> Request:
-        """By the names of hydra-submitit-launcher; only the launcher itself could refuse it."""
-        wanted = config.hydra.launcher
-        nodes, gpus = int(wanted.get("nodes") or 1), int(wanted.get("gpus_per_node") or 0)
-        return Request(gpus=nodes * gpus, timeout_min=wanted.get("timeout_min"), nodes=nodes)
+        """Return the resources by the setting names of hydra-submitit-launcher."""
+        settings = config.hydra.launcher
+        nodes, gpus = int(settings.get("nodes") or 1), int(settings.get("gpus_per_node") or 0)
+        return Request(gpus=nodes * gpus, timeout_min=settings.get("timeout_min"), nodes=nodes)
 
     def has_room(self, ahead: bool = False) -> bool:
         return len(self._batch) < self._size
 
     def submit(self, job: Job) -> bool:
-        if not self.has_room() or (self._batch and job.number != self._batch[-1].number + 1):  # Hydra counts on
+        is_next = not self._batch or job.number == self._batch[-1].number + 1  # because launch() numbers consecutively
+        if not (self.has_room() and is_next):
             return False
         self._batch.append(job)
         return True
 
     def adopt(self, job: Job) -> bool:
-        """A batch ends with its driver."""
-        return False
+        return False  # because a batch ends with its driver
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
-        if not self._batch or not timeout_s:  # who has no time only looks: it may still fill the batch
+        if not self._batch or not timeout_s:  # because the loop may still fill the batch
             time.sleep(timeout_s)
             return []
         batch, self._batch = self._batch, []
         for job in batch:
-            with suppress(OSError):  # a disk that is full is told of by the trial itself
+            with suppress(OSError):  # because the trial itself reports a full disk
                 job.attempt_folder.begin(time.time())
         overrides = [list(job.config.hydra.overrides.task) for job in batch]
         try:
             returns = self._launcher.launch(overrides, initial_job_idx=batch[0].number)
-        except (Exception, SystemExit) as error:  # some raise what a trial raised, and lose the batch
-            return [(job.number, end_of_error(error)) for job in batch]
-        pairs = zip(batch, returns, strict=True)
-        return [(job.number, end_of(returned, job.objective, job.attempt_folder.heard())) for job, returned in pairs]
+        except (Exception, SystemExit) as error:  # because some launchers raise a trial's error and lose the batch
+            return [(job.number, outcome_of_error(error)) for job in batch]
+        return [
+            (job.number, outcome_of_job(returned, job.objective, job.attempt_folder.stop_reason()))
+            for job, returned in zip(batch, returns, strict=True)
+        ]
 
-    # A batch cannot be interrupted, and nothing outlives it.
+    # Empty, because a batch cannot be interrupted and ends with its driver.
     def open(self) -> None: ...
 
     def cancel_pending(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Trials as forks of a warm process on this machine, each with GPUs, cores and memory of its own."""
+"""Trials as forks of a warm process on this machine, each with its own GPUs, cores and memory."""
 
 import math
 import time
@@ -12,7 +12,7 @@ from sweeps.errors import UserError
 from sweeps.files import holder
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.forks import Forks
-from sweeps.launchers.machine import USUAL_GB, Machine
+from sweeps.launchers.machine import DEFAULT_GB, Machine
 from sweeps.settings import LocalLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request, State, World
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 30.0
 
 @dataclass
 class _Slot:
-    """What one running trial owns."""
+    """The resources of one running trial."""
 
     cores: list[int]
     gpus: list[str]
@@ -30,58 +30,59 @@ class _Slot:
 
 
 class LocalTrials(TrialLauncher):
-    """The local launcher, as our loop sees it."""
+    """The local launcher (`sweeps.launchers.contract.TrialLauncher`)."""
 
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._forks = Forks(preload, log)
         self._machine = machine = Machine.here()
         self._cores, self._gpus, self._free_gb = [*machine.cores], [*machine.gpus], machine.memory_gb
-        self._least_cores, self._wants_gpus = 1, False
+        self._min_cores, self._uses_gpus = 1, False
         self._slots: dict[int, _Slot] = {}
 
     def request(self, config: DictConfig) -> Request:
-        wanted = self._machine.request(config)
-        self._least_cores = min(self._least_cores, wanted.cores or 0)
-        self._wants_gpus = self._wants_gpus or wanted.gpus > 0
-        return wanted
+        request = self._machine.request(config)
+        self._min_cores = min(self._min_cores, request.cores or 0)
+        self._uses_gpus = self._uses_gpus or request.gpus > 0
+        return request
 
     def open(self) -> None:
         self._forks.open()
 
     def has_room(self, ahead: bool = False) -> bool:
-        return self._forks.ready and len(self._cores) >= self._least_cores
+        return self._forks.ready and len(self._cores) >= self._min_cores
 
     def submit(self, job: Job) -> bool:
-        wanted, settings = job.request, read(job.config.hydra.launcher, LocalLauncherConf)
+        request, settings = job.request, read(job.config.hydra.launcher, LocalLauncherConf)
         size = settings.tasks_per_node
-        cores, mem_gb = wanted.cores or 0, wanted.mem_gb or USUAL_GB * size
-        fits = cores <= len(self._cores) and wanted.gpus <= len(self._gpus) and mem_gb <= self._free_gb
+        cores, mem_gb = request.cores or 0, request.mem_gb or DEFAULT_GB * size
+        fits = cores <= len(self._cores) and request.gpus <= len(self._gpus) and mem_gb <= self._free_gb
         if not (self._forks.ready and fits):
             return False
         slot = self._slots[job.number] = _Slot(
             [self._cores.pop(0) for _ in range(cores)],
-            [self._gpus.pop(0) for _ in range(wanted.gpus)],
+            [self._gpus.pop(0) for _ in range(request.gpus)],
             mem_gb,
-            time.monotonic() + (wanted.timeout_min or math.inf) * 60,
+            time.monotonic() + (request.timeout_min or math.inf) * 60,
         )
         self._free_gb -= mem_gb
         world = World(size=size, addresses=("127.0.0.1",) * size, timeout_s=settings.rank_timeout_s)
-        self._forks.start(job, slot.cores, slot.gpus, max(1, cores // world.size), wanted.mem_gb, world)
+        self._forks.start(job, slot.cores, slot.gpus, max(1, cores // world.size), request.mem_gb, world)
         return True
 
     def adopt(self, job: Job) -> bool:
-        """A local trial is killed when its driver goes: wait until it is. Raises UserError if it lives after 30 s."""
+        """Wait until the trial, which dies with its driver, has ended. Raises UserError if it is alive after 30 s."""
         deadline = time.monotonic() + _PATIENCE_S
-        while by := next(filter(None, map(holder, job.attempt_folder.path.glob("alive*"))), None):
+        while process := next(filter(None, map(holder, job.attempt_folder.path.glob("alive*"))), None):
             if time.monotonic() > deadline:
-                raise UserError(f"{job.attempt_folder.path} still runs in {by}; end that process, then start again")
+                problem = f"{job.attempt_folder.path} is still running in {process}."
+                raise UserError(f"{problem}\nEnd that process, then repeat the command")
             time.sleep(0.05)
         return False
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         for number, slot in self._slots.items():
             if time.monotonic() > slot.deadline:
-                self._forks.kill(number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min allows")
+                self._forks.kill(number, State.TIMED_OUT, "it ran longer than hydra.launcher.timeout_min")
         over = self._forks.poll(timeout_s)
         for number, _ in over:
             slot = self._slots.pop(number)
@@ -91,12 +92,11 @@ class LocalTrials(TrialLauncher):
         return over
 
     def notes(self) -> list[str]:
-        if self._wants_gpus or not self._machine.gpus:
+        if self._uses_gpus or not self._machine.gpus:
             return []
-        return [f"this machine has {len(self._machine.gpus)} GPUs, and no trial asks for one; add gpus=1 to use them"]
+        return [f"this machine has {len(self._machine.gpus)} GPUs, and no trial requests a GPU. Add gpus=1 to use them"]
 
-    def cancel_pending(self) -> None:
-        """A trial that was submitted has begun."""
+    def cancel_pending(self) -> None: ...  # because each submitted trial has started
 
     def close(self, keep: bool = False) -> None:
         self._forks.close()

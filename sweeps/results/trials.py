@@ -56,10 +56,10 @@ class _Files:
 
     def _add_news(self, objective: Sequence[str]) -> None:
         try:
-            news = self.reader.news()
+            news = self.reader.unread()
         except OSError:  # of this trial alone
             return
-        if not self.reader.done(news):
+        if not self.reader.mark_read(news):
             self.raw.clear()
         for line in news.values:
             for name in _few(line.metrics, objective):

@@ -30,7 +30,7 @@ from sweeps.study.help import at_once
 from sweeps.study.points import Points
 from sweeps.study.typed_space import in_space, read_space, refuse_fractions
 from sweeps.trial.job import Objective, Point, Request
-from sweeps.trial.process import WANTED
+from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
 
 _HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # Hydra's default: whoever set another one means it
@@ -166,7 +166,7 @@ def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: Tas
         raise UserError("a search needs to know when to end; say it with hydra.sweeper.n_trials=20")
     if _returns_nothing(task_function):
         name = getattr(task_function, "__name__", "the task function")
-        raise UserError(f"a search needs an objective, and {name}() returns nothing: {WANTED}")
+        raise UserError(f"a search needs an objective, and {name}() returns nothing: {EXPECTED_RETURN}")
 
 
 def _returns_nothing(function: TaskFunction) -> bool:

@@ -73,7 +73,7 @@ class TrialRun:
         outcome, tags = self._outcome() if ended else ([], {})
         self.problem = self._study.send(run_id, metrics + outcome, params, tags) or self.problem
         for reader, lines in zip(self._readers, batches, strict=True):
-            reader.done(lines)
+            reader.mark_read(lines)
         self._described = True
         self._study.update_view([mlflow_name(name) for name in self.trial.params], [name for name, *_ in metrics])
         if ended:
@@ -81,7 +81,7 @@ class TrialRun:
 
     def _new_metrics(self) -> tuple[list[MetricRow], list[Lines]]:
         """Return the metrics that were reported since the last complete `sync`, and the lines that contain them."""
-        rows, batches = [], [reader.news() for reader in self._readers]
+        rows, batches = [], [reader.unread() for reader in self._readers]
         for reader, lines in zip(self._readers, batches, strict=True):
             if lines.damaged:
                 self.problem = f"{counted(lines.damaged, 'damaged line')} in {self._folder.path / reader.name}"

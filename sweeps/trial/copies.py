@@ -1,4 +1,4 @@
-"""Imports an app's modules as they were when its study began, also where they have been edited or removed since."""
+"""Imports of an app's modules from its study's copies, even if the originals were edited or removed since."""
 
 import os
 import sys
@@ -12,15 +12,16 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of the modules below `top`, in the same places below `kept`. Both are absolute, and no links."""
+    """Copies of the modules below `top`, at the same relative paths below `folder`; both absolute, without links."""
 
     top: str
-    kept: str
+    folder: str
 
 
 class _Finder(MetaPathFinder):
-    """Takes a module from its copy if the file is another one now. The module's `__file__` stays the path of the
-    original, so that data beside it are found; its code's file, which tracebacks show, is the copy.
+    """Loads a module from its copy if the original file has changed.
+
+    The module's `__file__` stays the original's path, so that data files beside it are found. Tracebacks show the copy.
     """
 
     def __init__(self, copies: Copies) -> None:
@@ -32,33 +33,34 @@ class _Finder(MetaPathFinder):
             if not f"{folder}/".startswith(f"{top}/"):
                 continue
             for file in (f"{folder}/{last}/__init__.py", f"{folder}/{last}.py"):
-                copy = self.copies.kept + file.removeprefix(top)
-                if (then := _stamp(copy)) is None:
+                copy = self.copies.folder + file.removeprefix(top)
+                if (copy_stamp := _stamp(copy)) is None:
                     continue
-                found = None if then == _stamp(file) else PathFinder.find_spec(name, path)
-                is_other = found is not None and os.path.realpath(found.origin or "") != file
-                if then == _stamp(file) or is_other:  # the import finds the same, or one that comes first
-                    return None
+                if copy_stamp == _stamp(file):
+                    return None  # because the normal import finds the same code
+                spec = PathFinder.find_spec(name, path)
+                if spec is not None and os.path.realpath(spec.origin or "") != file:
+                    return None  # because another module of this name comes first
                 return spec_from_file_location(name, file, loader=SourceFileLoader(name, copy))
         return None
 
 
 def use(copies: Copies | None) -> None:
-    """Let all that is imported from now on in this process be the copies; None for what the files hold."""
+    """Load the copies at each later import of this process; None loads the original files."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
     if copies:
         sys.meta_path.insert(0, _Finder(copies))
 
 
 def in_use() -> Copies | None:
-    """What another process must `use` to import the same."""
+    """Return the argument of `use` with which another process imports the same modules."""
     return next((finder.copies for finder in sys.meta_path if isinstance(finder, _Finder)), None)
 
 
 def _stamp(file: str) -> tuple[int, int] | None:
-    """When the file was written and its size, by which Python tells whether bytecode is that of a source."""
+    """Return a file's modification time and size, by which Python matches bytecode to its source."""
     try:
-        known = os.stat(file)  # noqa: PTH116 - at each import, where pathlib costs more than the call
+        status = os.stat(file)  # noqa: PTH116 - because pathlib costs more than the call, at each import
     except OSError:
         return None
-    return known.st_mtime_ns, known.st_size
+    return status.st_mtime_ns, status.st_size

@@ -2,23 +2,23 @@
 
 Each file has one writer, and is written aside and renamed, or appended a whole line at a time (`sweeps.files`):
 
-    .hydra/                 the composed config and its overrides, as Hydra writes them         (trial)
-    trial.json              which trial it is, as the journal says                          (driver)
+    .hydra/                 the composed config and its overrides, written by Hydra             (trial)
+    trial.json              the trial's number and params, copied from the journal              (driver)
     metrics.jsonl           one line an epoch: {"step", "time", "metrics"}                      (chief)
     system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}                      (chief)
-    system_metrics.<r>.jsonl    the same of the other nodes, by rank r, the first process there (rank)
-    notes.json              what a reader of its results must know, see `Trial.note`            (chief)
-    model/                  what the trainer kept of it, as mlflow.<flavor>.save_model writes   (chief)
+    system_metrics.<r>.jsonl    the same on each other node, by rank r, its first process       (rank)
+    notes.json              notes for readers of the results, see `Trial.note`                  (chief)
+    model/                  the trained model, in the format of mlflow.<flavor>.save_model      (chief)
     checkpoint/             the newest state of the training                                    (trial)
-    tracking.json           which MLflow run this is, and whether it is complete there          (driver)
-    attempts/<n>/log        what attempt n printed                                              (attempt)
-    attempts/<n>/alive      locked as long as the attempt's process lives                       (attempt)
-    attempts/<n>/asked.json when the trial began to wait for room, and what it asked for        (driver)
-    attempts/<n>/began      when it had it: a slot here, or the start of its job                (attempt)
+    tracking.json           the trial's MLflow run, and whether it is complete                  (driver)
+    attempts/<n>/log        the output of attempt n                                             (attempt)
+    attempts/<n>/alive      locked while the attempt's process lives                            (attempt)
+    attempts/<n>/asked.json when the attempt was queued, and its requested resources            (driver)
+    attempts/<n>/began      when the attempt got a slot, or its job started                     (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
-    attempts/<n>/heard      the same, a line for each time that the task function asked for it  (chief)
-    attempts/<n>/ranks/     where its processes are, if they are several, see `sweeps.trial.ranks`   (each rank)
-    attempts/<n>/end.json   how the attempt ended, see `Outcome`        (whoever sees it first: the first word stands)
+    attempts/<n>/heard      the chief's answers to should_stop(), one line a call               (chief)
+    attempts/<n>/ranks/     addresses and failures of several ranks, see `sweeps.trial.ranks`   (each rank)
+    attempts/<n>/end.json   the attempt's `Outcome`                                             (first observer)
 """
 
 import json
@@ -33,13 +33,13 @@ from sweeps.files import CorruptFile, Lines, append_lines, quarantine, read_json
 from sweeps.trial.job import Outcome, State
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
-GPU, CPU = "system/gpu_", "system/cpu_"  # how the names of system metrics begin, of GPUs with the GPU's number
-POWER, USE = "power_usage_watts", "utilization_percentage"  # and how they end
+GPU, CPU = "system/gpu_", "system/cpu_"  # prefixes of system metrics; the number of a GPU follows its prefix
+POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system metrics
 
-_MOST = 2**63  # of steps, and of milliseconds
+_MAX_INT64 = 2**63  # because databases store steps and milliseconds in 64 bits
 
 Note = str | list[str] | dict[str, float]
-"""A sentence, names, or numbers that a trial's own metrics of the same names are to be seen beside."""
+"""A sentence, a list of names, or numbers to show beside the trial's metrics of the same names."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class MetricsLine:
         content = json.loads(line)
         metrics = {name: float(value) for name, value in content["metrics"].items()}
         step, reported = int(content["step"]), float(content["time"])
-        if not (abs(step) < _MOST and abs(reported) < _MOST / 1000):
-            raise ValueError(f"no database takes step {step} at {reported}")
+        if not (abs(step) < _MAX_INT64 and abs(reported) < _MAX_INT64 / 1000):
+            raise ValueError(f"step {step} or time {reported} exceeds 64 bits")
         return cls(step, reported, metrics)
 
 
 @dataclass(frozen=True)
 class TrialFolder:
-    """Reads and writes the files of the trial in `path`."""
+    """The files of the trial in `path`."""
 
     path: Path
 
@@ -74,17 +74,17 @@ class TrialFolder:
         append_lines(self.path / name, [asdict(line)])
 
     def read_metrics(self, offset: int = 0, name: str = METRICS) -> Lines:
-        """The lines (`MetricsLine`) from byte `offset` on. Half a last line waits; damaged ones are counted."""
+        """Return the whole lines (`MetricsLine`) from byte `offset` on, and the count of damaged lines."""
         return read_lines(self.path / name, offset, MetricsLine.parse)
 
     def usage(self) -> Iterator[list[MetricsLine]]:
-        """The samples of the system, of each of its nodes whose file can be read."""
+        """Yield the system metrics of each node whose file is readable."""
         for file in self.path.glob("system_metrics*.jsonl"):
             with suppress(OSError):
                 yield self.read_metrics(name=file.name).values
 
     def energy_kwh(self, since: float) -> float | None:
-        """What the trial's GPUs used from `since` (seconds since 1970) on; None if none of them told its power."""
+        """Return the energy of the trial's GPUs from `since` (seconds since 1970) on; None without power metrics."""
         joules: list[float] = []
         for lines in self.usage():
             before = since
@@ -96,27 +96,26 @@ class TrialFolder:
         return sum(joules) / 3.6e6 if joules else None
 
     def add_note(self, subject: str, note: Note) -> None:
-        """Keep what `Trial.note` says."""
         notes: dict[str, Any] = {}
         with suppress(CorruptFile):
             notes = read_json(self.path / "notes.json") or {}
         write_whole(self.path / "notes.json", json.dumps({**notes, subject: note}))
 
     def notes(self) -> dict[str, Note]:
-        """What was noted, by subject; nothing if the file is damaged."""
+        """Return the notes by subject; none if the file is damaged."""
         try:
-            found = read_json(self.path / "notes.json") or {}
+            notes = read_json(self.path / "notes.json") or {}
         except (CorruptFile, OSError):
             return {}
-        return {subject: note for subject, note in found.items() if isinstance(note, str | list | dict)}
+        return {subject: note for subject, note in notes.items() if isinstance(note, str | list | dict)}
 
     @property
     def model(self) -> Path | None:
-        """The model that was kept, if one was: a folder that MLflow can log."""
+        """Return the folder of the trained model, which MLflow can log; None without a model."""
         return self.path / "model" if (self.path / "model" / "MLmodel").exists() else None
 
     def write_trial(self, content: Mapping[str, Any]) -> None:
-        """Note which trial this is, as the study's journal does, should that be damaged."""
+        """Write the trial's journal entry to its own folder, in case the journal is damaged."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / "trial.json", json.dumps(content), sync=False)
 
@@ -124,14 +123,14 @@ class TrialFolder:
         write_whole(self.path / "tracking.json", json.dumps(content), sync=False)
 
     def read_tracking(self) -> dict[str, Any]:
-        """Raises CorruptFile if the file is damaged."""
+        """Return the state of the MLflow run. Raises CorruptFile if the file is damaged."""
         return read_json(self.path / "tracking.json") or {}
 
     def attempt(self, number: int) -> "AttemptFolder":
         return AttemptFolder(self, number)
 
     def attempts(self) -> "list[AttemptFolder]":
-        """Those so far, oldest first."""
+        """Return the attempts so far, oldest first."""
         numbers = (int(folder.name) for folder in (self.path / "attempts").glob("*") if folder.name.isdecimal())
         return [self.attempt(number) for number in sorted(numbers)]
 
@@ -139,26 +138,24 @@ class TrialFolder:
         return next(reversed(self.attempts()), None)
 
     def ends(self) -> list[Outcome]:
-        """How the attempts ended, as far as somebody saw it."""
-        found = []
+        """Return the outcomes of the attempts that ended. An unreadable outcome counts as lost."""
+        ends = []
         for attempt in self.attempts():
             try:
                 end = attempt.end()
             except CorruptFile as error:
                 end = Outcome(State.LOST, str(error))
-            found += [end] if end else []
-        return found
+            ends += [end] if end else []
+        return ends
 
     def new_attempt(
-        self, asked: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0, timeout_min: float | None = None
+        self, queued_at: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0, timeout_min: float | None = None
     ) -> "AttemptFolder":
-        """A folder for one more attempt, that waits for room since `asked` (by default now; in seconds since 1970), in
-        the end for a slot that stood empty for `idle_slot_s`.
-        """
+        """Create the folder of one more attempt, queued at a time in seconds since 1970, by default now."""
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
-        content = {"asked": asked or time.time(), "gpus": gpus, "idle_slot_s": idle_slot_s}
+        content = {"asked": queued_at or time.time(), "gpus": gpus, "idle_slot_s": idle_slot_s}
         content |= {"timeout_min": timeout_min} if timeout_min else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
@@ -166,21 +163,21 @@ class TrialFolder:
 
 @dataclass
 class MetricsReader:
-    """Reads what a trial reports in one of its files, and knows how far somebody has come with it."""
+    """A reader of one metrics file of a trial, with the offset up to which it has read."""
 
     folder: TrialFolder
     name: str = METRICS
-    offset: int = 0  # bytes that are done with
+    offset: int = 0  # bytes that were marked as read
 
-    def news(self) -> Lines:
-        """Return the lines after `offset`: they stay news until `done`. All of a file that was cut are news again."""
+    def unread(self) -> Lines:
+        """Return the lines after `offset`. If the file was truncated, all its lines are unread again."""
         return self.folder.read_metrics(self.offset, self.name)
 
-    def done(self, news: Lines) -> bool:
-        """Note that these lines need not come again. Returns whether they go on where the last ones ended."""
-        goes_on = news.offset >= self.offset
-        self.offset = news.offset
-        return goes_on
+    def mark_read(self, lines: Lines) -> bool:
+        """Mark these lines as read. Return whether they continue the lines before; False if the file was truncated."""
+        is_continuation = lines.offset >= self.offset
+        self.offset = lines.offset
+        return is_continuation
 
 
 @dataclass(frozen=True)
@@ -200,19 +197,19 @@ class AttemptFolder:
 
     @property
     def successor(self) -> Path:
-        """There once the trial goes on in a newer attempt: this one must not go on too."""
+        """Return the folder of the next attempt. If it exists, this attempt must end."""
         return self.trial.attempt(self.number + 1).path
 
     def begin(self, began: float) -> None:
-        """What an attempt writes first: when it had room, in seconds since 1970."""
+        """Write the start of the attempt, in seconds since 1970."""
         write_whole(self.path / "began", repr(began), sync=False)
 
     def began(self) -> float | None:
-        """When the attempt had room, in seconds since 1970; None if it had none yet."""
+        """Return when the attempt started, in seconds since 1970; None if it did not."""
         file = self.path / "began"
         with suppress(ValueError):
             return float(file.read_text()) if file.exists() else None
-        return file.stat().st_mtime  # damaged: when it was written is near enough
+        return file.stat().st_mtime  # because a damaged file was written at about that time
 
     def request_stop(self, reason: State) -> None:
         write_whole(self.path / "stop", reason, sync=False)
@@ -221,71 +218,78 @@ class AttemptFolder:
         file = self.path / "stop"
         with suppress(ValueError):
             return State(file.read_text()) if file.exists() else None
-        return State.CANCELLED  # damaged: that something was wanted is certain
+        return State.CANCELLED  # because even a damaged file is a request to stop
 
-    def hear(self, reason: State | None) -> None:
+    def append_stop_answer(self, reason: State | None) -> None:
         append_lines(self.path / "heard", [reason])
 
-    def all_heard(self, offset: int = 0) -> Lines:
-        """What the chief heard each time it asked whether to stop; one that is alone notes only why it is to."""
-        return read_lines(self.path / "heard", offset, _reason)
+    def read_stop_answers(self, offset: int = 0) -> Lines:
+        """Return the chief's answers to should_stop(). A chief without other ranks records only the reason to stop."""
+        return read_lines(self.path / "heard", offset, _parse_reason)
 
-    def heard(self) -> State | None:
-        """Why the attempt was told to stop, once its task function has asked. One that never asks runs to its end."""
-        return next(filter(None, self.all_heard().values), None)
+    def stop_reason(self) -> State | None:
+        """Return why the task function was asked to stop; None if it never called should_stop() after a request."""
+        return next(filter(None, self.read_stop_answers().values), None)
 
     def end(self) -> Outcome | None:
-        """How the attempt ended; None if nobody has said so. Raises CorruptFile if the file is damaged."""
+        """Return the outcome; None if the attempt has none yet. Raises CorruptFile if the file is damaged."""
         content = read_json(self.path / "end.json")
         try:
             return None if content is None else Outcome.from_json(content)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise CorruptFile(self.path / "end.json", f"it holds no end ({error!r})") from error
+            raise CorruptFile(self.path / "end.json", f"it contains no outcome ({error!r})") from error
 
     @property
     def is_over(self) -> bool:
         return (self.path / "end.json").exists()
 
-    def close(self, said: Outcome, ended: float | None = None) -> Outcome:
-        """Write down what is said of the attempt's end, and when it was (seconds since 1970; by default now), unless it
-        has an end already. Returns the one that stands.
-        """
+    def close(self, end: Outcome, ended: float | None = None) -> Outcome:
+        """Write the outcome unless there is one, and return the outcome on disk. The attempt `ended` by default now."""
         try:
-            if known := self.end():
-                return known
+            if earlier := self.end():
+                return earlier
         except CorruptFile as error:
             quarantine(self.path / "end.json")
-            said = Outcome(State.LOST, str(error))
-        end = self._complete(said, ended or time.time())
-        self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it
+            end = Outcome(State.LOST, str(error))
+        end = self._complete(end, ended or time.time())
+        self.path.mkdir(parents=True, exist_ok=True)  # because the user may have deleted the folder
         write_once(self.path / "end.json", json.dumps(end.as_json()))
         return self.end() or end
 
     def last_written(self) -> float:
-        """The last sign of life, in seconds since 1970."""
+        """Return when the attempt last wrote a file, in seconds since 1970."""
         files = [self.path, *self.path.iterdir(), *self.trial.path.glob("*metrics.jsonl")]
         return max(file.stat().st_mtime for file in files if file.name[0] != ".")
 
-    def _complete(self, said: Outcome, ended: float) -> Outcome:
+    def _complete(self, end: Outcome, ended: float) -> Outcome:
+        """Return the outcome with its times, resources and energy."""
         began = self.began()
         note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
             note |= {name: float(value) for name, value in (read_json(self.path / "asked.json") or {}).items()}
-        asked, gpus = note["asked"], int(note["gpus"])
-        seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - asked}
-        error = said.error or ("" if said.state in (State.COMPLETED, State.PRUNED) else "nobody said why")
-        end = replace(said, error=error, seconds=seconds, asked=asked, began=began, ended=ended, gpus=gpus)
-        end = replace(end, timeout_min=note.get("timeout_min"))
+        queued_at = note["asked"]
+        seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - queued_at}
+        if began is not None:
+            seconds |= end.seconds or {"training": ended - began}  # because a killed process recorded no phases
+        end = replace(
+            end,
+            error=end.error or ("" if end.state in (State.COMPLETED, State.PRUNED) else "unknown reason"),
+            seconds=seconds,
+            asked=queued_at,
+            began=began,
+            ended=ended,
+            gpus=int(note["gpus"]),
+            timeout_min=note.get("timeout_min"),
+        )
         if began is None:
             return end
-        seconds |= said.seconds or {"training": ended - began}  # one that was killed could not say how it spent it
-        # A step that an earlier attempt reported is not reported again.
-        written = [line.time for line in self.trial.read_metrics().values]
-        written += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
-        advanced = max(written, default=0.0) >= began
+        # Each line is progress, because a step that an earlier attempt reported is not reported again.
+        progress_times = [line.time for line in self.trial.read_metrics().values]
+        progress_times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
+        advanced = max(progress_times, default=0.0) >= began
         return replace(end, energy_kwh=self.trial.energy_kwh(began), advanced=advanced)
 
 
-def _reason(line: bytes) -> State | None:
+def _parse_reason(line: bytes) -> State | None:
     content = json.loads(line)
     return content and State(content)

@@ -1,9 +1,9 @@
-"""The processes (ranks) of one attempt: how they find each other, and what those say that cannot go on.
+"""The ranks (processes) of one attempt: how they find each other, and how they report failures.
 
-Files in the attempt's folder, each written by the rank <r> that it is named after:
+Files in the attempt's folder, each written by rank <r>:
 
-    ranks/<r>.address   where the others reach it: host:port
-    ranks/<r>.json      why it ended, if it went wrong and the chief did not say so, see `Outcome`
+    ranks/<r>.address   the address of the rank: host:port
+    ranks/<r>.json      the `Outcome` of a rank that failed without an outcome from the chief
 """
 
 import json
@@ -18,21 +18,21 @@ from sweeps.files import CorruptFile, read_json, write_whole
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Outcome, State, World
 
-_PORTS = range(20000, 32000)  # below those that Linux gives to outgoing connections
-_LOOK_S = 0.05
-_OTHERS_FIRST_S = 1.0  # what goes wrong on all ranks, the chief says
+_PORTS = range(20000, 32000)  # below the ports that Linux assigns to outgoing connections
+_POLL_S = 0.05
+_GRACE_S = 1.0  # because the chief reports a failure that all ranks share
 
 
 class RankLost(RuntimeError):
-    """Another rank of the trial is gone, hangs or never came: the attempt is lost, the trial goes on in a new one."""
+    """Another rank is gone, hangs or never started: the attempt is lost, and the trial resumes in a new attempt."""
 
 
-def meet(attempt: AttemptFolder, world: World) -> World:
-    """The world with everybody's address, once all ranks are there. Raises RankLost if one is not in time."""
+def exchange_addresses(attempt: AttemptFolder, world: World) -> World:
+    """Return the world with the address of each rank. Raises RankLost if a rank does not start in time."""
     folder = attempt.path / "ranks"
     folder.mkdir(exist_ok=True)
     if world.is_chief:
-        (attempt.path / "heard").touch()  # before the others look for it
+        (attempt.path / "heard").touch()  # because the other ranks read the file
     host = "127.0.0.1" if world.nodes == 1 else socket.gethostname()
     write_whole(folder / f"{world.rank}.address", f"{host}:{_free_port()}")
     addresses: dict[int, str] = {}
@@ -41,58 +41,63 @@ def meet(attempt: AttemptFolder, world: World) -> World:
         if time.monotonic() > deadline:
             missing = [rank for rank in range(world.size) if rank not in addresses]
             names = ", ".join(f"rank {rank} on {world.addresses[rank]}" for rank in missing)
-            raise RankLost(f"{names} did not come within rank_timeout_s={world.timeout_s:g}")
-        for file in _in(folder):
+            raise RankLost(f"{names} did not start within rank_timeout_s={world.timeout_s:g}")
+        for file in _list_files(folder):
             if file.suffix == ".address" and file.stem.isdecimal() and int(file.stem) not in addresses:
                 with suppress(OSError):
                     addresses[int(file.stem)] = file.read_text()
-        time.sleep(_LOOK_S if len(addresses) < world.size else 0)
+        time.sleep(_POLL_S if len(addresses) < world.size else 0)
     return replace(world, addresses=tuple(addresses[rank] for rank in range(world.size)))
 
 
-def went_wrong(end: Outcome) -> bool:
-    """Whether a rank that ended so must not be waited for by the others."""
+def is_failure(end: Outcome) -> bool:
+    """Return whether the other ranks must not wait for a rank with this outcome."""
     return end.state in {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.LOST} and bool(end.error)
 
 
-def part(attempt: AttemptFolder, world: World, end: Outcome) -> None:
-    """Leave the others: once the chief has written the attempt's end, or else with a word of one's own if `end` is a
-    bad one. A rank that went early would look to the others as if it had died.
+def leave(attempt: AttemptFolder, world: World, end: Outcome) -> Outcome:
+    """Wait until the chief has written the attempt's outcome, or report a failure of this rank; return its outcome.
+
+    A rank that left early would look dead to the other ranks.
     """
-    if end.state is State.LOST and not end.error:  # told to make room: the launcher says how it ended
-        return
-    if not went_wrong(end):
-        while not world.is_chief and attempt.path / "end.json" not in _in(attempt.path):
-            time.sleep(_LOOK_S)  # without end: should the chief die, the launcher ends this one
-        return
-    lost = end.state is State.LOST
-    deadline = time.monotonic() + _OTHERS_FIRST_S * (1 + lost)  # who knows least speaks last
+    if world.size == 1 or (end.state is State.LOST and not end.error):  # because the launcher reports a preemption
+        return end
+    if not is_failure(end):
+        while not world.is_chief and attempt.path / "end.json" not in _list_files(attempt.path):
+            time.sleep(_POLL_S)  # without a deadline, because the launcher kills this rank if the chief dies
+        return end
+    is_lost = end.state is State.LOST
+    # A lost rank waits longer, because a rank that failed itself knows the cause.
+    deadline = time.monotonic() + _GRACE_S * (1 + is_lost)
     while time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
-        if attempt.path / "end.json" in _in(attempt.path) or (lost and said(attempt)):
-            return
-    say(attempt, world.rank, end)
+        time.sleep(_POLL_S)
+        if attempt.path / "end.json" in _list_files(attempt.path) or (is_lost and first_failure(attempt)):
+            return end
+    report_failure(attempt, world.rank, end)
+    return end
 
 
-def say(attempt: AttemptFolder, rank: int, end: Outcome) -> None:
-    """Leave word of why a rank ended."""
+def report_failure(attempt: AttemptFolder, rank: int, end: Outcome) -> None:
+    """Write why a rank ended."""
     write_whole(attempt.path / "ranks" / f"{rank}.json", json.dumps(end.as_json()))
 
 
-def said(attempt: AttemptFolder) -> Outcome | None:
-    """Why the ranks of an attempt ended, as the first of them says that knows more than that another one is gone."""
-    found = []
+def first_failure(attempt: AttemptFolder) -> Outcome | None:
+    """Return the first failure that a rank reported. A rank that only lost another rank comes last."""
+    failures = []
     for file in attempt.path.glob("ranks/*.json"):
         with suppress(OSError, CorruptFile, ValueError, KeyError, TypeError):
             end = Outcome.from_json(read_json(file) or {})
-            found.append(
-                (end.state is State.LOST, file.stat().st_mtime, Outcome(end.state, f"rank {file.stem}: {end.error}"))
-            )
-    return min(found, default=(None, None, None), key=lambda one: one[:2])[2]
+            end = Outcome(end.state, f"rank {file.stem}: {end.error}")
+            failures.append((end.state is State.LOST, file.stat().st_mtime, end))
+    return min(failures, default=(None, None, None), key=lambda failure: failure[:2])[2]
 
 
-def _in(folder: Path) -> list[Path]:
-    """What is there. A name that is looked up too early, NFS would go on to say is not there; a disk may be away."""
+def _list_files(folder: Path) -> list[Path]:
+    """Return the files of a folder; none while the disk is away.
+
+    Listing avoids NFS's cache of missing names, which outlives the creation of a file.
+    """
     with suppress(OSError):
         return list(folder.iterdir())
     return []
@@ -101,6 +106,6 @@ def _in(folder: Path) -> list[Path]:
 def _free_port() -> int:
     while True:
         port = random.choice(_PORTS)  # noqa: S311 - not a secret
-        with suppress(OSError), socket.socket() as tried:
-            tried.bind(("", port))
+        with suppress(OSError), socket.socket() as server:
+            server.bind(("", port))
             return port

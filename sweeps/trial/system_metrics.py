@@ -1,13 +1,13 @@
 """CPU, memory and GPUs of one trial, sampled inside its process into system_metrics.jsonl.
 
-Names and units are those of MLflow's system metrics, so that its dashboard has a section for them:
+Names and units match MLflow's system metrics, so that its dashboard shows them in their own section:
 
     system/cpu_utilization_percentage     of this process and its children; 100 is one core kept busy
     system/memory_usage_megabytes         resident memory of this process and its children, 1 MB = 1e6 bytes
     system/gpu_<i>_utilization_percentage, _memory_usage_megabytes, _power_usage_watts
 
-GPU i is the trial's i-th own GPU, as the framework in it counts, whatever its number on the machine. Of a trial on
-several nodes the first process of each samples; the chief's are shown in MLflow, the others' count for its energy.
+GPU i is the trial's i-th own GPU, as its framework counts, whatever its number on the machine. If a trial has several
+nodes, the first process on each node samples. MLflow shows the chief's samples; the energy counts all samples.
 """
 
 import os
@@ -25,7 +25,7 @@ import pynvml
 
 from sweeps.trial.folder import CPU, GPU, POWER, SYSTEM_METRICS, USE, MetricsLine, TrialFolder
 
-_SHORTEST_S = 0.5  # the CPU time of less is mostly rounding
+_MIN_INTERVAL_S = 0.5  # because CPU time over a shorter interval is mostly rounding
 _READINGS: dict[str, Callable[[Any], float]] = {
     USE: lambda gpu: float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
     "memory_usage_megabytes": lambda gpu: round(pynvml.nvmlDeviceGetMemoryInfo(gpu).used / 1e6, 1),
@@ -35,10 +35,10 @@ _READINGS: dict[str, Callable[[Any], float]] = {
 
 @contextmanager
 def sampling(folder: TrialFolder, interval_s: float = 5.0, name: str = SYSTEM_METRICS) -> Iterator[None]:
-    """Sample in the background, first after at most a second, last on leaving. Failures go to the log."""
+    """Sample in the background, first after at most a second, last on exit. Failures are printed to the log."""
     ended = threading.Event()
-    told = (folder, interval_s, name, ended)
-    thread = threading.Thread(target=_sample, args=told, name="system metrics", daemon=True)
+    arguments = (folder, interval_s, name, ended)
+    thread = threading.Thread(target=_sample, args=arguments, name="system metrics", daemon=True)
     thread.start()
     try:
         yield
@@ -50,10 +50,10 @@ def sampling(folder: TrialFolder, interval_s: float = 5.0, name: str = SYSTEM_ME
 def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.Event) -> None:
     try:
         usage, wait_s, last = _Usage(), min(1.0, interval_s), False
-        step = len(folder.read_metrics(name=name).values)  # an earlier attempt may have left lines
+        step = len(folder.read_metrics(name=name).values)  # because an earlier attempt may have written samples
         while not last:
             last = ended.wait(wait_s)
-            if not last or time.monotonic() - usage.since >= min(_SHORTEST_S, interval_s):
+            if not last or time.monotonic() - usage.since >= min(_MIN_INTERVAL_S, interval_s):
                 folder.append_metrics(MetricsLine(step, time.time(), usage.sample()), name)
             step, wait_s = step + 1, interval_s
     except (OSError, ValueError, psutil.Error) as error:
@@ -61,7 +61,7 @@ def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.
 
 
 class _Usage:
-    """What this process, its children and its GPUs used since the last sample."""
+    """The resources that this process, its children and its GPUs used since the last sample."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
@@ -71,13 +71,13 @@ class _Usage:
     def sample(self) -> dict[str, float]:
         cpu_s, resident, values = 0.0, 0, {}
         for process in [self._process, *self._process.children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):  # it ended just now; its parent inherits its CPU time
-                cpu_s += sum(process.cpu_times()[:4])  # user and system, of its own and of children that have ended
+            with suppress(psutil.NoSuchProcess):  # ended just now; its parent inherits its CPU time
+                cpu_s += sum(process.cpu_times()[:4])  # user and system time, its own and of children that ended
                 resident += process.memory_info().rss
         for name, read in list(self._gpus.items()):
             try:
                 values[name] = read()
-            except pynvml.NVMLError as error:  # some do not know their power
+            except pynvml.NVMLError as error:  # because some GPUs do not measure power
                 print(f"No {name}: {error}", file=sys.stderr)
                 del self._gpus[name]
         now = time.monotonic()
@@ -89,15 +89,15 @@ class _Usage:
 
 
 def _gpu_readings(visible: str) -> dict[str, Callable[[], float]]:
-    """How to read what the GPUs tell that `visible`, a value of CUDA_VISIBLE_DEVICES, names by index or UUID."""
+    """Return a reader for each metric of the GPUs in `visible`, a value of CUDA_VISIBLE_DEVICES."""
     names = map(str.strip, visible.split(","))
     try:
         gpus = [_gpu(name) for name in names if name.isdecimal() or name.startswith(("GPU-", "MIG-"))]
     except pynvml.NVMLError as error:
         print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)
         return {}
-    tells = product(enumerate(gpus), _READINGS.items())
-    return {f"{GPU}{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in tells}
+    pairs = product(enumerate(gpus), _READINGS.items())
+    return {f"{GPU}{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in pairs}
 
 
 def _gpu(name: str) -> Any:

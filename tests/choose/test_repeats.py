@@ -47,7 +47,7 @@ def judged(judge: Judge, epochs: int = 1) -> Script:
                 trial.report({"objective": said}, epoch)
             yield
             if trial.should_stop():
-                return Outcome(job.attempt_folder.heard() or State.CANCELLED)
+                return Outcome(job.attempt_folder.stop_reason() or State.CANCELLED)
         if isinstance(said, State):
             return Outcome(said, "so it was told")
         return Outcome(State.COMPLETED, objective=[said], metrics={"objective": said})

@@ -56,7 +56,7 @@ def make_jobs(folder: Path, count: int, objective: Objective) -> list[Job]:
 
 
 def hears_a_stop(job: Job) -> float:
-    job.attempt_folder.hear(State.PRUNED)
+    job.attempt_folder.append_stop_answer(State.PRUNED)
     return 0.5
 
 

@@ -289,7 +289,7 @@ class TestLocalTrials(LauncherContract):
         assert not trials.adopt(job)
         lock = Lock(job.attempt_folder.path / "alive")
         monkeypatch.setattr("sweeps.launchers.local._PATIENCE_S", 0.1)
-        with pytest.raises(UserError, match=rf"still runs in process {os.getpid()} on .*; end that process"):
+        with pytest.raises(UserError, match=rf"is still running in process {os.getpid()} on .*\nEnd that process"):
             trials.adopt(job)
         lock.release()
         assert not trials.adopt(job)

@@ -19,7 +19,7 @@ from sweeps.settings import LocalLauncherConf
 from sweeps.trial import Diverged, RankLost, current_trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State, World
-from sweeps.trial.ranks import meet, said, say
+from sweeps.trial.ranks import exchange_addresses, first_failure, report_failure
 from tests.launchers.launcher_contract import MakeJob, end_of, exits, making_jobs, submit, wait_until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -114,7 +114,7 @@ BAD_ENDS: dict[Callable[[Any], float], tuple[State, str]] = {
     one_gives_up: (State.LOST, "rank 1: the chief has not moved for 5 s"),
     the_chief_loses_the_other: (State.LOST, "rank 0: another rank is gone: Connection reset by peer"),
     all_diverge: (State.DIVERGED, "loss is nan in epoch 3"),
-    the_chief_forgets_to_ask: (State.LOST, "rank 1: the chief did not ask whether to stop for the 1th time within"),
+    the_chief_forgets_to_ask: (State.LOST, "rank 1: the chief did not make call 1 of should_stop() within"),
 }
 
 
@@ -233,18 +233,18 @@ def test_what_this_machine_has_no_room_for(settings: dict[str, int], words: str,
 
 def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path).new_attempt()
-    with pytest.raises(RankLost, match=r"rank 1 on n2, rank 2 on n3 did not come within rank_timeout_s=0.2"):
-        meet(attempt, World(0, 3, addresses=("n1", "n2", "n3"), timeout_s=0.2))
+    with pytest.raises(RankLost, match=r"rank 1 on n2, rank 2 on n3 did not start within rank_timeout_s=0.2"):
+        exchange_addresses(attempt, World(0, 3, addresses=("n1", "n2", "n3"), timeout_s=0.2))
 
 
 def test_of_what_the_ranks_say_the_first_that_knows_more_counts(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path).new_attempt()
-    assert said(attempt) is None
+    assert first_failure(attempt) is None
     (attempt.path / "ranks").mkdir()
-    say(attempt, 0, Outcome(State.LOST, "another rank is gone"))
-    assert said(attempt) == Outcome(State.LOST, "rank 0: another rank is gone")
-    say(attempt, 2, Outcome(State.FAILED, "ValueError: no"))
-    say(attempt, 1, Outcome(State.FAILED, "ValueError: too late"))
+    report_failure(attempt, 0, Outcome(State.LOST, "another rank is gone"))
+    assert first_failure(attempt) == Outcome(State.LOST, "rank 0: another rank is gone")
+    report_failure(attempt, 2, Outcome(State.FAILED, "ValueError: no"))
+    report_failure(attempt, 1, Outcome(State.FAILED, "ValueError: too late"))
     os.utime(attempt.path / "ranks" / "2.json", (1.0, 1.0))
     (attempt.path / "ranks" / "3.json").write_text('{"state": "fai')
-    assert said(attempt) == Outcome(State.FAILED, "rank 2: ValueError: no")
+    assert first_failure(attempt) == Outcome(State.FAILED, "rank 2: ValueError: no")

@@ -166,7 +166,7 @@ def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
 
 
 def test_what_waits_for_a_silent_slurm_is_not_said_to_wait_for_imports() -> None:
-    away = "SLURM takes no job now: Unable to contact slurm controller"
+    away = "SLURM accepts no jobs now: Unable to contact slurm controller"
     assert _explain_wait(DriverStatus(0, full=True, notes=(away,)), driver=True, jobs=True) == f": {away}"
     assert "importing" in _explain_wait(DriverStatus(0, full=True), driver=True, jobs=False)
 

@@ -33,7 +33,7 @@ from sweeps.study.watchers import Watchers
 from sweeps.trial import Trial, folder
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Point, Request, State
-from sweeps.trial.process import end_of_error, end_of_return
+from sweeps.trial.process import outcome_of_error, outcome_of_return
 
 Acts = Generator[None, None, Outcome]
 Script = Callable[[Job], Acts]
@@ -193,9 +193,9 @@ def trains(epochs: int = 3, metric: str = "objective", diary: list[tuple[int, in
                 if trial.should_stop():
                     break
                 yield
-            end = end_of_return({metric: result_of(job.number)}, job.objective, job.attempt_folder.heard())
+            end = outcome_of_return({metric: result_of(job.number)}, job.objective, job.attempt_folder.stop_reason())
         except Exception as error:
-            end = end_of_error(error)
+            end = outcome_of_error(error)
         job.attempt_folder.close(end)
         return SILENT
 

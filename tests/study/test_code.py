@@ -132,7 +132,7 @@ def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Ke
     assert str(refused.value).endswith("the new code: python app.py -m x=1,2 hydra.sweeper.extend=true")
     second, said = keep_(extend=True)
     assert (said, kept_files(repo, 2)) == ("", {*APP, "new.py"})
-    assert first and second and first.kept != second.kept
+    assert first and second and first.folder != second.folder
     assert keep_() == (second, "")
     assert keep_(extend=True) == (second, "")  # the same code: nothing more is kept
     (repo / "lib/part.py").unlink()

@@ -24,7 +24,7 @@ from sweeps.record.definition import Definition
 from sweeps.record.space import canonical
 from sweeps.record.study import TrialRecord
 from sweeps.trial.job import Job, Outcome, Point, State
-from sweeps.trial.process import end_of_error, end_of_return
+from sweeps.trial.process import outcome_of_error, outcome_of_return
 from tests.study.fake_launcher import SILENT, Acts, Clock, Drive, FakeLauncher, Script, Study, begin, fake_time
 
 MOMENTS, STUDIES = 200, 10
@@ -121,9 +121,9 @@ def works(folder: Path) -> Script:
         if params["width"] == 4 and job.attempt == 1:
             return Outcome(State.LOST, "its node failed")
         if params["width"] == 16 and not (folder / "mended").exists():
-            end = end_of_error(RuntimeError("too wide"))
+            end = outcome_of_error(RuntimeError("too wide"))
         else:
-            end = end_of_return({"objective": found}, job.objective, job.attempt_folder.heard())
+            end = outcome_of_return({"objective": found}, job.objective, job.attempt_folder.stop_reason())
         job.attempt_folder.close(end)
         return SILENT
 

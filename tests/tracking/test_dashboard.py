@@ -185,7 +185,7 @@ def test_the_experiment_has_the_study_with_its_trials(dashboard: tuple[str, str]
 def test_a_study_whose_trials_all_failed_shows_why(dashboard: tuple[str, str], page: Page) -> None:
     page.goto(dashboard[0] + comparison_view.path("2", "failing", as_table=True))
     expect(page.get_by_role("gridcell", name="RuntimeError: too large")).to_be_visible()
-    expect(page.get_by_role("gridcell", name="it ended itself: sys.exit(3)")).to_be_visible()
+    expect(page.get_by_role("gridcell", name="it called sys.exit(3)")).to_be_visible()
     run_names(page).filter(has_text="how=raises").click()
     expect(page.get_by_text("failed: RuntimeError: too large")).to_be_visible()  # its description
     expect(page.get_by_text("Traceback (most recent call last)")).to_be_attached()  # the tail of its log

@@ -69,7 +69,7 @@ def test_a_line_that_is_none_is_counted_and_passed_over(folder: TrialFolder, lin
 
 
 def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
-    attempt = folder.new_attempt(asked=1.0)
+    attempt = folder.new_attempt(queued_at=1.0)
     assert (attempt.end(), attempt.is_over, folder.ends()) == (None, False, [])
     end = attempt.close(END)
     assert attempt.end() == end
@@ -144,7 +144,7 @@ def test_an_error_can_be_shown_whatever_it_holds(error: str, shown: str) -> None
 
 
 def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
-    attempt = folder.new_attempt(asked=10.0, gpus=2, idle_slot_s=0.5, timeout_min=30)
+    attempt = folder.new_attempt(queued_at=10.0, gpus=2, idle_slot_s=0.5, timeout_min=30)
     attempt.begin(14.0)
     folder.append_metrics(MetricsLine(0, 12.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)
     folder.append_metrics(MetricsLine(1, 20.0, {"system/gpu_0_power_usage_watts": 100.0}), SYSTEM_METRICS)
@@ -158,11 +158,11 @@ def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
 @pytest.mark.parametrize("state", State)
 def test_every_end_that_is_no_result_has_words(folder: TrialFolder, state: State) -> None:
     end = folder.new_attempt().close(Outcome(state))
-    assert end.error == ("" if state in (State.COMPLETED, State.PRUNED) else "nobody said why")
+    assert end.error == ("" if state in (State.COMPLETED, State.PRUNED) else "unknown reason")
 
 
 def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
-    end = folder.new_attempt(asked=10.0, gpus=2).close(Outcome(State.CANCELLED, "it was cancelled"), ended=24.0)
+    end = folder.new_attempt(queued_at=10.0, gpus=2).close(Outcome(State.CANCELLED, "it was cancelled"), ended=24.0)
     assert end.seconds == {"idle_slot": 0.0, "queued": 14.0}
     assert (end.began, end.gpu_hours, end.energy_kwh, end.advanced) == (None, 0.0, None, False)
 
@@ -170,7 +170,7 @@ def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
 @pytest.mark.parametrize("name", ["asked.json", "began"])
 @pytest.mark.parametrize("content", ["", "{", "nan?", "\x00"])
 def test_notes_that_are_damaged_keep_no_attempt_from_ending(folder: TrialFolder, name: str, content: str) -> None:
-    attempt = folder.new_attempt(asked=10.0)
+    attempt = folder.new_attempt(queued_at=10.0)
     attempt.begin(14.0)
     (attempt.path / name).write_text(content)
     end = attempt.close(END)
@@ -186,7 +186,7 @@ def test_whether_an_attempt_advanced(
     tmp_path: Path, reported: list[float], saved: float | None, advanced: bool
 ) -> None:
     folder = TrialFolder(tmp_path)
-    attempt = folder.new_attempt(asked=1.0)
+    attempt = folder.new_attempt(queued_at=1.0)
     attempt.begin(10.0)
     for step, when in enumerate(reported):
         folder.append_metrics(MetricsLine(step, when, {}))
@@ -200,12 +200,12 @@ def test_whether_an_attempt_advanced(
 def test_a_new_attempt_starts_clean(folder: TrialFolder) -> None:
     first = folder.new_attempt()
     first.request_stop(State.CANCELLED)
-    first.hear(State.CANCELLED)
+    first.append_stop_answer(State.CANCELLED)
     first.begin(1.0)
     first.close(Outcome(State.CANCELLED, "it was cancelled"))
     second = folder.new_attempt()
     assert (second.number, folder.newest(), first.successor) == (2, second, second.path)
-    assert (second.end(), second.began(), second.stop_requested(), second.heard()) == (None,) * 4
+    assert (second.end(), second.began(), second.stop_requested(), second.stop_reason()) == (None,) * 4
     assert folder.attempts() == [first, second]
 
 
@@ -302,12 +302,12 @@ def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
 
 def test_news_stay_news_until_somebody_is_done_with_them(folder: TrialFolder) -> None:
     reader = MetricsReader(folder)
-    assert reader.news().values == reader.news().values == LINES
-    assert reader.done(reader.news())
-    assert reader.news().values == []
+    assert reader.unread().values == reader.unread().values == LINES
+    assert reader.mark_read(reader.unread())
+    assert reader.unread().values == []
     folder.append_metrics(LINES[0])
-    assert reader.news().values == LINES[:1]
+    assert reader.unread().values == LINES[:1]
     (folder.path / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
     folder.append_metrics(LINES[1])
-    news = reader.news()
-    assert (news.values, reader.done(news), reader.news().values) == ([LINES[1]], False, [])
+    news = reader.unread()
+    assert (news.values, reader.mark_read(news), reader.unread().values) == ([LINES[1]], False, [])

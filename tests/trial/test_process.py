@@ -20,7 +20,7 @@ from sweeps.launchers.contract import pack_app
 from sweeps.trial import Diverged, MissingObjective, current_trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Outcome, Request, State, World
-from sweeps.trial.process import end_of, run_trial
+from sweeps.trial.process import outcome_of_job, run_trial
 
 GRID = Objective(needed=False)
 SEARCH = Objective()
@@ -32,7 +32,7 @@ def returned(value: Any, objective: Objective | None, heard: State | None = None
     """How a trial ended whose task function returned this; or raised it, if it is an exception."""
     job = JobReturn(status=JobStatus.FAILED if isinstance(value, BaseException) else JobStatus.COMPLETED)
     job.return_value = value
-    return end_of(job, objective, heard)
+    return outcome_of_job(job, objective, heard)
 
 
 def completed(*objective: float, **metrics: float) -> Outcome:
@@ -195,7 +195,7 @@ def test_a_trial_from_its_job_to_its_end(make_job: Any) -> None:
 
 def test_a_trial_that_ends_itself(make_job: Any) -> None:
     end = run_trial(make_job(exits), began=1.0)
-    assert (end.state, end.error) == (State.FAILED, "it ended itself: sys.exit(3)")
+    assert (end.state, end.error) == (State.FAILED, "it called sys.exit(3)")
 
 
 def test_ranks_above_the_chief_write_nothing(make_job: Any) -> None:

@@ -88,9 +88,9 @@ def test_steps_of_an_earlier_attempt_are_recorded_once(folder: TrialFolder) -> N
 @pytest.mark.parametrize("reason", [State.PRUNED, State.CANCELLED])
 def test_a_stop_is_heard_and_stays_heard(folder: TrialFolder, reason: State) -> None:
     attempt, trial = folder.attempt(1), Trial(folder, 1)
-    assert (trial.should_stop(), attempt.heard()) == (False, None)
+    assert (trial.should_stop(), attempt.stop_reason()) == (False, None)
     attempt.request_stop(reason)
-    assert (trial.should_stop(), attempt.heard()) == (True, reason)
+    assert (trial.should_stop(), attempt.stop_reason()) == (True, reason)
     (attempt.path / "stop").unlink()
     assert trial.should_stop()
 
@@ -189,7 +189,7 @@ def test_all_ranks_hear_a_stop_at_the_same_call(folder: TrialFolder, seed: int) 
     assert len(set(heard)) == 1, heard
     assert 9 <= heard[0] < 200
     assert lines(folder) == [(step, {"loss": 0.0}) for step in range(heard[0] + 1)]  # one writer
-    assert folder.attempt(1).heard() is State.PRUNED
+    assert folder.attempt(1).stop_reason() is State.PRUNED
 
 
 def test_ranks_that_hear_nothing_train_to_the_end(folder: TrialFolder) -> None:
@@ -203,7 +203,7 @@ def test_a_rank_that_asks_more_often_says_so(folder: TrialFolder) -> None:
     chief, other = (Trial(folder, 1, world=World(rank, 2, timeout_s=0.1)) for rank in range(2))
     chief.should_stop()
     assert not other.should_stop()
-    with pytest.raises(RankLost, match=r"the chief did not ask .* for the 2th time within rank_timeout_s=0.1"):
+    with pytest.raises(RankLost, match=r"the chief did not make call 2 of should_stop\(\) within rank_timeout_s=0.1"):
         other.should_stop()
 
 

@@ -1,4 +1,4 @@
-"""What the two SLURM launchers share: they follow SLURM jobs, in which their trials run, until these are over."""
+"""The common base of the two SLURM launchers: it follows SLURM jobs until they are over."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from sweeps.errors import Outage, UserError
 from sweeps.files import NO_ROOM, CorruptFile, RateLimit
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.launchers.slurm.queue import ENDED, Followed, JobInfo, SlurmError, Watcher, cancel, name_of, note_id
+from sweeps.launchers.slurm.queue import ENDED, FollowedJob, JobInfo, SlurmError, Watcher, cancel, name_of, write_job_id
 from sweeps.launchers.slurm.request import request
 from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit
 from sweeps.settings import SlurmLauncherConf, read
@@ -26,22 +26,22 @@ from sweeps.trial.job import Job, Outcome, Request, State
 log = logging.getLogger(__name__)
 
 BUSY_PAUSE_S = 10.0
-_CATCH_UP_S = 0.3  # the loop asks a few times a second: what it may submit in between is not lost
+_CATCH_UP_S = 0.3  # because the loop submits only a few times a second, and must still reach the rate limit
 _CANCEL_AGAIN_S = 20.0
 _LATE_S = {"COMPLETED": 5.0, "FAILED": 5.0, "CANCELLED": 15.0}
-"""How long a shared folder may hide what another node wrote last, or the accounting who cancelled a job."""
+"""By state: the delay with which another node's files, or the accounting's cancellations, become visible."""
 _STUCK_S = 60.0
 _STUCK = re.compile(
     "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
     "Not(Allowed|Satisfied)|Invalid(Account|QOS)"
 )
-"""The reasons of jobs that will not start by themselves: https://slurm.schedmd.com/job_reason_codes.html
+"""Pending reasons that do not resolve by themselves, unlike AssocMaxJobsLimit or nodes that are down for a while.
 
-Not AssocMaxJobsLimit and its like, which the end of another job lifts, nor nodes that are down for a while."""
+Source: https://slurm.schedmd.com/job_reason_codes.html"""
 
 
 class SlurmBase(TrialLauncher):
-    """Polling, pacing, submissions without an answer, and ends."""
+    """Polling, submission rate, unanswered submissions, and outcomes."""
 
     survives = True
     _TICK_S = 0.2
@@ -51,26 +51,27 @@ class SlurmBase(TrialLauncher):
         self.keep_on_interrupt = settings.keep_on_interrupt
         self.max_timeouts = settings.max_num_timeout
         self._settings = settings
-        self._jobs: dict[str, Followed] = {}  # those that are followed, by name
+        self._jobs: dict[str, FollowedJob] = {}  # by name
         self._watcher = Watcher(self._jobs, settings.poll_s)
         self._over: list[tuple[int, Outcome]] = []
-        self._not_before = 0.0
-        self._rounds = RateLimit()
-        self._busy = ""
-        self._troubles: dict[str, str] = {}
+        self._not_before = 0.0  # time of the next submission
+        self._rate_limit = RateLimit()
+        self._busy = ""  # why SLURM accepts no jobs now
+        self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
 
     @abstractmethod
     def _look(self) -> None:
-        """Look at all that may have changed. Raises nothing."""
+        """Update all trials and workers. Raises nothing."""
 
     def request(self, config: DictConfig) -> Request:
         return request(read(config.hydra.launcher, SlurmLauncherConf))
 
     def open(self) -> None:
-        """Raises UserError where SLURM's commands are missing."""
+        """Start the watcher. Raises UserError if SLURM's commands are missing."""
         for command in ("sbatch", "squeue", "scancel"):
             if shutil.which(command) is None:
-                raise UserError(f"there is no {command} here: start on a login node, or with hydra/launcher=local")
+                problem = f"hydra/launcher=slurm: this machine has no {command} command."
+                raise UserError(f"{problem}\nRun the command on a login node, or use hydra/launcher=local")
         self._watcher.start()
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
@@ -83,15 +84,15 @@ class SlurmBase(TrialLauncher):
         return over
 
     def notes(self) -> list[str]:
-        """What keeps trials waiting, for the terminal: one line for each reason."""
+        """Return why trials wait, one line for each reason."""
         reasons = Counter(job.info.reason for job in self._jobs.values() if job.info and job.info.state == "PENDING")
         lines = [f"{count} pending: {reason}" for reason, count in reasons.most_common()]
         troubles = list(self._troubles.values())
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         outages = [
-            self._busy,  # of a full queue, which comes and goes with each job
+            self._busy,  # not an outage, because a full queue comes and goes with each job
             Outage(self._watcher.problem, "SLURM answers again"),
-            Outage("".join(troubles[:1]) + more, "the files of all trials can be reached again"),
+            Outage("".join(troubles[:1]) + more, "the files of all trials are readable again"),
         ]
         return lines + [outage for outage in outages if outage]
 
@@ -100,20 +101,20 @@ class SlurmBase(TrialLauncher):
         self._troubles.pop(f"trial {number}", None)
 
     @contextmanager
-    def _concerning(self, whom: str) -> Iterator[None]:
-        """What cannot be read, or not now, concerns one trial for one look: the others go on."""
+    def _retrying(self, subject: str) -> Iterator[None]:
+        """Note a file error under its subject, because it must not affect other trials and may pass."""
         try:
             yield
         except (OSError, CorruptFile) as error:
-            self._troubles[whom] = f"{whom}: {error}; it is tried again"
+            self._troubles[subject] = f"{subject}: {error}; retrying"
         else:
-            self._troubles.pop(whom, None)
+            self._troubles.pop(subject, None)
 
-    def _written(self, job: Job, write: Callable[[], bool]) -> bool:
-        """What `write` returns, which submits the job. A disk that takes no files refuses it; other troubles pass."""
-        with self._concerning(f"trial {job.number}"):
+    def _try_submit(self, job: Job, submit: Callable[[], bool]) -> bool:
+        """Return the result of `submit`. If the disk accepts no files, refuse the job; retry other file errors."""
+        with self._retrying(f"trial {job.number}"):
             try:
-                return write()
+                return submit()
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
@@ -124,65 +125,69 @@ class SlurmBase(TrialLauncher):
     def _may_send(self) -> bool:
         return time.monotonic() >= self._not_before
 
-    def _wait(self, why: str) -> None:
-        self._busy = why
+    def _pause(self, reason: str) -> None:
+        self._busy = reason
         self._not_before = time.monotonic() + BUSY_PAUSE_S
 
-    def _send(self, folder: Path, asked: dict[str, Any], function: Any, *arguments: Any) -> Followed | None:
-        """Submit a job, and follow it if there may be one; None if SLURM takes none now. Raises RefusedError."""
+    def _send(self, folder: Path, requested: dict[str, Any], function: Any, *arguments: Any) -> FollowedJob | None:
+        """Submit and follow a job; return None if SLURM accepts no jobs now. Raises RefusedError."""
         earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
         self._not_before = earliest + 60 / self._settings.max_submissions_per_min
         job_id = None
         try:
-            job_id = submit(folder, asked, function, *arguments)
+            job_id = submit(folder, requested, function, *arguments)
             self._busy = ""
         except BusyError as error:
-            self._wait(f"SLURM takes no job now: {error}")
+            self._pause(f"SLURM accepts no jobs now: {error}")
             if not isinstance(error, UnansweredError):
                 return None
         return self._follow(folder, job_id)
 
-    def _follow(self, folder: Path, job_id: str | None) -> Followed:
-        job = Followed(folder, name_of(folder), job_id, time.monotonic() + _STUCK_S)
-        self._jobs[job.name] = job  # in place of an earlier submission of it
+    def _follow(self, folder: Path, job_id: str | None) -> FollowedJob:
+        job = FollowedJob(folder, name_of(folder), job_id, time.monotonic() + _STUCK_S)
+        self._jobs[job.name] = job  # replaces an earlier submission of the job
         return job
 
-    def _look_after(self, job: Followed) -> JobInfo | None:
-        """SLURM's last word for a job that is over, once all is known of it. One that lives is looked after."""
+    def _final_info(self, job: FollowedJob) -> JobInfo | None:
+        """Return SLURM's description of a job that is over; None while it is alive, or while its files may be late.
+
+        A pending job that was cancelled is cancelled again, and a stuck job causes a warning.
+        """
         info, now = job.info, time.monotonic()
         if info is None:
             return None
         if info.state in ENDED:
             job.ended_at = job.ended_at or now
             with suppress(OSError):
-                list(job.folder.iterdir())  # makes an NFS client look again
-            who = info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None)
-            told = any(job.folder.glob("ranks/*.json"))  # a rank has said why: nothing else is to come
-            return info if who or told or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
-        if job.id != info.id:  # sbatch's answer never came, or came to an earlier driver
-            note_id(job.folder, info.id)
+                list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
+            canceller_known = info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None)
+            is_complete = canceller_known or any(job.folder.glob("ranks/*.json"))
+            return info if is_complete or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
+        if job.id != info.id:  # because sbatch's answer was lost
+            write_job_id(job.folder, info.id)
             job.id = info.id
-        late = job.cancel_at is not None and now > job.cancel_at
-        if info.state == "PENDING" and late and not self._watcher.problem:  # a silent SLURM would take seconds for each
+        if info.state != "PENDING":
+            return None
+        is_due = job.cancel_at is not None and now > job.cancel_at
+        if is_due and not self._watcher.problem:  # because without an answer each scancel would take seconds
             self._cancel([job], only_pending=True)
-        if info.state == "PENDING" and now > job.warn_at and _STUCK.search(info.reason):
+        if now > job.warn_at and _STUCK.search(info.reason):
             job.warn_at = math.inf
-            what = f"{job.id} waits and will not start by itself ({job.name}: {info.reason})"
-            do = "Change what it asks for, and give"
+            advice = f"Cancel it and change its request: scancel {job.id}"
             if "eld" in info.reason:
-                by_admin = "Admin" in info.reason  # whom alone SLURM lets release it
-                do = f"{'Ask your admins to release' if by_admin else 'Release'} it: scontrol release {job.id}, or give"
-            log.warning("SLURM job %s. %s it up: scancel %s", what, do, job.id)
+                release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
+                advice = f"{release}: scontrol release {job.id}, or cancel it: scancel {job.id}"
+            log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job.id, job.name, info.reason, advice)
         return None
 
-    def _cancel(self, jobs: Sequence[Followed], only_pending: bool = False) -> None:
+    def _cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
         for job in jobs:
             job.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
         ids = [job.id for job in jobs if job.id]
-        some_ids = [ids[i : i + 500] for i in range(0, len(ids), 500)]  # a long list takes longer than is waited for
-        for some in some_ids + [[f"--name={job.name}"] for job in jobs if not job.id]:
+        batches = [ids[i : i + 500] for i in range(0, len(ids), 500)]  # because a longer list exceeds the timeout
+        for batch in batches + [[f"--name={job.name}"] for job in jobs if not job.id]:
             try:
-                cancel(some, only_pending)
+                cancel(batch, only_pending)
             except SlurmError as error:
-                typed = " ".join(["scancel", *(["--state=PENDING"] * only_pending), *some])
-                log.warning("these jobs may still run: %s\nTo cancel them: %s", error, typed)
+                command = " ".join(["scancel", *(["--state=PENDING"] * only_pending), *batch])
+                log.warning("these jobs may still be running: %s\nCancel them: %s", error, command)

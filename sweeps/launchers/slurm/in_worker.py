@@ -1,11 +1,11 @@
-"""What runs inside a worker's SLURM job: trials, one after the other, as forks of a warm process.
+"""The process inside a worker's SLURM job: trials, one after the other, as forks of a warm process.
 
-A worker's folder, beside those of the other workers of the same resource class:
+A worker's folder, beside the folders of the other workers of its pool:
 
     ../queue/TOKEN       a trial that waits for any worker, as a cloudpickled Job             (driver)
-    claimed/             there once this worker is ready to take trials                       (worker)
-    claimed/TOKEN        one that it has taken, by renaming it, and that is not over          (worker)
-    dismissed            "nothing more comes"                                                 (driver)
+    claimed/             created when this worker is ready for trials                         (worker)
+    claimed/TOKEN        a trial that this worker claimed by renaming its file                (worker)
+    dismissed            the request to end when idle                                         (driver)
 """
 
 import os
@@ -19,67 +19,71 @@ import cloudpickle
 from sweeps.errors import UserError
 from sweeps.files import read_own
 from sweeps.launchers.forks import Forks
-from sweeps.launchers.slurm.in_job import Notice, say
+from sweeps.launchers.slurm.in_job import Notice, print_safely
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
 
 _TICK_S = 0.05
-_LOOK_S = 0.5
+_BUSY_TICK_S = 0.5
 
 
 def token_of(job: Job) -> str:
-    """The name of a trial's file: in the queue's order, and known without reading any file."""
+    """Return the name of a trial's file, which sorts in the queue's order."""
     return f"{job.number:07}.{job.attempt:04}.job"
 
 
 def run_worker(folder: Path, settings: SlurmLauncherConf) -> None:
-    """Run trials until nothing more comes, the time is nearly over, or as many have run as may."""
+    """Run trials until the worker is dismissed, idle too long, near its time limit, or at its number of trials."""
     Worker(folder, settings).run()
 
 
 class Worker:
+    """Claims trials from the queue and runs them."""
+
     def __init__(self, folder: Path, settings: SlurmLauncherConf) -> None:
         self._folder = folder
         self._claimed = folder / "claimed"
         self._settings = settings
-        self._wanted = request(settings)
+        self._request = request(settings)
         self._forks = Forks(settings.preload, folder / "fork_server.log")
-        # What SLURM gave the job, shared out evenly; SLURM itself confines it to its cores.
+        # Only the GPUs are divided among trials, because SLURM confines the job to its cores.
         self._gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         self._notice = Notice([], settings)
         self._running: dict[int, tuple[Job, list[str]]] = {}
-        """The trials whose ends are not written down yet, and their GPUs."""
+        """The trials whose outcomes are not written yet, and their GPUs."""
         self._ended: list[tuple[int, Outcome]] = []
-        self._taken = 0
+        self._claim_count = 0
 
     def run(self) -> None:
-        """Raises UserError if the job lacks GPUs, or the modules to preload cannot be imported."""
-        if len(self._gpus) < (wanted := self._wanted.gpus * self._settings.trials_at_once):
-            raise UserError(f"its trials need {wanted} GPUs, and SLURM gave it these: {self._gpus}")
-        # SLURM tells every process of a job to end; the fork server must not, while its trials save their state.
+        """Run trials until done. Raises UserError if the job lacks GPUs or a preloaded module cannot be imported."""
+        required = self._request.gpus * self._settings.trials_at_once
+        if len(self._gpus) < required:
+            raise UserError(f"the trials need {required} GPUs, and SLURM allocated {self._gpus}")
+        # Ignored also by the fork server, because its trials save their state after SLURM's SIGTERM.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._forks.open()
         self._notice.listen()
         busy_at = time.monotonic()
         while not self._is_done(time.monotonic() - busy_at):
-            self._ended += self._forks.poll(_TICK_S if self._has_room() else _LOOK_S)
-            for step in (self._write_ends, self._fence, self._take):
+            self._ended += self._forks.poll(_TICK_S if self._has_room() else _BUSY_TICK_S)
+            for step in (self._write_ends, self._fence, self._claim):
                 try:
                     step()
-                except OSError as error:  # a disk that is away for a moment ends no worker
-                    say(f"tried again: {error}")
-                    time.sleep(_LOOK_S)
+                except OSError as error:  # because a disk may be away for a moment
+                    print_safely(f"retrying: {error}")
+                    time.sleep(_BUSY_TICK_S)
             if self._running or not self._forks.ready:
                 busy_at = time.monotonic()
         self._forks.close()
 
-    def _may_take(self) -> bool:
-        trials = self._settings.trials_per_job
-        return not (self._notice.given or self._notice.is_due() or (trials is not None and self._taken >= trials))
+    def _may_claim(self) -> bool:
+        limit = self._settings.trials_per_job
+        is_full = limit is not None and self._claim_count >= limit
+        return not (is_full or self._notice.was_received or self._notice.is_due())
 
     def _has_room(self) -> bool:
-        return self._may_take() and len(self._running) < self._settings.trials_at_once
+        return self._may_claim() and len(self._running) < self._settings.trials_at_once
 
     def _is_done(self, idle_s: float) -> bool:
         if self._running:
@@ -87,17 +91,17 @@ class Worker:
         with suppress(OSError):
             if (self._folder / "dismissed").exists():
                 return True
-        return idle_s > self._settings.worker_idle_s or not self._may_take()
+        return idle_s > self._settings.worker_idle_s or not self._may_claim()
 
-    def _take(self) -> None:
-        """Claim the oldest trial in the queue, if there is one that no other worker is quicker to claim."""
+    def _claim(self) -> None:
+        """Claim and start the oldest trial in the queue that no other worker claims first."""
         if not (self._forks.ready and self._has_room()):
             return
-        if not self._taken:  # later it is gone if the driver has given this worker up
+        if not self._claim_count:  # only once, because the driver deletes the folder of a lost worker
             self._claimed.mkdir(exist_ok=True)
         for waiting in sorted((self._folder.parent / "queue").glob("*.job")):
             claimed, number = self._claimed / waiting.name, waiting.name.partition(".")[0]
-            if not number.isdecimal() or int(number) in self._running:  # an earlier attempt, which ends first
+            if not number.isdecimal() or int(number) in self._running:  # because its earlier attempt must end first
                 continue
             try:
                 waiting.rename(claimed)
@@ -108,32 +112,32 @@ class Worker:
             except OSError:
                 claimed.rename(waiting)
                 raise
-            except Exception as error:  # whatever unpickling half a file raises
-                say(f"{waiting} cannot be read: {error!r}")
+            except Exception as error:  # because a truncated pickle may raise anything
+                print_safely(f"{waiting} cannot be read: {error!r}")
                 claimed.unlink()
                 continue
-            self._taken += 1
-            gpus = [self._gpus.pop(0) for _ in range(self._wanted.gpus)]
+            self._claim_count += 1
+            gpus = [self._gpus.pop(0) for _ in range(self._request.gpus)]
             self._running[job.number] = job, gpus
             self._notice.folders.append(job.attempt_folder)
-            self._forks.start(job, [], gpus, self._wanted.cores or 1)
+            self._forks.start(job, [], gpus, self._request.cores or 1)
             return
 
     def _write_ends(self) -> None:
         while self._ended:
             number, end = self._ended[0]
             job, gpus = self._running[number]
-            # One that was told to make room has no end yet: SLURM will say who told it.
-            if job.attempt_folder.heard() is not State.LOST:
+            # The driver writes the outcome of a preempted trial, because only SLURM knows the cause.
+            if job.attempt_folder.stop_reason() is not State.LOST:
                 job.attempt_folder.close(end)
-                (self._claimed / token_of(job)).unlink(missing_ok=True)  # the driver may have given this worker up
+                (self._claimed / token_of(job)).unlink(missing_ok=True)  # gone if the driver considers the worker lost
             self._ended.pop(0)
             self._gpus += gpus
             self._notice.folders.remove(job.attempt_folder)
             del self._running[number]
 
     def _fence(self) -> None:
-        """End the trials at which newer attempts have begun: the driver has given this worker up."""
+        """Kill trials with newer attempts, because the driver considers this worker lost."""
         for number, (job, _) in self._running.items():
             if job.attempt_folder.successor.exists():
-                self._forks.kill(number, State.LOST, "a newer attempt has taken over")
+                self._forks.kill(number, State.LOST, "a newer attempt has started")

@@ -1,40 +1,40 @@
-"""Trials as SLURM jobs: each attempt one job with the resources of its own trial."""
+"""The SLURM launcher that submits each attempt as one job with the resources of its trial."""
 
 import time
 from contextlib import suppress
 
 from sweeps.files import CorruptFile
 from sweeps.launchers.slurm.base import SlurmBase
-from sweeps.launchers.slurm.ends import end_of_attempt
+from sweeps.launchers.slurm.ends import outcome_of_attempt
 from sweeps.launchers.slurm.in_job import run_attempt
-from sweeps.launchers.slurm.queue import Followed, SlurmError, name_of, noted_id, squeue
+from sweeps.launchers.slurm.queue import FollowedJob, SlurmError, name_of, read_job_id, squeue
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
 
 _STRAGGLE_S = 30.0
-"""How long other ranks may live on when the chief has ended the attempt."""
+"""How long other ranks may run after the chief has ended the attempt."""
 
 
 class SlurmTrials(SlurmBase):
-    """The SLURM launcher, as our loop sees it (`sweeps.launchers.contract.TrialLauncher`)."""
+    """The SLURM launcher (`sweeps.launchers.contract.TrialLauncher`)."""
 
     def __init__(self, settings: SlurmLauncherConf) -> None:
         super().__init__(settings)
-        self._trials: dict[str, Job] = {}  # by the names of their SLURM jobs
+        self._trials: dict[str, Job] = {}  # by the name of the SLURM job
 
     def has_room(self, ahead: bool = False) -> bool:
         return len(self._trials) < self._settings.array_parallelism
 
     def submit(self, job: Job) -> bool:
-        return self.has_room() and self._may_send() and self._written(job, lambda: self._submit(job))
+        return self.has_room() and self._may_send() and self._try_submit(job, lambda: self._submit(job))
 
     def _submit(self, job: Job) -> bool:
         folder = job.attempt_folder.path
-        asked = parameters(folder, read(job.config.hydra.launcher, SlurmLauncherConf))
+        requested = parameters(folder, read(job.config.hydra.launcher, SlurmLauncherConf))
         try:
-            if sent := self._send(folder, asked, run_attempt, job):
+            if sent := self._send(folder, requested, run_attempt, job):
                 self._trials[sent.name] = job
             return sent is not None
         except RefusedError as error:
@@ -42,9 +42,9 @@ class SlurmTrials(SlurmBase):
             return True
 
     def adopt(self, job: Job) -> bool:
-        """False if its job is certainly not there: none was noted, and SLURM knows no job of its name."""
+        """Take over the attempt. Return False if no job id was written and SLURM has no job of its name."""
         folder = job.attempt_folder.path
-        job_id = noted_id(folder)
+        job_id = read_job_id(folder)
         with suppress(SlurmError):
             if job_id is None and name_of(folder) not in squeue():
                 return False
@@ -62,22 +62,22 @@ class SlurmTrials(SlurmBase):
         self._watcher.stop()
 
     def _look(self) -> None:
-        if not self._rounds.due(len(self._trials)):
+        if not self._rate_limit.due(len(self._trials)):
             return
         for name, job in list(self._trials.items()):
-            with self._concerning(f"trial {job.number}"):
-                self._look_at(job, self._jobs[name])
+            with self._retrying(f"trial {job.number}"):
+                self._update_trial(job, self._jobs[name])
 
-    def _look_at(self, job: Job, sent: Followed) -> None:
-        info, launcher = self._look_after(sent), job.config.hydra.launcher
+    def _update_trial(self, job: Job, sent: FollowedJob) -> None:
+        info, launcher = self._final_info(sent), job.config.hydra.launcher
         try:
-            own = job.attempt_folder.end()
-            if own and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
-                self._end(job, own)
-            elif own and time.time() - own.ended > _STRAGGLE_S and time.monotonic() > (sent.cancel_at or 0):
-                self._cancel([sent])  # a rank that hangs keeps all of its nodes
+            end = job.attempt_folder.end()
+            if end and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
+                self._end(job, end)
+            elif end and time.time() - end.ended > _STRAGGLE_S and time.monotonic() > (sent.cancel_at or 0):
+                self._cancel([sent])  # because a hung rank blocks all nodes of the job
             elif info and not sent.never_was:
-                self._end(job, end_of_attempt(info, job.attempt_folder))
+                self._end(job, outcome_of_attempt(info, job.attempt_folder))
             elif info and self._may_send():
                 self._submit(job)
         except (OSError, CorruptFile) as error:

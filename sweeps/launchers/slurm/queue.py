@@ -1,13 +1,12 @@
-"""What SLURM knows of our jobs: one squeue for all, and sacct for what squeue does not tell.
+"""The states of our SLURM jobs: one squeue for all jobs, and sacct for jobs that squeue no longer lists.
 
-The files by which the driver and a job find each other, in the attempt's own folder or in a worker's:
+The files by which the driver and a job find each other, in the folder of the attempt or the worker:
 
-    job.json          which SLURM job this is, once sbatch has said so                     (driver)
-    slurm/call.pkl    what the job is to run; only its owner may look into slurm/          (driver)
-    slurm/set_up      there once every line of `setup` has succeeded                       (job)
-    slurm/errno.<n>   which error of the disk the job ended of, whose log may be on that disk too   (job)
-    slurm/*.sh        the batch script, as submitit makes it                               (driver)
-    rank<r>.json      why a rank above 0 failed, as an `Outcome`                               (that rank)
+    job.json          the job's name and id, written after sbatch                          (driver)
+    slurm/call.pkl    the function that the job runs; slurm/ is private to its owner       (driver)
+    slurm/set_up      created when every line of `setup` has succeeded                     (job)
+    slurm/errno.<n>   the disk error that ended the job, because its log may be on that disk   (job)
+    slurm/*.sh        the batch script from submitit                                       (driver)
 """
 
 import hashlib
@@ -27,12 +26,14 @@ from sweeps.files import CorruptFile, read_json, write_whole
 
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
-_TIMEOUT_S = 20  # with the controller away they would try for minutes
+_TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
 _ABSENT_S = 30.0
 _RUNAWAY_S = 300.0
-"""For a job whose end the accounting never heard of, and which so runs there for ever: sacctmgr(1), RunawayJobs."""
+"""For a job whose end the accounting missed, so that sacct lists it as running forever: sacctmgr(1), RunawayJobs."""
+_UNREACHABLE = re.compile("contact slurm controller|refused|configuration source|s_p_parse_file|timed out|took longer")
+_CHECKS = "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
 
-GONE = "GONE"  # not SLURM's word: it has no record of the job
+GONE = "GONE"  # our own state for a job without a record in SLURM
 
 ENDED = {
     "BOOT_FAIL": "its node failed to boot",
@@ -41,80 +42,82 @@ ENDED = {
     "DEADLINE": "it reached its deadline",
     "FAILED": "its process failed",
     "NODE_FAIL": "its node failed",
-    "OUT_OF_MEMORY": "it used more memory than it had asked for",
+    "OUT_OF_MEMORY": "it used more memory than it requested",
     "PREEMPTED": "it was preempted",
     "REVOKED": "SLURM revoked it",
     "TIMEOUT": "it reached its time limit",
-    GONE: "SLURM no longer knows it",
+    GONE: "SLURM has no record of it",
 }
-"""The states from which a job does not come back: https://slurm.schedmd.com/squeue.html (job state codes)."""
+"""The final states of a job: https://slurm.schedmd.com/squeue.html (job state codes)."""
 
 
 def name_of(folder: Path) -> str:
-    """The name of the SLURM job with its files in `folder`, such as study-trial.attempt-hash. No other job has it."""
-    whole = folder.resolve()
-    shown = "-".join(re.sub(r"[^\w.-]", "_", part)[:60] for part in (whole.parents[2].name, whole.parents[1].name))
-    unique = hashlib.blake2s(bytes(whole), digest_size=4).hexdigest()
-    return f"{shown}.{whole.name}-{unique}"
+    """Return the unique name of the SLURM job with its files in `folder`, such as study-trial.attempt-hash."""
+    path = folder.resolve()
+    prefix = "-".join(re.sub(r"[^\w.-]", "_", part)[:60] for part in (path.parents[2].name, path.parents[1].name))
+    digest = hashlib.blake2s(bytes(path), digest_size=4).hexdigest()
+    return f"{prefix}.{path.name}-{digest}"
 
 
-def note_id(folder: Path, job_id: str) -> None:
+def write_job_id(folder: Path, job_id: str) -> None:
     write_whole(folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}), sync=False)
 
 
-def noted_id(folder: Path) -> str | None:
-    """None if none was written, it cannot be read, or the folder is a copy of that of another job."""
+def read_job_id(folder: Path) -> str | None:
+    """Return the id in job.json; None if the file is missing, damaged, or copied from another job's folder."""
     with suppress(OSError, CorruptFile):
-        note = read_json(folder / "job.json") or {}
-        if note.get("name") == name_of(folder) and str(note.get("id")).isdecimal():
-            return str(note["id"])
+        content = read_json(folder / "job.json") or {}
+        if content.get("name") == name_of(folder) and str(content.get("id")).isdecimal():
+            return str(content["id"])
     return None
 
 
 class SlurmError(UserError):
-    """A command of SLURM failed, or did not answer: says why."""
+    """A SLURM command failed or did not answer; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class JobInfo:
-    """A job as SLURM last described it."""
+    """The last description of a job by SLURM."""
 
     id: str
-    state: str  # SLURM's own word
+    state: str  # SLURM's name of the state
     reason: str = ""  # why it is pending
-    by: str | None = None  # who cancelled it, which sacct alone knows: a user (a number), or "SLURM"
+    by: str | None = None  # who cancelled it, from sacct: a user's number, or "SLURM"
 
 
 @dataclass
-class Followed:
-    """A SLURM job of ours that is queued, or runs, or may. It is known by its name, which is there before its id."""
+class FollowedJob:
+    """A job that SLURM may have accepted. Its key is its name, which is known before its id.
+
+    Times are from time.monotonic().
+    """
 
     folder: Path
     name: str
-    id: str | None = None  # None as long as neither sbatch nor squeue has told: SLURM may not have it
-    warn_at: float = math.inf  # when to tell that it will not start by itself. Times are those of time.monotonic().
-    info: JobInfo | None = None  # None as long as SLURM has not said anything of it
-    absent_since: float | None = None  # since when squeue does not know it, nor sacct its end
-    accounted: bool = False  # whether sacct has said meanwhile that it lives
+    id: str | None = None  # None until sbatch or squeue has reported the id
+    warn_at: float = math.inf  # time to warn that it will not start by itself
+    info: JobInfo | None = None  # None until SLURM has listed the job
+    absent_since: float | None = None  # time since which squeue does not list it and sacct has no end of it
+    accounted: bool = False  # whether sacct has listed it as alive since then
     ended_at: float | None = None
-    cancel_at: float | None = None
-    """When to cancel it once more, should it still be pending; None if it was not cancelled."""
+    cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
 
     @property
     def never_was(self) -> bool:
-        """Whether sbatch, which did not answer, has submitted nothing."""
+        """Return whether an unanswered sbatch has submitted nothing."""
         return self.id is None and self.info is not None and self.info.state == GONE
 
 
 class Watcher(threading.Thread):
-    """Asks SLURM for `jobs`, by name, in a thread of its own: a slow or absent SLURM keeps nobody waiting."""
+    """Queries SLURM for `jobs`, by name, in its own thread, because SLURM may be slow or away."""
 
-    def __init__(self, jobs: dict[str, Followed], poll_s: float) -> None:
+    def __init__(self, jobs: dict[str, FollowedJob], poll_s: float) -> None:
         super().__init__(daemon=True)
         self._jobs = jobs
         self._poll_s = poll_s
         self._stopped = threading.Event()
-        self.problem = ""  # why SLURM's last answer is missing; empty if it is not
+        self.problem = ""  # error of the last query; empty if it succeeded
 
     def stop(self) -> None:
         self._stopped.set()
@@ -122,29 +125,29 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         while not self._stopped.wait(self._poll_s):
             try:
-                self.ask()
-            except Exception as error:  # whatever it is: without this thread no job would ever be over
-                self.problem = f"SLURM could not be asked: {error}"
+                self.update()
+            except Exception as error:  # because without this thread no job would ever end
+                self.problem = f"SLURM cannot be queried: {error}"
 
-    def ask(self) -> None:
-        """Bring what is known up to date. No answer means unknown, not over. Raises SlurmError if squeue gives none."""
+    def update(self) -> None:
+        """Update all jobs. A job without an answer is unknown, not over. Raises SlurmError if squeue fails."""
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
-        listed = squeue() if jobs or self.problem else {}  # that it is over, no silence of ours may say
-        for job in jobs:  # at once: sacct may take long
+        listed = squeue() if jobs or self.problem else {}  # because a problem ends only when squeue answers
+        for job in jobs:  # before sacct, because sacct may take long
             if info := listed.get(job.name):
                 job.info, job.absent_since = info, None
         unclear = [job for job in jobs if job.name not in listed or listed[job.name].state == "CANCELLED"]
-        told, problem = {}, ""
+        accounts, problem = {}, ""
         if ids := [job.id for job in unclear if job.id]:
             try:
-                told = sacct(ids)
-            except SlurmError as error:  # without accounting a job that squeue forgot is GONE
+                accounts = sacct(ids)
+            except SlurmError as error:  # after which a job that squeue does not list becomes GONE
                 problem = str(error)
         self.problem = problem
         now = time.monotonic()
         for job in unclear:
-            if (info := told.get(job.name)) and (info.by or job.name not in listed):
-                if info.state == "CANCELLED" and not info.by:  # by a controller that has lost its memory of all jobs
+            if (info := accounts.get(job.name)) and (info.by or job.name not in listed):
+                if info.state == "CANCELLED" and not info.by:  # because the controller lost its state
                     info = replace(info, by="SLURM")
                 job.info = info
             if job.name in listed or (info and info.state in ENDED):
@@ -156,7 +159,7 @@ class Watcher(threading.Thread):
 
 
 def squeue() -> dict[str, JobInfo]:
-    """This user's jobs by name, also those that ended within minutes (MinJobAge). Raises SlurmError."""
+    """Return this user's jobs by name, including jobs that ended minutes ago (MinJobAge). Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
     for job_id, state, reason, name in _rows(_SQUEUE, 4):
         if name not in jobs or jobs[name].state in ENDED:
@@ -165,61 +168,66 @@ def squeue() -> dict[str, JobInfo]:
 
 
 def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
-    """The jobs with these ids by name, from the accounting. Raises SlurmError."""
+    """Return the jobs with these ids by name, from the accounting. Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
     names: dict[str, str] = {}
     for step_id, state, name in _rows([*_SACCT, f"--jobs={','.join(ids)}"], 3):
         job_id, _, step = step_id.partition(".")
-        words = state.split()  # CANCELLED by 0
+        words = state.split()  # such as CANCELLED by 0
         if not step and words:
             names[job_id] = name
             jobs[name] = JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None)
-        elif words == ["OUT_OF_MEMORY"] and job_id in names:  # which stands on the step alone
+        elif words == ["OUT_OF_MEMORY"] and job_id in names:  # because only the step has this state
             jobs[names[job_id]] = JobInfo(job_id, words[0])
     return jobs
 
 
 def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
-    """Cancel jobs, by ids or `--name=NAME`, or those of them that have not begun. Raises SlurmError if any may live."""
+    """Cancel jobs, by ids or `--name=NAME`. Raises SlurmError if any of the jobs may still run."""
     try:
         _run(["scancel", *(["--state=PENDING"] if pending_only else []), *jobs])
     except SlurmError as error:
-        over = ("Job/step already completing or completed", "Invalid job id specified")
-        if lines := [line for line in str(error).splitlines() if not any(text in line for text in over)]:
+        harmless = ("Job/step already completing or completed", "Invalid job id specified")
+        if lines := [line for line in str(error).splitlines() if not any(text in line for text in harmless)]:
             raise SlurmError("; ".join(lines)) from error
 
 
 def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
-    """The jobs of the study's `unfinished` trials and workers that are queued or run. Raises SlurmError."""
+    """Return the queued and running jobs of the study's `unfinished` trials and workers. Raises SlurmError."""
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
     names = {name_of(folder.parent) for folder in [*folders, *study.glob("workers/*/[0-9]*/slurm")]}
     return [info for name, info in squeue().items() if name in names and info.state not in ENDED] if names else []
 
 
-def take_back(study: Path, jobs: list[JobInfo]) -> None:
-    """Cancel those of the study's jobs that are still pending, and empty its workers' queues. Raises SlurmError."""
+def cancel_pending_jobs(study: Path, jobs: list[JobInfo]) -> None:
+    """Cancel the pending jobs of the study, and empty its workers' queues. Raises SlurmError."""
     for queued in study.glob("workers/*/queue/*.job"):
-        queued.unlink(missing_ok=True)  # a worker may be quicker
+        queued.unlink(missing_ok=True)  # because a worker may claim the file first
     if pending := [job.id for job in jobs if job.state == "PENDING"]:
         cancel(pending, pending_only=True)
 
 
 def _rows(command: list[str], fields: int) -> list[list[str]]:
-    """The table that the command prints; a line of a site's own is left out. Raises SlurmError if it prints no text."""
+    """Return the rows that the command prints, without other lines. Raises SlurmError if the output is not text."""
     lines = [line.split("|", fields - 1) for line in _run(command).splitlines()]
     if any(len(line) != fields and "\N{REPLACEMENT CHARACTER}" in line[0] for line in lines):
-        raise SlurmError(f"what {command[0]} printed cannot be read")
+        raise SlurmError(f"the output of {command[0]} cannot be read")
     return [line for line in lines if len(line) == fields]
 
 
+def with_hint(error: str) -> str:
+    """Return the error of a SLURM command; if the controller does not answer, add what to check."""
+    return f"{error}. {_CHECKS}" if _UNREACHABLE.search(error) else error
+
+
 def _run(command: list[str]) -> str:
-    """What the command prints. Raises SlurmError if it fails."""
+    """Return the output of the command. Raises SlurmError if it fails."""
     try:
         done = subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        raise SlurmError(f"{command[0]} took longer than {_TIMEOUT_S} s") from error
+        raise SlurmError(with_hint(f"{command[0]} took longer than {_TIMEOUT_S} s")) from error
     except subprocess.CalledProcessError as error:
-        raise SlurmError(error.stderr.strip() or f"{command[0]} ended with {error.returncode}") from error
-    except OSError as error:  # it is not installed here, or no process can be started now
+        raise SlurmError(with_hint(error.stderr.strip() or f"{command[0]} ended with {error.returncode}")) from error
+    except OSError as error:  # because it is not installed, or no process can be started now
         raise SlurmError(f"{command[0]} cannot be run: {error}") from error
     return done.stdout

@@ -1,4 +1,4 @@
-"""What a trial, or a worker, asks SLURM for."""
+"""The resources that a trial or a worker requests from SLURM."""
 
 import re
 import shlex
@@ -11,14 +11,14 @@ from sweeps.launchers.slurm.queue import name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Request
 
-WARNING = signal.SIGUSR1  # sent before the time limit
+WARNING = signal.SIGUSR1  # signal before the time limit
 _MEM_GB = 4.0
 _UNITS = {"K": 2**-20, "": 2**-10, "M": 2**-10, "G": 1.0, "T": 1024.0}
 _PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "exclude", "comment"]
 
 
 def request(settings: SlurmLauncherConf) -> Request:
-    """What a trial asks for, over all its nodes. Raises UserError if it names no amount of memory."""
+    """Return the resources of a trial over all its nodes. Raises UserError if an amount of memory is malformed."""
     tasks, gpus = settings.nodes * settings.tasks_per_node, settings.nodes * _gpus_per_node(settings)
     cores = settings.cpus_per_task and tasks * settings.cpus_per_task
     if gpus and settings.cpus_per_gpu:
@@ -33,17 +33,17 @@ def request(settings: SlurmLauncherConf) -> Request:
 
 
 def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> dict[str, Any]:
-    """What a job asks SLURM for, with so many `trials` side by side, as the parameters of submitit's SlurmExecutor."""
+    """Return the parameters of submitit's SlurmExecutor for a job with `trials` side by side."""
     gpus, mem_gb, log = _gpus_per_node(settings), _mem_gb(settings), str(folder / "log")
     by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
     cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
     gres = [_times(item, trials) for item in (settings.gres or "").split(",") if _count(item) != 0]
-    asked = {key: getattr(settings, key) for key in _PLAIN} | {
+    requested = {key: getattr(settings, key) for key in _PLAIN} | {
         "job_name": name_of(folder),
         "time": settings.timeout_min,
         "ntasks_per_node": settings.tasks_per_node,
         "cpus_per_task": cpus and cpus * trials,
-        # To ask for no GPU is refused where there are none.
+        # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
         "gpus_per_node": (settings.gpus_per_node or 0) * trials or None,
         "gpus_per_task": (settings.gpus_per_task or 0) * trials or None,
         "gres": ",".join(gres) or None,
@@ -52,11 +52,11 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
     }
     srun = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
     if settings.nodes * settings.tasks_per_node > 1:
-        srun += ["--label"]  # whose line is it
+        srun += ["--label"]  # because each line of the log then names its rank
     if cpus:
-        srun += [f"--cpus-per-task={cpus * trials}"]  # since SLURM 22.05 a step does not inherit it
+        srun += [f"--cpus-per-task={cpus * trials}"]  # because since SLURM 22.05 a step does not inherit the option
     return {
-        **{key: value for key, value in asked.items() if value is not None},
+        **{key: value for key, value in requested.items() if value is not None},
         "stderr_to_stdout": True,
         "srun_args": [*srun, *(settings.srun_args or [])],
         "setup": [
@@ -67,24 +67,24 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
             f"touch {shlex.quote(str(folder / 'slurm' / 'set_up'))}",
         ],
         "additional_parameters": {
-            **by_gpu,  # not through submitit, which warns that GPUs counted by node would not do
+            **by_gpu,  # not through submitit, because it warns about GPUs counted by node
             **settings.additional_parameters,
             "output": log,
-            "no-requeue": True,  # a lost trial goes on in a new attempt, as a new job
+            "no-requeue": True,  # because a lost trial resumes in a new attempt, as a new job
             "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",
         },
     }
 
 
 def _mem_gb(settings: SlurmLauncherConf) -> float | None:
-    """Memory on each node; None if it is asked for in another way."""
+    """Return the memory on each node in GB; None if another setting requests the memory."""
     by_gpu = settings.mem_per_gpu and _gpus_per_node(settings)
     elsewhere = any(name.startswith("mem") for name in settings.additional_parameters)
     return settings.mem_gb or (None if by_gpu or settings.mem_per_cpu or elsewhere else _MEM_GB)
 
 
 def _gpus_per_node(settings: SlurmLauncherConf) -> int:
-    """By whichever of the three ways a site counts them."""
+    """Return the GPUs on each node by the setting that the site uses."""
     if settings.gpus_per_node:
         return settings.gpus_per_node
     if settings.gpus_per_task:
@@ -93,7 +93,7 @@ def _gpus_per_node(settings: SlurmLauncherConf) -> int:
 
 
 def _count(item: str) -> int | None:
-    """The GPUs in an item of --gres, such as gpu, gpu:2 or gpu:v100:2. None if it is something else."""
+    """Return the GPUs in an item of --gres, such as gpu, gpu:2 or gpu:v100:2; None for another resource."""
     words = item.split(":")
     if words[0] != "gpu":
         return None
@@ -106,7 +106,7 @@ def _times(item: str, count: int) -> str:
 
 
 def _gigabytes(memory: str) -> float:
-    found = re.fullmatch(r"(\d+)([KMGT]?)B?", str(memory).upper())
-    if found is None:
-        raise UserError(f"hydra.launcher: {memory} is no amount of memory; write it as in 16G")
-    return int(found[1]) * _UNITS[found[2]]
+    match = re.fullmatch(r"(\d+)([KMGT]?)B?", str(memory).upper())
+    if match is None:
+        raise UserError(f"hydra.launcher: '{memory}' is not an amount of memory.\nUse an amount such as 16G")
+    return int(match[1]) * _UNITS[match[2]]

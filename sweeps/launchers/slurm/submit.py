@@ -1,4 +1,4 @@
-"""One SLURM job, submitted through submitit."""
+"""Submission of one SLURM job through submitit."""
 
 import contextlib
 import io
@@ -16,68 +16,69 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from sweeps.files import write_whole
-from sweeps.launchers.slurm.queue import note_id
+from sweeps.launchers.slurm.queue import with_hint, write_job_id
 from sweeps.launchers.slurm.request import WARNING
 from sweeps.trial import copies
 
-_TIMEOUT_S = 20  # with the controller away it would try for minutes
-_LATE = (124, 137, -9)  # timeout(1)
+_TIMEOUT_S = 20  # because sbatch would retry for minutes without a controller
+_TIMEOUT_CODES = (124, 137, -9)  # timeout(1)
 _BUSY = re.compile(
     "MaxSubmitJob|Resource temporarily unavailable|temporarily unable to accept job|"
     "Unable to contact slurm controller|Connection refused"
 )
 _UNANSWERED = re.compile("Socket timed out|Transport endpoint|Zero Bytes were transmitted")
-_OF_A_JOB = ("SLURM_", "SBATCH_", "PMI")
-_PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m: calls are pickled by module name
-_IGNORING = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python is ready to hear them
+_JOB_PREFIXES = ("SLURM_", "SBATCH_", "PMI")
+_PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m, because calls are pickled by module name
+_IGNORE_SIGNALS = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python has its handlers
 
 
 class RefusedError(Exception):
-    """SLURM will never take this job, in its own words."""
+    """SLURM will never accept this job; the text is its error."""
 
 
 class BusyError(Exception):
-    """SLURM does not take the job now: a limit on submitted jobs is reached, or its controller is away."""
+    """SLURM does not accept the job now: a limit on submitted jobs is reached, or its controller is away."""
 
 
 class UnansweredError(BusyError):
-    """SLURM did not answer: the job may have been submitted all the same."""
+    """SLURM did not answer: the job may have been submitted."""
 
 
-def submit(folder: Path, asked: Mapping[str, Any], function: Callable[..., None], *arguments: Any) -> str:
-    """Have `function(*arguments)` called in a job of its own, its files in `folder`. Returns the job's id.
+def submit(folder: Path, requested: Mapping[str, Any], function: Callable[..., None], *arguments: Any) -> str:
+    """Submit a job that calls `function(*arguments)`, with its files in `folder`. Return the job's id.
 
     Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be written.
     """
-    own = folder / "slurm"
-    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private = folder / "slurm"
+    private.mkdir(mode=0o700, parents=True, exist_ok=True)
     call = sys.path, copies.in_use(), cloudpickle.dumps((function, arguments))
-    write_whole(own / "call.pkl", cloudpickle.dumps(call), sync=False)
-    executor = _Executor(own)
-    executor.update_parameters(**asked)
-    python = ["bash", "-c", _IGNORING, sys.executable, "-u", "-c", _PYTHON, str(own)]
+    write_whole(private / "call.pkl", cloudpickle.dumps(call), sync=False)
+    executor = _Executor(private)
+    executor.update_parameters(**requested)
+    python = ["bash", "-c", _IGNORE_SIGNALS, sys.executable, "-u", "-c", _PYTHON, str(private)]
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it also raises
+        with contextlib.redirect_stderr(io.StringIO()):  # because submitit prints each error that it raises
             job_id = str(executor._submit_command(shlex.join(python)).job_id)
-        note_id(folder, job_id)
+        write_job_id(folder, job_id)
     except FailedJobError as error:
-        if not isinstance(error.__cause__, subprocess.CalledProcessError):  # what it printed is no text
-            raise UnansweredError(f"what sbatch said cannot be read: {error.__cause__}") from error
-        words, code = str(error).replace("sbatch: error: ", "").strip(), error.__cause__.returncode
-        if not words or _UNANSWERED.search(words):
-            late = f"sbatch took longer than {_TIMEOUT_S} s"
-            raise UnansweredError(words or (late if code in _LATE else f"sbatch ended with {code}")) from error
-        if _BUSY.search(words):
-            raise BusyError(words) from error
-        raise RefusedError(words.replace("\n", "; ")) from error
-    except (FailedSubmissionError, OSError) as error:  # sbatch may be through
+        if not isinstance(error.__cause__, subprocess.CalledProcessError):  # because the output is not text
+            raise UnansweredError(f"the output of sbatch cannot be read: {error.__cause__}") from error
+        message, code = str(error).replace("sbatch: error: ", "").strip(), error.__cause__.returncode
+        if not message and code in _TIMEOUT_CODES:
+            raise UnansweredError(with_hint(f"sbatch took longer than {_TIMEOUT_S} s")) from error
+        if not message or _UNANSWERED.search(message):
+            raise UnansweredError(with_hint(message or f"sbatch ended with {code}")) from error
+        if _BUSY.search(message):
+            raise BusyError(with_hint(message)) from error
+        raise RefusedError(with_hint(message.replace("\n", "; "))) from error
+    except (FailedSubmissionError, OSError) as error:  # which may follow a successful submission
         raise UnansweredError(str(error)) from error
     return job_id
 
 
 class _Executor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        # A driver that runs in a job itself must not hand on what SLURM said of that one.
-        inside = [name for name in os.environ if name.startswith(_OF_A_JOB) and "SLURM_JOB_ID" in os.environ]
-        without = [f"--unset={name}" for name in inside if name != "SLURM_CONF"]
-        return ["env", *without, "timeout", "--kill-after=1", str(_TIMEOUT_S), "sbatch", str(submission_file_path)]
+        # Without the variables of the driver's own job, because sbatch would apply them to the new job.
+        names = [name for name in os.environ if name.startswith(_JOB_PREFIXES) and "SLURM_JOB_ID" in os.environ]
+        unset = [f"--unset={name}" for name in names if name != "SLURM_CONF"]
+        return ["env", *unset, "timeout", "--kill-after=1", str(_TIMEOUT_S), "sbatch", str(submission_file_path)]

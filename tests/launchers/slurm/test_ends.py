@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm.ends import end_of, end_of_attempt, ends_in_worker
+from sweeps.launchers.slurm.ends import outcome_of_attempt, outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo
 from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder, MetricsLine, TrialFolder
@@ -38,7 +38,7 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
     if log is not None:
         attempt.log.write_text(log)
     for folder in (attempt.path, attempt.path.parent):  # the second one was never set up
-        end = end_of(JobInfo("7", state), folder)
+        end = outcome_of_job(JobInfo("7", state), folder)
         assert end.error and "SLURM job 7" in end.error
         assert end.state.is_over or end.state in {State.CANCELLED, State.REFUSED}
 
@@ -53,9 +53,9 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
         (JobInfo("7", "CANCELLED", by="SLURM"), "", State.LOST, "cancelled by SLURM"),
         (JobInfo("7", "PREEMPTED"), "", State.LOST, "preempted"),
         (JobInfo("7", "NODE_FAIL"), "", State.LOST, "its node failed"),
-        (JobInfo("7", GONE), "", State.LOST, "SLURM no longer knows it"),
+        (JobInfo("7", GONE), "", State.LOST, "SLURM has no record of it"),
         (JobInfo("7", "TIMEOUT"), "", State.TIMED_OUT, "time limit"),
-        (JobInfo("7", "OUT_OF_MEMORY"), "", State.OUT_OF_MEMORY, "more memory than it had asked for"),
+        (JobInfo("7", "OUT_OF_MEMORY"), "", State.OUT_OF_MEMORY, "more memory than it requested"),
         (JobInfo("7", "FAILED"), "slurmstepd: error: Detected 1 oom-kill event", State.OUT_OF_MEMORY, "more memory"),
         (
             JobInfo("7", "FAILED"),
@@ -83,46 +83,46 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
 )
 def test_what_slurm_and_the_log_say(attempt: AttemptFolder, info: JobInfo, log: str, state: State, words: str) -> None:
     attempt.log.write_text(log)
-    end = end_of_attempt(info, attempt)
+    end = outcome_of_attempt(info, attempt)
     assert (end.state, words in end.error) == (state, True), end
 
 
 def test_what_never_began_is_refused(attempt: AttemptFolder) -> None:
     attempt.log.write_text(f"no module named x\n{SRUN}Exited with exit code 1")
     (attempt.path / "began").unlink()
-    end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
+    end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
     assert (end.state, "before the trial began" in end.error, "no module named x" in end.error) == (
         State.REFUSED,
         True,
         True,
     )
     (attempt.path / "slurm" / "set_up").unlink()
-    end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
+    end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
     assert (end.state, "a setup line failed" in end.error) == (State.REFUSED, True)
 
 
 def test_a_full_disk_refuses_what_it_let_not_begin_and_costs_the_rest_an_attempt(attempt: AttemptFolder) -> None:
     attempt.log.touch()  # which takes no words
     (attempt.path / "slurm" / "errno.28").touch()
-    end = end_of_attempt(JobInfo("7", "FAILED"), attempt)
+    end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
     assert end == Outcome(State.LOST, f"[Errno 28] No space left on device: '{attempt.path}' (SLURM job 7)")
     (attempt.path / "began").unlink()
-    assert end_of_attempt(JobInfo("7", "FAILED"), attempt) == replace(end, state=State.REFUSED)
+    assert outcome_of_attempt(JobInfo("7", "FAILED"), attempt) == replace(end, state=State.REFUSED)
     for file in (attempt.log, attempt.path / "slurm" / "errno.28", attempt.path / "slurm" / "set_up"):
         file.unlink()
-    end = end_of_attempt(JobInfo("7", "FAILED", "JobLaunchFailure"), attempt)
+    end = outcome_of_attempt(JobInfo("7", "FAILED", "JobLaunchFailure"), attempt)
     assert (end.state, str(attempt.log) in end.error) == (State.REFUSED, True), end
 
 
 def test_what_was_told_to_make_room_is_lost_unless_its_owner_cancelled_it(attempt: AttemptFolder) -> None:
-    attempt.hear(State.LOST)
+    attempt.append_stop_answer(State.LOST)
     for info, state, words in [
-        (JobInfo("7", "COMPLETED"), State.LOST, "told to end"),
+        (JobInfo("7", "COMPLETED"), State.LOST, "SLURM requested its"),
         (JobInfo("7", "PREEMPTED"), State.LOST, "preempted"),
         (JobInfo("7", "CANCELLED", by=str(os.getuid())), State.CANCELLED, "scancel"),
         (JobInfo("7", "CANCELLED", by="12345"), State.LOST, "user 12345"),
     ]:
-        end = end_of_attempt(info, attempt)
+        end = outcome_of_attempt(info, attempt)
         assert (end.state, words in end.error) == (state, True), end
 
 
@@ -140,13 +140,13 @@ KILLED = JobInfo("7", "OUT_OF_MEMORY")
 def test_of_a_worker_killed_for_memory_the_greediest_trial_alone_is_to_blame(
     scripted_slurm: ScriptedSlurm, make_job: Callable[..., Job], tmp_path: Path
 ) -> None:
-    end = end_of(KILLED, tmp_path)
+    end = outcome_of_job(KILLED, tmp_path)
     jobs = [make_job(number, complete, mem_gb=1) for number in range(4)]
     uses(jobs[0], 1000)
     uses(jobs[1], 100, 1500)
     uses(jobs[2], 1200)
     uses(jobs[3], 9000, before=True)  # an earlier attempt of it did
-    ends = dict(ends_in_worker(KILLED, end, jobs))
+    ends = dict(outcomes_in_worker(KILLED, end, jobs))
     assert {number: one.state for number, one in ends.items()} == {
         0: State.LOST,
         1: State.OUT_OF_MEMORY,
@@ -154,16 +154,16 @@ def test_of_a_worker_killed_for_memory_the_greediest_trial_alone_is_to_blame(
         3: State.LOST,
     }
     assert "killed for the memory of its trials" in ends[0].error
-    within = dict(ends_in_worker(KILLED, end, [jobs[0], jobs[3]]))  # nobody used more than its share
+    within = dict(outcomes_in_worker(KILLED, end, [jobs[0], jobs[3]]))  # nobody used more than its share
     assert {one.state for one in within.values()} == {State.LOST}
-    assert ends_in_worker(KILLED, end, [jobs[0]]) == [(0, end)]
-    assert ends_in_worker(KILLED, end, []) == []
+    assert outcomes_in_worker(KILLED, end, [jobs[0]]) == [(0, end)]
+    assert outcomes_in_worker(KILLED, end, []) == []
 
 
 @pytest.mark.parametrize(
     ("info", "state", "words"),
     [
-        (JobInfo("7", "COMPLETED"), State.LOST, "told to end"),
+        (JobInfo("7", "COMPLETED"), State.LOST, "SLURM requested its"),
         (JobInfo("7", "FAILED"), State.LOST, "its worker ended"),
         (JobInfo("7", "TIMEOUT"), State.TIMED_OUT, "time limit"),
         (JobInfo("7", "CANCELLED"), State.CANCELLED, "scancel"),
@@ -174,7 +174,7 @@ def test_what_a_worker_dies_of_is_no_fault_of_its_trials(
     attempt: AttemptFolder, make_job: Callable[..., Job], info: JobInfo, state: State, words: str
 ) -> None:
     attempt.log.write_text(f"{SRUN}Segmentation fault")
-    [(_, end)] = ends_in_worker(info, end_of(info, attempt.path), [make_job(0, complete)])
+    [(_, end)] = outcomes_in_worker(info, outcome_of_job(info, attempt.path), [make_job(0, complete)])
     assert (end.state, words in end.error) == (state, True), end
 
 
@@ -223,7 +223,7 @@ def test_each_end_has_its_name(trials: SlurmTrials, make_job: Callable[..., Job]
         (exit_0, {}, State.FAILED, "without a result"),
         (crash, {}, State.FAILED, "crashed, task 0 on lab"),
         (die, {}, State.LOST, "killed from outside"),
-        (eat_memory, {"mem_gb": 0.3}, State.OUT_OF_MEMORY, "more memory than it had asked for"),
+        (eat_memory, {"mem_gb": 0.3}, State.OUT_OF_MEMORY, "more memory than it requested"),
         (complete, {"setup": ["module_that_is_not_there load"]}, State.REFUSED, "a setup line failed"),
         (complete, {"mem_gb": 500}, State.REFUSED, "SLURM refused the job: Memory specification"),
         (complete, {"partition": "nowhere"}, State.REFUSED, "invalid partition specified: nowhere"),
@@ -250,4 +250,4 @@ def test_a_node_that_cannot_make_the_log_refuses_the_trial(trials: SlurmTrials, 
         time.sleep(0.1)
     shutil.rmtree(job.attempt_folder.path)  # as on a node where the study's disk is not mounted
     end = exits(trials, 1)[1]
-    assert (end.state, f"its node has not made {job.attempt_folder.log}" in end.error) == (State.REFUSED, True), end
+    assert (end.state, f"its node could not create {job.attempt_folder.log}" in end.error) == (State.REFUSED, True), end

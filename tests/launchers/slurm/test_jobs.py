@@ -13,7 +13,7 @@ from lab import ScriptedSlurm
 
 from sweeps.launchers.slurm import base, queue
 from sweeps.launchers.slurm.jobs import SlurmTrials
-from sweeps.launchers.slurm.queue import living_jobs, name_of, take_back
+from sweeps.launchers.slurm.queue import cancel_pending_jobs, living_jobs, name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
@@ -36,7 +36,7 @@ class Driver:
     def tick(self, *states: str) -> dict[int, Outcome]:
         """What `poll` says once squeue has listed the jobs in these states."""
         self.slurm.list(*states)
-        self.launcher._watcher.ask()
+        self.launcher._watcher.update()
         return dict(self.launcher.poll(0.02))
 
 
@@ -181,9 +181,9 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
         ("JobHeldUser", "Release it: scontrol release 1"),
         ("JobHeldAdmin", "Ask your admins to release it: scontrol release 1"),
         ("launch_failed_requeued_held", "Release it"),
-        ("PartitionTimeLimit", "Change what it asks for"),
-        ("BadConstraints", "Change what it asks for"),
-        ("QOSMaxWallDurationPerJobLimit", "Change what it asks for"),
+        ("PartitionTimeLimit", "Cancel it and change its request: scancel 1"),
+        ("BadConstraints", "Cancel it and change its request: scancel 1"),
+        ("QOSMaxWallDurationPerJobLimit", "Cancel it and change its request: scancel 1"),
         ("AssocMaxJobsLimit", None),
         ("QOSMaxJobsPerUserLimit", None),
         ("ReqNodeNotAvail, UnavailableNodes:lab1", None),
@@ -277,7 +277,7 @@ def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: M
     study = first.folder.path.parent
     found = living_jobs(study, [first.folder.path, second.folder.path])
     assert [(one.id, one.state) for one in found] == [("1", "PENDING"), ("2", "RUNNING")]
-    take_back(study, found)
+    cancel_pending_jobs(study, found)
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
     driver.slurm.list("CANCELLED", "COMPLETED")
     assert living_jobs(study, [first.folder.path, second.folder.path]) == []
@@ -296,4 +296,4 @@ def test_jobs_whose_answer_never_came_are_told_of_on_leaving(driver: Driver, mak
     ]:
         caplog.clear()
         leave()
-        assert "may still run" in caplog.text and caplog.text.rstrip().endswith(typed)
+        assert "may still be running" in caplog.text and caplog.text.rstrip().endswith(typed)

@@ -9,7 +9,7 @@ import pytest
 from lab import cluster_sh, job_maker, slurm, wait_for
 
 from sweeps.launchers.slurm.jobs import SlurmTrials
-from sweeps.launchers.slurm.queue import noted_id
+from sweeps.launchers.slurm.queue import read_job_id
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, State
@@ -59,7 +59,7 @@ def running(job: Job) -> Callable[[], bool]:
 
 
 def job_id(job: Job) -> str:
-    known = noted_id(job.attempt_folder.path)
+    known = read_job_id(job.attempt_folder.path)
     assert known
     return known
 
@@ -101,9 +101,9 @@ def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_j
     states = {number: end.state for number, end in found.items()}
     assert states == {1: State.LOST, 2: State.CANCELLED, 4: State.TIMED_OUT, 5: State.LOST, 6: State.COMPLETED}, found
     # Both heard in time that they must end, and saved their state.
-    assert (preempted.attempt_folder.heard(), warned.attempt_folder.heard()) == (State.LOST, State.TIMED_OUT)
+    assert [job.attempt_folder.stop_reason() for job in (preempted, warned)] == [State.LOST, State.TIMED_OUT]
     assert all(end.error for number, end in found.items() if number < 6)
-    assert "preempted" in found[1].error or "told to end" in found[1].error
+    assert "preempted" in found[1].error or "SLURM requested its" in found[1].error
     assert "node failed" in found[5].error
 
     reached = int((warned.folder.checkpoint / "epoch").read_text())
@@ -120,7 +120,7 @@ def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make
     wait_for(running(job))
     job.folder.new_attempt()
     assert exits(trials, 1)[1].state is State.LOST
-    assert "attempt 2 has taken over" in job.attempt_folder.log.read_text()
+    assert "attempt 2 has started" in job.attempt_folder.log.read_text()
 
 
 def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any) -> None:
@@ -179,7 +179,7 @@ def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: Make
     died = time.monotonic()
     try:
         assert not trials.submit(during)
-        assert any("SLURM takes no job now" in note for note in trials.notes())
+        assert any("SLURM accepts no jobs now" in note for note in trials.notes())
         while time.monotonic() < died + 12:
             assert trials.poll(0.5) == []
     finally:
@@ -212,7 +212,7 @@ def test_a_new_driver_adopts_what_an_earlier_one_submitted(
     wait_for(lambda: trials.poll(0.1) == [] and running(job)())
     slurm("scancel", "--signal", signal.SIGUSR1.name.removeprefix("SIG"), earlier_id)
     end = job.attempt_folder.close(exits(trials, 1)[1])
-    assert (end.state, "told to end" in end.error) == (State.LOST, True)
+    assert (end.state, "SLURM requested its" in end.error) == (State.LOST, True)
     assert job_id(job) == earlier_id
 
 
@@ -223,7 +223,7 @@ def test_a_running_job_that_its_owner_cancels_is_cancelled(trials: SlurmTrials, 
     slurm("scancel", job_id(job))
     end = job.attempt_folder.close(exits(trials, 1)[1])
     assert (end.state, "scancel" in end.error) == (State.CANCELLED, True)
-    assert job.attempt_folder.heard() is State.LOST  # and so it saved its state
+    assert job.attempt_folder.stop_reason() is State.LOST  # and so it saved its state
 
 
 def test_nothing_to_adopt(trials: SlurmTrials, make_job: MakeJob) -> None:

@@ -12,16 +12,16 @@ import pytest
 from lab import ScriptedSlurm, slurm, wait_for
 
 from sweeps.launchers.slurm import queue
-from sweeps.launchers.slurm.queue import GONE, Followed, JobInfo, SlurmError, Watcher, cancel, sacct, squeue
+from sweeps.launchers.slurm.queue import GONE, FollowedJob, JobInfo, SlurmError, Watcher, cancel, sacct, squeue
 
 
 def run_job(*options: str) -> str:
     return slurm("sbatch", "--parsable", "--output=/dev/null", *options).strip()
 
 
-def watch(name: str, job_id: str) -> tuple[Watcher, Followed]:
+def watch(name: str, job_id: str) -> tuple[Watcher, FollowedJob]:
     """Return a watcher that the test alone asks, and the job that it follows."""
-    job = Followed(Path(), name, job_id)
+    job = FollowedJob(Path(), name, job_id)
     return Watcher({name: job}, 3600), job
 
 
@@ -65,10 +65,10 @@ def test_a_job_that_squeue_forgot(
     monkeypatch.setattr(queue, "_TIMEOUT_S", 0.5)
     scripted_slurm.say("sacct", script)
     watcher, job = watch("a-study-1.1-none", "7")
-    watcher.ask()
+    watcher.update()
     first = job.info
     time.sleep(0.1)
-    watcher.ask()
+    watcher.update()
     second = job.info
     assert first == known  # one silence is no death
     assert second == (known or JobInfo("7", GONE))
@@ -81,12 +81,12 @@ def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
     watcher, job = watch("mine", "7")
     for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
         monkeypatch.setattr(queue, "_RUNAWAY_S", patience_s)
-        watcher.ask()
+        watcher.update()
         time.sleep(0.1)
         assert job.info and job.info.state == expected
     (scripted_slurm.folder / "names").write_text("mine\n")
     scripted_slurm.list("RUNNING")
-    watcher.ask()
+    watcher.update()
     assert (job.info, job.absent_since) == (JobInfo("1", "RUNNING", "None"), None)
 
 
@@ -108,7 +108,7 @@ def talks_nonsense(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize(
     "what, said",
-    [(missing, "sacct cannot be run"), (cannot_fork, "squeue cannot be run"), (talks_nonsense, "could not be asked")],
+    [(missing, "sacct cannot be run"), (cannot_fork, "squeue cannot be run"), (talks_nonsense, "cannot be queried")],
 )
 def test_the_watcher_survives_and_says_what_it_met(
     scripted_slurm: ScriptedSlurm, monkeypatch: Any, what: Callable[..., None], said: str
@@ -117,8 +117,8 @@ def test_the_watcher_survives_and_says_what_it_met(
     (scripted_slurm.folder / "names").write_text("here\n")
     scripted_slurm.list("RUNNING")
     what(scripted_slurm, monkeypatch)
-    job = Followed(Path(), "here", None)
-    watcher = Watcher({"here": job, "a": Followed(Path(), "a", "7")}, 0.01)
+    job = FollowedJob(Path(), "here", None)
+    watcher = Watcher({"here": job, "a": FollowedJob(Path(), "a", "7")}, 0.01)
     watcher.start()
     wait_for(lambda: said in watcher.problem, 5)
     monkeypatch.undo()
@@ -130,7 +130,7 @@ def test_the_watcher_survives_and_says_what_it_met(
 @pytest.mark.parametrize("command", ["squeue", "sacct"])
 def test_what_is_no_table_is_no_answer(scripted_slurm: ScriptedSlurm, command: str) -> None:
     scripted_slurm.say(command, "head -c 3000 /dev/urandom")
-    with pytest.raises(SlurmError, match=f"^what {command} printed cannot be read$"):
+    with pytest.raises(SlurmError, match=f"^the output of {command} cannot be read$"):
         queue.squeue() if command == "squeue" else queue.sacct(["1"])
     scripted_slurm.say(command, "echo 'This site is down on Sunday'")
     assert (queue.squeue() if command == "squeue" else queue.sacct(["1"])) == {}
@@ -138,7 +138,7 @@ def test_what_is_no_table_is_no_answer(scripted_slurm: ScriptedSlurm, command: s
 
 def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slurm: ScriptedSlurm) -> None:
     scripted_slurm.say("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
-    jobs = {"mine": Followed(Path(), "mine", "1")}
+    jobs = {"mine": FollowedJob(Path(), "mine", "1")}
     watcher = Watcher(jobs, 0.01)
     watcher.start()
     wait_for(lambda: "Unable to contact" in watcher.problem, 5)
@@ -151,12 +151,12 @@ def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slur
 
 
 def test_an_accounting_that_hangs_keeps_back_nothing_that_squeue_tells(scripted_slurm: ScriptedSlurm) -> None:
-    forgotten, mine = Followed(Path(), "forgotten", "9"), Followed(Path(), "mine", "1")
+    forgotten, mine = FollowedJob(Path(), "forgotten", "9"), FollowedJob(Path(), "mine", "1")
     watcher = Watcher({"forgotten": forgotten, "mine": mine}, 3600)
     (scripted_slurm.folder / "names").write_text("mine\n")
     scripted_slurm.list("FAILED")
     scripted_slurm.say("sacct", 'touch "$F/asked"; while [ -e "$F/asked" ]; do sleep 0.05; done')
-    asking = threading.Thread(target=watcher.ask)
+    asking = threading.Thread(target=watcher.update)
     asking.start()
     wait_for((scripted_slurm.folder / "asked").exists, 5)
     assert (mine.info, forgotten.info) == (JobInfo("1", "FAILED", "None"), None)
@@ -182,13 +182,13 @@ def test_who_cancelled_a_job_is_asked_once_it_is_cancelled(scripted_slurm: Scrip
     watcher, job = watch("mine", "1")
     scripted_slurm.list("CANCELLED")
     scripted_slurm.say("sacct", "echo '1|RUNNING|mine'")  # the accounting is late
-    watcher.ask()
+    watcher.update()
     assert job.info == JobInfo("1", "CANCELLED", "None")
     scripted_slurm.say("sacct", "echo '1|CANCELLED by 0|mine'")
-    watcher.ask()
+    watcher.update()
     assert job.info == JobInfo("1", "CANCELLED", by="0")
     scripted_slurm.say("sacct", 'echo again >> "$F/asked"')
-    watcher.ask()
+    watcher.update()
     assert job.info.by == "0"
     assert not scripted_slurm.lines("asked")
 

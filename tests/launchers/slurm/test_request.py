@@ -42,7 +42,7 @@ def test_a_request(settings: dict[str, Any], expected: Request) -> None:
 
 
 def test_a_request_that_cannot_be() -> None:
-    with pytest.raises(UserError, match="plenty is no amount of memory; write it as in 16G"):
+    with pytest.raises(UserError, match=r"'plenty' is not an amount of memory\.\nUse an amount such as 16G"):
         request(SlurmLauncherConf(mem_per_cpu="plenty"))
 
 

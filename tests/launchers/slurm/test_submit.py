@@ -14,8 +14,8 @@ from lab import ScriptedSlurm
 
 from sweeps.files import CorruptFile, read_json
 from sweeps.launchers.slurm import submit as module
-from sweeps.launchers.slurm.in_job import main, say
-from sweeps.launchers.slurm.queue import name_of, noted_id
+from sweeps.launchers.slurm.in_job import main, print_safely
+from sweeps.launchers.slurm.queue import name_of, read_job_id
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import BusyError, RefusedError, UnansweredError, submit
 from sweeps.settings import SlurmLauncherConf
@@ -44,7 +44,7 @@ def test_a_job_is_named_by_its_folder_and_its_files_are_its_owners_alone(
     assert name_of(attempt).startswith("a_study-7.2-")
     monkeypatch.chdir(attempt.parent)
     assert name_of(Path("2")) == name_of(attempt)
-    assert noted_id(attempt) == "1"
+    assert read_job_id(attempt) == "1"
     assert stat.S_IMODE((attempt / "slurm").stat().st_mode) == 0o700
     assert [file.name for file in attempt.iterdir() if file.suffix in (".pkl", ".sh")] == []
     script = (scripted_slurm.folder / "script").read_text()
@@ -99,7 +99,7 @@ def test_a_job_leaves_word_of_a_disk_that_takes_none(
 def test_a_full_disk_keeps_nobody_from_what_follows_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
-        say("it is tried again")
+        print_safely("retrying")
         with suppress(OSError):  # what is still in its buffer
             full.close()
 
@@ -144,13 +144,13 @@ def test_what_sbatch_may_answer(
     with pytest.raises((RefusedError, BusyError), match=words) as raised:
         send(attempt, print)
     assert raised.type is expected
-    assert noted_id(attempt) is None
+    assert read_job_id(attempt) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 7}', '{"id": "7; rm"}', "\0\0", '{"name": "x"}'])
 def test_a_ticket_that_cannot_be_read_is_none(attempt: Path, content: str) -> None:
     (attempt / "job.json").write_text(content)
-    assert noted_id(attempt) is None
+    assert read_job_id(attempt) is None
 
 
 def test_a_ticket_names_its_job(scripted_slurm: ScriptedSlurm, attempt: Path) -> None:
@@ -161,10 +161,10 @@ def test_a_ticket_names_its_job(scripted_slurm: ScriptedSlurm, attempt: Path) ->
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("printf 'compte d\\351bit\\351\\n' >&2; echo 'Submitted batch job 5'", "what sbatch said cannot be read"),
-        ("head -c 3000 /dev/urandom", "what sbatch said cannot be read"),
+        ("printf 'compte d\\351bit\\351\\n' >&2; echo 'Submitted batch job 5'", "the output of sbatch cannot be read"),
+        ("head -c 3000 /dev/urandom", "the output of sbatch cannot be read"),
         ("exit 1", "^sbatch ended with 1$"),
-        ("exit 124", "^sbatch took longer than 20 s$"),
+        ("exit 124", "^sbatch took longer than 20 s. Check the controller"),
         ("true", ""),
     ],
 )

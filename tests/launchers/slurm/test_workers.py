@@ -50,7 +50,7 @@ class Driver:
     def tick(self, *states: str) -> dict[int, Outcome]:
         """What `poll` says once squeue has listed the workers in these states."""
         self.slurm.list(*states)
-        self.launcher._watcher.ask()
+        self.launcher._watcher.update()
         found = dict(self.launcher.poll(0.02))
         self.over |= found
         self.check()
@@ -64,7 +64,7 @@ class Driver:
         for number in self.asked - self.over.keys():
             places = [name for name in queued + claimed if int(name.split(".")[0]) == number]
             assert len(places) == 1, (number, queued, claimed)
-            assert number in self.launcher._waiting
+            assert number in self.launcher._trials
 
     def worker(self, number: int) -> Path:
         """The folder of the job with this id."""
@@ -140,7 +140,7 @@ def test_a_cancelled_pending_worker_costs_no_trial(start: Callable[..., Driver],
     [
         ("log", "a setup line failed"),
         ("slurm/errno.28", "[Errno 28] No space left on device: "),
-        ("set_down", "/log, as on a disk that is full, read-only or not mounted there"),
+        ("set_down", "/log: its disk may be full, read-only or not mounted"),
     ],
 )
 def test_two_workers_that_never_begin_refuse_what_waits(
@@ -153,7 +153,7 @@ def test_two_workers_that_never_begin_refuse_what_waits(
             (folder.parent / left).touch()
         driver.tick(*["FAILED"] * len(driver.slurm.names))
     assert states(driver.over) == dict.fromkeys(range(4), State.REFUSED)
-    assert all("never began" in end.error and words in end.error for end in driver.over.values()), driver.over
+    assert all("never started" in end.error and words in end.error for end in driver.over.values()), driver.over
     before = len(driver.slurm.names)
     assert before <= 2 + together  # one may be on its way when the second fails
     driver.submit(make_job(9, task, **WARM))  # the reason has not gone away
@@ -217,7 +217,7 @@ def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
     driver.claim(2)  # it was quicker than we
     driver.tick("COMPLETED", "RUNNING", "CANCELLED")
     assert states(driver.tick("COMPLETED", "NODE_FAIL", "CANCELLED")) == {2: State.LOST}
-    assert driver.launcher._fruitless == {}
+    assert driver.launcher._failed_starts == {}
 
 
 def test_withdraw_takes_back_what_no_worker_has(start: Callable[..., Driver], make_job: MakeJob) -> None:
@@ -239,7 +239,7 @@ def test_a_trial_whose_file_somebody_deleted_is_lost(
     assert dict(driver.launcher.poll(0.02)) == {}  # a rename may show in one folder before it does in the other
     monkeypatch.setattr(workers, "_GONE_S", -1.0)
     found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
-    assert (found[0].state, "is gone" in found[0].error) == (State.LOST, True)
+    assert (found[0].state, "is missing" in found[0].error) == (State.LOST, True)
 
 
 def test_damaged_ends_and_tickets_concern_one_trial(start: Callable[..., Driver], make_job: MakeJob) -> None:
@@ -317,7 +317,7 @@ def test_a_worker_loads_only_what_is_whole_and_its_own(
     monkeypatch.setenv("SWEEPYARD_JOB_START", str(time.time()))
     monkeypatch.setattr(worker._forks, "ready", True)
     monkeypatch.setattr(worker._forks, "start", lambda job, *_: started.append(job.number))
-    worker._take()
+    worker._claim()
     assert started == [1]
     monkeypatch.setattr(workers, "_GONE_S", -1.0)
     found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
@@ -338,9 +338,9 @@ def test_a_worker_puts_back_what_it_cannot_read_now(
     with monkeypatch.context() as away:
         away.setattr(in_worker, "read_own", stale)
         with pytest.raises(OSError, match="Stale"):
-            worker._take()
+            worker._claim()
     driver.check()
-    worker._take()
+    worker._claim()
     assert started == [0]
 
 

@@ -155,7 +155,7 @@ def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(
         slurm("scancel", *how, said(job)[0])
         end = job.attempt_folder.close(submit(second_driver, [], 1)[number])
         assert (end.state, end.error != "") == (expected, True), end
-        assert job.attempt_folder.heard() is State.LOST  # and so it saved its state
+        assert job.attempt_folder.stop_reason() is State.LOST  # and so it saved its state
 
 
 def test_a_worker_that_cannot_start_refuses_its_trials(start: Any, make_job: MakeJob) -> None:
