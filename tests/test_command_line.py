@@ -125,7 +125,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("lr=0.1,0.2,0", SWEPT, ["lr=0.0", "must be > 0"]),
     ("hydra/sweeper=optuna n_trials", PLAIN, ["n_trials", "a setting of the sweeper", "-m hydra.sweeper.n_trials="]),
     ("hydra.sweeper.notify=https://a/b", BOTH, ["hydra.sweeper.notify: whoever reads", "notify='${oc.env:WEBHOOK}'"]),
-    ("hydra.sweeper.notify=[mial,me]", SWEPT, ["there is no command mial here"]),
+    ("hydra.sweeper.notify=[mial,me]", SWEPT, ["the command mial does not exist here"]),
     ("hydra.sweeper.notify=${{oc.env:NO_SUCH}}", SWEPT, ["Environment variable 'NO_SUCH' not found"]),
     ("help", PLAIN, ["'help' cannot be read", "All keys are in --help"]),
     ("lr=0.1,", PLAIN, ["'lr=0.1,' cannot be read", "key=a,b"]),
@@ -195,7 +195,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("tracking_uri=a", PLAIN, ["'tracking_uri' is not", "Did you mean 'tracking.uri'?"]),
     ("hydra.sweeper.tracking_url=a", SWEPT, ["Did you mean 'tracking.uri'?"]),
     ("hydra.sweeper.max_failure_rate=2", SWEPT, ["max_failure_rate=2", "between 0 and 1"]),
-    ("hydra.sweeper.study_name=a/b", SWEPT, ["study_name=a/b", "folder's name"]),
+    ("hydra.sweeper.study_name=a/b", SWEPT, ["study_name=a/b", "not a folder's name"]),
     ("hydra.sweeper.study_name=-x", SWEPT, ["study_name=-x", "first dot or dash"]),  # no command could be given it
     ("hydra.sweeper.study_name=archive", SWEPT, ["study_name=archive", "packed", "choose another name"]),
     ("hydra/launcher=slurm hydra.sweeper.study_name=100%", SWEPT, ["SLURM reads the %", "study_name"]),

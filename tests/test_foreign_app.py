@@ -433,7 +433,7 @@ REFUSED = {
     "hydra.launcher.mem_gb=0": "hydra.launcher.mem_gb=0.0: it must be 0.001 or more",
     "hydra.launcher.timeout_min=0": "hydra.launcher.timeout_min=0.0: it must be 0.001 or more",
     "hydra.sweeper.max_gpu_hours=-1": "hydra.sweeper.max_gpu_hours=-1.0: nothing could start",
-    "hydra.sweep.dir=/": "hydra.sweeper.study_name=: the name is a folder's name",
+    "hydra.sweep.dir=/": "hydra.sweeper.study_name=: not a folder's name",
     "hydra.sweeper.custom_search_space=nope.f": "custom_search_space=nope.f cannot be imported",
     "hydra.sweeper.storage=sqlite:////proc/x.db": "hydra.sweeper.storage cannot be used: (sqlite3.OperationalError)",
     "hydra.sweeper.storage=nonsense": "hydra.sweeper.storage cannot be used: ",

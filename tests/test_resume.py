@@ -125,8 +125,8 @@ def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) 
     assert code == 1, out
     assert "hydra.sweeper.objective=val_accuracy" in out
     assert "study typo is not finished: the task reported no 'val_acc', which is the objective" in out
-    assert "Another objective makes another study, with another hydra.sweeper.study_name" in out
-    assert "Go on with: python -m sweeps resume typo --retry failed" in out
+    assert "Another objective makes another study: choose another hydra.sweeper.study_name." in out
+    assert "Once trials return this objective, resume with: python -m sweeps resume typo --retry failed" in out
     began = [row for row in rows(folder / "multirun" / "typo") if row.attempts]
     assert len(began) <= 2
     assert all((row.state, steps(row.folder)) == (State.FAILED, [1]) for row in began)
@@ -175,7 +175,7 @@ def test_a_signal_ends_a_study_in_good_order(signalled: dict[str, Done], name: s
     assert done.code == 130, done.said
     assert f"is not finished: it was interrupted ({name})" in done.out
     last = done.out.splitlines()[-1]
-    assert last.startswith("Go on with: ")
+    assert last.startswith("Resume with: ")
     assert f"hydra.sweeper.study_name={name}" in last
     assert "Traceback" not in done.said
     for number in (0, 1):

@@ -1,4 +1,4 @@
-"""The end of a study in words: what is left, how to go on, and who is told."""
+"""The end of a study: which trials are left, how to resume, and who is notified."""
 
 import socket
 from dataclasses import dataclass
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 class LoopEnd:
     """How the loop of a driver ended."""
 
-    running: int  # how many trials go on without it
-    stopped: str  # why no further trial was started; empty if all were
-    enough: Enough | None  # the same, where it was enough
+    running: int  # number of trials that run without this driver
+    stopped: str  # why no further trial was started; empty if all were started
+    enough: Enough | None  # the same, if the study had enough
     interrupted: bool
     had_ended: bool  # whether all trials had ended before
 
 
-def failed(summary: StudySnapshot, settings: SweeperConf) -> bool:
-    """Return whether more trials went wrong than max_failure_rate allows (none may by default), or none could run."""
-    if summary.rows and all(row.infeasible for row in summary.rows):
+def failed(study: StudySnapshot, settings: SweeperConf) -> bool:
+    """Return whether more trials failed than max_failure_rate allows (by default none), or all are infeasible."""
+    if study.rows and all(trial.infeasible for trial in study.rows):
         return True
-    return len(summary.bad()) > (settings.max_failure_rate or 0.0) * len(summary.rows)
+    return len(study.bad()) > (settings.max_failure_rate or 0.0) * len(study.rows)
 
 
 def write_pages(findings: Findings, trials: "Trials | None" = None) -> OSError | None:
-    """Write what is to be read of the study. Returns why that was not possible: MLflow is told all the same."""
+    """Write the study's report and solutions. Return the error if a file cannot be written."""
     from sweeps.results import report, solutions
 
     try:
@@ -46,81 +46,87 @@ def write_pages(findings: Findings, trials: "Trials | None" = None) -> OSError |
         solutions.write(findings)
     except OSError as error:
         return error
-    except Exception as error:  # whatever its trials left: they have ended, and are kept
+    except Exception as error:  # because trials may leave anything, and their results are safe
         return OSError(f"{report.HTML} cannot be written: {type(error).__name__}: {error}")
     return None
 
 
-def what_is_left(summary: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
-    """Return what did not run, and how to go on, a line each. `resume` is what to type for that."""
-    lines = _not_started(summary)
+def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
+    """Return which trials did not run and how to run them, a line each. `resume` is the command that resumes."""
+    lines = _infeasible_lines(study)
     if end.running:
-        look = sweeps_line("status", summary.folder)
-        lines.append(f"going on without this command: {counted(end.running, 'trial')}. Look: {look}")
-    open_ones = (summary.total or len(summary.rows)) - summary.over()
+        trials = counted(end.running, "trial")
+        lines.append(f"{trials} still running without this command. Watch: {sweeps_line('status', study.folder)}")
+    open_count = (study.total or len(study.rows)) - study.over()
     enough = end.enough if not end.interrupted else None
-    if enough and summary.done:
-        write_whole(summary.folder / DONE, summary.done)
-        lines.append(f"study {summary.name} is done: {summary.done}.")
-        lines.append(f"For more, change hydra.sweeper.{enough.setting} in: {resume}")
+    if enough and study.done:
+        write_whole(study.folder / DONE, study.done)
+        lines.append(f"study {study.name} is done: {study.done}.")
+        lines.append(f"For more trials, change hydra.sweeper.{enough.setting} in: {resume}")
     elif enough and enough.setting:
-        lines.append(f"study {summary.name} is not finished: {enough.reason}.")
-        lines.append(f"To go on, raise hydra.sweeper.{enough.setting} in: {resume}")
-    elif why := end.stopped or (f"{counted(open_ones, 'trial')} still open" if open_ones else ""):
-        lines.append(f"study {summary.name} is not finished: {why}.")
-        lines += _go_on(summary, resume)
+        lines.append(f"study {study.name} is not finished: {enough.reason}.")
+        lines.append(f"To resume, raise hydra.sweeper.{enough.setting} in: {resume}")
+    elif reason := end.stopped or (f"{counted(open_count, 'trial')} still open" if open_count else ""):
+        lines.append(f"study {study.name} is not finished: {reason}.")
+        lines += _resume_lines(study, resume)
     elif end.had_ended:
-        lines += _nothing_to_do(summary, resume)
+        lines += _nothing_left_lines(study, resume)
     return lines
 
 
-def _not_started(summary: StudySnapshot) -> list[str]:
-    count = sum(row.infeasible for row in summary.rows)
+def _infeasible_lines(study: StudySnapshot) -> list[str]:
+    count = sum(trial.infeasible for trial in study.rows)
     if not count:
         return []
-    what = f"{count} of {len(summary.rows)} trials are infeasible, and were not started"
-    again = f"Once they can run: {sweeps_line('resume', summary.folder)} --retry infeasible"
-    none_could = "no trial could run: " if count == len(summary.rows) else ""
-    return [f"{none_could}{what}", again]
+    none_could = "no trial could run: " if count == len(study.rows) else ""
+    return [
+        f"{none_could}{count} of {len(study.rows)} trials are infeasible, and were not started",
+        f"Once they can run: {sweeps_line('resume', study.folder)} --retry infeasible",
+    ]
 
 
-def _go_on(summary: StudySnapshot, resume: str) -> list[str]:
-    if not any(row.attempts and row.attempts[-1].misfit for row in summary.rows):
-        return [f"Go on with: {resume}"]
-    other = "Another objective makes another study, with another hydra.sweeper.study_name"
-    again = f"{sweeps_line('resume', summary.folder)} --retry failed"
-    return [f"{other}. Once trials return this one:", f"Go on with: {again}"]
+def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
+    if not any(trial.attempts and trial.attempts[-1].misfit for trial in study.rows):
+        return [f"Resume with: {resume}"]
+    retry = f"{sweeps_line('resume', study.folder)} --retry failed"
+    return [
+        "Another objective makes another study: choose another hydra.sweeper.study_name.",
+        f"Once trials return this objective, resume with: {retry}",
+    ]
 
 
-def _nothing_to_do(summary: StudySnapshot, resume: str) -> list[str]:
-    lines = [f"nothing is left to do: every trial of study {summary.name} had ended before."]
+def _nothing_left_lines(study: StudySnapshot, resume: str) -> list[str]:
+    lines = [f"nothing is left to do: every trial of study {study.name} had ended before."]
     lines.append(f"For more values or trials, change them in: {resume} hydra.sweeper.extend=true")
-    if bad := {str(row.state) for row in summary.bad()}:
-        again = f"{sweeps_line('resume', summary.folder)} --retry {','.join(sorted(bad))}"
-        lines.append(f"Once more what failed: {again}")
+    if states := {str(trial.state) for trial in study.bad()}:
+        retry = f"{sweeps_line('resume', study.folder)} --retry {','.join(sorted(states))}"
+        lines.append(f"Retry failed trials: {retry}")
     return lines
 
 
-class Teller:
-    """Tells a person, once, that a study which has begun has ended or stopped."""
+class Notifier:
+    """Notifies a person, once, that a study with trials has ended or stopped."""
 
-    def __init__(self, how: str | list[object] | None) -> None:
-        self._how = how
+    def __init__(self, target: str | list[object] | None) -> None:
+        """Set the command or webhook; None notifies nobody."""
+        self._target = target
 
-    def tell(self, subject: str, summary: StudySnapshot, resume: str) -> None:
-        """Say what went wrong with that, if anything did."""
-        how, self._how = self._how, None if summary.rows else self._how  # once, also if Ctrl-C cuts it short
-        if how is not None and summary.rows:
-            View().say(notify.tell(how, printable(subject), printable(_in_short(summary, resume))))
+    def send(self, subject: str, study: StudySnapshot, resume: str) -> None:
+        """Send the study's end, unless it was sent before or no trial began. Print a failure to send."""
+        if self._target is None or not study.rows:
+            return
+        target, self._target = self._target, None  # before it is sent, because Ctrl-C may interrupt that
+        View().say(notify.send(target, printable(subject), printable(_summarize(study, resume))))
 
 
-def _in_short(summary: StudySnapshot, resume: str) -> str:
-    lines = [tally(summary)]
-    if words := of_seeds(Findings(summary)):
+def _summarize(study: StudySnapshot, resume: str) -> str:
+    lines = [tally(study)]
+    if words := of_seeds(Findings(study)):
         lines.append(words.plain)
-    elif best := summary.best():
-        lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, summary)}")
-    lines += [f"trial {row.number} {row.state}: {row.error}" for row, *_ in by_failure_signature(summary.bad())[:3]]
-    lines.append(f"in {summary.folder} on {socket.gethostname()}")
-    lines += [f"go on with: {resume}"] * (summary.over() < (summary.total or 0))
+    elif best := study.best():
+        lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, study)}")
+    lines += [f"trial {trial.number} {trial.state}: {trial.error}" for trial, *_ in by_failure_signature(study.bad())[:3]]
+    lines.append(f"in {study.folder} on {socket.gethostname()}")
+    if study.over() < (study.total or 0):
+        lines.append(f"resume with: {resume}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The driver: it claims a study's folder, runs what was planned, and says how that ended."""
+"""The driver: claims a study's folder, runs its trials, and reports how the study ended."""
 
 import gc
 import os
@@ -28,16 +28,16 @@ from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import code
 from sweeps.study.claim import Claim
-from sweeps.study.closing import LoopEnd, Teller, failed, what_is_left, write_pages
+from sweeps.study.closing import LoopEnd, Notifier, failed, what_is_left, write_pages
 from sweeps.study.loop import Loop
-from sweeps.study.plan import App, make, place
+from sweeps.study.plan import App, make, name_study
 from sweeps.study.reading import blank
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
 from sweeps.study.upgrade import open_record
 from sweeps.study.watchers import Watchers
 from sweeps.trial.copies import use
-from sweeps.trial.job import Job
+from sweeps.trial.job import Job, State
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
@@ -48,30 +48,30 @@ class Driver:
     """Runs one study, from its command line to its report."""
 
     def __init__(self, config: DictConfig, hydra_context: HydraContext, task_function: TaskFunction) -> None:
-        """Raises UserError: a setting of the sweeper is wrong."""
+        """Read the settings, and name the study. Raises UserError if a setting of the sweeper is wrong."""
         escape_unencodable()
         HydraConfig.instance().set_config(config)
         self._app = App(config, hydra_context, task_function)
         self._settings = settings = read(config.hydra.sweeper, SweeperConf)
-        self._name, self._folder = place(config, settings)
+        self._name, self._folder = name_study(config, settings)
         self._study = StudySnapshot(self._name, self._folder, settings.objectives, settings.directions, [])
         self._mirror: Mirror | None = None
-        self._teller = Teller(settings.notify)
+        self._notifier = Notifier(settings.notify)
         self._resume_line, self._signal = "", ""
-        self._has_begun = False  # whether a trial may have been asked for
+        self._may_have_trials = False  # whether the loop was started
 
     def run(self, launcher: Launcher, typed: Sequence[str]) -> StudySnapshot:
-        """Check every trial, then run them. Raises UserError if something asked for is wrong: nothing has started."""
+        """Check every trial, then run them all. Raises UserError if a setting or a trial is wrong: nothing starts."""
         plan = self._plan = make(self._app, self._settings, self._name, self._folder, launcher, typed)
-        for line in plan.said:
-            print(line)
+        for note in plan.notes:
+            print(note)
         if self._settings.preview:
             plan.preview()
             return self._study
         plan.check_added()
         self._packed = pack_app(self._app.task_function, self._app.hydra_context)
         self._claim_folder()
-        keep, refused = True, False  # whatever the driver did not expect does not end what runs well elsewhere
+        keep, refused = True, False  # keep, because an unexpected error must not end jobs that run well elsewhere
         try:
             end = self._run()
             keep = False
@@ -80,96 +80,107 @@ class Driver:
             return self._study
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
-            print(f"{'ended' if keep else 'killed'}. Go on with: {self._resume_line}")
-            self._tell(f"study {self._name} was {'ended' if keep else 'killed'}")
+            self._report_interrupt(keep)
             raise SystemExit(130) from None
         except Exception as error:
-            refused = isinstance(error, UserError) and not self._has_begun
-            self._tell(f"study {self._name} had to stop: {error}")
+            refused = isinstance(error, UserError) and not self._may_have_trials
+            self._notify(f"study {self._name} had to stop: {error}")
             if isinstance(error, OSError):
-                raise self._out_of_room(error) from error
+                raise self._explain_full_disk(error) from error
             raise
         finally:
             plan.launcher.close(keep)
             self._claim.undo() if refused else self._claim.release()
 
-    def _out_of_room(self, error: OSError) -> UserError:
-        """Show what there is, which comes first, and return what to type once the disk can be written again."""
+    def _report_interrupt(self, keep: bool) -> None:
+        """Print how to resume, and whether running trials were killed, which with `keep` they are not."""
+        killed = not keep and self._study.count(State.RUNNING) > 0
+        print(f"{'running trials were killed' if killed else 'interrupted'}. Resume with: {self._resume_line}")
+        self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
+
+    def _explain_full_disk(self, error: OSError) -> UserError:
+        """Print the results, and return what to type once the disk can be written again."""
         with suppress(OSError):
             view = View()
             view.say(f"study {self._name}: {tally(self._study)}")
             view.closing(self._study)
-        return UserError(
-            f"the study had to stop: {error}\nWhat has ended is kept. Then go on with: {self._resume_line}"
-        )
+        return UserError(f"the study had to stop: {error}\nWhat has ended is kept. Resume with: {self._resume_line}")
 
     def failed(self) -> bool:
-        """Return whether more trials went wrong than may."""
+        """Return whether more trials failed than max_failure_rate allows."""
         return failed(self._study, self._settings)
 
     def _claim_folder(self) -> None:
-        """Make the study's folder, or take it up if it is the same study, as its only driver."""
+        """Claim the study's folder, and write or check the study's definition and code."""
         try:
             self._claim = Claim(self._folder)
             try:
-                self._take_up()
+                self._define_study()
             except BaseException:
                 self._claim.undo()
                 raise
         except OSError as error:
             raise UserError(
                 f"the study's folder {self._folder} cannot be written: {error}\n"
-                "Start in another folder, or name one: hydra.sweep.dir=/where/there/is/room"
+                "Start in another folder, or choose one: hydra.sweep.dir=/where/there/is/room"
             ) from error
 
-    def _take_up(self) -> None:
-        """Write down what the study is and its code, or check that it is what an earlier command started."""
+    def _define_study(self) -> None:
+        """Write the study's definition and code, or check that an earlier command wrote the same."""
         plan, folder = self._plan, self._folder
-        choosing = plan.choosing
+        choosing, extend = plan.choosing, plan.settings.extend
         definition = define(self._name, plan.settings, plan.space, plan.config, choosing.planned, choosing.size)
-        if mended := write_or_check(folder, definition, plan.settings.extend):
-            print(mended)
+        definition_note = write_or_check(folder, definition, extend)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition)
-        copies, words = code.keep(folder, self._app.task_function, plan.settings.extend, self._resume_line)
-        if words:
-            print(words)
+        if definition_note:
+            print(definition_note)
+        copies, code_note = code.keep(folder, self._app.task_function, extend, self._resume_line)
+        if code_note:
+            print(code_note)
         use(copies)
         self._study = replace(blank(folder, definition), done="")
         OmegaConf.save(plan.config, folder / "multirun.yaml")
-        for note in ("stop", DONE):
-            (folder / note).unlink(missing_ok=True)
+        for name in ("stop", DONE):
+            (folder / name).unlink(missing_ok=True)
 
     def _run(self) -> LoopEnd:
         with on_signals(self._on_signal):
             uri = self._settings.tracking_uri or ""
-            if has_password(uri):  # the only way in which trials may have it
+            if has_password(uri):  # because trials get it from the environment alone
                 os.environ.setdefault("MLFLOW_TRACKING_URI", uri)
             self._plan.launcher.open()
             return self._run_trials()
 
     def _run_trials(self) -> LoopEnd:
-        choosing, view = self._plan.choosing, View()
-        record = self._open_record()
+        view, record = View(), self._open_record()
         with view.live:
             tracker = self._open_tracker()
             view.opening(self._study, tracker.dashboard_line() if tracker else "")
             loop = self._make_loop(record, view, tracker)
-            gc.freeze()  # nobody looks through all the modules any more, which at the end takes most of a second
-            self._has_begun = True
+            gc.freeze()  # because collecting all modules at exit takes most of a second
+            self._may_have_trials = True
             loop.run()
             if loop.detach:
                 self._plan.launcher.close(keep=True)
-            stop, had_ended = loop.stop, not loop.starter.has_started
-            end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, had_ended)
+            end = self._end_of(loop)
             done = end.enough.reason if end.enough and end.enough.done and not end.interrupted else ""
-            self._study = replace(self._study, importance=choosing.importance(self._study), done=done)
-            findings = self._write(view, tracker, loop)
-        self._say_end(view, tracker, end, findings)
+            self._study = replace(self._study, importance=self._plan.choosing.importance(self._study), done=done)
+            findings = self._write_results(view, tracker, loop)
+        self._report_end(view, tracker, end, findings)
         return end
 
+    def _end_of(self, loop: Loop) -> LoopEnd:
+        return LoopEnd(
+            running=len(loop.running),
+            stopped=loop.stop.reason,
+            enough=loop.stop.enough,
+            interrupted=loop.interrupted,
+            had_ended=not loop.starter.has_started,
+        )
+
     def _open_record(self) -> Record:
-        """Open the record of the study, which shows itself in `self._study` from now on."""
+        """Open the record of the study. From now on `self._study` shows the record's trials."""
         plan = self._plan
         plan.choosing.earlier.save()
         record = open_record(self._study, self._definition)
@@ -188,7 +199,7 @@ class Driver:
     def _open_tracker(self) -> "Tracker | None":
         if not self._settings.tracking:
             return None
-        gc.disable()  # MLflow's modules leave next to no garbage
+        gc.disable()  # because importing MLflow leaves little garbage
         from sweeps.tracking.tracker import Tracker
 
         tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, self._study)
@@ -197,7 +208,7 @@ class Driver:
         return tracker
 
     def _make_loop(self, record: Record, view: View, tracker: "Tracker | None") -> Loop:
-        from sweeps.results.live import LivePage  # here, where the launcher is still busy importing TensorFlow
+        from sweeps.results.live import LivePage  # late, because the launcher still imports TensorFlow meanwhile
 
         plan, settings, launcher = self._plan, self._settings, self._plan.launcher
         page = LivePage(self._study, partial(plan.choosing.importance, self._study))
@@ -208,7 +219,7 @@ class Driver:
             overrides=lambda trial: plan.space.overrides(trial.params),
             print_line=view.say,
             tracker=tracker,
-            take_added=lambda: self._added(record, view),
+            take_added=lambda: self._take_added(record, view),
         )
         return Loop(
             record=record,
@@ -222,19 +233,19 @@ class Driver:
             ahead=plan.choosing.is_grid,
         )
 
-    def _make_job(self, row: TrialRecord) -> Job:
-        return self._plan.points.job(row, self._name, self._folder, self._packed, self._plan.objective)
+    def _make_job(self, trial: TrialRecord) -> Job:
+        return self._plan.points.job(trial, self._name, self._folder, self._packed, self._plan.objective)
 
-    def _added(self, record: Record, view: View) -> Iterator[Added]:
-        """What a person added; what cannot be is refused. A file stays until its trial is recorded."""
+    def _take_added(self, record: Record, view: View) -> Iterator[Added]:
+        """Yield the valid trials that a person added. Each file is kept until its trial is recorded."""
         plan = self._plan
         for file in manual.list_added_files(self._folder):
             try:
                 if not any(added.name == file.name for added in record.study.added):
-                    wanted = manual.read_point(file, plan.space, plan.choosing.seeds)
-                    manual.refuse_duplicate(wanted.params, record.trials, record.study.added)
-                    plan.points.check(wanted.params)
-                    yield wanted
+                    added = manual.read_point(file, plan.space, plan.choosing.seeds)
+                    manual.refuse_duplicate(added.params, record.trials, record.study.added)
+                    plan.points.check(added.params)
+                    yield added
                 file.unlink(missing_ok=True)
             except UserError as error:
                 manual.refuse_file(file, error)
@@ -242,17 +253,17 @@ class Driver:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
-        raise KeyboardInterrupt(number)  # in the callback of a weak reference the exception is lost
+        raise KeyboardInterrupt(number)  # may be lost in the callback of a weak reference: hence `_signal`
 
     def _stop_reason(self) -> str:
         if other := self._claim.taken_over_by():
-            raise UserError(f"study {self._name} is left to {other}, which runs it too: locks do not reach there")
+            raise UserError(f"study {self._name} is left to {other}, which runs it too: locks have no effect there")
         return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else self._signal
 
-    def _write(self, view: View, tracker: "Tracker | None", loop: Loop) -> Findings:
-        """Write the study's pages, and hand MLflow what it lacks. Return what follows from its trials.
+    def _write_results(self, view: View, tracker: "Tracker | None", loop: Loop) -> Findings:
+        """Write the study's pages, complete it in MLflow, and return the findings.
 
-        Raises OSError if a page cannot be written, once MLflow was told all the same.
+        Raises OSError if a page cannot be written, after MLflow is complete.
         """
         if tracker:
             tracker.drain(self._study)
@@ -261,23 +272,23 @@ class Driver:
                 view.outages(loop.watchers.notes(loop.running))
         findings = Findings(self._study)
         page = loop.watchers.page
-        unwritten = write_pages(findings, page.trials if page else None)
+        page_error = write_pages(findings, page.trials if page else None)
         if tracker:
             tracker.complete(findings)
-        if unwritten:
-            raise unwritten
+        if page_error:
+            raise page_error
         return findings
 
-    def _say_end(self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings) -> None:
-        """Say how the study ended and what is left of it, here and to whom the user wants to be told."""
+    def _report_end(self, view: View, tracker: "Tracker | None", end: LoopEnd, findings: Findings) -> None:
+        """Print how the study ended and which trials are left, and notify the user."""
         view.say(f"study {self._name}: {tally(self._study)}")
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         view.say((tracker and tracker.problem) or "")
-        left = what_is_left(self._study, end, self._resume_line)
-        for line in left:
+        lines = what_is_left(self._study, end, self._resume_line)
+        for line in lines:
             view.say(line)
-        if not end.had_ended and not end.running:  # else nothing happened, or its end is still to come
-            self._tell(next((line for line in left if line.startswith("study ")), f"study {self._name} is finished"))
+        if not end.had_ended and not end.running:  # because otherwise nothing happened, or the study goes on elsewhere
+            self._notify(next((line for line in lines if line.startswith("study ")), f"study {self._name} is finished"))
 
-    def _tell(self, subject: str) -> None:
-        self._teller.tell(subject, self._study, self._resume_line)
+    def _notify(self, subject: str) -> None:
+        self._notifier.send(subject, self._study, self._resume_line)

@@ -1,4 +1,4 @@
-"""From a command line to a plan: what there is to run is read, composed and checked before anything starts."""
+"""From a command line to a plan: every trial is composed and checked before any starts."""
 
 import inspect
 import os
@@ -33,12 +33,12 @@ from sweeps.trial.job import Objective, Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
 
-_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # Hydra's default: whoever set another one means it
+_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # the default of Hydra, which a named study replaces
 
 
 @dataclass(frozen=True)
 class App:
-    """What Hydra hands to a sweeper: the configuration that all trials begin with, and how one is run."""
+    """What Hydra passes to a sweeper: the configuration of all trials, and the function that runs one."""
 
     config: DictConfig
     hydra_context: HydraContext
@@ -47,7 +47,7 @@ class App:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study that was checked, and has not started."""
+    """A checked study that has not started."""
 
     name: str
     folder: Path
@@ -58,27 +58,23 @@ class Plan:
     choosing: Choosing
     points: Points
     launcher: TrialLauncher
-    requests: list[Request]
-    """What each trial asks for; of a search the dearest, as often as there are trials."""
-    left_out: list[str]
-    """Why those that are left out cannot run here."""
-    said: list[str]
-    """What a person should know first, in lines."""
+    requests: list[Request]  # of each trial; of a search the most expensive one, as often as there are trials
+    left_out: list[str]  # why infeasible points cannot run here
+    notes: list[str]  # lines to print first
 
     def preview(self) -> None:
-        """Show which trials there would be, and what they would cost."""
+        """Print the planned trials, and their cost."""
         view = View()
-        trials = counted(len(self.requests), "trial")
-        view.say(f"{trials}, all of them composed and checked; none was started")
+        view.say(f"{counted(len(self.requests), 'trial')}, all composed and checked; none was started")
         if count := len(self.left_out):
-            what = "more points" if is_grid(self.settings) else "corners of the search space"
-            view.say(f"{count} {what} are infeasible, and would not be started. The first: {self.left_out[0]}")
+            points = "more points" if is_grid(self.settings) else "corners of the search space"
+            view.say(f"{count} {points} are infeasible, and would not be started. The first: {self.left_out[0]}")
         view.console.print(requests_table(self.requests))
         view.say(cost(self.requests))
         view.say(at_once(self.config))
 
     def check_added(self) -> None:
-        """Check what a person added while there was no driver. Raises UserError, and forgets what is wrong."""
+        """Check the trials that a person added while no driver ran. Raises UserError, and deletes a wrong trial."""
         for file in manual.list_added_files(self.folder):
             try:
                 self.points.check(manual.read_point(file, self.space, self.choosing.seeds).params)
@@ -87,24 +83,28 @@ class Plan:
                 raise
 
 
-def place(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:
-    """Return the study's name and folder, and have the trials' configurations say so.
+def name_study(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:
+    """Return the study's name and folder, and set this folder in the configuration of all trials.
 
-    A name alone decides the folder, so that the same name finds it again. Raises UserError: it is no folder's name.
+    The same name always has the same folder. Raises UserError if the name is no folder's name, or reserved.
     """
     name = settings.study_name
     if as_typed(config, "hydra.sweep.dir") != _HYDRA_SWEEP_DIR:
         folder = Path(config.hydra.sweep.dir)
         name = name or folder.name
     else:
-        name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"  # two may start in one second
+        name = (
+            name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
+        )  # with the pid, because two may start at once
         folder = Path("multirun", name)
     if not name or Path(name).name != name or name.startswith((".", "-")) or len(os.fsencode(name)) > 200:
-        rule = "the name is a folder's name, without / or a first dot or dash, and of 200 letters at most"
-        raise UserError(f"hydra.sweeper.study_name={name[:200]}: {rule}")
+        raise UserError(
+            f"hydra.sweeper.study_name={name[:200]}: not a folder's name.\n"
+            "Choose a name of at most 200 letters, without / and without a first dot or dash"
+        )
     if name == ARCHIVE:
-        raise UserError(f"hydra.sweeper.study_name={name}: studies that are packed lie there; choose another name")
-    # Whoever composes a trial of this study, a foreign launcher too, starts from these overrides.
+        raise UserError(f"hydra.sweeper.study_name={name}: '{name}' is reserved.\nChoose another study_name")
+    # In the overrides too, because a foreign launcher composes each trial from them.
     with read_write(config.hydra), open_dict(config.hydra):
         config.hydra.sweep.dir = str(folder)
         quoted = QuotedString(str(folder), Quote.single).with_quotes()
@@ -113,28 +113,27 @@ def place(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:
 
 
 def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Launcher, typed: Sequence[str]) -> Plan:
-    """Return the plan of the study that was typed. Raises UserError if something that was asked for is wrong."""
+    """Return the plan of the typed study. Raises UserError if a setting or a trial is wrong."""
     config, is_new = app.config, not (folder / "study.json").exists()
+    words = [*config.hydra.overrides.hydra, *typed]
     settings.sampler = resumed_sampler(folder, settings.sampler)
     refuse_typed(OmegaConf.to_container(config, resolve=False))
     notify.check(config)
-    words = [*config.hydra.overrides.hydra, *typed]
     _refuse_direction(settings, words)
+
     composer = Composer(app.hydra_context.config_loader, config)
-    space, said = read_space(composer, config, settings, typed, is_new)
+    space, notes = read_space(composer, config, settings, typed, is_new)
     if not is_grid(settings):
         _refuse_search(settings, space, app.task_function)
     choosing = Choosing(name, folder, settings, space, config)
-    said += [*_more_trials(settings, choosing.seeds), *choosing.earlier.notes]
-    said += _likely_mistakes(settings, space, words)
-    batches = BatchTrials(launcher, settings.n_jobs or (1_000_000 if is_grid(settings) else 1))
-    trials: TrialLauncher = launcher.trials(folder) if hasattr(launcher, "trials") else batches
+    notes += [*_describe_seeds(settings, choosing.seeds), *choosing.earlier.notes]
+    notes += _likely_mistakes(settings, space, words)
+
+    trials = _trial_launcher(launcher, settings, folder)
     points = Points(composer, choosing.space, trials)
-    seed: Point = {**choosing.seeds.first} or dict.fromkeys([settings.seed_key] * bool(choosing.seeds.fresh), 0)
-    found = [*_check(points, choosing.space, settings, seed, choosing.start, is_new)]
-    requests, left_out = _sort_out(found, settings, choosing, is_new)
-    if is_new and (rehearsed := choosing.rehearse()):
-        _check_rehearsed(points, settings, rehearsed)
+    requests, left_out = _check_points(points, choosing, settings, is_new)
+    if is_new and (suggested := choosing.rehearse()):
+        _check_suggested(points, settings, suggested)
     return Plan(
         name=name,
         folder=folder,
@@ -147,30 +146,38 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
         launcher=trials,
         requests=requests,
         left_out=left_out,
-        said=said,
+        notes=notes,
     )
 
 
+def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:
+    """Return the launcher as the loop needs it: a foreign launcher runs batches of trials."""
+    if hasattr(launcher, "trials"):
+        trials: TrialLauncher = launcher.trials(folder)
+        return trials
+    return BatchTrials(launcher, settings.n_jobs or (1_000_000 if is_grid(settings) else 1))
+
+
 def _refuse_direction(settings: SweeperConf, words: Sequence[str]) -> None:
-    """Raise UserError if a direction, which nobody typed and is that of another objective, fits this one badly."""
+    """Raise UserError if a loss would be maximized because nobody typed its direction."""
     for name, direction in zip(settings.objectives, settings.directions, strict=True):
         if direction == "maximize" and name.endswith("loss") and not any(".direction=" in word for word in words):
-            raise UserError(f"{name} would be maximized; add hydra.sweeper.direction=minimize (or =maximize)")
+            raise UserError(f"{name} would be maximized.\nAdd hydra.sweeper.direction=minimize (or =maximize)")
 
 
 def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: TaskFunction) -> None:
-    """Raise UserError if a search lacks what it needs."""
+    """Raise UserError if a search lacks its space, its number of trials or its objective."""
     if not space.parameters and not settings.custom_search_space:
-        raise UserError("a search needs a search space; give one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
+        raise UserError("a search needs a search space.\nAdd one, such as 'lr=tag(log, interval(1e-4, 1e-1))'")
     if settings.n_trials is None:
-        raise UserError("a search needs to know when to end; say it with hydra.sweeper.n_trials=20")
+        raise UserError("a search needs a number of trials.\nAdd hydra.sweeper.n_trials=20")
     if _returns_nothing(task_function):
         name = getattr(task_function, "__name__", "the task function")
         raise UserError(f"a search needs an objective, and {name}() returns nothing: {EXPECTED_RETURN}")
 
 
 def _returns_nothing(function: TaskFunction) -> bool:
-    """Whether the source of a function, where it can be read, has no `return` with a value."""
+    """Return whether the source of a function can be read, and has no `return` with a value."""
     try:
         source = inspect.getsource(inspect.unwrap(function))
     except (OSError, TypeError):
@@ -178,45 +185,43 @@ def _returns_nothing(function: TaskFunction) -> bool:
     return not re.search(r"\breturn\b *[^\s#]|\blambda\b", source)
 
 
-def _check(
-    points: Points, space: SearchSpace, settings: SweeperConf, seed: Point, start: Sequence[Point], is_new: bool
-) -> Iterator[Request | str]:
-    """Compose and check every trial of a grid, or the corners of a search: what each asks for, or why it cannot be.
+def _check_points(
+    points: Points, choosing: Choosing, settings: SweeperConf, is_new: bool
+) -> tuple[list[Request], list[str]]:
+    """Return what each trial requests, and why infeasible points are left out.
 
-    Of a study that exists, which was checked when it began, the values are looked at once more, not their combinations.
+    Checks every point of a new grid. Of a search, or a study that exists, it checks the corners of the space.
+    Raises UserError if a point is wrong, and Infeasible if a new study has no feasible point.
     """
-    starts, every_point = is_new and not settings.preview, is_grid(settings) and (settings.preview or is_new)
-    looked_at = space.points() if every_point else [*space.corners(), *start]
-    for point in looked_at:
+    space, seeds, grid = choosing.space, choosing.seeds, is_grid(settings)
+    whole_grid = grid and (is_new or settings.preview)
+    seed: Point = {**seeds.first} or dict.fromkeys([settings.seed_key] * bool(seeds.fresh), 0)
+    answers: list[Request | str] = []
+    for point in space.points() if whole_grid else [*space.corners(), *choosing.start]:
+        seeded = {**seed, **point}
         try:
-            yield points.check({**seed, **point}, starts)
+            answers.append(points.check(seeded, starts=is_new and not settings.preview))
         except Infeasible as error:
-            yield str(error)
+            answers.append(str(error))
         except UserError as error:
-            raise in_space(error, space, {**seed, **point}, points.compose, points.check) from error
-    if is_new and not every_point:
+            raise in_space(error, space, seeded, points.compose, points.check) from error
+    if is_new and not whole_grid:
         refuse_fractions(space, [{**seed, **point} for point in space.corners()], points.check)
 
-
-def _sort_out(
-    found: list[Request | str], settings: SweeperConf, choosing: Choosing, is_new: bool
-) -> tuple[list[Request], list[str]]:
-    """Return what the trials ask for, and why others are left out. Raises UserError if a new study has no others."""
-    if is_grid(settings):
-        found = found[: settings.max_grid_trials]
-    requests = [one for one in found if isinstance(one, Request)]
-    left_out = [one for one in found if isinstance(one, str)]
+    answers = answers[: settings.max_grid_trials] if grid else answers
+    requests = [answer for answer in answers if isinstance(answer, Request)]
+    left_out = [answer for answer in answers if isinstance(answer, str)]
     if is_new and left_out and not requests:
         raise Infeasible(left_out[0])
-    if is_grid(settings):
-        return requests, left_out
-    # Nobody knows yet what a search will choose: count its dearest trial.
-    dearest = sorted(requests, key=lambda one: (one.gpus, one.timeout_min or 0))[-1:]
-    return dearest * (choosing.planned * settings.repeats), left_out
+    if not grid:
+        # A search chooses its trials later: count each as its most expensive corner.
+        most_expensive = sorted(requests, key=lambda request: (request.gpus, request.timeout_min or 0))[-1:]
+        requests = most_expensive * (choosing.planned * settings.repeats)
+    return requests, left_out
 
 
-def _check_rehearsed(points: Points, settings: SweeperConf, point: Point) -> None:
-    """Check which keys the search space in the user's own code suggests. Raises UserError if no trial can have them."""
+def _check_suggested(points: Points, settings: SweeperConf, point: Point) -> None:
+    """Raise UserError if the search space in the user's code suggests keys that the configuration lacks."""
     try:
         points.compose(point)
     except UserError as error:
@@ -224,40 +229,44 @@ def _check_rehearsed(points: Points, settings: SweeperConf, point: Point) -> Non
         raise UserError(
             f"hydra.sweeper.custom_search_space={settings.custom_search_space}: "
             f"it suggests {', '.join(point)}. {first}\n"
-            "Let it suggest keys of the configuration alone, as trial.suggest_float('lr', 0, 1)"
+            "Use only keys of the configuration, as in trial.suggest_float('lr', 0, 1)"
         ) from error
 
 
-def _more_trials(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
-    """That a configuration makes several trials, and that a race follows."""
+def _describe_seeds(settings: SweeperConf, seeds: Seeds) -> Iterator[str]:
+    """Yield that each configuration runs under several seeds, and that a final race follows."""
     if settings.repeats > 1:
-        each = f"each configuration runs {settings.repeats} times, with {settings.seed_key}="
         counts = "; hydra.sweeper.n_trials counts configurations" if settings.n_trials else ""
-        yield f"{each}{','.join(map(str, seeds.repeated))}{counts}"
+        values = ",".join(map(str, seeds.repeated))
+        yield f"each configuration runs {settings.repeats} times, with {settings.seed_key}={values}{counts}"
     if settings.final_race:
         first, *_, last = seeds.fresh
         yield (
-            f"after all others the best {settings.final_race} configurations run with "
-            f"{settings.seed_key}={first} to {last}, until a test tells them apart"
+            f"after all other trials the best {settings.final_race} configurations run with "
+            f"{settings.seed_key}={first} to {last}, until a test separates them"
         )
 
 
 def _likely_mistakes(settings: SweeperConf, space: SearchSpace, words: Sequence[str]) -> Iterator[str]:
-    """What is likely meant otherwise: values that were typed twice, and fewer trials than were asked for."""
+    """Yield settings that likely mean something else, such as a value typed twice, or more trials than points."""
     if (settings.sampler or {}).get("_target_") == "optuna.samplers.CmaEsSampler":
         unordered = [
-            one.key for one in space.parameters if one.condition or (isinstance(one, Choice) and not one.ordered)
+            parameter.key
+            for parameter in space.parameters
+            if parameter.condition or (isinstance(parameter, Choice) and not parameter.ordered)
         ]
         if unordered:
-            yield f"hydra/sweeper/sampler=cmaes learns of numbers alone: it draws {', '.join(unordered)} at random"
+            yield f"hydra/sweeper/sampler=cmaes models numbers only: it samples {', '.join(unordered)} at random"
     target, name = settings.target, settings.objectives[0]
     if target is not None and name.endswith("accuracy") and 1 < target <= 100:
-        yield f"hydra.sweeper.target={target:g} is out of reach if {name} is a share of 1: that is {target / 100:g}"
-    for one in space.parameters:
-        if isinstance(one, Choice) and len(one.distinct) < len(one.values):
-            yield f"{one.key}={one.typed} is {counted(len(one.distinct), 'value')}: each is tried once"
-    wanted = settings.n_trials if any(".n_trials=" in word for word in words) else None
-    if wanted and (count := total(settings, space)) < wanted:
-        has = f"the {'grid' if is_grid(settings) else 'search space'} has {counted(count, 'point')}"
-        hint = "; to search, add hydra/sweeper=optuna" * is_grid(settings)
-        yield f"{has}: each is tried once, not hydra.sweeper.n_trials={wanted}{hint}"
+        yield f"hydra.sweeper.target={target:g} is out of reach if {name} is a fraction of 1: use {target / 100:g}"
+    for parameter in space.parameters:
+        if isinstance(parameter, Choice) and len(parameter.distinct) < len(parameter.values):
+            values = counted(len(parameter.distinct), "value")
+            yield f"{parameter.key}={parameter.typed} is {values}: each is tried once"
+    n_trials = settings.n_trials if any(".n_trials=" in word for word in words) else None
+    if n_trials and (count := total(settings, space)) < n_trials:
+        kind = "grid" if is_grid(settings) else "search space"
+        hint = "; to search, add hydra/sweeper=optuna" if is_grid(settings) else ""
+        points = f"the {kind} has {counted(count, 'point')}"
+        yield f"{points}: each is tried once, not hydra.sweeper.n_trials={n_trials}{hint}"

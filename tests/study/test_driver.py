@@ -226,9 +226,9 @@ def states(summary: StudySnapshot) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "sweeper", "said"),
     [
-        ((), "grid", "2 trials, all of them composed and checked; none was started\n2 more points are infeasible"),
-        (("hydra.sweeper.n_trials=3",), "grid", "2 trials, all of them composed and checked; none was started\n1 more"),
-        (SEARCH, "optuna", "4 trials, all of them composed and checked; none was started\n2 corners of the search"),
+        ((), "grid", "2 trials, all composed and checked; none was started\n2 more points are infeasible"),
+        (("hydra.sweeper.n_trials=3",), "grid", "2 trials, all composed and checked; none was started\n1 more"),
+        (SEARCH, "optuna", "4 trials, all composed and checked; none was started\n2 corners of the search"),
     ],
 )
 def test_a_preview_counts_what_cannot_run_here(
@@ -331,7 +331,7 @@ def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: py
     *_, what, more, again = capsys.readouterr().out.splitlines()
     assert what == "nothing is left to do: every trial of study s had ended before."
     assert "hydra.sweeper.extend=true" in more
-    assert again == "Once more what failed: python -m sweeps resume s --retry failed"
+    assert again == "Retry failed trials: python -m sweeps resume s --retry failed"
     assert len(launcher.submitted) == 3
 
 
@@ -368,7 +368,7 @@ def test_a_full_disk_shows_what_there_is_and_names_the_file(
         run(launcher)
     first, go_on = str(caught.value).splitlines()
     assert first == f"the study had to stop: [Errno 28] No space left on device: '{journal}'"
-    assert go_on.startswith("What has ended is kept. Then go on with: ")
+    assert go_on.startswith("What has ended is kept. Resume with: ")
     out = capsys.readouterr().out
     assert "study s: 3 trials: 1 " in out
     assert "│     0 │ 1 │ 100" in out.partition("study s: 3 trials: ")[2]
@@ -395,12 +395,12 @@ def test_a_name_with_signs_that_hydra_reads_otherwise(run: Run, clock: Clock, tm
 @pytest.mark.parametrize(
     ("words", "sweep", "said"),
     [
-        (("hydra/sweeper/sampler=cmaes",), "x=a,b", "sampler=cmaes learns of numbers alone: it draws x at random\n"),
+        (("hydra/sweeper/sampler=cmaes",), "x=a,b", "sampler=cmaes models numbers only: it samples x at random\n"),
         (("hydra/sweeper/sampler=cmaes",), "x=1,2,3", ""),
         (
             ("hydra.sweeper.target=97", "hydra.sweeper.objective=val_accuracy", "hydra.sweeper.direction=maximize"),
             "x=1,2,3",
-            "hydra.sweeper.target=97 is out of reach if val_accuracy is a share of 1: that is 0.97\n",
+            "hydra.sweeper.target=97 is out of reach if val_accuracy is a fraction of 1: use 0.97\n",
         ),
     ],
 )
@@ -553,4 +553,4 @@ def test_a_space_in_code_that_fails_later_stops_the_study_in_words(
     assert (
         f"study s is not finished: {name}: it raised SystemExit: boom later\nMend {__name__}.later(cfg, trial)" in out
     )
-    assert "Go on with: " in out
+    assert "Resume with: " in out

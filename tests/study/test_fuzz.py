@@ -315,7 +315,7 @@ def run_killed_and_damaged(folder: Path, seed: int) -> tuple[list[Damage], str]:
     while goes_on:
         done = lines.finish(start(folder), folder, 60)
         assert done.code in (0, 1), (damages, done.said)
-        said, goes_on = said + done.said, "Go on with: " in done.said and "Go on with: " not in said
+        said, goes_on = said + done.said, "Resume with: " in done.said and "Resume with: " not in said
     return damages, said
 
 

@@ -159,7 +159,7 @@ def test_what_goes_wrong_is_told_in_a_line(
     how: str | list[object], wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "_COMMAND_S", 0.2)
-    said = notify.tell(how, "study s is finished", "a text \ud800")
+    said = notify.send(how, "study s is finished", "a text \ud800")
     assert said == (f"hydra.sweeper.notify: {wrong}" if wrong else "")
 
 
@@ -170,13 +170,13 @@ def test_what_goes_wrong_is_told_in_a_line(
         ('"${oc.env:NONE,https://hooks.example.org/sesame}"', "WEBHOOK"),
         ("[curl,-d,x,https://hooks.example.org/sesame]", "WEBHOOK"),
         ("${oc.env:NO_SUCH}", "hydra.sweeper.notify: Environment variable 'NO_SUCH' not found"),
-        ("${oc.env:ODD}", "oc.env:ODD} is no address that can be used"),
-        ("${oc.env:OTHER}", "oc.env:OTHER} is no address of a webhook"),
-        ("mail", "is no address of a webhook .*, and no list of words\nGive a command, "),
-        ("[]", "is no list of words"),
-        ("[[mail]]", "is no list of words"),
-        ("{a:mail}", "is no list of words"),
-        ("[mial,me]", "there is no command mial here"),
+        ("${oc.env:ODD}", "oc.env:ODD}: not a usable address"),
+        ("${oc.env:OTHER}", "oc.env:OTHER}: neither an address of a webhook"),
+        ("mail", "neither an address of a webhook .* nor a list of words.\nUse a command, "),
+        ("[]", "not a list of words"),
+        ("[[mail]]", "not a list of words"),
+        ("{a:mail}", "not a list of words"),
+        ("[mial,me]", "the command mial does not exist here"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_starts(

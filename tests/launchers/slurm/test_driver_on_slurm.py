@@ -98,7 +98,7 @@ def test_detached_jobs_go_on_and_are_taken_up(
 ) -> None:
     study = [f"+x=range({count})", f"+epochs={epochs}", "hydra.launcher.array_parallelism=2", *settings]
     out = finish(tmp_path, *study, "hydra.launcher.detach=true")
-    assert f"going on without this command: {left} trials." in out
+    assert f"{left} trials still running without this command." in out
     assert "SLURM jobs:" in sweeps(tmp_path, "status", "s")
     wait_for(lambda: states(tmp_path) == dict.fromkeys(range(left), "completed"))
     assert f"{left} of {count} trials have ended" in sweeps(tmp_path, "status", "s")
@@ -131,7 +131,7 @@ def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> 
     assert done.code == 130, done.said
     wait_for(lambda: jobs(tmp_path) == [])  # the last one's process has said its end, and is about to leave
     assert states(tmp_path) == dict.fromkeys(range(3), "cancelled")
-    assert "Go on with: " in done.said
+    assert "Resume with: " in done.said
     finish(tmp_path, *study)
     assert_done_once(tmp_path, 3, 30)
     assert attempts(tmp_path) == [2, 2, 2]
@@ -145,7 +145,7 @@ def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
     driver.send_signal(signal.SIGINT)
     done = lines.finish(driver, tmp_path, 60)
     assert done.code == 130, done.said
-    assert "going on without this command: 3 trials." in done.said
+    assert "3 trials still running without this command." in done.said
     assert len(jobs(tmp_path)) == 3
     assert "cancelled 2 queued jobs; 1 stop" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
