@@ -278,7 +278,7 @@ def test_what_cannot_run_here_is_retried_when_a_person_says_so(
         resume("--retry", "pruned")
     with pytest.raises(UserError, match=r"no such trials to retry. It has: 0 failed, .*, 3 infeasible"):
         resume("--retry", "failed")
-    with pytest.raises(UserError, match=r"3 infeasible\nThose that fit: --trials 2,3,4$"):
+    with pytest.raises(UserError, match=r"3 infeasible\nChoose among: --trials 2,3,4$"):
         resume("--trials", "0,3")
     Limited.most = 9
     assert states(run(launcher, sweep="x=1,2,3,4,5")) == states(extended)
