@@ -125,7 +125,8 @@ def _summarize(study: StudySnapshot, resume: str) -> str:
         lines.append(words.plain)
     elif best := study.best():
         lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, study)}")
-    lines += [f"trial {trial.number} {trial.state}: {trial.error}" for trial, *_ in by_failure_signature(study.bad())[:3]]
+    failures = [trial for trial, *_ in by_failure_signature(study.bad())[:3]]
+    lines += [f"trial {trial.number} {trial.state}: {trial.error}" for trial in failures]
     lines.append(f"in {study.folder} on {socket.gethostname()}")
     if study.over() < (study.total or 0):
         lines.append(f"resume with: {resume}")
