@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from sweeps.record.study import TrialRecord
@@ -64,10 +65,7 @@ class Axis:
         return ticks | {self.position(number): text(float(f"{number:.4g}")) for number in self.round_numbers()}
 
     def round_numbers(self) -> list[float]:
-        """Return the numbers to label: a few tried numbers themselves, else powers of ten or even steps.
-
-        The powers of ten include the ends of the axis, unless a power is near. The steps are 1, 2 or 5 times a power.
-        """
+        """Return the numbers to label: a few tried numbers, powers of ten and the ends, or even steps."""
         are_typed = all(float(f"{number:.3g}") == number for number in self.numbers)  # because samplers use more digits
         if are_typed and len(self.numbers) <= MOST_TICKS and {self.low, self.high} <= {*self.numbers}:
             return [*self.numbers]
@@ -87,27 +85,21 @@ class Axis:
 
 
 def find_axes(trials: Sequence[TrialRecord], space: Mapping[str, str], without: str = "") -> list[Axis]:
-    """Return an axis for each parameter that differs between the trials, except the parameter named `without`.
-
-    `space` maps parameters to their domains, as typed.
-    """
+    """Return an axis for each differing parameter, except `without`. `space` maps parameters to domains, as typed."""
     names = dict.fromkeys(name for trial in trials for name in trial.params if name.lstrip("+") != without.lstrip("+"))
-    axes = []
-    for name in names:
-        domains = [domain for key, domain in space.items() if key.partition(" under ")[0] == name]
-        axes.append(_axis(name, [trial.params.get(name) for trial in trials], domains))
+    axes = (_axis(name, [trial.params.get(name) for trial in trials], space) for name in names)
     return [axis for axis in axes if axis]
 
 
-def _axis(name: str, values: Sequence[Value], domains: Sequence[str]) -> Axis | None:
+def _axis(name: str, values: Sequence[Value], space: Mapping[str, str]) -> Axis | None:
     if len({repr(value) for value in values}) < 2:
         return None
+    domains = [domain for key, domain in space.items() if key.partition(" under ")[0] == name]
     present = [value for value in values if value is not None]
     has_none = len(present) < len(values)
     if not all(map(is_number, present)):
-        typed = ",".join(domains)
-        categories = {_category(value) for value in present}
-        return Axis(name, sorted(categories, key=lambda word: (_place_in(typed, word), word)), has_none=has_none)
+        categories = sorted({_category(value) for value in present})
+        return Axis(name, sorted(categories, key=partial(_place_in, ",".join(domains))), has_none=has_none)
     numbers = tuple(sorted({float(value) for value in present}))
     intervals = [match for domain in domains if (match := _INTERVAL.fullmatch(domain))]
     low = min([numbers[0], *(float(interval[2]) for interval in intervals)])

@@ -38,6 +38,7 @@ LINES = {
     "running": {"color": "--link", "width": 1.5, "dash": "dash"},
     "queued": {"color": "--pruned", "width": 1, "dash": "dot"},
 }
+_LOG: dict[str, Any] = {"type": "log", "exponentformat": "power"}
 
 escape = partial(html.escape, quote=False)  # because plotly renders some tags in labels
 
@@ -86,22 +87,17 @@ def mark_all(
 
 
 def make_marks(
-    source: FigureData,
-    kind: str,
-    x: Sequence[Any],
-    y: Sequence[Any],
-    trials: Sequence[TrialRecord],
-    colored: bool = True,
+    source: FigureData, kind: str, x: Sequence[Any], y: Sequence[Any], trials: Sequence[TrialRecord]
 ) -> Trace:
-    """Return points of trials of one kind; if `colored`, completed ones have the colour of their objective."""
+    """Return points of trials of one kind; completed trials have the colour of their objective."""
     marker = dict(MARKS[kind])
     if len(source.trials) > MOST_LINES:
         marker["size"] -= 3
     if kind == "completed":
         values = [source.value(trial) for trial in trials]
         best, worst = source.color_range or (0.0, 0.0)
-        colored = colored and best != worst and None not in values
-        marker |= {"color": values, "coloraxis": "coloraxis"} if colored else {"color": "--done"}
+        has_colors = best != worst and None not in values
+        marker |= {"color": values, "coloraxis": "coloraxis"} if has_colors else {"color": "--done"}
     numbers = [trial.number for trial in trials]
     return scatter("markers", x, y, name=kind, marker=marker, customdata=numbers, hovertemplate=_HOVER)
 
@@ -128,6 +124,7 @@ def axis_value(axis: Axis, value: Value, has_cells: bool = False) -> Any:
 
 
 def parameter_axis(axis: Axis) -> dict[str, Any]:
+    """Return the axis of a parameter's values."""
     title = {"title": {"text": axis_title(axis)}}
     if axis.categories:
         labels = [escape(label) for label in [*axis.categories, *[axes.NONE] * axis.has_none]]
@@ -145,6 +142,7 @@ def axis_title(axis: Axis, most: int = 40) -> str:
 
 
 def cell_axis(axis: Axis) -> dict[str, Any]:
+    """Return the axis of a grid, with a cell for each of a parameter's values."""
     title = {"title": {"text": escape(short(axis.name.lstrip("+"), 40))}}
     return {**title, "type": "category", "showgrid": False, **_shorten([*map(escape, axis.labels)])}
 
@@ -154,9 +152,6 @@ def _shorten(labels: Sequence[str]) -> dict[str, Any]:
     if max(map(len, labels), default=0) <= 40:
         return {}
     return {"tickvals": labels, "ticktext": [short(label, 40) for label in labels]}
-
-
-_LOG: dict[str, Any] = {"type": "log", "exponentformat": "power"}
 
 
 def value_scale(values: Sequence[float]) -> dict[str, Any]:

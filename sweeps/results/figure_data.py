@@ -27,9 +27,8 @@ class FigureData:
         self.trials = sorted(started, key=lambda trial: trial.number)
         self.axes = axes.find_axes(self.trials, self.study.space, without=self.study.seed_key)
         self.values = {trial.number: value_of(trial, self.study) for trial in self.trials}
-        self.completed = [
-            trial for trial in self.trials if trial.state is State.COMPLETED and self.value(trial) is not None
-        ]
+        completed = (trial for trial in self.trials if trial.state is State.COMPLETED)
+        self.completed = [trial for trial in completed if self.value(trial) is not None]
 
     @property
     def has_enough(self) -> bool:
@@ -61,10 +60,7 @@ class FigureData:
         return {kind: group for kind, group in by_kind.items() if group}
 
     def select(self, most: int, among: Sequence[TrialRecord] | None = None) -> tuple[list[TrialRecord], str]:
-        """Return at most `most` trials: the best two thirds, and the newest others.
-
-        The second value is a note that describes the selection; it is empty if all trials are selected.
-        """
+        """Return up to `most` trials, the best two thirds and the newest others, and a note unless all are selected."""
         trials = self.trials if among is None else [*among]
         if len(trials) <= most:
             return trials, ""
@@ -79,9 +75,9 @@ class FigureData:
 
     @cached_property
     def color_range(self) -> tuple[float, float] | None:
-        """Return the values with the first and the last colour, without the worst tenth if it is far off.
+        """Return the values with the first and the last colour: the best and the worst, or the ninth decile.
 
-        Otherwise a few outliers would leave one colour to all other trials. None if no trial has completed.
+        The decile replaces a worst value that is far off, because all other trials would have one colour.
         """
         if not self._best_first:
             return None

@@ -17,10 +17,9 @@ _FEWEST = 6  # trials needed for contours
 
 
 def heat_map(source: FigureData) -> Figure | None:
-    """Return the first objective over two parameters: the only two, or the two most important numbers.
+    """Return the first objective over the only two parameters, or the two most important numbers.
 
-    A grid has a cell per combination, with the best value over all other parameters. A search has its trials, and
-    contours of a smoothed objective. None if there is no such pair of parameters.
+    A grid has a cell per combination, with the best value. A search has its trials and contours.
     """
     pair = _pair(source)
     if len(pair) != 2 or not source.completed:
@@ -118,18 +117,17 @@ def front(source: FigureData) -> Figure | None:
 
     def make_marks(kind: str, group: Sequence[TrialRecord]) -> Trace:
         x, y = ([values[trial.number][i] for trial in group] for i in (0, 1))
-        return drawing.make_marks(source, kind, x, y, group, colored=False)
+        return drawing.make_marks(source, kind, x, y, group)
 
     data: list[Trace] = []
     for kind, group in source.group_by_kind(trial for trial in trials if trial.number not in front_numbers).items():
         trace = make_marks(kind, group)
         if kind == "completed":
-            trace["marker"] |= {"symbol": "circle-open", "color": "--muted"}
-            trace["name"] = "dominated"
+            size = trace["marker"]["size"]
+            trace |= {"name": "dominated", "marker": {"symbol": "circle-open", "size": size, "color": "--muted"}}
         data.append(trace)
-    on_front = sorted(
-        (trial for trial in trials if trial.number in front_numbers), key=lambda trial: values[trial.number]
-    )
+    on_front = [trial for trial in trials if trial.number in front_numbers]
+    on_front.sort(key=lambda trial: values[trial.number])
     marker = {"symbol": "diamond", "size": 11, "color": "--done", "line": {"width": 1, "color": "--card"}}
     line = {"color": "--done", "width": 1, "dash": "dot"}
     style = {"name": "Pareto front", "mode": "lines+markers", "marker": marker, "line": line}

@@ -8,7 +8,6 @@ two-dimensional figures, a third of the script in plotly's Python package: plotl
 import base64
 import html
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -37,7 +36,9 @@ def render_page(title: str, sections: Sequence[Section], data: Mapping[str, Any]
     """Return a whole page as HTML, with `data` for its script, and `top` beside its title."""
     figures: dict[str, Any] = {}
     body = "\n".join(_render_section(section, figures) for section in sections)
-    script_data = {"trials": {}, "lines": [], **(data or {}), "figures": _as_json(figures)}
+    # Six digits make the page small. JSON has null in place of numbers that are not finite.
+    six_digits = json.loads(json.dumps(figures), parse_float=_round, parse_constant=lambda _: None)
+    script_data = {"trials": {}, "lines": [], **(data or {}), "figures": six_digits}
     script_data["themes"] = {"light": theme.colors(dark=False), "dark": theme.colors(dark=True)}
     packed = json.dumps(script_data, separators=(",", ":"), allow_nan=False)
     return _PAGE.format(
@@ -76,15 +77,8 @@ def _render_section(section: Section, figures: dict[str, Any]) -> str:
     return f'{section.before}<section class="{classes}">{heading}{content}{section.html}</section>'
 
 
-def _as_json(part: Any) -> Any:
-    """Return the part with six digits of each number, and null for numbers that are not finite."""
-    if isinstance(part, float):
-        return float(f"{part:.6g}") if math.isfinite(part) else None
-    if isinstance(part, dict):
-        return {key: _as_json(value) for key, value in part.items()}
-    if isinstance(part, list | tuple):
-        return [_as_json(value) for value in part]
-    return part
+def _round(number: str) -> float:
+    return float(f"{float(number):.6g}")
 
 
 _PAGE = """<!doctype html>

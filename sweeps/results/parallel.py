@@ -67,15 +67,12 @@ def _lines(source: FigureData, trials: Sequence[TrialRecord], positions: Positio
     for kind, group in source.group_by_kind(trials).items():
         if kind != "completed":
             opacity = max(0.25, min(0.7, 12 / len(group)))
-            data.append(_line_trace(group, positions, LINES[kind] | {"shape": "linear"}, opacity))
+            data.append(_line_trace(group, positions, LINES[kind], opacity))
             continue
-        by_level: dict[int, list[TrialRecord]] = {}
-        for trial in group:
-            level = theme.LEVELS - 1 if source.value(trial) is None else source.level(trial)
-            by_level.setdefault(level, []).append(trial)
-        for level, same_level in sorted(
-            by_level.items(), reverse=True
-        ):  # because the best must be drawn over all others
+        worst = theme.LEVELS - 1
+        levels = {t.number: worst if source.value(t) is None else source.level(t) for t in group}
+        for level in sorted({*levels.values()}, reverse=True):  # because the best must be drawn over all others
+            same_level = [trial for trial in group if levels[trial.number] == level]
             line = {"color": f"--scale-{level}", "width": 2 if level == 0 else 1.3}
             data.append(_line_trace(same_level, positions, line, 0.85))
     return data
@@ -117,12 +114,7 @@ def _frame(columns: Sequence[Axis]) -> dict[str, Any]:
     """Return the layout: the names of the axes on top, and room below for missing values."""
     names, count = [axis_title(axis, 18) for axis in columns], len(columns)
     is_tilted = count > 7 or max(map(len, names)) * count > 110
-    xaxis: dict[str, Any] = {
-        "side": "top",
-        "tickvals": [*range(count)],
-        "ticktext": names,
-        "range": [-0.15, count - 0.45],
-    }
-    xaxis |= {"tickangle": -20 if is_tilted else 0, "showgrid": False, "fixedrange": True}
+    xaxis: dict[str, Any] = {"tickvals": [*range(count)], "ticktext": names, "range": [-0.15, count - 0.45]}
+    xaxis |= {"side": "top", "tickangle": -20 if is_tilted else 0, "showgrid": False, "fixedrange": True}
     lowest = -0.2 if any(axis.has_none for axis in columns) else -0.06
     return {"xaxis": xaxis, "yaxis": {"range": [lowest, 1.06], "visible": False, "fixedrange": True}}

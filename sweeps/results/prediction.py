@@ -79,9 +79,8 @@ def predict_epoch_time(series: Series, count: float) -> Forecast | None:
 
 def predict_time_to_stable(series: Series, count: float) -> Forecast | None:
     """Return the seconds until the objective is stable; None unless two counts have measurements."""
-    measured = [
-        (c, c.epochs_to_stable, c.time_to_stable_s) for c in series.counts if c.epochs_to_stable and c.time_to_stable_s
-    ]
+    results = [(c, c.epochs_to_stable, c.time_to_stable_s) for c in series.counts]
+    measured = [(c, epochs, seconds) for c, epochs, seconds in results if epochs and seconds]
     epoch_time = predict_epoch_time(series, count)
     if len({c.count for c, _, _ in measured}) < 2 or epoch_time is None:
         return None
@@ -97,8 +96,8 @@ def find_doubts(series: Series, count: int) -> list[str]:
     counts, epoch_time = series.counts, predict_epoch_time(series, count)
     if epoch_time is None:
         return ["no forecast from a single count: measure a second"]
-    largest, nodes = counts[-1].count, max(c.nodes for c in counts)
-    per_node = max(c.count // c.nodes for c in counts)
+    largest, per_node = counts[-1].count, max(c.count // c.nodes for c in counts)
+    capacity = per_node * max(c.nodes for c in counts)
     noise = max(c.noise for c in counts)
     effect = max(c.epoch_s for c in counts) / min(c.epoch_s for c in counts) - 1
     doubts = {
@@ -106,9 +105,7 @@ def find_doubts(series: Series, count: int) -> list[str]:
         f"epochs of one count deviate by {noise:.0%}, counts by only {effect:.0%}": noise > effect,
         "the measurements fit no known law: the interval was cut to a tenth and ten times": epoch_time.is_cut,
         f"{count} is {count / largest:.3g} times the largest measured count": count > _FAR * largest,
-        f"with {per_node} per node (the largest measured), {count} need more nodes than measured": (
-            count > per_node * nodes
-        ),
+        f"with {per_node} per node (the largest measured), {count} need more nodes than measured": count > capacity,
     }
     return [doubt for doubt, applies in doubts.items() if applies]
 

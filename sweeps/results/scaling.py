@@ -22,7 +22,7 @@ COUNTED = ("gpus", "nodes", "ranks")
 EPOCH_TIME, SPEED = "epoch_time", "images_per_second"  # metrics of an epoch, in s and 1/s
 EPOCHS_TO_STABLE, TIME_TO_STABLE = "epochs_to_stable", "time_to_stable"  # metrics of a trial, the latter in s
 SINGULAR = {"GPUs": "GPU", "processes": "process", "nodes": "node"}  # by unit
-_MOST_SERIES = 10  # number of colours of a figure
+_MOST_SERIES = 10  # because a figure with more series is illegible
 _QUARTILES = 1.349  # standard deviations between the quartiles of a normal distribution
 
 Size = tuple[int, int, int]  # the count, the number of nodes, the GPUs per node
@@ -95,19 +95,15 @@ class Scaling:
         return f"{count.count}{f' {unit}' * with_unit}{nodes}"
 
 
-def measure_scaling(
-    study: StudySnapshot, target: float | None = None, forecast_counts: Sequence[int] = ()
-) -> Scaling | None:
-    """Return how the study scales; None unless it tried two sizes, and trials reported EPOCH_TIME.
-
-    `target` is a value of the first objective.
-    """
+def measure_scaling(study: StudySnapshot, target: float | None = None, counts: Sequence[int] = ()) -> Scaling | None:
+    """Return how the study scales, with forecasts for `counts`; None without two sizes and trials with EPOCH_TIME."""
     points = _points(study)
     sizes = {number: size for number, point in points.items() if (size := parse_size(point))}
-    if count_sizes(study) < 2:
+    if len({*sizes.values()}) < 2:
         return None
     on_gpus = any(gpus for _, _, gpus in sizes.values())
-    unit = "GPUs" if on_gpus else "processes" if any(count > nodes for count, nodes, _ in sizes.values()) else "nodes"
+    has_ranks = any(count > nodes for count, nodes, _ in sizes.values())
+    unit = "GPUs" if on_gpus else "processes" if has_ranks else "nodes"
     samples: dict[int, Sample] = {}
     left_out: dict[str, list[TrialRecord]] = {}
     for trial in study.rows:
@@ -128,7 +124,7 @@ def measure_scaling(
     remarks = [f"Left out: trial {_first_of(trials)}: {problem}." for problem, trials in left_out.items()]
     has_gpus = any(trial.attempts[-1].gpus for trial in study.rows if trial.number in samples)
     hours = f"{'GPU' if has_gpus else SINGULAR[unit]}-hours"
-    scaling = Scaling(study.name, unit, hours, study.objective[0], forecast_counts=forecast_counts, remarks=remarks)
+    scaling = Scaling(study.name, unit, hours, study.objective[0], forecast_counts=counts, remarks=remarks)
     return compare(scaling, named, study.directions[0] == "maximize", target)
 
 
@@ -270,8 +266,6 @@ def _median_time(target: float, group: Sequence[Sample], maximize: bool) -> floa
     return statistics.median(times) if times else None
 
 
-def _combine(
-    values: Iterable[float | None], combine: Callable[[list[float]], float] = statistics.median
-) -> float | None:
+def _combine(values: Iterable[float | None], by: Callable[[list[float]], float] = statistics.median) -> float | None:
     finite = [value for value in values if value is not None and math.isfinite(value)]
-    return combine(finite) if finite else None
+    return by(finite) if finite else None

@@ -85,10 +85,7 @@ def doubts(scaling: Scaling) -> list[str]:
 
 
 def figure(scaling: Scaling) -> Figure:
-    """Return the speed-up by count: measured, forecast and ideal.
-
-    Series that begin with a larger count begin on the ideal line.
-    """
+    """Return the speed-up by count: measured, forecast and ideal. Each series begins on the ideal line."""
     counts = {count.count for series in scaling.series for count in series.counts}
     ends = [min(counts), max(*counts, *scaling.forecast_counts)]
     line = {"color": "--muted", "width": 1}

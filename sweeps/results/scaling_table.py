@@ -19,10 +19,7 @@ _MOST = 1e9  # in seconds, 30 years
 
 
 def read_table(path: Path, target: float | None = None, forecast_counts: Sequence[int] = ()) -> Scaling:
-    """Return the scaling that the table shows.
-
-    Raises UserError with line and column if the table is invalid; OSError if it cannot be read.
-    """
+    """Return the scaling in a table. Raises UserError if the table is invalid, OSError if it cannot be read."""
     header, samples = read_samples(path)
     if len({(sample.count, sample.nodes) for sample in samples}) < 2:
         raise UserError(f"{path} has a single count: {samples[0].count}.\nAdd a line with another count.")

@@ -1,4 +1,4 @@
-"""Studies as they stand on the disk, made without running them: for their pages."""
+"""Studies on the disk, written without running them, for tests of their pages."""
 
 import math
 import random
@@ -15,7 +15,7 @@ from sweeps.trial.job import Outcome, Point, State
 def trial(
     folder: Path, number: int, point: Point, curve: Sequence[float], state: State, error: str = "", **more: float
 ) -> TrialRecord:
-    """A trial that reported this accuracy by step, and completed with its last one and `more` objectives."""
+    """Return a trial with this accuracy by step; a completed one has the last accuracy and `more` as objectives."""
     files, row = TrialFolder(folder / str(number)), TrialRecord(number, point, State.QUEUED, folder / str(number))
     files.write_trial(trial_as_json(row, folder))
     (files.path / ".hydra").mkdir()
@@ -41,7 +41,7 @@ def rising(top: float, steps: int = 10) -> list[float]:
 
 
 def search(folder: Path, count: int = 20) -> StudySnapshot:
-    """Of 20 trials most were pruned, three failed, two run, and five are to come."""
+    """Return a search of 20 trials, most of them pruned, three failed and two running; five are to come."""
     draw, rows = random.Random(1), []
     for number in range(count):
         lr, batch = 10 ** draw.uniform(-4, -1), draw.choice([16, 32, 64, 128])

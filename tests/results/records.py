@@ -1,4 +1,4 @@
-"""Frozen trials and studies as they would be, had something gone otherwise."""
+"""Changed copies of frozen trials and studies."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ from sweeps.trial.job import Outcome, State
 
 
 def ended(trial: TrialRecord, state: State, error: str = "", **more: Any) -> TrialRecord:
-    """Return the trial as if its only attempt had ended so."""
+    """Return the trial with a single attempt that has this outcome."""
     return replace(trial, attempts=()).with_end(Outcome(state, error, **more))
 
 

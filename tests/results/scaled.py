@@ -1,4 +1,4 @@
-"""Trials as their folders show them, on one GPU, two and more."""
+"""Trials on one GPU, two and more, with their folders."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +15,14 @@ def trial(
     *attempts: Sequence[float],
     objectives: Sequence[float] = (),
     state: State = State.COMPLETED,
-    told: bool = True,
+    reports_times: bool = True,
     use: dict[str, dict[str, float]] | None = None,
     gpus: int = 0,
     **metrics: float,
 ) -> TrialRecord:
-    """A trial whose attempts have epochs of so many seconds, each attempt begun 100 s before its first; `told` is
-    whether the trainer reports them, and `use` what each epoch's sample of the system holds, by file.
+    """Return a trial whose attempts have epochs of these seconds; each attempt begins 100 s before its first epoch.
+
+    If `reports_times`, the trainer reports epoch times. `use` has the system metrics of each epoch, by file.
     """
     number, files = int(folder.name), TrialFolder(folder)
     folder.mkdir(parents=True)
@@ -33,7 +34,7 @@ def trial(
         for seconds in epochs:
             now += seconds
             values = {"acc": objectives[step]} if objectives else {}
-            values |= {"epoch_time": seconds, "images_per_second": 1000 / (seconds or 1)} if told else {}
+            values |= {"epoch_time": seconds, "images_per_second": 1000 / (seconds or 1)} if reports_times else {}
             files.append_metrics(MetricsLine(step, now, values))
             for name, values in (use or {}).items():
                 files.append_metrics(MetricsLine(step, now, values), name)

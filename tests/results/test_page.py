@@ -1,4 +1,4 @@
-"""A study's page in a real browser: from a file, on a phone, in the dark, and in a frame as MLflow shows it."""
+"""A study's page in a real browser: from a file, on a phone, with the dark theme, and in a frame as in MLflow."""
 
 import json
 import re
@@ -30,14 +30,17 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The page of each study."""
+    """Return the path of each study's page."""
     folder = tmp_path_factory.mktemp("pages")
     return {name: report.write(make(folder / name)) for name, make in STUDIES.items()}
 
 
 @pytest.fixture(scope="module")
 def pages(browser: Browser, files: dict[str, Path]) -> Iterator[Pages]:
-    """Each opened once, as plotly's script takes a second. Fails at the end if a script did anywhere."""
+    """Return a function that shows the page of a study.
+
+    Each page is opened once, because plotly's script takes a second. Fails at the end if a script failed on any page.
+    """
     troubles: list[str] = []
     with browser.new_context(viewport={"width": 1300, "height": 900}) as context:
         opened = {name: context.new_page() for name in files}
@@ -50,7 +53,7 @@ def pages(browser: Browser, files: dict[str, Path]) -> Iterator[Pages]:
 
 
 def in_front(page: Page) -> Page:
-    """What is not in front is drawn a few times a second alone."""
+    """Return the page in front of all others, because browsers draw hidden pages rarely."""
     page.bring_to_front()
     return page
 
@@ -60,7 +63,7 @@ def section(page: Page, title: str) -> Locator:
 
 
 def figure(page: Page, title: str) -> Locator:
-    """Drawn, which it is once it is near to be seen."""
+    """Return the section of a figure after it is drawn, which happens near the visible part of the page."""
     found = section(page, title)
     found.scroll_into_view_if_needed()
     found.locator(".main-svg").first.wait_for()
@@ -109,7 +112,7 @@ def test_two_objectives_show_the_front(pages: Pages) -> None:
     assert {int(text) for text in re.findall(r"trial (\d+)", answer.inner_text())} == {*named[-1]}
 
 
-def test_a_study_that_failed_says_why_at_first_sight(pages: Pages) -> None:
+def test_failed_study_shows_its_errors_first(pages: Pages) -> None:
     page = pages("all_failed")
     why = section(page, "Why every trial failed")
     expect(why).to_be_in_viewport(ratio=1)
@@ -119,7 +122,7 @@ def test_a_study_that_failed_says_why_at_first_sight(pages: Pages) -> None:
     assert page.locator(".figure").count() == 0
 
 
-def test_a_trial_is_told_of_by_a_click_or_a_key(pages: Pages) -> None:
+def test_click_or_key_opens_a_trial(pages: Pages) -> None:
     page = pages("search")
     panel = page.locator("#trial")
     drawn = figure(page, "History")
@@ -204,8 +207,8 @@ def test_it_is_dark_in_the_dark(pages: Pages) -> None:
     page.emulate_media(color_scheme="light")
 
 
-def test_in_a_frame_without_anything_beside_it(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
-    """MLflow shows an artifact so."""
+def test_page_works_alone_in_a_frame(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+    """MLflow shows an artifact in such a frame."""
     alone = json.dumps(files["search"].read_text()).replace("<", "\\u003c")
     frame = """<iframe id="f" sandbox="allow-scripts" style="width:100%;height:850px"></iframe>"""
     set_it = 'f.src = URL.createObjectURL(new Blob([page], {type: "text/html"}))'
@@ -226,7 +229,7 @@ def test_nothing_offers_to_send_a_figure_elsewhere(pages: Pages) -> None:
     assert not [title for title in buttons.evaluate_all("all => all.map(one => one.dataset.title)") if "hare" in title]
 
 
-def test_an_old_browser_says_why_it_draws_nothing_and_tells_the_rest(files: dict[str, Path], browser: Browser) -> None:
+def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], browser: Browser) -> None:
     with browser.new_page() as page:
         page.add_init_script("delete window.DecompressionStream")
         page.goto(f"file://{files['search']}")
@@ -259,7 +262,7 @@ def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser
         assert page.evaluate("window.same") is True
 
 
-def test_in_mlflows_frame_it_does_not_look_for_itself_anew(browser: Browser, tmp_path: Path) -> None:
+def test_page_in_mlflow_does_not_reload(browser: Browser, tmp_path: Path) -> None:
     summary = search(tmp_path)
     report.write_live(summary, Trials(summary.objective), again_s=0.2)
     with browser.new_page() as page:

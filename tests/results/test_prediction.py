@@ -1,4 +1,4 @@
-"""Forecasts of what is known: exact laws, and the published tables of tests/data."""
+"""Forecasts of exact laws, and of the published tables in tests/data."""
 
 import math
 import statistics
@@ -15,7 +15,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def page_of(**epochs: Any) -> Scaling:
-    """n1=[..] are the epoch times at one GPU; stable1=(epochs, seconds) its way to a stable objective."""
+    """Return a scaling from epoch times, n1=[..] for one GPU, and times to stable, stable1=(epochs, seconds)."""
     samples = []
     for name, seconds in epochs.items():
         if name.startswith("n"):
@@ -41,20 +41,20 @@ def test_exact_laws(law: Any, wanted: int, forms: Any) -> None:
 
 
 @pytest.mark.parametrize("law", [lambda n: 10 / n + 2, lambda n: 10 / n, lambda n: 10 / n * (1 + 0.2 * (n - 1) ** 0.3)])
-def test_more_counts_make_a_forecast_surer_and_the_truth_is_in_the_interval(law: Any) -> None:
+def test_more_counts_narrow_the_interval_around_the_truth(law: Any) -> None:
     near, far = (forecast([(n, law(n)) for n in known], 32) for known in ((1, 2, 4, 8, 16), (1, 2, 4)))
     assert near.low <= law(32) <= near.high
     assert far.low <= law(32) <= far.high
     assert near.high / near.low < far.high / far.low
 
 
-def test_what_takes_longer_on_more_is_told_to_take_longer_still() -> None:
+def test_growing_times_keep_growing() -> None:
     found = forecast([(1, 12.0), (2, 14.0), (4, 18.0)], 16)
     assert 18 < found.low < 10 + 2 * 16 < found.high
     assert forecast([(1, 5.0), (2, 10.0)], 8).value > 10
 
 
-def test_two_counts_do_not_tell_the_terms_apart() -> None:
+def test_interval_of_two_counts_contains_both_laws() -> None:
     found = forecast([(1, 12.0), (2, 7.0)], 4)
     amdahl, exchange = 10 / 4 + 2, 12 / 4 + 2 * 2 / 4
     assert found.value == pytest.approx(exchange, rel=0.01)  # which tables have more often
@@ -67,7 +67,7 @@ def test_noise_widens_the_interval() -> None:
     assert (loud.value, loud.low < quiet.low, loud.high > quiet.high) == (quiet.value, True, True)
 
 
-def test_what_no_law_explains_has_an_interval_that_ends() -> None:
+def test_interval_without_a_law_is_cut() -> None:
     found = forecast([(1, 1000.0), (2, 1000.0), (4, 1.0)], 8, noise=750)
     assert (found.is_cut, found.high / found.value, found.value / found.low) == (True, *[pytest.approx(10)] * 2)
     (series,) = page_of(n1=[1000.0, 1.0, 4000.0], n2=[1000.0], n4=[1.0]).series
@@ -77,11 +77,11 @@ def test_what_no_law_explains_has_an_interval_that_ends() -> None:
 
 
 @pytest.mark.parametrize("counts", [(2, 4), (4, 8)])
-def test_one_is_told_from_larger_ones(counts: tuple[int, int]) -> None:
+def test_forecast_of_one_from_larger_counts(counts: tuple[int, int]) -> None:
     assert forecast([(n, 10.0) for n in counts], 1).value > 0
 
 
-def test_one_epoch_that_took_long_is_no_noise() -> None:
+def test_single_slow_epoch_is_no_noise() -> None:
     (one, _) = page_of(n1=[10.0] * 20 + [500.0], n2=[5.0]).series[0].counts
     assert (one.longest_s, one.noise) == (500, 0)
 
@@ -148,6 +148,6 @@ def test_no_time_to_stable_from_one_count(known: dict[str, Any]) -> None:
         ({"n1": [8.0], "n2": [4.0], "n4": [2.0], "n4_4": [3.0], "n8_2": [1.0]}, 16, []),  # 4 nodes, 4 GPUs on one
     ],
 )
-def test_when_not_to_believe_it(known: dict[str, Any], wanted: int, expected: list[str]) -> None:
+def test_doubts(known: dict[str, Any], wanted: int, expected: list[str]) -> None:
     (series,) = page_of(**known).series
     assert find_doubts(series, wanted) == expected

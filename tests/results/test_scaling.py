@@ -1,4 +1,4 @@
-"""What more GPUs brought, worked out by hand."""
+"""Scaling over GPUs, compared with values computed by hand."""
 
 import math
 import shutil
@@ -54,7 +54,7 @@ def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
         ({"gpus": -1}, None),
     ],
 )
-def test_what_a_trial_runs_on(point: Point, expected: Size | None) -> None:
+def test_parse_size(point: Point, expected: Size | None) -> None:
     assert parse_size(point) == expected
 
 
@@ -69,7 +69,9 @@ def test_what_a_trial_runs_on(point: Point, expected: Size | None) -> None:
         ([[]], []),
     ],
 )
-def test_epochs_that_count(tmp_path: Path, attempts: list[list[float]], expected: list[float]) -> None:
+def test_first_epoch_of_each_attempt_is_excluded(
+    tmp_path: Path, attempts: list[list[float]], expected: list[float]
+) -> None:
     row = trial(tmp_path / "0", {"gpus": 1}, *attempts)
     other = trial(tmp_path / "1", {"gpus": 2}, [1, 1])
     found = measure_scaling(study(tmp_path, [row, other]))
@@ -83,7 +85,7 @@ def test_epochs_that_count(tmp_path: Path, attempts: list[list[float]], expected
         assert "Left out: trial 0 (gpus=1): no epoch_time except of the first epoch" in found.remarks[-1]
 
 
-def test_a_study_by_hand(tmp_path: Path) -> None:
+def test_scaling_of_a_study_computed_by_hand(tmp_path: Path) -> None:
     use = {"system/gpu_0_utilization_percentage": 80.0, "system/gpu_0_power_usage_watts": 300.0}
     two = {"system/gpu_1_utilization_percentage": 60.0, "system/gpu_1_power_usage_watts": 100.0}
     cpu = {"system/cpu_utilization_percentage": 150.0}
@@ -150,7 +152,7 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_counted(tmp_path: Path, points: list[Point], expected: tuple[str, list[int], str] | None) -> None:
+def test_unit_of_the_count(tmp_path: Path, points: list[Point], expected: tuple[str, list[int], str] | None) -> None:
     rows = [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]
     found = measure_scaling(study(tmp_path, rows))
     assert (found is None) == (expected is None)
@@ -180,7 +182,7 @@ def test_ten_series_are_shown_and_the_others_named() -> None:
     assert go.Figure(apply_colors(scaling_page.figure(found)["data"], colors(dark=False)))
 
 
-def test_values_that_look_alike_are_two_series(tmp_path: Path) -> None:
+def test_nearly_equal_values_are_two_series(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "lr": lr} for g in (1, 2) for lr in (0.00012341, 0.00012344)]
     found = measure_scaling(
         study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)])
@@ -198,7 +200,7 @@ def test_values_that_look_alike_are_two_series(tmp_path: Path) -> None:
         ([{"gpus": 1}, {"gpus": 2}], {"gpus": "0", "nodes": "null"}, ("GPUs", [(1, 1), (2, 1)])),
     ],
 )
-def test_what_is_fixed_counts_too(tmp_path: Path, points: list[Point], fixed: dict[str, str], expected: Any) -> None:
+def test_fixed_parameters_count(tmp_path: Path, points: list[Point], fixed: dict[str, str], expected: Any) -> None:
     rows = [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]
     found = measure_scaling(study(tmp_path, rows, fixed=fixed))
     assert found
@@ -219,7 +221,7 @@ def test_one_node_of_two_gpus_and_two_nodes_of_one_are_two_lines(tmp_path: Path)
 
 
 def test_a_study_whose_trials_report_no_epoch_time_has_no_page(tmp_path: Path) -> None:
-    rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1], told=False, largest_batch=n) for n in (1, 2)]
+    rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1], reports_times=False, largest_batch=n) for n in (1, 2)]
     assert measure_scaling(study(tmp_path, rows)) is None
     assert "Scaling" not in report.write(study(tmp_path, rows)).read_text()
 
@@ -241,14 +243,14 @@ def test_power_is_that_of_all_nodes(tmp_path: Path) -> None:
     assert (two.watts, two.epoch_s) == (100, 1)
 
 
-def test_a_default_target_is_reached_where_it_comes_from(tmp_path: Path) -> None:
-    """A trial may return what it never reported, such as that of weights it averaged."""
+def test_default_target_is_reached_by_its_own_trials(tmp_path: Path) -> None:
+    """A trial may return an unreported objective, such as the accuracy of averaged weights."""
     rows = [trial(tmp_path / str(n), {"gpus": n}, [9, 4 / n], objectives=[0.1, 0.5]) for n in (1, 2)]
     rows = [with_outcome(row, objective=[0.6]) for row in rows]
     assert [count.target_s for count in counts(measure_scaling(study(tmp_path, rows)))] == [13, 11]
 
 
-def test_a_point_that_was_infeasible_is_left_out_in_its_words(tmp_path: Path) -> None:
+def test_infeasible_trial_is_left_out_with_its_error(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "m": "a"}, [2, 1]) for n in (1, 2)]
     rows.append(
         TrialRecord(3, {"gpus": 4, "m": "b"}, State.QUEUED, tmp_path / "3").with_end(
@@ -289,20 +291,20 @@ def test_the_time_to_a_target(target: float | None, maximize: bool, reached: lis
         ([math.inf, math.inf], "No count reached acc 0.9."),
     ],
 )
-def test_the_cheapest_and_the_fastest_in_words(seconds: list[float], expected: str) -> None:
+def test_sentences_about_the_cheapest_and_the_fastest_count(seconds: list[float], expected: str) -> None:
     courses = [[(s, 0.9)] if s < math.inf else [(1.0, 0.1)] for s in seconds]
     found = page_of(sample(1, 15, course=courses[0]), sample(2, 8, course=courses[1]), target=0.9)
     assert scaling_page.words(found) == [Paragraph(f"2 GPUs: 1.88 times as fast as 1, 94% of ideal. {expected}")]
 
 
-def test_one_count_alone_is_said() -> None:
+def test_single_count_has_a_remark() -> None:
     found = page_of(sample(4, 1, "m=a"), sample(4, 2, "m=b"), sample(8, 1, "m=b"))
     assert found.remarks == ["Measured for a single count, so not compared: 4 GPUs m=a."]
     assert len(scaling_page.words(found)) == 1
     assert "no forecast from a single count" in " ".join(scaling_page.doubts(found))
 
 
-def test_what_nobody_told_has_no_column() -> None:
+def test_columns_without_data_are_omitted() -> None:
     found = page_of(sample(1, 2), sample(2, 1, watts=250.0))
     (speed,) = scaling_page.tables(found)
     assert speed == [
@@ -328,7 +330,7 @@ def test_the_figure() -> None:
     assert all(a <= b <= c for a, b, c in zip(low["y"], middle["y"], high["y"], strict=True))
 
 
-def test_a_report_ends_with_it(tmp_path: Path) -> None:
+def test_report_ends_with_the_scaling(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "m": "<b>"}, [9, 8 / n], objectives=[0.5, 0.9]) for n in (1, 2, 4)]
     rows.append(trial(tmp_path / "5", {"gpus": 8, "m": "<b>"}, [], state=State.FAILED))
     summary = study(tmp_path, rows)
@@ -356,7 +358,7 @@ def test_a_note_of_many_series_ends_with_a_whole_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", None])
-def test_metrics_that_cannot_be_read_take_no_report_with_them(tmp_path: Path, damage: bytes | None) -> None:
+def test_unreadable_metrics_leave_the_report(tmp_path: Path, damage: bytes | None) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1]) for n in (1, 2)]
     file = tmp_path / "1" / "metrics.jsonl"
     file.unlink()
@@ -377,7 +379,7 @@ def test_the_command_that_shows_it(tmp_path: Path) -> None:
     assert shown.out.splitlines()[-1].endswith("trials.csv")
 
 
-def test_the_study_itself_knows_what_was_fixed(tmp_path: Path) -> None:
+def test_study_has_its_fixed_values(tmp_path: Path) -> None:
     line = [*lines.GRID, "+x=1", "+nodes=1", "+ranks=1,2", "+epochs=3", "+epoch_time=1"]
     done = lines.run(lines.theirs(*line), tmp_path)
     assert done.code == 0, done.said
@@ -386,7 +388,7 @@ def test_the_study_itself_knows_what_was_fixed(tmp_path: Path) -> None:
     assert read_study(done.study(), definition_).fixed["nodes"] == "1"
 
 
-def test_a_study_without_scaling_says_what_it_lacks(tmp_path: Path) -> None:
+def test_error_without_scaling_names_the_requirements(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1,2"), tmp_path)
     for words in (["--scaling"], ["--target", "1"], ["--predict", "4"]):
         said = lines.sweeps(tmp_path, "report", "s", *words)
@@ -395,7 +397,7 @@ def test_a_study_without_scaling_says_what_it_lacks(tmp_path: Path) -> None:
         assert len(said.err.splitlines()) == 2
 
 
-def test_a_study_whose_trials_told_nothing_says_so(tmp_path: Path) -> None:
+def test_error_if_no_trial_reported_epoch_times(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=1", "+epoch_time=1"), tmp_path)
     said = lines.sweeps(tmp_path, "report", "s", "--scaling")
     assert (said.code, said.out) == (2, "")
@@ -405,7 +407,7 @@ def test_a_study_whose_trials_told_nothing_says_so(tmp_path: Path) -> None:
     assert len(said.err.splitlines()) == 2
 
 
-def test_trials_that_failed_alike_are_told_in_one_line(tmp_path: Path) -> None:
+def test_equal_failures_share_a_remark(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "lr": 0.1}, [2, 1]) for n in (1, 2)]
     rows += [trial(tmp_path / str(n), {"gpus": 8, "lr": n}, [], state=State.FAILED) for n in range(3, 40)]
     found = measure_scaling(study(tmp_path, rows))
@@ -415,7 +417,7 @@ def test_trials_that_failed_alike_are_told_in_one_line(tmp_path: Path) -> None:
     assert remark.endswith(", 23, and 16 more): failed, no memory.")
 
 
-def test_a_pruned_trial_tells_how_fast_it_was_and_no_more(tmp_path: Path) -> None:
+def test_pruned_trial_has_speeds_but_no_results(tmp_path: Path) -> None:
     told = {"epochs_to_stable": 1, "time_to_stable": 9}
     rows = [
         trial(tmp_path / "0", {"gpus": 1}, [9, 4, 4], objectives=[0.1, 0.5, 0.8]),

@@ -1,4 +1,4 @@
-"""Tables that were measured elsewhere: what they may hold, and what is said of those that hold something else."""
+"""Scaling tables that were measured elsewhere: valid ones, and the errors of invalid ones."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_tables(tmp_path: Path, content: str, unit: str, time: str, counts: list
     assert [count.epoch_s for count in series.counts] == epochs
 
 
-def test_other_columns_tell_series_apart_and_seeds_do_not(tmp_path: Path) -> None:
+def test_other_columns_name_series_and_seeds_do_not(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("gpus,epoch_time,model,site,seed\n1,10,a,x,1\n1,12,a,x,2\n2,5,a,x,1\n1,9,b,x,1\n")
     found = read_table(file)
@@ -43,7 +43,7 @@ def test_other_columns_tell_series_apart_and_seeds_do_not(tmp_path: Path) -> Non
     assert found.remarks == ["Measured for a single count, so not compared: 1 GPU model=b."]
 
 
-def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
+def test_time_to_target_from_accuracy_and_epochs(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("gpus,epoch_time,accuracy,epochs\n1,10,0.9,360\n2,6,0.8,300\n")
     one, two = read_table(file).series[0].counts
@@ -115,7 +115,7 @@ def test_accuracy_and_epochs_tell_what_a_target_costs(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_such_table(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_tables(tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(content)
     with pytest.raises(UserError) as error:
@@ -153,7 +153,7 @@ def test_the_command(tmp_path: Path) -> None:
         (["bad.csv"], "bad.csv line 2, column gpus: invalid value 'x'"),
     ],
 )
-def test_mistakes(tmp_path: Path, words: list[str], said: str) -> None:
+def test_invalid_arguments(tmp_path: Path, words: list[str], said: str) -> None:
     (tmp_path / "t.csv").write_text(GOOD)
     (tmp_path / "bad.csv").write_text("gpus,epoch_time\nx,1\n")
     done = sweeps(tmp_path, "scaling", *words)
