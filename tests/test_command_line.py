@@ -48,7 +48,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("epochs=1e3", PLAIN, ["epochs=1e3", "could not be converted to Integer"]),
     ("epochs=100000000000000000", PLAIN, ["epochs=1000", "more than 1,000,000 epochs", "try epochs=100"]),
     ("steps=1000000000000000", PLAIN, ["steps=10000", "makes more than 1,000,000 epochs"]),
-    ("target=97", SWEPT, ["target=97: val_accuracy is a share, from 0 to 1; try target=0.97"]),
+    ("target=97", SWEPT, ["target=97: val_accuracy is between 0 and 1; try target=0.97"]),
     (
         "lr_schedule=cosine lr_schedule.warmup_epochs=9",
         PLAIN,

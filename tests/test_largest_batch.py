@@ -54,8 +54,8 @@ def test_a_single_run_beyond_it_is_refused(largest: int, home: dict[str, str], t
     done = run([SWEEP, *WIDE, f"batch_size={largest + 1}"], tmp_path, home)
     assert done.code == 2
     first, second = done.err.splitlines()
-    assert first.startswith(f"batch_size={largest + 1} is above {largest}, the largest that was seen to fit on this")
-    assert second.startswith(f"To forget it: rm {home['KERAS_HOME']}")
+    assert first.startswith(f"batch_size={largest + 1} is above {largest}, the largest batch that fitted on this")
+    assert second.startswith(f"To discard this result: rm {home['KERAS_HOME']}")
     assert not (tmp_path / "multirun").exists()
 
 

@@ -121,7 +121,13 @@ def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
 
 def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) -> None:
     typo = ["hydra.sweeper.objective=val_acc", "seed=1,2,3,4", "epochs=100000", "tracking=none"]
-    code, out = finish(folder, "typo", *typo)
+    code, out = finish(folder, "refused", *typo)
+    assert code == 2 and not (folder / "multirun" / "refused").exists(), out
+    assert "hydra.sweeper.objective=val_acc: the trainer reports no such metric; did you mean val_accuracy?" in out
+    (folder / "mine.py").write_text("from trainers.trainer import train\n")  # because its metrics are then unknown
+    words = [SWEEP, "-m", *typo, "trainer._target_=mine.train", "hydra.sweeper.study_name=typo"]
+    done = lines.run(words, folder, {"PYTHONPATH": str(folder)})
+    code, out = done.code, done.said
     assert code == 1, out
     assert "hydra.sweeper.objective=val_accuracy" in out
     assert "study typo is not finished: the task reported no 'val_acc', which is the objective" in out

@@ -113,7 +113,7 @@ def test_what_is_asked_for(value: object, expected: Augment | None) -> None:
     [
         ("storng", "dataset.augment=storng: must be none, light, strong, or ranges"),
         (3, "dataset.augment=3: must be none, light, strong, or ranges"),
-        ({"rotations": 3}, "dataset.augment.rotations: there is flip, rotation, zoom, shift, contrast and preset"),
+        ({"rotations": 3}, "dataset.augment.rotations: unknown; use flip, rotation, zoom, shift, contrast or preset"),
         ({"flip": "up"}, "dataset.augment.flip=up: must be none, horizontal, vertical, both"),
         ({"rotation": -5}, "dataset.augment.rotation=-5: must be a number >= 0 or [low, high], degrees"),
         ({"zoom": [0.2, 0.1]}, "dataset.augment.zoom=[0.2, 0.1]: must be"),

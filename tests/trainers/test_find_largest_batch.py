@@ -279,7 +279,7 @@ def test_what_was_found_is_kept_for_the_training(tries: list[int], tmp_path: Pat
     answer = json.loads(file.read_text())
     assert (answer["largest_batch"], answer["too_large"], answer["memory_gb"]) == (288, 304, 0.288)
     compose("model=mlp", "batch_size=288", "lr=0.5", "seed=3", "epochs=2", "optimizer.beta_1=0.5")
-    with pytest.raises(ValueError, match="batch_size=289 is above 288, the largest that was seen to fit"):
+    with pytest.raises(ValueError, match="batch_size=289 is above 288, the largest batch that fitted"):
         compose("model=mlp", "batch_size=289", "lr=0.5", "seed=3", "epochs=2", "optimizer.beta_1=0.5")
     compose("model=mlp", "batch_size=289", "model.hidden=[8]")
 

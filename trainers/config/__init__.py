@@ -1,1 +1,1 @@
-"""What a training is told, and whether that can be: loads neither TensorFlow nor Keras."""
+"""The configuration of a training and its checks: imports neither TensorFlow nor Keras."""

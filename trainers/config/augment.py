@@ -1,4 +1,4 @@
-"""How training images are changed: presets, and ranges of one's own."""
+"""How training images are changed: presets, and the user's own ranges."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,17 @@ def _within(lowest: float, highest: float, unit: str) -> Any:
 
 @dataclass(frozen=True)
 class Augment:
-    """Ranges that each training image is changed within, drawn evenly."""
+    """Ranges from which each training image's changes are drawn uniformly."""
 
     flip: str = "none"
     rotation: tuple[float, float] = _within(-360, 360, "degrees")
-    zoom: tuple[float, float] = _within(-0.9, 9, "share of the size")  # 0.2: the view is 20% larger
+    zoom: tuple[float, float] = _within(-0.9, 9, "share of the size")  # 0.2 = a 20% larger view
     shift: tuple[float, float] = _within(-1, 1, "share of height and width")
-    contrast: tuple[float, float] = _within(-1, 9, "share")  # 0.1: distances from the mean are 10% larger
+    contrast: tuple[float, float] = _within(-1, 9, "share")  # 0.1 = 10% larger distances from the mean
 
     @property
     def moves(self) -> bool:
-        """Whether it changes more than the contrast."""
+        """Return whether it changes more than the contrast."""
         return self != Augment(contrast=self.contrast)
 
 
@@ -38,27 +38,28 @@ _LIMITS = {setting.name: setting.metadata["limits"] for setting in fields(Augmen
 
 
 def parse(value: object) -> Augment | None:
-    """What `dataset.augment` asks for: None, a preset, or {preset: ..., rotation: 5, zoom: [0, 0.2], ...}.
+    """Parse `dataset.augment`: None, a preset, or {preset: ..., rotation: 5, zoom: [0, 0.2], ...}.
 
-    A number r means -r to r. None stands for what the preset has. Returns None if nothing is changed.
-    Raises ValueError, for the user.
+    A number r means -r to r. A setting that is None has the preset's value. Returns None if images are not changed.
+    Raises ValueError with a message for the user.
     """
-    key, several = "dataset.augment.preset", "or ranges such as dataset.augment.rotation=5"
+    allowed = f"must be {', '.join(PRESETS)}, or ranges such as dataset.augment.rotation=5"
+    key = "dataset.augment.preset"
     if value is None or isinstance(value, str):
         key, value = "dataset.augment", {"preset": value}
     if not isinstance(value, Mapping):
-        raise ValueError(f"dataset.augment={value}: must be {', '.join(PRESETS)}, {several}")
-    asked = {str(name): setting for name, setting in value.items() if setting is not None}
-    preset = asked.pop("preset", "none")
+        raise ValueError(f"dataset.augment={value}: {allowed}")
+    settings = {str(name): setting for name, setting in value.items() if setting is not None}
+    preset = settings.pop("preset", "none")
     if preset not in list(PRESETS):
-        raise ValueError(f"{key}={preset}: must be {', '.join(PRESETS)}, {several}")
-    settings = PRESETS[preset] | asked
+        raise ValueError(f"{key}={preset}: {allowed}")
+    settings = PRESETS[preset] | settings
     flip = settings.pop("flip", "none")
     if flip not in FLIPS:
         raise ValueError(f"dataset.augment.flip={flip}: must be {', '.join(FLIPS)}")
     for name in settings:
         if name not in _LIMITS:
-            raise ValueError(f"dataset.augment.{name}: there is flip, {', '.join(_LIMITS)} and preset")
+            raise ValueError(f"dataset.augment.{name}: unknown; use flip, {', '.join(_LIMITS)} or preset")
     augment = Augment(flip, **{name: _limits(name, setting) for name, setting in settings.items()})
     return None if augment == Augment() else augment
 

@@ -1,4 +1,4 @@
-"""What is known of the networks in keras.applications, which a check has no time to import."""
+"""The networks of keras.applications: a table, because importing Keras would take a check seconds."""
 
 import csv
 import difflib
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 
 class Network(NamedTuple):
-    """One of keras.applications, without its classifier."""
+    """A network of keras.applications, without its classifier."""
 
-    parameters: int  # moving statistics included
-    features: int  # that it ends in
-    least: int  # pixels of a side
+    parameters: int  # number of weights, moving statistics included
+    features: int  # length of its output
+    least: int  # smallest side of an image, in pixels
 
 
 def _read(file: Path) -> dict[str, Network]:
     with file.open(newline="") as lines:
-        return {name: Network(*map(int, facts)) for name, *facts in list(csv.reader(lines))[1:]}
+        return {name: Network(*map(int, numbers)) for name, *numbers in list(csv.reader(lines))[1:]}
 
 
 NETWORKS = _read(Path(__file__).with_suffix(".csv"))
@@ -31,19 +31,19 @@ APPLICATION, CNN = "trainers.networks.application", "trainers.networks.cnn"
 
 
 def canonical_name(name: str) -> str:
-    """The network as keras.applications spells it. Raises ValueError if there is none."""
-    known = {one.lower(): one for one in NETWORKS}
-    if str(name).lower() in known:
-        return known[str(name).lower()]
-    near = difflib.get_close_matches(str(name).lower(), known, 3) or ["resnet50v2", "mobilenetv2"]
+    """Return the network's name as keras.applications spells it. Raises ValueError if there is no such network."""
+    names, key = {network.lower(): network for network in NETWORKS}, str(name).lower()
+    if key in names:
+        return names[key]
+    nearest = difflib.get_close_matches(key, names, 3) or ["resnet50v2", "mobilenetv2"]
     raise ValueError(
         f"model.name={'null' if name is None else name}: no network of keras.applications; "
-        f"try {' or '.join(known[one] for one in near)}"
+        f"try {' or '.join(names[network] for network in nearest)}"
     )
 
 
 def check(model: Mapping[str, Any], epochs: int) -> None:
-    """Raise ValueError if the network cannot be had, or is not to be trained as `fine_tune` says."""
+    """Raise ValueError if the network does not exist, or cannot be trained as `fine_tune` says."""
     if model.get("_target_") != APPLICATION:
         _check_no_base(model, [key for key in OF_A_BASE if model.get(key)])
         return
@@ -54,7 +54,7 @@ def check(model: Mapping[str, Any], epochs: int) -> None:
 
 
 def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str = "") -> None:
-    """Raise ValueError if the network takes no example of that shape; `source` names where it comes from."""
+    """Raise ValueError if the network takes no example of this shape; `source` is the data set's name."""
     target, example = model.get("_target_"), f"an example{source and f' of {source}'} has shape {shape}"
     if target == CNN and len(shape) not in (2, 3):
         raise ValueError(f"model=cnn needs images, but {example}; try model=mlp")
@@ -66,7 +66,7 @@ def check_example(model: Mapping[str, Any], shape: tuple[int, ...], source: str 
     least = NETWORKS[name].least
     if min(shape[:2]) < least:
         raise ValueError(
-            f"model.name={name} takes images of {least} x {least} pixels or more, not {shape[0]} x {shape[1]}; "
+            f"model.name={name} needs images of {least} x {least} pixels or more, not {shape[0]} x {shape[1]}; "
             f"try dataset.size={max(least, 64)}"
         )
 
@@ -77,41 +77,39 @@ def check_ignored(model: Mapping[str, Any]) -> None:
         _check_no_base(model, [key for key in OF_A_BASE if model.get(key) is not None])
     elif model.get("fine_tune_lr") is not None and not model.get("head_epochs"):
         raise ValueError(
-            f"model.fine_tune_lr={model['fine_tune_lr']} is the learning rate after model.head_epochs, which is 0: it "
-            f"would not be used; try lr={model['fine_tune_lr']}, or model.head_epochs=2"
+            f"model.fine_tune_lr={model['fine_tune_lr']} is the learning rate after model.head_epochs, and has no "
+            f"effect with model.head_epochs=0; try lr={model['fine_tune_lr']}, or model.head_epochs=2"
         )
 
 
-def _check_no_base(model: Mapping[str, Any], given: Sequence[str]) -> None:
-    if given and str(model.get("_target_")).startswith("trainers.networks."):
+def _check_no_base(model: Mapping[str, Any], keys: Sequence[str]) -> None:
+    if keys and str(model.get("_target_")).startswith("trainers.networks."):
         raise ValueError(
-            f"model.{given[0]}={model[given[0]]}: this model has no base to fine-tune; try model=mobilenetv2"
+            f"model.{keys[0]}={model[keys[0]]}: this model has no base to fine-tune; try model=mobilenetv2"
         )
 
 
 def _check_fine_tuning(model: Mapping[str, Any], weights: object, epochs: int) -> None:
     fine_tune, head = model.get("fine_tune", True), model.get("head_epochs", 0)
     if weights is None and (fine_tune is not True or head):
-        said = f"head_epochs={head}" if fine_tune is True else f"fine_tune={str(fine_tune).lower()}"
+        setting = f"head_epochs={head}" if fine_tune is True else f"fine_tune={str(fine_tune).lower()}"
         raise ValueError(
-            f"model.{said} with model.weights=null: the base would stay as the seed drew it; give "
-            "model.weights=imagenet or a file, leave it out, or mean it: model.weights=random"
+            f"model.{setting} with model.weights=null: the base would keep its random weights. Use "
+            f"model.weights=imagenet or a file of weights, remove model.{setting}, or confirm with model.weights=random"
         )
     if fine_tune is False and head:
-        raise ValueError(f"model.head_epochs={head} with model.fine_tune=false: the head learns alone anyway")
+        raise ValueError(f"model.head_epochs={head} has no effect with model.fine_tune=false. Remove one of the two")
     if head and head >= epochs:
-        raise ValueError(
-            f"model.head_epochs={head} leaves nothing of {epochs} epochs for fine-tuning; try epochs={head + 5}"
-        )
+        raise ValueError(f"model.head_epochs={head} leaves no epoch for fine-tuning; try epochs={head + 5}")
 
 
 def check_weights(name: str, path: str) -> None:
-    """Raise ValueError unless `path` is a file of weights for that network, as far as its headers tell."""
+    """Raise ValueError unless the headers of the file at `path` fit the network."""
     file = Path(path)
     if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
+        problem = "is a folder" if file.is_dir() else "does not exist"
         raise ValueError(
-            f"model.weights={path} {what} (seen from {Path.cwd()}); it must be null, imagenet or a file of weights"
+            f"model.weights={path} {problem} (seen from {Path.cwd()}); it must be null, imagenet or a file of weights"
         )
     if file.suffix not in SUFFIXES:
         raise ValueError(f"model.weights={path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
@@ -121,26 +119,29 @@ def check_weights(name: str, path: str) -> None:
 @lru_cache
 def _check_parameters(name: str, path: str, mtime_ns: int) -> None:
     try:
-        count = _numbers_in(path)
+        count = _count_weights(path)
     except (OSError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
         raise ValueError(f"model.weights={path} is no file of weights ({error})") from None
     expected, features, _ = NETWORKS[name]
     classes, rest = divmod(count - expected, features + 1)
     if rest == 0 and classes > 0 and not path.endswith((".weights.h5", ".keras")):
         raise ValueError(
-            f"model.weights={path} holds {name} with its {classes} classes on top; "
-            "give the file without them (its name ends in notop.h5 or no_top.h5)"
+            f"model.weights={path} contains {name} with a classifier of {classes} classes. "
+            "Use the file without the classifier (its name ends in notop.h5 or no_top.h5)"
         )
     if rest or classes < 0:
-        fitting = next((other for other, network in NETWORKS.items() if network.parameters == count), None)
+        match = next((other for other, network in NETWORKS.items() if network.parameters == count), None)
         raise ValueError(
-            f"model.weights={path} belongs to another network: it holds {count:,} numbers, {name} has {expected:,}"
-            + (f"; try model.name={fitting}" if fitting else "")
+            f"model.weights={path} belongs to another network: it contains {count:,} weights, {name} has {expected:,}"
+            + (f"; try model.name={match}" if match else "")
         )
 
 
-def _numbers_in(path: str) -> int:
-    """How many numbers a file holds, those of an optimizer aside. Raises ValueError: a network lies in another one."""
+def _count_weights(path: str) -> int:
+    """Return the number of weights in a file, without the optimizer's.
+
+    Raises ValueError if the file contains a whole model around its base.
+    """
     import h5py
 
     sizes: list[int] = []
@@ -149,8 +150,8 @@ def _numbers_in(path: str) -> int:
         if isinstance(node, h5py.Dataset) and not where.startswith("optimizer"):
             if where.count("layers/") > 1:
                 raise ValueError(
-                    f"model.weights={path} holds a whole model, around its base; give the base alone, as its own "
-                    'save_weights("base.weights.h5") writes it'
+                    f"model.weights={path} contains a whole model. Use the weights of its base alone, as its "
+                    'save_weights("base.weights.h5") writes them'
                 )
             sizes.append(math.prod(node.shape))
 

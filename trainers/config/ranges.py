@@ -1,4 +1,4 @@
-"""The keys of each section, and what they may be: the same name means the same thing in every optimizer."""
+"""The keys of each section and their allowed values. A name means the same in every optimizer."""
 
 import math
 import operator
@@ -17,19 +17,19 @@ _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 
 @dataclass(frozen=True)
 class Number:
-    """A number, a list of them, or null, as its words say: "a whole number >= 1 or null"."""
+    """A number, a list of numbers, or null, as its words describe it: "a whole number >= 1 or null"."""
 
     words: str
 
     def allows(self, value: object) -> bool:
-        """Whether `value` has the right type and lies in the range."""
+        """Return whether `value` has the right type and is in the range."""
         if value is None:
             return self.words.endswith(" or null")
         if self.words.startswith("a list of "):
-            return isinstance(value, list) and all(map(self._holds, value))
-        return self._holds(value)
+            return isinstance(value, list) and all(map(self._is_in_range, value))
+        return self._is_in_range(value)
 
-    def _holds(self, value: object) -> bool:
+    def _is_in_range(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int if "whole" in self.words else int | float):
             return False
         bounds = re.findall(r"([<>]=?) (\S+)", self.words)
@@ -38,7 +38,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is no number."""
+    """Allowed values other than numbers."""
 
     words: str
     allows: Callable[[object], bool]
@@ -46,15 +46,15 @@ class Kind:
 
 @dataclass(frozen=True)
 class Reserved:
-    """A key that the section's `_target_` is not called with."""
+    """A key that is not passed to the section's `_target_`."""
 
     allowed: Number | Kind
-    default: Any = ABSENT  # in every section of that name; ABSENT: only some have the key
-    takes_memory: bool = True  # whether another value makes another largest batch
+    default: Any = ABSENT  # value in every section of that name; ABSENT: only some sections have the key
+    takes_memory: bool = True  # whether the largest batch depends on the value
 
 
 def choice(*words: str) -> Kind:
-    """One of some words."""
+    """Return the kind whose values are these words."""
     return Kind(f"{', '.join(words[:-1])} or {words[-1]}", words.__contains__)
 
 
@@ -78,7 +78,7 @@ NAMES = Kind(
     "a list of names, such as [torch,numpy]",
     lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
 )
-ANYTHING = Kind("anything", lambda value: True)  # others look at it
+ANYTHING = Kind("anything", lambda value: True)  # because another module checks it
 TASKS = ("classification", "regression")
 TASK = Kind(f"{' or '.join(TASKS)}, or null if it fits any", (None, *TASKS).__contains__)
 
@@ -111,25 +111,27 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
     "dataset": {
         "augment": Reserved(ANYTHING, dict.fromkeys(SETTINGS)),  # trainers/config/augment.py
         "batches": Reserved(choice("without", "with"), "without", takes_memory=False),  # replacement
-        "cache": Reserved(FOLDER, None, takes_memory=False),  # of images; null = sweepyard/ in KERAS_HOME or ~/.cache
-        "cache_gb": Reserved(POSITIVE, CACHE_GB, takes_memory=False),  # what it may hold
+        "cache": Reserved(
+            FOLDER, None, takes_memory=False
+        ),  # folder of images; null = sweepyard/ in KERAS_HOME or ~/.cache
+        "cache_gb": Reserved(POSITIVE, CACHE_GB, takes_memory=False),  # largest size
         "channels": CHANNELS,
         "inputs": COUNT,
         "labels": Reserved(choice("sparse", "one_hot"), "sparse"),
-        # rows of x_train; null = unknown
-        "n_train": Reserved(Number("a whole number >= 2 or null"), None, takes_memory=False),
+        "n_train": Reserved(Number("a whole number >= 2 or null"), None, takes_memory=False),  # rows; null = unknown
         "noise": NOT_NEGATIVE,
         "points": Number("a whole number >= 2"),
-        "resident_gb": Reserved(NOT_NEGATIVE, 2.0),  # more is read ahead from disk, not held in memory
-        "size": Reserved(ANYTHING, None),  # pixels that images are resized to: trainers/data/examples.py
+        "resident_gb": Reserved(NOT_NEGATIVE, 2.0),  # larger data sets stay on disk
+        "size": Reserved(ANYTHING, None),  # pixels after resizing: trainers/data/examples.py
         "skip_broken": FLAG,
-        # of x_train, a share or a number of rows, drawn by seed
-        "subset": Reserved(Number("a number > 0 or null"), None, takes_memory=False),
+        "subset": Reserved(
+            Number("a number > 0 or null"), None, takes_memory=False
+        ),  # share or number of x_train's rows
         "task": Reserved(TASK, None),
         "test_points": COUNT,
-        # who judges: a part of x_train, the test set, or with none the training loss
+        # validation data: part of x_train or the test set; none: the objective is a training metric
         "validation": Reserved(choice("split", "test", "none"), "split", takes_memory=False),
-        "validation_split": Reserved(SHARE_BETWEEN, 1 / 6, takes_memory=False),  # of x_train
+        "validation_split": Reserved(SHARE_BETWEEN, 1 / 6, takes_memory=False),  # share of x_train
     },
     "model": {
         "dropout": SHARE_BELOW_1,
@@ -140,18 +142,18 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "hidden": COUNTS,
         "initial_bias": Number("a number or null"),
         "initial_weight": Number("a number or null"),
-        "jit": Reserved(FLAG, False),  # compile each step with XLA
+        "jit": Reserved(FLAG, False),  # whether XLA compiles each step
         "kernel_size": COUNT,
-        "sync_batch_norm": Reserved(FLAG, False),  # statistics of the whole batch, over all devices
+        "sync_batch_norm": Reserved(FLAG, False),  # whether statistics are of the whole batch, over all devices
     },
     "loss": {
         "alpha": SHARE,
         "delta": POSITIVE,
-        "direction": Reserved(ANYTHING, "minimize"),  # what a study does with the objective
+        "direction": Reserved(ANYTHING, "minimize"),  # direction of the objective
         "from_logits": FLAG,
         "gamma": NOT_NEGATIVE,
         "label_smoothing": SHARE,
-        "objective": Reserved(ANYTHING, "val_loss"),  # the metric that a study is searched and sorted by
+        "objective": Reserved(ANYTHING, "val_loss"),  # metric that a study optimizes and sorts by
         "pos_weight": POSITIVE,
         "power": POSITIVE,
         "task": Reserved(TASK, None),
@@ -179,14 +181,14 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
     "batch_schedule": {
         "every_epochs": COUNT,
         "increase": COUNT,
-        "lr_follows": Reserved(FLAG),  # whether lr grows as the batch does
+        "lr_follows": Reserved(FLAG),  # whether lr grows with the batch
         "maximum": COUNT_OR_NULL,
     },
 }
 
 
 def check(section: str, values: Mapping[str, Any]) -> None:
-    """Check the values of a config section by their names; raises ValueError for the first that is wrong."""
+    """Raise ValueError for the first value of a config section that is not allowed."""
     for name, value in values.items():
         key = SECTIONS[section].get(str(name), ANYTHING)
         allowed = key.allowed if isinstance(key, Reserved) else key
@@ -196,16 +198,16 @@ def check(section: str, values: Mapping[str, Any]) -> None:
 
 
 def reserved(section: str) -> dict[str, Reserved]:
-    """The keys of a section that its `_target_` is not called with."""
+    """Return the keys of a section that are not passed to its `_target_`."""
     return {name: key for name, key in SECTIONS[section].items() if isinstance(key, Reserved)}
 
 
 def defaults(section: str, target: str = "") -> dict[str, Any]:
-    """What a section holds before its YAML says anything."""
-    given = {name: deepcopy(key.default) for name, key in reserved(section).items() if key.default is not ABSENT}
-    return {"_target_": target, **given} if target else given
+    """Return the values of a section before its YAML is merged."""
+    values = {name: deepcopy(key.default) for name, key in reserved(section).items() if key.default is not ABSENT}
+    return {"_target_": target, **values} if target else values
 
 
 def passed_on(section: str, settings: Iterable[object]) -> list[str]:
-    """Those of a section's keys that its `_target_` is called with."""
+    """Return the keys of a section that are passed to its `_target_`."""
     return [str(key) for key in settings if key not in reserved(section) and not str(key).startswith("_")]

@@ -1,8 +1,7 @@
-"""What a composed configuration holds: names, types, units and ranges.
+"""The keys of a composed configuration: names, types, units and ranges.
 
-A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call raises
-ValueError in one or two lines for the user, within milliseconds: nothing is imported, and of data files only
-headers are read.
+A configuration is valid if and only if `OmegaConf.to_object(cfg)` returns. Otherwise that call raises ValueError with
+one or two lines for the user, within milliseconds: it imports nothing, and of data files it reads only the headers.
 """
 
 from dataclasses import dataclass, field, fields
@@ -18,38 +17,38 @@ from trainers.data import download, examples
 from trainers.schedules import MAX_EPOCHS
 
 CONSTANT, CONSTANT_BATCH = "trainers.schedules.constant", "trainers.schedules.constant_batch"
-_GIVEN = {
+_ARGUMENTS = {
     "model": ("input_shape", "outputs"),
     "lr_schedule": ("at", "total"),
     "batch_schedule": ("batch_size", "epoch"),
 }
-"""What the `_target_` of a section is called with beside the settings there."""
+"""The arguments of a section's `_target_` that are not settings of the section."""
 
 
 @dataclass
 class Tracking:
-    """Where the study is shown."""
+    """The MLflow store that shows the study."""
 
-    enabled: bool = True  # False keeps everything in the trials' folders alone
+    enabled: bool = True  # False: no MLflow, the trial folders contain everything
     uri: str | None = None  # MLflow tracking URI; None = the embedded sqlite file
     experiment: str = "sweepyard"  # MLflow experiment that holds the study
 
 
 def _key(default: object, allowed: Number | Kind, words: str) -> Any:
-    """A key, and what is said of it if its value is not `allowed`: {cfg} stands for the whole configuration."""
+    """Return the field of a key; if its value is not `allowed`, the error is `words`, where {cfg} is the config."""
     return field(default=default, metadata={"allowed": allowed, "words": words})
 
 
 @dataclass
 class Config:
-    """The configuration of one trial. Sections with a `_target_` pass their other keys to it: ranges.py."""
+    """The configuration of one trial. A section with a `_target_` passes its other keys to the target: ranges.py."""
 
     # learning rate
     lr: float = _key(0.001, POSITIVE, "the learning rate must be > 0 and finite; try lr=0.001")
-    # examples a step over all devices together, which they share equally
+    # examples a step, shared equally by all devices
     batch_size: int = _key(32, COUNT, "a step needs >= 1 example; try batch_size=32")
-    # the share of each GPU (rank, node), in place of batch_size
-    batch_per_gpu: int | None = _key(None, COUNT_OR_NULL, "must be >= 1, or null to go by batch_size")
+    # examples a step on each GPU (rank, node), in place of batch_size
+    batch_per_gpu: int | None = _key(None, COUNT_OR_NULL, "must be >= 1, or null to use batch_size")
     # passes over the training set
     epochs: int = _key(5, COUNT, "training needs >= 1 epoch; try epochs=5")
     # the budget in batches, or in training examples, in place of epochs
@@ -57,63 +56,63 @@ class Config:
     images: int | None = _key(None, COUNT_OR_NULL, "must be >= 1, or null for a budget of epochs={cfg.epochs}")
     # GPUs of this trial on each node; 0 = CPU
     gpus: int = _key(0, NOT_NEGATIVE, "must be >= 0; gpus=0 trains on the CPU")
-    # nodes of this trial, a process on each
+    # nodes of this trial, with one process each
     nodes: int = _key(1, COUNT, "must be >= 1; nodes=1 trains in one process")
-    # processes of this trial on each node, on CPUs alone
+    # processes of this trial on each node, for CPUs only
     ranks: int = _key(1, COUNT, "must be >= 1; ranks=1 trains in one process")
-    # lr follows the batch's size
+    # rule by which lr grows with the batch size
     lr_scaling: str = _key("none", choice(*parallel.LR_SCALING), f"must be {', '.join(parallel.LR_SCALING)}")
-    lr_batch_size: int | None = None  # the batch size that lr is for; needed to scale it
-    # epochs from lr, in a straight line, to the scaled one
+    lr_batch_size: int | None = None  # batch size for which lr was found; required by lr_scaling
+    # epochs in which the learning rate rises linearly from lr to the scaled lr
     warmup_epochs: float = _key(0.0, NOT_NEGATIVE, "must be >= 0")
-    # in which gradients travel
+    # type of the gradients that devices exchange
     all_reduce_dtype: str = _key("float32", choice("float32", "bfloat16"), "must be float32 or bfloat16")
     # of weights, dropout, shuffling and the validation split
     seed: int = _key(0, Number("a number >= 0 and < 4294967296"), "must be 0 <= seed < 2**32; try seed=0")
     # a keras optimizer
     optimizer: dict[str, Any] = field(default_factory=partial(defaults, "optimizer"))
-    # f(input_shape, outputs, **rest) -> keras.Model without a final softmax
+    # f(input_shape, outputs, **settings) -> keras.Model without a final softmax
     model: dict[str, Any] = field(default_factory=partial(defaults, "model"))
     # a keras loss
     loss: dict[str, Any] = field(default_factory=partial(defaults, "loss"))
-    # f(**rest) -> ((x_train, y_train), (x_test, y_test))
+    # f(**settings) -> ((x_train, y_train), (x_test, y_test))
     dataset: dict[str, Any] = field(default_factory=partial(defaults, "dataset"))
-    # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a study;
-    # the other keys are its options
+    # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a study
     trainer: dict[str, Any] = field(default_factory=partial(defaults, "trainer"))
-    # f(at, total, **rest) -> shares of lr: trainers/schedules.py
+    # f(at, total, **settings) -> shares of lr: trainers/schedules.py
     lr_schedule: dict[str, Any] = field(default_factory=partial(defaults, "lr_schedule", CONSTANT))
-    # f(batch_size, epoch, **rest) -> batch size
+    # f(batch_size, epoch, **settings) -> batch size
     batch_schedule: dict[str, Any] = field(default_factory=partial(defaults, "batch_schedule", CONSTANT_BATCH))
     mixed_precision: bool = False  # compute in 16 bits where the network allows
-    target: float | None = None  # val_accuracy (regression: val_loss) whose time is logged: time_to_target
+    target: float | None = None  # val_accuracy (regression: val_loss) that time_to_target measures
     tracking: Tracking = field(default_factory=Tracking)
     # of a ready-made study (conf/study): scale (full | small) and its values at each
     study: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError in one or two lines: what is wrong, what is allowed, what to type instead."""
+        """Raise ValueError in one or two lines: the problem, the allowed values, and what to type instead."""
         _check_values(self)
         training.check_devices(self)
         training.check_budget(self)
         training.check_task(self)
         training.check_optimizer(self.optimizer, self)
         training.check_activation(self.model)
-        found = examples.check(self.dataset, str(self.dataset.get("task") or self.loss.get("task")))
+        data = examples.check(self.dataset, str(self.dataset.get("task") or self.loss.get("task")))
         training.check_objective(self)
-        rows = examples.left_to_train(found, self.dataset)
+        rows = examples.left_to_train(data, self.dataset)
         for section in ranges.SECTIONS:
             _check_target(section, getattr(self, section))
         training.check_schedules(self, rows)
-        if found.shape is not None:
-            networks.check_example(self.model, found.shape, found.name)
+        if data.shape is not None:
+            networks.check_example(self.model, data.shape, data.name)
         networks.check(self.model, training.epochs_of(self, rows))
         training.check_several(self)
         largest_batch.check(self, rows)
 
     def check_here(self) -> None:
-        """Raise ValueError in the same way for what is likely meant otherwise, or lacking where this runs. Nothing goes
-        wrong otherwise: a study that was begun goes on.
+        """Raise ValueError, before trials start, for a likely mistake and for data that this machine lacks.
+
+        The configuration is valid all the same, so that a study that has begun can resume.
         """
         training.check_plausible(self)
         networks.check_ignored(self.model)
@@ -122,7 +121,7 @@ class Config:
 
 
 def _check_values(cfg: Config) -> None:
-    """Raise ValueError for a key whose value is out of its range, whatever the others are."""
+    """Raise ValueError for a key whose value is out of its range."""
     for key in fields(cfg):
         value = getattr(cfg, key.name)
         if key.metadata and not key.metadata["allowed"].allows(value):
@@ -135,9 +134,9 @@ def _check_values(cfg: Config) -> None:
 
 def _check_target(section: str, settings: dict[str, Any]) -> None:
     targets.check(f"{section}._target_", settings.get("_target_"))
-    if section != "trainer":  # it is called with the whole configuration
+    if section != "trainer":  # because a trainer is called with the whole configuration
         passed = tuple(ranges.passed_on(section, settings))
-        targets.check_settings(section, settings["_target_"], passed, _GIVEN.get(section, ()))
+        targets.check_settings(section, settings["_target_"], passed, _ARGUMENTS.get(section, ()))
 
 
 # The first entry of conf/config.yaml's defaults list.

@@ -1,4 +1,4 @@
-"""Whether a `_target_` can be imported, and takes what it is given, found out without importing anything."""
+"""Checks that a `_target_` can be imported and takes its settings, without importing anything."""
 
 import difflib
 import dis
@@ -20,22 +20,22 @@ FORMER = {
     **{f"conf.checks.{name}": f"trainers.config.{name}" for name in ("augment", "largest_batch", "networks")},
     **{f"conf.checks.{name}": f"trainers.config.{name}" for name in ("ranges", "targets", "training")},
 }
-"""Where modules are now that older studies name; conf.py makes them importable."""
+"""Today's name of each module that older studies name; conf.py makes the old names importable."""
 
 
 def current_name(target: str) -> str:
-    """Return the name that a `_target_` has now."""
+    """Return today's name of a `_target_`."""
     module, _, name = target.rpartition(".")
     return f"{FORMER[module]}.{name}" if module in FORMER else target
 
 
 @lru_cache
 def check(key: str, target: object) -> None:
-    """Check that `target`, a dotted name such as `keras.optimizers.Adam`, is there to be imported.
+    """Check that `target`, a dotted name such as `keras.optimizers.Adam`, can be imported.
 
-    Its packages are looked up one by one and the name is looked for in the code of the module that should
-    hold it; a module without code, or one that makes its names as it runs, gets the benefit of the doubt.
-    Raises ValueError with the missing part and its nearest names; `key` is the config key, for the message.
+    Its packages are searched one by one, and its last name in the code of the module that should define it. A module
+    without code, or that defines names as it runs, passes. `key` is the config key, for the message.
+    Raises ValueError with the missing part and its nearest names.
     """
     if not isinstance(target, str) or not all(part.isidentifier() for part in target.split(".")):
         shown = "missing" if target is None else f"{target!r}"
@@ -44,44 +44,43 @@ def check(key: str, target: object) -> None:
 
 
 @lru_cache
-def check_settings(section: str, target: str, settings: tuple[str, ...], given: tuple[str, ...] = ()) -> None:
-    """Check that the function `target` has parameters of these names, beside those that it is `given` by us.
+def check_settings(section: str, target: str, settings: tuple[str, ...], arguments: tuple[str, ...] = ()) -> None:
+    """Raise ValueError for the first of `settings` that is no parameter of the function `target`.
 
-    Raises ValueError with the first that it has not. What is no plain function of its module, or takes any keyword,
-    gets the benefit of the doubt.
+    `arguments` are parameters that the trainer fills in. A target that is no plain function of its module, or takes
+    any keyword, passes.
     """
     code, name = _code_of(section, target), target.rpartition(".")[2]
     inner = [part for part in (code.co_consts if code else ()) if isinstance(part, CodeType) and part.co_name == name]
-    functions = [part for part in inner if part.co_flags & inspect.CO_OPTIMIZED]  # a class's body has not
+    functions = [part for part in inner if part.co_flags & inspect.CO_OPTIMIZED]  # a class body is not optimized
     if not functions or functions[0].co_flags & inspect.CO_VARKEYWORDS:
         return
-    takes = [argument for argument in inspect.getargs(functions[0]).args if argument not in given]
+    parameters = [name for name in inspect.getargs(functions[0]).args if name not in arguments]
     for setting in settings:
-        if setting not in takes:
-            meant = near(setting, takes)
-            names = ", ".join(f"{section}.{argument}" for argument in takes)
-            takes_these = f"its settings: {names}" if takes else "it has none"
-            raise ValueError(f"{section}.{setting} is no setting of {target}{meant}\nLeave it out; {takes_these}")
+        if setting not in parameters:
+            names = ", ".join(f"{section}.{name}" for name in parameters) or "none"
+            problem = f"{section}.{setting} is no setting of {target}{suggest(setting, parameters)}"
+            raise ValueError(f"{problem}\nRemove it; its settings: {names}")
 
 
 def _code_of(key: str, target: str) -> CodeType | None:
-    """The code of the module that holds it, if it has some. Raises ValueError if it is not there to be imported."""
+    """Return the code of the module that defines `target`, if it has code. Raises ValueError if it is missing."""
     parts = current_name(target).split(".")
     if len(parts) == 1:
-        raise ValueError(f"{key}={target}: name the module too, as in my_module.{target}")
+        raise ValueError(f"{key}={target}: name its module too, as in my_module.{target}")
     spec = _find(parts[0], None)
     if spec is None:
         raise ValueError(
-            f"{key}={target}: there is no module {parts[0]!r}{near(parts[0], _modules(None))}\n"
-            "Modules are looked for beside sweep.py, in PYTHONPATH and in this Python's site-packages"
+            f"{key}={target}: there is no module {parts[0]!r}{suggest(parts[0], _modules(None))}\n"
+            "Modules are searched beside sweep.py, in PYTHONPATH and in this Python's site-packages"
         )
     for depth, name in enumerate(parts[1:], start=1):
         folders = spec.submodule_search_locations
         inner = _find(f"{'.'.join(parts[:depth])}.{name}", folders) if folders is not None else None
         if inner is None:
-            return _holding(f"{key}={target}", spec, name)
+            return _code_with(f"{key}={target}", spec, name)
         spec = inner
-    raise ValueError(f"{key}={target}: is a module; name a function or class in it, such as {target}.f")
+    raise ValueError(f"{key}={target}: is a module; name a function or class of the module, such as {target}.f")
 
 
 def _find(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
@@ -89,7 +88,7 @@ def _find(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
         try:
             spec = finder.find_spec(name, folders)
         except KeyError:
-            # A folder without __init__.py: Python describes it only once its parent is imported.
+            # Because Python finds a folder without __init__.py only once its parent is imported.
             spec = ModuleSpec(name, loader=None, is_package=True)
             leaf = name.rpartition(".")[2]
             spec.submodule_search_locations = [str(Path(folder) / leaf) for folder in folders or []]
@@ -98,27 +97,27 @@ def _find(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
     return None
 
 
-def _holding(what: str, spec: ModuleSpec, name: str) -> CodeType | None:
-    """The code of a module, if it has some. Raises ValueError if it does not bind the name."""
+def _code_with(setting: str, spec: ModuleSpec, name: str) -> CodeType | None:
+    """Return the code of a module; None if it has no code. Raises ValueError if the module does not bind the name."""
     try:
         code = _code(spec)
     except SyntaxError as error:
-        raise ValueError(f"{what}: {error.filename}, line {error.lineno}: {error.msg}") from None
+        raise ValueError(f"{setting}: {error.filename}, line {error.lineno}: {error.msg}") from None
     if code is not None:
         names = _bound(code)
-        made_as_it_runs = "__getattr__" in names or "globals" in code.co_names or ("*",) in code.co_consts
+        is_dynamic = "__getattr__" in names or "globals" in code.co_names or ("*",) in code.co_consts
     else:
         names = set(dir(sys.modules.get(spec.name)))
-        made_as_it_runs = spec.origin is not None and spec.name not in sys.modules
-    if name in names or made_as_it_runs:
+        is_dynamic = spec.origin is not None and spec.name not in sys.modules
+    if name in names or is_dynamic:
         return code
     names |= set(_modules(spec.submodule_search_locations or []))
-    raise ValueError(f"{what}: there is no {name!r} in {spec.name}{near(name, names)}")
+    raise ValueError(f"{setting}: there is no {name!r} in {spec.name}{suggest(name, names)}")
 
 
 @lru_cache
 def names_in(package: str, module: str) -> set[str]:
-    """The names that the code of a module in a package binds; none if there is no such module."""
+    """Return the names that the code of a module in a package binds; none if there is no such module."""
     outer = _find(package, None)
     inner = _find(f"{package}.{module}", outer.submodule_search_locations) if outer else None
     code = _code(inner) if inner else None
@@ -138,7 +137,7 @@ def _modules(folders: Sequence[str] | None) -> list[str]:
     return [info.name for info in pkgutil.iter_modules(folders)]
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """Ask whether one of the nearest `names` was meant; "" if none is near."""
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return the question whether one of the nearest `names` was meant; "" if none is near."""
     close = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], n=3)
     return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -93,8 +93,8 @@ BAD_VALUES = [
     ("gpus=3", "batch_size=32 cannot be shared equally by gpus=3; try batch_size=30"),
     ("gpus=64", "batch_size=32 cannot be shared equally by gpus=64; try batch_size=64"),
     ("seed=-1", "seed=-1: must be 0 <= seed < 2**32; try seed=0"),
-    ("loss=mse", "The loss is for regression, the dataset is a classification; try loss=cross_entropy"),
-    ("dataset=line loss=cross_entropy", "The loss is for classification, the dataset is a regression; try loss=mse"),
+    ("loss=mse", "the loss is for regression, the data set for classification; try loss=cross_entropy"),
+    ("dataset=line loss=cross_entropy", "the loss is for classification, the data set for regression; try loss=mse"),
     (
         "dataset.task=clustering",
         "dataset.task=clustering: must be classification or regression, or null if it fits any",
@@ -112,50 +112,49 @@ BAD_VALUES = [
     ("optimizer=ftrl optimizer.learning_rate_power=0.5", "optimizer.learning_rate_power=0.5: must be a number <= 0"),
     ("+optimizer.clipnorm=0", "optimizer.clipnorm=0: must be a number > 0 or null"),
     *(
-        (f"gpus=2 +optimizer.{key}={value}", f"optimizer.{key} is wrong with gpus=2; leave it out, or use gpus=1")
+        (f"gpus=2 +optimizer.{key}={value}", f"optimizer.{key} is wrong with gpus=2; remove it, or use gpus=1")
         for key, value in [("global_clipnorm", 1), ("clipnorm", 1), ("clipvalue", 0.5)]
     ),
     (
         "gpus=2 loss=weighted_kappa",
-        "loss=weighted_kappa judges a batch as a whole, of which each of gpus=2 sees a share; use gpus=1",
+        "loss=weighted_kappa needs the whole batch, but gpus=2 shares each batch among devices; use gpus=1",
     ),
-    ("gpus=2 model.jit=true", "model.jit=true does not work with gpus=2; leave it out, or use gpus=1"),
+    ("gpus=2 model.jit=true", "model.jit=true does not work with gpus=2; remove it, or use gpus=1"),
     (
         "optimizer=adamw optimizer.weight_decay=null",
-        "optimizer.weight_decay=null: adamw is adam with weight decay, a number >= 0; try optimizer=adam",
+        "optimizer.weight_decay=null: adamw needs a weight decay >= 0; try optimizer=adam",
     ),
     (
         "model.activation=reluu",
-        "model.activation=reluu: keras.activations has none of that name; did you mean relu or relu6 or elu?",
+        "model.activation=reluu: no such name in keras.activations; did you mean relu or relu6 or elu?",
     ),
     (
         "model=cnn model.activation=7",
-        "model.activation=7: keras.activations has none of that name; try model.activation=relu",
+        "model.activation=7: no such name in keras.activations; try model.activation=relu",
     ),
     ("loss=weighted loss.pos_weight=0", "loss.pos_weight=0: must be a number > 0"),
     ("loss=focal loss.alpha=1.5", "loss.alpha=1.5: must be a number >= 0 and <= 1"),
     ("loss=focal loss.gamma=-1", "loss.gamma=-1: must be a number >= 0"),
     ("steps=0", "steps=0: must be >= 1, or null for a budget of epochs=5"),
     ("images=-1", "images=-1: must be >= 1, or null for a budget of epochs=5"),
-    ("steps=10 images=10", "steps=10 and images=10 are two budgets; leave one of them out"),
+    ("steps=10 images=10", "steps=10 and images=10 are two budgets. Remove one."),
     ("lr_schedule=step lr_schedule.factor=0", "lr_schedule.factor=0: must be a number > 0"),
     ("lr_schedule=one_cycle lr_schedule.warmup_share=1", "lr_schedule.warmup_share=1: must be a number > 0 and < 1"),
     (
         "lr_schedule=polynomial lr_schedule.decay_epochs=3",
-        "lr_schedule=polynomial reaches 0 in epoch 4 of 5: nothing would be learned there; try lr_schedule.final=0.01",
+        "lr_schedule=polynomial reaches 0 in epoch 4 of 5: training would stop there; try lr_schedule.final=0.01",
     ),
     (
         "lr_schedule=warmup lr_schedule.start=0",
-        "lr_schedule=warmup reaches 0 in epoch 1 of 5: nothing would be learned there; try lr_schedule.start=0.1",
+        "lr_schedule=warmup reaches 0 in epoch 1 of 5: training would stop there; try lr_schedule.start=0.1",
     ),
     (
         "lr_schedule=step lr_schedule.every_epochs=1 lr_schedule.factor=0.1 epochs=50",
-        "lr_schedule=step reaches 0 in epoch 36 of 50: nothing would be learned there; try lr_schedule.factor=0.9",
+        "lr_schedule=step reaches 0 in epoch 36 of 50: training would stop there; try lr_schedule.factor=0.9",
     ),
     (
         "lr_schedule=exponential lr_schedule.factor=0.001 steps=600",
-        "lr_schedule=exponential reaches 0 in epoch 12 of 15: nothing would be learned there; "
-        "try lr_schedule.factor=0.9",
+        "lr_schedule=exponential reaches 0 in epoch 12 of 15: training would stop there; try lr_schedule.factor=0.9",
     ),
     (
         "batch_schedule=doubling epochs=9",
@@ -176,11 +175,11 @@ BAD_VALUES = [
     ),
     (
         "model=mobilenetv2 dataset=digits",
-        "model.name=MobileNetV2 takes images of 32 x 32 pixels or more, not 8 x 8; try dataset.size=64",
+        "model.name=MobileNetV2 needs images of 32 x 32 pixels or more, not 8 x 8; try dataset.size=64",
     ),
     (
         "model=application model.name=Xception dataset=cifar10",
-        "model.name=Xception takes images of 71 x 71 pixels or more, not 32 x 32; try dataset.size=71",
+        "model.name=Xception needs images of 71 x 71 pixels or more, not 32 x 32; try dataset.size=71",
     ),
     (
         "model=mobilenetv2 dataset=line",
@@ -188,21 +187,23 @@ BAD_VALUES = [
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.fine_tune=false",
-        "model.fine_tune=false with model.weights=null: the base would stay as the seed drew it; give "
-        "model.weights=imagenet or a file, leave it out, or mean it: model.weights=random",
+        "model.fine_tune=false with model.weights=null: the base would keep its random weights. Use "
+        "model.weights=imagenet or a file of weights, remove model.fine_tune=false, "
+        "or confirm with model.weights=random",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.head_epochs=2",
-        "model.head_epochs=2 with model.weights=null: the base would stay as the seed drew it; give "
-        "model.weights=imagenet or a file, leave it out, or mean it: model.weights=random",
+        "model.head_epochs=2 with model.weights=null: the base would keep its random weights. Use "
+        "model.weights=imagenet or a file of weights, remove model.head_epochs=2, "
+        "or confirm with model.weights=random",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.weights=imagenet model.head_epochs=5",
-        "model.head_epochs=5 leaves nothing of 5 epochs for fine-tuning; try epochs=10",
+        "model.head_epochs=5 leaves no epoch for fine-tuning; try epochs=10",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.weights=imagenet model.head_epochs=1 model.fine_tune=false",
-        "model.head_epochs=1 with model.fine_tune=false: the head learns alone anyway",
+        "model.head_epochs=1 has no effect with model.fine_tune=false. Remove one of the two",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.fine_tune=0",
@@ -232,21 +233,21 @@ BAD_VALUES = [
     ("ranks=-1", "ranks=-1: must be >= 1; ranks=1 trains in one process"),
     (
         "ranks=2 gpus=2",
-        "ranks=2 gpus=2: ranks train on CPUs; with GPUs one process drives all of a node\n"
-        "Say gpus=2 for those of a node and nodes=N for several nodes, or ranks=2 gpus=0",
+        "ranks=2 gpus=2: ranks train on CPUs; one process uses all GPUs of a node.\n"
+        "Type gpus=2 for the GPUs of each node, with nodes=N for more nodes; or ranks=2 gpus=0",
     ),
     ("nodes=3", "batch_size=32 cannot be shared equally by nodes=3; try batch_size=30"),
     ("nodes=3 gpus=2", "batch_size=32 cannot be shared equally by nodes=3 gpus=2; try batch_size=30"),
-    ("nodes=2 +optimizer.clipnorm=1", "optimizer.clipnorm is wrong with nodes=2; leave it out, or use nodes=1"),
+    ("nodes=2 +optimizer.clipnorm=1", "optimizer.clipnorm is wrong with nodes=2; remove it, or use nodes=1"),
     (
         "ranks=2 +optimizer.gradient_accumulation_steps=2",
-        "optimizer.gradient_accumulation_steps is wrong with ranks=2; leave it out, or use ranks=1",
+        "optimizer.gradient_accumulation_steps is wrong with ranks=2; remove it, or use ranks=1",
     ),
-    ("nodes=2 model.jit=true", "model.jit=true does not work with nodes=2; leave it out, or use nodes=1"),
-    ("batch_per_gpu=0", "batch_per_gpu=0: must be >= 1, or null to go by batch_size"),
+    ("nodes=2 model.jit=true", "model.jit=true does not work with nodes=2; remove it, or use nodes=1"),
+    ("batch_per_gpu=0", "batch_per_gpu=0: must be >= 1, or null to use batch_size"),
     (
         "batch_per_gpu=16 nodes=2 batch_size=64",
-        "batch_per_gpu=16 makes batches of 32, batch_size=64 says another thing; leave one of them out",
+        "batch_per_gpu=16 (batch_size=32) and batch_size=64 conflict. Remove one.",
     ),
     (
         "batch_per_gpu=700 nodes=2",
@@ -256,18 +257,17 @@ BAD_VALUES = [
     ("lr_scaling=cube", "lr_scaling=cube: must be none, linear, sqrt"),
     (
         "lr_scaling=linear",
-        "lr_scaling=linear lr_batch_size=null: to scale lr, say by which rule, and for which batch size (>= 1) it was "
-        "found, as in lr_scaling=linear lr_batch_size=256; else leave both out",
+        "lr_scaling=linear lr_batch_size=null: each needs the other. Use both, as in lr_scaling=linear "
+        "lr_batch_size=256 (>= 1, the batch size of lr), or remove both",
     ),
     (
         "lr_batch_size=256",
-        "lr_scaling=none lr_batch_size=256: to scale lr, say by which rule, and for which batch size (>= 1) it was "
-        "found, as in lr_scaling=linear lr_batch_size=256; else leave both out",
+        "lr_scaling=none lr_batch_size=256: each needs the other. Use both, as in lr_scaling=linear "
+        "lr_batch_size=256 (>= 1, the batch size of lr), or remove both",
     ),
     (
         "warmup_epochs=2",
-        "warmup_epochs=2.0 goes from lr to the lr that lr_scaling makes of it, and lr_scaling=none makes nothing; "
-        "try lr_schedule=warmup",
+        "warmup_epochs=2.0 raises lr to the scaled lr, and has no effect with lr_scaling=none; try lr_schedule=warmup",
     ),
     ("lr_scaling=sqrt lr_batch_size=8 warmup_epochs=-1", "warmup_epochs=-1.0: must be >= 0"),
     ("all_reduce_dtype=float16", "all_reduce_dtype=float16: must be float32 or bfloat16"),
@@ -306,10 +306,13 @@ def test_a_file_of_weights_is_looked_at_before_it_is_loaded(tmp_path: Path) -> N
     mobile = write("mobile.h5", 2_257_984)
     check("model=mobilenetv2", "dataset=cifar10", f"model.weights={mobile}")
     assert said("resnet50v2", mobile) == (
-        "belongs to another network: it holds 2,257,984 numbers, ResNet50V2 has 23,564,800; try model.name=MobileNetV2"
+        "belongs to another network: it contains 2,257,984 weights, "
+        "ResNet50V2 has 23,564,800; try model.name=MobileNetV2"
     )
     topped = write("topped.h5", 2_257_984 + 1281 * 1000)
-    assert said("mobilenetv2", topped).startswith("holds MobileNetV2 with its 1000 classes on top; give the file")
+    assert said("mobilenetv2", topped).startswith(
+        "contains MobileNetV2 with a classifier of 1000 classes. Use the file"
+    )
     check("model=mobilenetv2", "dataset=cifar10", f"model.weights={write('a.weights.h5', 2_257_984 + 1281)}")
     assert "does not exist (seen from" in said("mobilenetv2", "/no/where.h5")
     assert "is a folder" in said("mobilenetv2", tmp_path)

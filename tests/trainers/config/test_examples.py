@@ -38,6 +38,7 @@ def say(tmp_path: Path, *settings: str) -> str:
     return str(error.value).replace(f"{tmp_path}/i", "FOLDER")
 
 
+CHANNELS = "must be 1 (grey), 3 (colour), 4 (colour and transparency) or"
 FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (lambda i: None, (), "dataset.path=FOLDER does not exist (seen from "),
     (lambda i: i.write_text("x"), (), "dataset.path=FOLDER is a file (seen from "),
@@ -76,17 +77,10 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (folder, ("dataset.subset=1",), "dataset.subset=1: must be a share, > 0 and < 1, or a whole number"),
     (folder, ("dataset.size=0",), "dataset.size=0: must be pixels, such as 128, or [height,width]"),
     (folder, ("dataset.size=[1,2,3]",), "dataset.size=[1, 2, 3]: must be pixels"),
-    (
-        folder,
-        ("dataset.channels=5",),
-        "dataset.channels=5: must be 1 (grey), 3 (colour), 4 (colour and transparency) or",
+    *(
+        (folder, (f"dataset.channels={shown.lower()}",), f"dataset.channels={shown}: {CHANNELS}")
+        for shown in ("5", "2", "True")
     ),
-    (
-        folder,
-        ("dataset.channels=2",),
-        "dataset.channels=2: must be 1 (grey), 3 (colour), 4 (colour and transparency) or",
-    ),
-    (folder, ("dataset.channels=true",), "dataset.channels=True: must be 1 (grey), 3 (colour)"),
     (folder, ("dataset.cache=5",), "dataset.cache=5: must be a folder, such as dataset.cache=/scratch/me, or null"),
     (
         folder,
@@ -104,8 +98,8 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (
         folder,
         ("dataset.validation=none",),
-        "dataset.validation=none holds out nothing, so that there is no val_accuracy to be judged by\n"
-        "Say loss.objective=loss loss.direction=minimize",
+        "dataset.validation=none leaves no validation data, so that val_accuracy is missing.\n"
+        "Type loss.objective=loss loss.direction=minimize",
     ),
 ]
 

@@ -55,14 +55,14 @@ def test_a_batch_that_is_known_not_to_fit_is_refused(launcher: dict[str, Any]) -
     first, second = str(raised.value).splitlines()
     where = f"{largest_batch._cpu()}, mem_gb=4"
     assert first == (
-        f"batch_size=106 does not fit on this machine ({where}) with gpus=0: the largest that fits is 100, "
+        f"batch_size=106 does not fit on this machine ({where}) with gpus=0: the largest batch that fits is 100, "
         "found by +find=largest_batch on 2026-11-21"
     )
-    assert second == f"To forget it: rm {file}"
+    assert second == f"To discard this result: rm {file}"
     with pytest.raises(TooLarge) as raised:
         check("batch_size=105")
     assert str(raised.value).splitlines()[0] == (
-        f"batch_size=105 is above 100, the largest that was seen to fit on this machine ({where}) with gpus=0 "
+        f"batch_size=105 is above 100, the largest batch that fitted on this machine ({where}) with gpus=0 "
         "(106 did not), found by +find=largest_batch on 2026-11-21"
     )
     file.unlink()
@@ -143,7 +143,9 @@ def test_on_slurm_an_answer_holds_for_the_same_request(
     keep()
     launcher.update(changed)
     if known:
-        words = r"batch_size=106 does not fit on a SLURM node \(partition=gpu, mem_gb=4\) with gpus=0: the largest"
+        words = (
+            r"batch_size=106 does not fit on a SLURM node \(partition=gpu, mem_gb=4\) with gpus=0: the largest batch"
+        )
         with pytest.raises(TooLarge, match=words):
             check("batch_size=106")
     else:
@@ -189,12 +191,12 @@ def test_a_damaged_answer_is_named_and_ignored(
 ) -> None:
     file = keep()
     file.write_bytes(content)
-    largest_batch._say.cache_clear()
+    largest_batch._print_once.cache_clear()
     check("batch_size=101")
     check("batch_size=102")
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"{file} is ignored, since it holds no largest batch")
-    assert line.endswith(f"to be rid of it: rm {file}")
+    assert line.startswith(f"{file} is ignored: it contains no largest batch")
+    assert line.endswith(f"To delete it: rm {file}")
 
 
 @pytest.mark.parametrize("wrong", [{"largest_batch": "many"}, {"largest_batch": None}, {"place": "a toaster"}])
@@ -229,10 +231,10 @@ def test_the_same_data_by_another_path_are_the_same(launcher: dict[str, Any], mo
 @pytest.mark.parametrize(
     ("settings", "overrides", "words"),
     [
-        ({"mem_gb": None}, (), ["gpus=0", "takes a limit", "hydra.launcher.mem_gb=8", "gpus=1"]),
+        ({"mem_gb": None}, (), ["gpus=0", "needs a memory limit", "hydra.launcher.mem_gb=8", "gpus=1"]),
         ({}, ("nodes=2",), ["nodes=2 ranks=1", "found for one process", "batch_per_gpu"]),
         ({}, ("ranks=2",), ["nodes=1 ranks=2", "found for one process", "batch_per_gpu"]),
-        ({}, ("batch_schedule=doubling",), ["leave out batch_schedule"]),
+        ({}, ("batch_schedule=doubling",), ["Remove batch_schedule"]),
         ({}, ("trainer.most=0",), ["trainer.most=0: must be a whole number >= 1 or null"]),
         ({}, ("trainer.precision=0",), ["trainer.precision=0: must be a number > 0 and < 1"]),
         ({}, ("trainer.reserve=1",), ["trainer.reserve=1: must be a number >= 0 and < 1"]),

@@ -78,9 +78,9 @@ def test_what_can_be_imported(target: str, package: Path) -> None:
         ("my_package.inner.shallow.f", "there is no 'shallow' in my_package.inner"),
         ("my_package.inner.dep.f", "there is no 'dep' in my_package.inner; did you mean deep?"),
         ("my_pakage.my_module.f", "there is no module 'my_pakage'; did you mean my_package?"),
-        ("my_package.my_module", "is a module; name a function or class in it, such as my_package.my_module.f"),
+        ("my_package.my_module", "is a module; name a function or class of the module, such as my_package.my_module.f"),
         ("my_package.broken.train", "broken.py, line 2: "),
-        ("train", "name the module too, as in my_module.train"),
+        ("train", "name its module too, as in my_module.train"),
         ("my_package..f", "is 'my_package..f'; it must be the dotted name of a callable"),
         (None, "is missing; it must be the dotted name of a callable"),
         (3, "is 3; it must be the dotted name of a callable"),
@@ -101,8 +101,8 @@ def test_what_cannot(target: object, message: str, package: Path) -> None:
     [
         ("f", ("width", "depth"), ""),
         ("f", ("wdith",), "model.wdith is no setting of its.f; did you mean width or depth?"),
-        ("f", ("x",), "model.x is no setting of its.f\nLeave it out; its settings: model.width, model.depth"),
-        ("nothing", ("width",), "model.width is no setting of its.nothing\nLeave it out; it has none"),
+        ("f", ("x",), "model.x is no setting of its.f\nRemove it; its settings: model.width, model.depth"),
+        ("nothing", ("width",), "model.width is no setting of its.nothing\nRemove it; its settings: none"),
         ("takes_all", ("wdith",), ""),
         ("Class", ("wdith",), ""),  # what its bases take, no source tells
         ("renamed", ("wdith",), ""),
@@ -119,7 +119,7 @@ def test_settings_that_a_function_does_not_take(
     targets.check_settings.cache_clear()
     said = ""
     try:
-        targets.check_settings("model", f"its.{target}", settings, given=("x",))
+        targets.check_settings("model", f"its.{target}", settings, arguments=("x",))
     except ValueError as error:
         said = str(error)
     assert message in said
