@@ -1,7 +1,7 @@
-"""What conf/ held while it held Python: studies, and programs, of that time still name it, as `conf.plan.cosine`.
+"""The former Python modules of conf/, such as `conf.plan`, which old studies and programs still import.
 
-`import conf.plan` gives the module that is there instead, and no second one: trainers.config.targets.FORMER. A study's
-own copy of the former code comes first: sweeps/trial/copies.py.
+An import returns the present module, never a second copy: trainers.config.targets.FORMER. A study's own copy of the
+former code comes first: sweeps/trial/copies.py.
 """
 
 import sys
@@ -22,7 +22,7 @@ class _Former(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=is_package) if is_package or name in FORMER else None
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave that to Python."""
+        """Leave the creation to Python."""
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__name__ in FORMER:

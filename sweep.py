@@ -12,7 +12,7 @@ from sweeps.trial import Trial
 
 
 def train(cfg: DictConfig, trial: Trial) -> float | dict[str, float]:
-    """Train what `cfg` describes; returns the trial's metrics."""
+    """Train the configuration, and return the trial's metrics."""
     return get_method(cfg.trainer._target_)(cfg, trial)
 
 

@@ -1,4 +1,4 @@
-"""Sweeps that survive. In Python and notebooks: `sweeps.load("mine")`."""
+"""sweepyard, a hyperparameter sweep service. In Python and notebooks: `sweeps.load("mine")`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 def load(name: str, root: str | Path = "multirun") -> "Study":
-    """Return the study of this name in the folder `root`: running or over, in whatever state its trials' files are.
+    """Return the study `name` in the folder `root`, running or over.
 
-    Raises UserError if there is none, or if its definition or journal is damaged.
+    Raises UserError if there is no such study, or if its definition or journal is damaged.
     """
     from sweeps.api import Study
 

@@ -1,4 +1,4 @@
-"""python -m sweeps: what already exists, also after its driver is gone. The commands are in sweeps/commands/."""
+"""python -m sweeps: commands for existing studies, with or without a running driver; see sweeps/commands/."""
 
 import gc
 
@@ -8,12 +8,21 @@ from sweeps.commands import app, best, listing, remove, reports, resume, stop, u
 from sweeps.errors import UserError
 from sweeps.results.terminal import escape_unencodable
 
-__all__ = ["best", "listing", "main", "remove", "reports", "resume", "stop", "ui"]  # each adds its own to the app
+__all__ = [
+    "best",
+    "listing",
+    "main",
+    "remove",
+    "reports",
+    "resume",
+    "stop",
+    "ui",
+]  # because each module adds its commands to the app
 
 
 def main() -> None:
     escape_unencodable()
-    gc.disable()  # to read a long study makes many objects and no garbage
+    gc.disable()  # because reading a long study makes many objects, but no garbage
     try:
         app()
     except (UserError, OSError) as error:

@@ -1,4 +1,4 @@
-"""A study in Python and notebooks, as its files have it now."""
+"""A study in Python and notebooks: a snapshot of its files."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Study:
-    """Read once; load it again to see what has changed since."""
+    """A snapshot of a study. Load the study again to see later changes."""
 
     summary: StudySnapshot
     definition: Definition
 
     @classmethod
     def of(cls, name: str, root: Path) -> "Study":
-        """Return the study, as `sweeps.load` does."""
+        """Read the study `name` in the folder `root`."""
         folder, definition = find(name, root)
         return cls(read_study(folder, definition), definition)
 
@@ -45,7 +45,7 @@ class Study:
 
     @cached_property
     def trials(self) -> "pd.DataFrame":
-        """Return one line a trial, by its number: state, parameters, objectives, metrics, costs, error and folder."""
+        """Return one line for each trial, by number: state, params, objectives, metrics, costs, error and folder."""
         import pandas as pd
 
         header, *lines = report.cells(self.summary)
@@ -55,18 +55,18 @@ class Study:
     def curves(self) -> "pd.DataFrame":
         """Return one line for each step that a trial reported: trial, step, time (s since 1970) and metrics.
 
-        A metric that is named as one of the first three columns has `metric.` before its name.
+        A metric with the name of one of the first three columns gets the prefix `metric.`. Damaged lines are omitted.
         """
         import pandas as pd
 
-        own = {name: f"metric.{name}" for name in ("trial", "step", "time")}
+        renamed = {name: f"metric.{name}" for name in ("trial", "step", "time")}
         lines: list[dict[str, Any]] = []
-        for row in sorted(self.summary.rows, key=lambda row: row.number):
-            with suppress(OSError):  # of this trial alone; its damaged lines are left out
-                for line in TrialFolder(row.folder).read_metrics().values:
-                    metrics = {own.get(name, name): value for name, value in line.metrics.items()}
-                    lines.append({"trial": row.number, "step": line.step, "time": line.time, **metrics})
-        return pd.DataFrame(lines, columns=None if lines else [*own])
+        for trial in sorted(self.summary.rows, key=lambda trial: trial.number):
+            with suppress(OSError):  # because an unreadable file concerns this trial only
+                for line in TrialFolder(trial.folder).read_metrics().values:
+                    metrics = {renamed.get(name, name): value for name, value in line.metrics.items()}
+                    lines.append({"trial": trial.number, "step": line.step, "time": line.time, **metrics})
+        return pd.DataFrame(lines, columns=None if lines else [*renamed])
 
     @property
     def best(self) -> DictConfig:
@@ -78,13 +78,13 @@ class Study:
 
         Raises UserError if the trial has no result, or its configuration cannot be read.
         """
-        row = choose_trial(self.summary, trial)
+        record = choose_trial(self.summary, trial)
         try:
-            config = OmegaConf.load(row.folder / ".hydra" / "config.yaml")
-        except Exception as error:  # whatever a damaged file holds
-            raise UserError(f"the config of trial {row.number} cannot be read: {error}") from error
+            config = OmegaConf.load(record.folder / ".hydra" / "config.yaml")
+        except Exception as error:  # because a damaged file raises many kinds of errors
+            raise UserError(f"the config of trial {record.number} cannot be read: {error}") from error
         if not isinstance(config, DictConfig):
-            raise UserError(f"the config of trial {row.number} cannot be read: it holds no configuration")
+            raise UserError(f"the config of trial {record.number} cannot be read: the file has no keys")
         return config
 
     @cached_property
@@ -95,18 +95,18 @@ class Study:
         return build_plotly_figures(self.summary)
 
     def model(self, trial: int | None = None) -> Any:
-        """Return the model that a trial kept, by default the best, as mlflow.pyfunc loads it.
+        """Load the saved model of a trial, by default the best, with mlflow.pyfunc.
 
-        A refit's model is preferred, above all that of a refit on all data. Raises UserError if none was kept.
+        A refit's model comes first, above all of a refit on all data. Raises UserError without a saved model.
         """
         from sweeps.tracking.saved_model import load_saved_model
 
-        row = choose_trial(self.summary, trial)
-        places = [*(refit / "0" for refit in reversed(folders(self.folder, row))), row.folder]
-        folder = next((model for place in places if (model := TrialFolder(place).model)), None)
-        if folder is None:
+        record = choose_trial(self.summary, trial)
+        trained = [*(refit / "0" for refit in reversed(folders(self.folder, record))), record.folder]
+        model = next((model for folder in trained if (model := TrialFolder(folder).model)), None)
+        if model is None:
             raise UserError(
-                f"trial {row.number} of study {self.name} kept no model\n"
-                f"Train it once more and keep it: {sweeps_line('refit', self.folder)} --trial {row.number}"
+                f"trial {record.number} of study {self.name} has no saved model\n"
+                f"Train it once more and save its model: {sweeps_line('refit', self.folder)} --trial {record.number}"
             )
-        return load_saved_model(folder)
+        return load_saved_model(model)

@@ -1,4 +1,4 @@
-"""Around a Hydra app's main function: answers to mistakes, and single runs that are checked and tracked like trials."""
+"""The frame of a Hydra app's main function: short error messages, and single runs that are tracked like trials."""
 
 import os
 import re
@@ -42,16 +42,16 @@ from sweeps.trial.system_metrics import sampling
 Task = Callable[[DictConfig, Trial], Any]
 _FLAGS = {"config-path", "cp", "config-name", "cn", "config-dir", "cd", "package", "p", "cfg", "c", "info", "i"}
 _FLAGS |= {"experimental-rerun", "resolve", "shell-completion", "sc"}
-"""Of Hydra's, which may be typed with a value."""
+"""Hydra's options that take a value."""
 
 
 @contextmanager
 def answer_mistakes(config_dir: Path) -> Iterator[None]:
-    """Say in two lines what is wrong in a command line, and exit with 2. HYDRA_FULL_ERROR=1 shows the traceback."""
+    """Print a mistake in the command line in two lines, and exit with 2. HYDRA_FULL_ERROR=1 shows the traceback."""
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         yield
         return
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # because otherwise Hydra prints its errors instead of raising them
     try:
         _refuse_words(sys.argv[1:], config_dir)
         with on_signals(signal.default_int_handler):
@@ -62,35 +62,37 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
     except BrokenPipeError:
         if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads it has seen enough: --help | head
-    except (UserError, HydraException, InterpolationResolutionError) as error:  # before OSError, which some of them are
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # because the reader, as in --help | head, has closed
+    except (UserError, HydraException, InterpolationResolutionError) as error:  # first, because some are OSErrors
         print(error if isinstance(error, UserError) else explain(error, _composed(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
         if run_job.__code__ not in passed or run.__code__ in passed:
-            raise  # not of Hydra, which makes the folder of a single run
-        ask = "Start in another folder, or name one: hydra.run.dir=/where/there/is/room"
-        print(f"the run's folder cannot be written: {error}\n{ask}", file=sys.stderr)
+            raise  # because only Hydra's own error concerns the folder of a single run
+        advice = "Start in another folder, or type hydra.run.dir=/where/there/is/room"
+        print(f"the run's folder cannot be written: {error}\n{advice}", file=sys.stderr)
         raise SystemExit(2) from None
 
 
 def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
-    """Raise UserError for what Hydra has no answer to."""
+    """Raise UserError for mistakes that Hydra does not explain."""
     for word in words:
         key, sign, value = word.partition("=")
         if sign and key.startswith("-") and key.lstrip("-") not in _FLAGS:
             raise UserError(f"{word}: a key is typed without dashes\nType: {word.lstrip('-')}")
         if sign and key in ("hydra.sweeper", "hydra.launcher"):
-            raise UserError(f"{word}: it is chosen with a slash\nType: {key.replace('.', '/')}={value}")
-        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # which Hydra takes for values of the group itself
+            raise UserError(f"{word}: a group is chosen with a slash\nType: {key.replace('.', '/')}={value}")
+        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # because Hydra takes these for values
             choices = sorted(file.stem for file in (config_dir / key).glob("*.yaml"))
             if choices and value not in choices:
-                raise UserError(f"{word}: it is chosen by name\nChoose one of: {', '.join(choices)}")
+                raise UserError(f"{word}: {key} is chosen by name\nChoose one of: {', '.join(choices)}")
 
 
 def run(cfg: DictConfig, task: Task) -> Any:
-    """Run the task as a trial: of the study that this process belongs to, or else as a single run of its own."""
+    """Run the task as a trial of this process's study or, without a study, as a single run."""
     whole: Any = HydraConfig.instance().cfg
     hydra = whole.hydra
     if hydra.mode is RunMode.MULTIRUN:
@@ -101,13 +103,13 @@ def run(cfg: DictConfig, task: Task) -> Any:
         check(cfg, starts=True)
         refuse_lost(hydra)
         _refuse_sweep(hydra.overrides.hydra)
-        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # what is asked of it tells the GPUs of a run here
+        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because it checks the GPUs
             Machine.here().request(whole)
         if processes(cfg) > 1:
-            raise UserError("a trial of several processes is started by a launcher: add -m to the command")
+            raise UserError("a trial of several processes needs a launcher.\nAdd -m to the command")
         return _run_alone(cfg, task, hydra)
     except UserError as error:
-        if hydra.output_subdir:  # Hydra wrote down what was typed, before anybody could refuse it
+        if hydra.output_subdir:  # because Hydra wrote the refused values, such as a password
             for name in ("config", "hydra", "overrides"):
                 Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
         print(error, file=sys.stderr)
@@ -118,91 +120,91 @@ def run(cfg: DictConfig, task: Task) -> Any:
 
 
 def _refuse_sweep(typed: Sequence[str]) -> None:
-    """Raise UserError if something was typed that only a sweep heeds, unless a single run was asked for by name."""
-    for word in typed if "hydra.mode=RUN" not in sys.argv else ():  # Hydra itself adds it to what was typed
+    """Raise UserError for a setting that only a sweep uses, unless hydra.mode=RUN was typed."""
+    for word in typed if "hydra.mode=RUN" not in sys.argv else ():  # sys.argv, because Hydra adds it to `typed`
         setting = word.removeprefix("hydra.sweeper.").partition("=")[0]
         if word.startswith(("hydra/sweeper", "hydra/launcher=slurm")) or (
             setting != word.partition("=")[0] and setting not in SINGLE_RUN_SETTINGS
         ):
             line = shlex.join(["python", sys.argv[0], "-m", *sys.argv[1:]])
-            raise UserError(f"{word} is for a sweep, and this is a single run: -m is missing.\nType: {line}")
+            raise UserError(f"{word} is for a sweep, but this is a single run: -m is missing.\nType: {line}")
 
 
 def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
-    """Run the task as one of the single runs of a day, which MLflow shows as one study. Return what it returns."""
+    """Run the task as a single run, and return its result. MLflow shows the single runs of a day as one study."""
     folder = Path(hydra.runtime.output_dir)
     settings = read(hydra.sweeper, SweeperConf)
-    rows = _single_runs(folder)
-    row = next(row for row in rows if row.folder == folder)
+    trials = _single_runs(folder)
+    index = next(i for i, trial in enumerate(trials) if trial.folder == folder)
     day = folder.parent
-    summary = StudySnapshot(f"single runs {day.name}", day, settings.objectives, settings.directions, rows)
+    study = StudySnapshot(f"single runs {day.name}", day, settings.objectives, settings.directions, trials)
     attempt = TrialFolder(folder).new_attempt()
     attempt.begin(time.time())
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
-    shown = _tracked(settings, summary, row, overrides) if settings.tracking else nullcontext()
-    with shown, sampling(TrialFolder(folder)):
+    tracked = _tracked(settings, study, trials[index], overrides) if settings.tracking else nullcontext()
+    with tracked, sampling(TrialFolder(folder)):
         try:
             returned = task(cfg, current_trial())
-            end = outcome_of_return(returned, objective_of(hydra), attempt.stop_reason())
+            outcome = outcome_of_return(returned, objective_of(hydra), attempt.stop_reason())
         except BaseException as error:
-            end = outcome_of_error(error)
+            outcome = outcome_of_error(error)
             raise
         finally:
-            rows[rows.index(row)] = row = row.with_end(attempt.close(end))
-    if row.state.is_bad:  # by what it returned
-        print(row.error, file=sys.stderr)
+            trials[index] = trials[index].with_end(attempt.close(outcome))
+    if trials[index].state.is_bad:  # because of what the task returned
+        print(trials[index].error, file=sys.stderr)
         raise SystemExit(1)
     return returned
 
 
-def _single_runs(own: Path) -> list[TrialRecord]:
-    """Return this run and, in order, its neighbours in Hydra's folder of a day that neither go on nor were killed."""
-    rows, numbers = [], {}
-    folders = sorted({own, *(file.parents[1] for file in own.parent.glob("*/.hydra/overrides.yaml"))})
-    for folder in folders:
+def _single_runs(folder: Path) -> list[TrialRecord]:
+    """Return the run in `folder` and, in order, its ended neighbours in Hydra's folder of a day."""
+    trials, numbers = [], {}
+    folders = sorted({folder, *(file.parents[1] for file in folder.parent.glob("*/.hydra/overrides.yaml"))})
+    for path in folders:
         with suppress(OSError, CorruptFile):
-            numbers[folder] = TrialFolder(folder).read_tracking().get("trial")  # which it keeps if another is deleted
+            numbers[path] = TrialFolder(path).read_tracking().get("trial")  # so that deleting a run renumbers no other
     new = count(1 + max((number for number in numbers.values() if isinstance(number, int)), default=-1))
-    for folder in folders:
-        number = earlier if isinstance(earlier := numbers.get(folder), int) else next(new)
+    for path in folders:
+        number = earlier if isinstance(earlier := numbers.get(path), int) else next(new)
         try:
-            words = yaml.safe_load((folder / ".hydra/overrides.yaml").read_text()) or []
+            words = yaml.safe_load((path / ".hydra/overrides.yaml").read_text()) or []
         except (OSError, yaml.YAMLError, UnicodeDecodeError):
-            words = []  # damaged, or with hydra.output_subdir=null: it is shown without its values
+            words = []  # because the file is damaged, or hydra.output_subdir is null
         pairs = (str(word).partition("=") for word in words)
         params: Point = {name: value for name, sign, value in pairs if sign}
-        row = read_state(TrialRecord(number, params, State.RUNNING, folder))
-        rows += [row] if folder == own or row.state is not State.RUNNING else []
-    return rows
+        trial = read_state(TrialRecord(number, params, State.RUNNING, path))
+        trials += [trial] if path == folder or trial.state is not State.RUNNING else []
+    return trials
 
 
 @contextmanager
 def _tracked(
-    settings: SweeperConf, summary: StudySnapshot, row: TrialRecord, overrides: Sequence[str]
+    settings: SweeperConf, study: StudySnapshot, trial: TrialRecord, overrides: Sequence[str]
 ) -> Iterator[None]:
     from sweeps.results import report
-    from sweeps.tracking.tracker import Tracker  # MLflow takes two seconds
+    from sweeps.tracking.tracker import Tracker  # here, because MLflow takes two seconds to import
 
-    tracker = Tracker(settings.tracking_uri, settings.experiment, summary)
+    tracker = Tracker(settings.tracking_uri, settings.experiment, study)
     tracker.open()
-    os.environ.update(tracker.start_trial(row, overrides))
+    os.environ.update(tracker.start_trial(trial, overrides))
     try:
         yield
     finally:
-        tracker.drain(summary)
-        summary = summary.with_tracking(tracker.seconds)
-        report.write(summary)
-        tracker.complete(summary)
+        tracker.drain(study)
+        study = study.with_tracking(tracker.seconds)
+        report.write(study)
+        tracker.complete(study)
         print(tracker.dashboard_line())
 
 
 def _composed(config_dir: Path) -> DictConfig:
-    """Compose the configuration with the choices of the command line, without its values: a value is the mistake."""
+    """Compose the configuration with the choices of the command line, but without its values, one of which is wrong."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir), version_base="1.3"):
         defaults = compose("config", return_hydra_config=True)
         choices = [text for text in sys.argv[1:] if text.partition("=")[0] in defaults.hydra.runtime.choices]
         try:
             return compose("config", choices, return_hydra_config=True)
-        except HydraException:  # the mistake is in the choices, or they are swept
+        except HydraException:  # because a choice is wrong, or swept
             return defaults

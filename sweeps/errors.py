@@ -1,20 +1,19 @@
-"""What a user can put right, or has to wait for."""
+"""Errors that a user can correct, and outages that a user has to wait for."""
 
 
 class UserError(Exception):
-    """A mistake in what was asked for. The text says what was wrong, what is allowed, and what to type instead."""
+    """A mistake of the user. The text names the problem, the allowed values, and what to type instead."""
 
 
 class Infeasible(UserError):
-    """Nothing is wrong with what was asked for, but this point of it cannot run here: a study goes on without it. An
-    app's own check says so with an error that has a true attribute `infeasible`.
+    """A valid point that cannot run here. The study continues without the point.
+
+    The check of an app raises any error with a true attribute `infeasible`.
     """
 
 
 class Outage(str):
-    """A note that stands while something does not answer, in words that may change meanwhile. A person is told once
-    when it begins, and once, with `over`, when it has ended.
-    """
+    """A note during an outage; its words may change meanwhile. It is shown once, and `over` once after the outage."""
 
     over: str
 

@@ -1,7 +1,6 @@
-"""Files as several processes see them, on shared disks, some of them killed: the only module that locks, writes whole,
-appends, or reads what may be cut.
+"""Files that several processes share, any of which may be killed: locks, atomic writes, appends, tolerant reads.
 
-What cannot be read raises `CorruptFile`, which concerns one file. An OSError (a full disk, ESTALE) passes as it is.
+No other module does these. A damaged file raises `CorruptFile`; an OSError (a full disk, ESTALE) passes unchanged.
 """
 
 import errno
@@ -19,31 +18,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LOOKS_PER_S = 1000.0  # at most, at the files of all trials together: a shared file system has other users
+LOOKS_PER_S = 1000.0  # maximum for the files of all trials, because a shared file system has other users
 _BEAT_S = 10.0
 _DEAD_S = 60.0
-_TAIL = 65536  # bytes of a log
+_TAIL = 65536  # bytes at the end of a log
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
-"""The errors of a disk that takes no files."""
+"""The errors of a disk that accepts no files."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class CorruptFile(Exception):
-    """A file is there and does not hold what it should. The text names it."""
+    """A file exists, but its content is invalid. The text has the file's name."""
 
     def __init__(self, path: Path, why: object) -> None:
         super().__init__(f"{path} cannot be read: {why}")
 
 
 class RateLimit:
-    """When to look at the files of all trials once more, within LOOKS_PER_S."""
+    """The pace of rounds of reads of all trials' files, within LOOKS_PER_S."""
 
     _not_before = 0.0
 
     def due(self, trials: int) -> bool:
-        """Whether a round of looks at so many trials may begin now. If so, it is taken to begin."""
+        """Return whether a round of reads of this many trials may begin now. True counts as the begin of a round."""
         if time.monotonic() < self._not_before:
             return False
         self._not_before = time.monotonic() + trials / LOOKS_PER_S
@@ -51,9 +50,10 @@ class RateLimit:
 
 
 def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
-    """Replace `path`: a reader, also after a crash, sees the old content or the new, never a part; after a crash of
-    the whole node only with `sync`, which notes that are needed only while it is up do without. Half a surrogate pair,
-    as a file's name may hold, is written as its escape.
+    """Replace the file `path` at once: a reader sees the old content or the new, never a part.
+
+    With `sync` this is true after a crash of the node, too. Half a surrogate pair, which a file's name may have, is
+    written as its escape.
     """
     aside = _aside(path)
     try:
@@ -64,15 +64,13 @@ def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
                 os.fsync(file.fileno())
         aside.replace(path)
     except OSError:
-        aside.unlink(missing_ok=True)  # on a full disk it would take the room that is left
+        aside.unlink(missing_ok=True)  # because on a full disk it would use the remaining room
         raise
 
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Let an OSError say which file could not be written: that of a write, as on a full disk, names none, and others
-    name the one aside.
-    """
+    """Set the file name of an OSError, because an error of a write has none, or that of the temporary file."""
     try:
         yield
     except OSError as error:
@@ -81,26 +79,26 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def write_once(path: Path, content: str | bytes) -> None:
-    """Make `path`, whole. If it is there already nothing is changed: the first writer's word stands."""
+    """Write the file `path` at once. If the file exists, the first writer's content remains."""
     aside = _aside(path)
     with _naming(path):
         write_whole(aside, content)
     try:
         os.link(aside, path)
     except OSError:
-        if not path.exists():  # a file system without hard links; whatever else is wrong, renaming meets too
+        if not path.exists():  # because some file systems have no hard links; the rename raises any other error
             aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
 
 
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
-    """Append values as JSON, a line each: all of them, or an OSError and the file as it was. One writer at a time."""
+    """Append values as lines of JSON. Raises OSError and leaves the file unchanged if that fails. For one writer."""
     data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
     with _naming(path), path.open("ab+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-            data = b" (cut)\n" + data  # what a writer that was killed left stays a line of its own, and a bad one
+            data = b" (cut)\n" + data  # so that the rest of a killed writer stays a damaged line of its own
         try:
             while data:
                 data = data[os.write(file.fileno(), data) :]
@@ -113,15 +111,15 @@ def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Lines:
-    """What a file of JSON lines holds from an offset on."""
+    """The values of a file of JSON lines, from an offset."""
 
     values: list[Any]
-    offset: int  # from where to read on, in bytes: a last line without its end waits
-    damaged: int = 0  # lines that hold no value
+    offset: int  # bytes to the end of the last whole line, where the next read starts
+    damaged: int = 0  # number of lines without a value
 
 
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
-    """The whole lines from byte `offset` on, or all of them where the file was cut before it. None without a file."""
+    """Read the whole lines from byte `offset`, or all lines if the file is shorter. No lines without a file."""
     values, damaged = [], 0
     with suppress(FileNotFoundError), path.open("rb") as file:
         if file.seek(0, os.SEEK_END) < offset:
@@ -139,9 +137,9 @@ def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object that the file holds; None if there is no file. Raises CorruptFile if it holds something else."""
+    """Return the file's JSON object, or None without a file. Raises CorruptFile if the content is anything else."""
     try:
-        return {**json.loads(path.read_bytes())}  # what is no object raises TypeError
+        return {**json.loads(path.read_bytes())}  # raises TypeError unless the content is an object
     except FileNotFoundError:
         return None
     except MALFORMED as error:
@@ -149,7 +147,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_own(path: Path) -> bytes:
-    """A file that may be unpickled: it belongs to the user of this process. Raises CorruptFile if it does not."""
+    """Read a file to unpickle. Raises CorruptFile if the file does not belong to the user of this process."""
     with path.open("rb") as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.getuid():
             raise CorruptFile(path, f"it belongs to user {owner}")
@@ -157,7 +155,7 @@ def read_own(path: Path) -> bytes:
 
 
 def last_lines(log: Path, count: int) -> list[str]:
-    """The end of a log, which need not exist and may hold anything. Of a long one the last 64 KiB are looked at."""
+    """Return the last lines of a log, from its last 64 KiB; empty if the log does not exist or cannot be read."""
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         return file.read().decode(errors="replace").splitlines()[-count:]
@@ -165,13 +163,13 @@ def last_lines(log: Path, count: int) -> list[str]:
 
 
 def quarantine(path: Path) -> Path:
-    """Rename a damaged file, so that its content is kept and its name is free."""
+    """Rename a damaged file, so that its name is free. Return the new path."""
     return path.rename(path.with_name(f"{path.name}.damaged-{time.time_ns()}"))
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a lock, as it noted itself."""
+    """The process that has a lock, from its note in the lock's file."""
 
     host: str = "?"
     pid: int = 0
@@ -183,20 +181,20 @@ class Holder:
 
 
 class LockHeld(Exception):
-    """Another process holds the lock: says who."""
+    """Another process has the lock. The text names the process."""
 
 
 class Lock:
-    """A lock that this process holds until it ends, however it ends. Raises LockHeld if another process holds it.
+    """A lock that this process has until the process ends. Raises LockHeld if another process has the lock.
 
-    The kernel keeps it among the processes that it reaches: those of this node, and on most shared disks those of the
-    others (https://lwn.net/Articles/586904/: open file description locks). For those that it does not reach, the
-    holder notes itself in the file and, if it `beats`, touches it every few seconds.
+    The kernel excludes the processes of this node and, on most shared disks, of other nodes: open file description
+    locks, https://lwn.net/Articles/586904/. For all other processes the holder writes a note into the file and, with
+    `beats`, touches the file every few seconds.
     """
 
     def __init__(self, path: Path, beats: bool = False) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # a number: nobody need keep this object
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # an int, so that the lock outlives this object
         self._own = Holder(socket.gethostname(), os.getpid())
         self._released = threading.Event()
         if _is_held(path, self._file, fcntl.F_OFD_SETLK):
@@ -209,7 +207,7 @@ class Lock:
             threading.Thread(target=self._beat, name="lock", daemon=True).start()
 
     def taken_over_by(self) -> Holder | None:
-        """Who holds it by now, if two processes that no kernel tells apart took it in the same moment."""
+        """Return another process that has the lock now, after both took it at once without a common kernel; or None."""
         other = _note(self.path)
         return other if other.pid and other != self._own else None
 
@@ -221,12 +219,12 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(_BEAT_S):
-            with suppress(OSError):  # a disk that is away for a moment: the next beat tells again
+            with suppress(OSError):  # because a disk may be away for a moment, until the next beat
                 os.utime(self.path)
 
 
 def holder(path: Path) -> Holder | None:
-    """Who holds the lock, or None. Looking never takes it."""
+    """Return the holder of the lock, or None. Does not take the lock."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         if _is_held(path, file.fileno(), fcntl.F_OFD_GETLK):
             return _note(path)
@@ -234,20 +232,20 @@ def holder(path: Path) -> Holder | None:
 
 
 def _is_held(path: Path, file: int, command: int) -> bool:
-    """Whether another process holds the lock. If not, the command F_OFD_SETLK has taken it."""
+    """Return whether another process has the lock. If not, the command F_OFD_SETLK has taken it."""
     locked = _ask_kernel(file, command)
     note = _note(path)
     if locked or not note.pid:
         return bool(locked)
-    here = note.host == socket.gethostname()  # its kernel knows, where it has locks
+    here = note.host == socket.gethostname()  # because a kernel with locks decides about its own node
     if here and (locked is False or note.pid == os.getpid() or not Path(f"/proc/{note.pid}").exists()):
         return False
-    with tempfile.TemporaryFile(dir=path.parent) as now:  # by the clock of the file system, not of this node
+    with tempfile.TemporaryFile(dir=path.parent) as now:  # because the file system's clock may differ from the node's
         return os.fstat(now.fileno()).st_mtime - path.stat().st_mtime < _DEAD_S
 
 
 def _ask_kernel(file: int, command: int) -> bool | None:
-    """Whether the kernel knows that another process has locked the file; None where the file system has no locks."""
+    """Return whether the kernel has a lock of another process; None if the file system has no locks."""
     try:
         answer = fcntl.fcntl(file, command, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except BlockingIOError:
@@ -266,5 +264,5 @@ def _note(path: Path) -> Holder:
 
 
 def _aside(path: Path) -> Path:
-    """A name of this thread's own, also among those of other nodes."""
+    """Return a temporary name that no other thread uses, on this node or another."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}")

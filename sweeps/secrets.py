@@ -1,12 +1,12 @@
-"""Passwords in addresses such as postgresql://me:secret@host/db: they stay in the environment, unshown."""
+"""Passwords in addresses such as postgresql://me:secret@host/db, which must stay in the environment."""
 
 import json
 import re
 
 from sweeps.errors import UserError
 
-# What ${...} stands for was not typed. A password may hold anything but blanks: all up to the last @ counts as one.
-# A scheme begins where a word does: to try each letter of a long word would take the square of its length.
+# The value of ${...} was not typed. A password may contain anything but blanks, and so extends to the last @.
+# A scheme begins at a word's start, because to try each letter of a long word takes the square of its length.
 _PASSWORD = re.compile(
     r"""(?P<user>(?<![\w.+-])[\w.+-]+://(?:\$\{[^}]*\}|[^/:@$\s"'])*:)(?!\$\{)[^\s"']+@"""
     r"""|(?P<query>[?&](?:\w*password|passwd|pwd)=)(?!\$\{)[^\s"'&]+""",
@@ -19,19 +19,18 @@ def has_password(text: str) -> bool:
 
 
 def without_password(text: str) -> str:
-    """The text as it may be shown and written down."""
-    return _PASSWORD.sub(lambda found: f"{found['user']}***@" if found["user"] else f"{found['query']}***", text)
+    """Return the text with asterisks in place of its passwords."""
+    return _PASSWORD.sub(lambda match: f"{match['user']}***@" if match["user"] else f"{match['query']}***", text)
 
 
 def refuse_typed(*typed: object) -> None:
-    """Check command lines, or configs as they were written: OmegaConf.to_container(config, resolve=False).
+    """Raise UserError if command lines or unresolved configs contain a password.
 
-    Raises:
-        UserError: it holds a password; the study's files and every list of processes would show it to others.
+    Other users can read it in the study's files and in every list of processes.
     """
-    if found := _PASSWORD.search(json.dumps(typed, default=str)):
+    if match := _PASSWORD.search(json.dumps(typed, default=str)):
         raise UserError(
-            f"{without_password(found[0])}: a password in a command line or in a config can be read by others\n"
+            f"{without_password(match[0])}: a password in a command line or in a config can be read by others\n"
             "Put the whole address into the environment: MLFLOW_TRACKING_URI=..., or DB=... and then "
             "tracking.uri='${oc.env:DB}' or hydra.sweeper.storage='${oc.env:DB}'"
         )

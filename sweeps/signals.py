@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: whoever ends a sweep, it ends in the same way."""
+"""Ctrl-C, SIGTERM and SIGHUP, which all end a sweep in the same way."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 @contextmanager
 def on_signals(handle: Callable[[int, Any], None]) -> Iterator[None]:
-    """Have `handle` called for each of them; not for a SIGHUP that is ignored, as nohup has it."""
+    """Call `handle` for SIGINT, SIGTERM and SIGHUP, but not for a SIGHUP that nohup ignores."""
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)

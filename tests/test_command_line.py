@@ -130,7 +130,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("help", PLAIN, ["'help' cannot be read", "All keys are in --help"]),
     ("lr=0.1,", PLAIN, ["'lr=0.1,' cannot be read", "key=a,b"]),
     ("--lr=0.1", PLAIN, ["--lr=0.1: a key is typed without dashes", "Type: lr=0.1"]),
-    ("tracking=false", SWEPT, ["tracking=false: it is chosen by name", "Choose one of: mlflow, none"]),
+    ("tracking=false", SWEPT, ["tracking=false: tracking is chosen by name", "Choose one of: mlflow, none"]),
     ("hydra.sweeper=optuna", PLAIN, ["chosen with a slash", "Type: hydra/sweeper=optuna"]),
     ("hydra.sweeper.sampler=tpe", SWEPT, ["hydra.sweeper.sampler=tpe", "hydra/sweeper/sampler=tpe"]),
     ("sampler=tpe", PLAIN, ["'sampler' is not in the configuration", "-m hydra/sweeper/sampler=..."]),
@@ -290,7 +290,7 @@ def test_a_choice_may_have_a_number_for_its_name(
     monkeypatch.setattr("sys.argv", ["sweep.py", "model=51"])
     with pytest.raises(SystemExit, match="2"), answer_mistakes(tmp_path):
         pass
-    assert capsys.readouterr().err == "model=51: it is chosen by name\nChoose one of: 50\n"
+    assert capsys.readouterr().err == "model=51: model is chosen by name\nChoose one of: 50\n"
 
 
 def test_pickled_objects_are_never_loaded(files: Path, tmp_path: Path) -> None:
