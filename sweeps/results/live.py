@@ -12,10 +12,7 @@ from sweeps.trial.job import State
 _FIRST_S = 3.0  # because a study that is over by then needs its final page alone
 _EVERY_S = 10.0
 _READING_S = 0.3  # longest time for reading trials' files; the next page reads on
-_IMPORTANCE_TRIALS = (
-    MIN_FOR_IMPORTANCE,
-    200,
-)  # completed trials with importance, because of more it takes many seconds
+_MAX_FOR_IMPORTANCE = 200  # completed trials, because the importance of more takes many seconds
 _IMPORTANCE_FROM_S = 60.0  # because importing scikit-learn takes seconds
 _REST = 20.0  # pause between two pages, in multiples of the time for the last page
 
@@ -24,8 +21,7 @@ _REST = 20.0  # pause between two pages, in multiples of the time for the last p
 class LivePage:
     """Writes the page at most every 10 s, and spends at most a twentieth of the driver's time.
 
-    `importance` computes each parameter's share of the objective's variance, again whenever half as many trials more
-    have completed.
+    `importance` computes each parameter's share of the objective's variance, again for each 50% more completed trials.
     """
 
     study: StudySnapshot
@@ -35,7 +31,7 @@ class LivePage:
     trials: Trials = field(init=False)
     _next_page_at: float = field(init=False)
     _importance_from: float = field(init=False)
-    _next_importance_count: float = _IMPORTANCE_TRIALS[0]  # number of completed trials
+    _next_importance_count: float = MIN_FOR_IMPORTANCE  # number of completed trials
     _importance: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +55,7 @@ class LivePage:
 
     def _update_importance(self, now: float) -> None:
         completed = self.study.count(State.COMPLETED)
-        is_due = now >= self._importance_from and self._next_importance_count <= completed <= _IMPORTANCE_TRIALS[1]
+        is_due = now >= self._importance_from and self._next_importance_count <= completed <= _MAX_FOR_IMPORTANCE
         if self.study.searched and is_due:
             self._next_importance_count = 1.5 * completed  # first, because the next page must be written if this raises
             self._importance = self.importance()
