@@ -88,7 +88,7 @@ class View:
     def closing(self, study: StudySnapshot | Findings, dashboard: str = "") -> None:
         """Print the best trials, the errors, and the paths of the results."""
         findings = findings_of(study)
-        study, parts = findings.study, configurations.parts(findings, most=10)
+        study, parts = findings.study, configurations.build_parts(findings, most=10)
         for part in parts:
             self.show(part)
         if findings.top and not parts:

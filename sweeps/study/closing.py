@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sweeps.files import write_whole
 from sweeps.record.definition import DONE, sweeps_line
 from sweeps.record.study import StudySnapshot, by_failure_signature, result_of
-from sweeps.results.configurations import of_seeds
+from sweeps.results.configurations import describe_best_configuration
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, tally
 from sweeps.settings import SweeperConf
@@ -121,7 +121,7 @@ class Notifier:
 
 def _summarize(study: StudySnapshot, resume: str) -> str:
     lines = [tally(study)]
-    if words := of_seeds(Findings(study)):
+    if words := describe_best_configuration(Findings(study)):
         lines.append(words.plain)
     elif best := study.best():
         lines.append(f"best: trial {best.number} ({best.name}): {result_of(best, study)}")

@@ -19,12 +19,12 @@ from sweeps.choose.sampler.fed_study import FedStudy, RandomSampler
 from sweeps.errors import UserError
 from sweeps.record.grammar import parse
 from sweeps.record.journal import Journal
-from sweeps.results import configurations
 from sweeps.settings import SweeperConf
 from sweeps.study.choosing import Choosing
 from sweeps.study.reading import read_study
 from sweeps.trial.job import Job, Outcome, Point, State
 from tests.record.test_journal import definition
+from tests.results.records import headline
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Acts, Clock, Drive, FakeLauncher, Script, Study, begin, ends
 
@@ -200,7 +200,7 @@ def test_the_best_run_on_under_fresh_seeds(
     }
     assert done.summary.total == len(done.summary.rows)
     assert done.out.count("the final race: 3 configurations") == 1
-    assert f"winner**: x={best[0]}: mean objective" in configurations.headline(done.summary)
+    assert f"winner**: x={best[0]}: mean objective" in headline(done.summary)
     assert all(trial.state is TrialState.FAIL for trial in told(study) if done.row(trial.number).race)
     again = study.drive(FakeLauncher(judged(noisy), clock, slots))
     assert len(again.summary.rows) == len(done.summary.rows)
@@ -221,7 +221,7 @@ def test_a_race_goes_on_seed_by_seed_where_no_test_decides(make_study: MakeStudy
     launcher.on_poll = see
     done = study.drive(launcher)
     assert sum(row.race for row in done.summary.rows) == 15
-    assert "cannot be told from 2 others" in configurations.headline(done.summary)
+    assert "Not significantly different from 2 others" in headline(done.summary)
 
 
 def test_what_fails_under_a_fresh_seed_is_out(make_study: MakeStudy, clock: Clock) -> None:
@@ -231,7 +231,7 @@ def test_what_fails_under_a_fresh_seed_is_out(make_study: MakeStudy, clock: Cloc
     study = make_study("x=1,2,3", "seed=0", final_race=3, final_race_seeds=4)
     done = study.drive(FakeLauncher(judged(judge), clock, slots=1))
     assert sum(row.race and row.params["x"] == 1 for row in done.summary.rows) < 3
-    assert "winner**: x=2" in configurations.headline(done.summary)
+    assert "winner**: x=2" in headline(done.summary)
 
 
 def test_no_race_where_nothing_completed(make_study: MakeStudy, clock: Clock) -> None:
@@ -282,12 +282,12 @@ def test_a_race_is_run_to_its_end_also_where_the_search_has_enough(
     assert (sum(not row.race for row in ended) < 5) == bool(said)
     assert said in (done.loop.stop.enough.reason if done.loop.stop.enough else "") and done.loop.stop.reason == ""
     assert [row.params["seed"] for row in ended if row.race and row.params["x"] == 1] == [1, 2, 3]
-    found = configurations.headline(done.summary)
+    found = headline(done.summary)
     assert found.startswith("**The final race's winner**: x=1") and found.endswith(
         "The others in the race were dropped."
     )
     again = FakeLauncher(judged(judge), clock, 1)
-    assert configurations.headline(study.drive(again).summary) == found
+    assert headline(study.drive(again).summary) == found
     assert again.submitted == []
 
 
@@ -313,7 +313,7 @@ def test_a_race_after_enough_is_finished_by_the_next_driver(
     launcher.on_poll = lambda: None
     done = study.drive(launcher)
     assert done.loop.stop.enough and done.loop.stop.enough.done
-    assert configurations.headline(done.summary).startswith("**The final race's winner**: x=1: mean")
+    assert headline(done.summary).startswith("**The final race's winner**: x=1: mean")
     assert all(row.state.is_over for row in done.summary.rows if row.race)
 
 
@@ -327,7 +327,7 @@ def test_what_has_begun_a_race_ends_it(make_study: MakeStudy, clock: Clock) -> N
     study.drive(FakeLauncher(judged(noisy), clock, 1), cut, n_trials=3)
     done = study.drive(FakeLauncher(judged(noisy), clock, 1), n_trials=5, extend=True)
     assert {row.params["x"] for row in done.summary.rows if row.race} == {1, 2, 3, 4}
-    assert configurations.headline(done.summary).startswith("**The final race's winner**: x=1: mean")
+    assert headline(done.summary).startswith("**The final race's winner**: x=1: mean")
 
 
 def test_a_configuration_is_good_enough_by_its_mean(make_study: MakeStudy, clock: Clock) -> None:
@@ -446,7 +446,7 @@ def test_what_a_status_reads(make_study: MakeStudy, clock: Clock) -> None:
     study.drive(FakeLauncher(judged(noisy), clock))
     summary = read_study(study.folder, definition(total=6, parameters={"x": "1,2"}))
     assert (summary.total, summary.over(), sum(row.race for row in summary.rows)) == (15, 15, 9)
-    assert "winner" in configurations.headline(summary)
+    assert "winner" in headline(summary)
     shutil.rmtree(study.folder)
 
 

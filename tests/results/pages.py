@@ -41,7 +41,7 @@ def rising(top: float, steps: int = 10) -> list[float]:
 
 
 def search(folder: Path, count: int = 20) -> StudySnapshot:
-    """Return a search of 20 trials, most of them pruned, three failed and two running; five are to come."""
+    """Return a search of 20 trials, most of them pruned, three failed and two running; five are queued."""
     draw, rows = random.Random(1), []
     for number in range(count):
         lr, batch = 10 ** draw.uniform(-4, -1), draw.choice([16, 32, 64, 128])

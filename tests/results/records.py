@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.results.configurations import describe_best_configuration
+from sweeps.results.findings import Findings
 from sweeps.trial.job import Outcome, State
 
 
@@ -22,3 +24,9 @@ def with_trials(study: StudySnapshot, *trials: TrialRecord) -> StudySnapshot:
     """Return the study with these trials in place of those that have their numbers."""
     by_number = {trial.number: trial for trial in trials}
     return replace(study, rows=[by_number.get(row.number, row) for row in study.rows])
+
+
+def headline(study: StudySnapshot) -> str:
+    """Return the best configuration as a line of Markdown; empty if configurations have one seed."""
+    line = describe_best_configuration(Findings(study))
+    return line.markdown if line else ""

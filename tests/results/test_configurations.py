@@ -17,6 +17,7 @@ from sweeps.results.tables import Paragraph
 from sweeps.results.terminal import View
 from sweeps.study import best, refit
 from sweeps.trial.job import Outcome, Point, State
+from tests.results.records import headline
 
 
 def study(
@@ -46,7 +47,7 @@ ADAM, SGD, LION = [0.90, 0.92, 0.91], [0.80, 0.83, 0.81], [0.905, 0.915, 0.91]
 
 
 def tables(summary: StudySnapshot) -> list[list[list[str]]]:
-    return [part for part in configurations.parts(Findings(summary)) if not isinstance(part, Paragraph)]
+    return [part for part in configurations.build_parts(Findings(summary)) if not isinstance(part, Paragraph)]
 
 
 def test_seeds_of_one_configuration_are_one_line(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_optimizers_are_compared_pairwise(tmp_path: Path) -> None:
     found = {(one, other): (float(mean), verdict) for one, other, mean, _, _, _, verdict in lines}
     assert found == {
         ("adam", "sgd"): (pytest.approx(0.0967, abs=1e-4), "adam is better"),
-        ("adam", "lion"): (pytest.approx(0.0, abs=1e-4), "not told apart"),
+        ("adam", "lion"): (pytest.approx(0.0, abs=1e-4), "not significantly different"),
         ("sgd", "lion"): (pytest.approx(-0.0967, abs=1e-4), "lion is better"),
     }
     assert {line[4] for line in lines} == {"3"}
@@ -90,13 +91,13 @@ def test_pairs_are_over_all_that_is_equal(tmp_path: Path) -> None:
 )
 def test_nothing_is_grouped_where_no_two_differ_in_their_seed_alone(tmp_path: Path, trials: list[Any]) -> None:
     summary = study(tmp_path, *trials)
-    assert configurations.parts(Findings(summary)) == []
-    assert configurations.headline(summary) == ""
+    assert configurations.build_parts(Findings(summary)) == []
+    assert headline(summary) == ""
 
 
 def test_a_key_of_another_name_and_one_with_a_plus(tmp_path: Path) -> None:
     trials: list[Any] = [({"+run.seed": seed}, 0.5 + seed / 10) for seed in (0, 1)]
-    assert configurations.parts(Findings(study(tmp_path, *trials))) == []
+    assert configurations.build_parts(Findings(study(tmp_path, *trials))) == []
     (one,) = grouped.rank(study(tmp_path, *trials, seed_key="run.seed")).configurations
     assert (one.name, one.values) == ("all else the same", [0.6, 0.5][::-1])
 
@@ -104,7 +105,7 @@ def test_a_key_of_another_name_and_one_with_a_plus(tmp_path: Path) -> None:
 def test_a_configuration_that_failed_once_is_not_the_best(tmp_path: Path) -> None:
     trials = [*grid(adam=ADAM, sgd=SGD), ({"optimizer": "adam", "seed": 3}, State.DIVERGED)]
     summary = study(tmp_path, *trials)
-    assert "optimizer=sgd" in configurations.headline(summary)
+    assert "optimizer=sgd" in headline(summary)
     assert [line[-1] for line in tables(summary)[0]] == ["no result", "", "1"]
 
 
@@ -137,21 +138,21 @@ def test_a_race_names_its_winner_by_fresh_seeds_alone(tmp_path: Path) -> None:
     summary = race(tmp_path, [0.80, 0.79, 0.81])
     low, high = interval([0.92, 0.905, 0.915], 0.975)  # chosen among the two that are left
     said = f"lr=0.2: mean acc 0.913333, 95% interval {low:.6g} to {high:.6g}, 3 seeds"
-    assert configurations.headline(summary) == (
-        f"**The final race's winner**: {said}. It cannot be told from 1 other: lr=0.1."
+    assert headline(summary) == (
+        f"**The final race's winner**: {said}. Not significantly different from 1 other: lr=0.1."
     )
     assert [line[-1] for line in tables(summary)[0]] == [
-        "final race", "winner", "not told apart", "worse after 3 seeds (p=0.003)",
+        "final race", "winner", "not significantly different", "worse after 3 seeds (p=0.003)",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("third", "said"), [([State.FAILED], "it failed under a fresh seed"), ([0.9, 0.9], "goes on"), ([0.92], "goes on")]
+    ("third", "said"), [([State.FAILED], "it failed under a fresh seed"), ([0.9, 0.9], "running"), ([0.92], "running")]
 )
 def test_a_race_that_is_not_over_or_lost_a_candidate(tmp_path: Path, third: list[Any], said: str) -> None:
     summary = race(tmp_path, third)
     assert tables(summary)[0][-1][-1] == said
-    assert ("goes on" in configurations.headline(summary)) == (said == "goes on")
+    assert ("running" in headline(summary)) == (said == "running")
 
 
 def test_all_places_show_the_same(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_race_in_which_all_failed_names_no_winner(tmp_path: Path) -> None:
     trials: list[tuple[Point, float | State]] = [({"x": x, "seed": 0}, value) for x, value in ((1, 0.9), (2, 0.8))]
     trials += [({"x": 1, "seed": seed}, State.FAILED) for seed in (1, 2)]
     summary = study(tmp_path, *trials, race=2)
-    said, table, *_ = configurations.parts(Findings(summary))
+    said, table, *_ = configurations.build_parts(Findings(summary))
     assert isinstance(said, Paragraph)
-    assert said.markdown == "**The final race has no winner**: each configuration in it failed under a fresh seed."
+    assert said.markdown == "**The final race has no winner**: each of its configurations failed under a fresh seed."
     assert [line[0] for line in table] == ["x", "2", "1"]

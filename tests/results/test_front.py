@@ -93,13 +93,13 @@ def test_it_grows_with_the_trials_from_the_worst_of_all(tmp_path: Path) -> None:
     assert hypervolumes(summary, summary.top()) == [(0, 0), (2, 1), (3, 1), (4, 1.5)]
 
 
-def test_the_front_is_the_answer_everywhere(tmp_path: Path) -> None:
+def test_the_pareto_front_is_shown_everywhere(tmp_path: Path) -> None:
     summary = study(tmp_path, (MAX, MIN), (0.9, 10), (0.8, 5), (0.7, 7), (0.95, 20))
     assert [row.number for row in summary.top()] == [3, 0, 1, 2]
     assert [line[-1] for line in Findings(summary).table(summary.top())] == ["on the front", "yes", "yes", "yes", ""]
-    said = "The answer: trials 3, 0, 1, which no other dominates in accuracy (maximized), seconds (minimized)."
+    said = "Pareto front: trials 3, 0, 1, not dominated in accuracy (maximized), seconds (minimized)."
     page = report.write(summary).read_text()
-    assert "No other trial dominates in accuracy (maximized) and seconds (minimized): " in page
+    assert "Not dominated in accuracy (maximized), seconds (minimized): " in page
     assert "<h2>Pareto front</h2>" in page
     assert said in report.markdown(summary).replace("**", "")
     figure = figures.front(FigureData(Findings(summary), {}))

@@ -77,9 +77,9 @@ def points(figure: Locator) -> Locator:
 def test_a_search_shows_all_its_trials(pages: Pages) -> None:
     page = pages("search")
     expect(page.locator(".counts li")).to_have_text(
-        ["● 6 completed", "▼ 9 pruned", "✖ 3 failed (2 failed, 1 diverged)", "○ 2 running", "· 5 to come"]
+        ["● 6 completed", "▼ 9 pruned", "✖ 3 failed (2 failed, 1 diverged)", "○ 2 running", "□ 5 queued"]
     )
-    expect(section(page, "The best")).to_contain_text("python -m sweeps best search")
+    expect(section(page, "Best trial")).to_contain_text("python -m sweeps best search")
     expect(page.locator(".reasons > li")).to_have_count(2)
     expect(page.locator(".reasons > li").first).to_contain_text("2 failed: OSError: block 4 of '<data>'")
     assert points(figure(page, "History")).count() == 20
@@ -104,8 +104,8 @@ def test_a_grid_shows_its_cells(pages: Pages) -> None:
 
 def test_two_objectives_show_the_front(pages: Pages) -> None:
     page = pages("two_objectives")
-    answer = section(page, "The answer")
-    expect(answer).to_contain_text("No other trial dominates in accuracy (maximized) and seconds (minimized)")
+    answer = section(page, "Best trials")
+    expect(answer).to_contain_text("Not dominated in accuracy (maximized), seconds (minimized)")
     front = figure(page, "Pareto front")
     assert points(front).count() == 11
     named = json.loads(page.evaluate("JSON.stringify(document.querySelector('.figure').data.map(t => t.customdata))"))
@@ -114,7 +114,7 @@ def test_two_objectives_show_the_front(pages: Pages) -> None:
 
 def test_failed_study_shows_its_errors_first(pages: Pages) -> None:
     page = pages("all_failed")
-    why = section(page, "Why every trial failed")
+    why = section(page, "Every trial failed")
     expect(why).to_be_in_viewport(ratio=1)
     expect(why.locator("li").first).to_contain_text("5 failed: FileNotFoundError: No such file: '/data/mnist.npz'")
     expect(why.locator("li").first.locator("a")).to_have_text([f"trial {number}" for number in range(5)])

@@ -72,7 +72,7 @@ def test_markdown(tmp_path: Path) -> None:
         "| failed | 1 | 0.0 |",
         "| all | 4 | 0.0 |",
         "",
-        "Slots that stood empty while the last trials ran: 0.0 s.",
+        "Idle slots while the last trials ran: 0.0 s.",
     ]
 
 
@@ -141,9 +141,9 @@ def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
             TrialFolder(row.folder).append_metrics(MetricsLine(step, 0.0, {"acc": step / 10}))
     page = report.write(summary).read_text()
     assert re.findall("<h2>(.*?)</h2>", page) == [
-        "How it stands",
-        "The best",
-        "What went wrong",
+        "Status",
+        "Best trial",
+        "Errors",
         "Parameters and objective",
         "History",
         "Learning curves",
@@ -162,14 +162,14 @@ def test_an_importance_is_told_of_ten_trials(tmp_path: Path, completed: int) -> 
     summary = study(tmp_path, *({"x": i, "y": i} for i in range(12)), importance={"x": 0.8, "y": 0.2}, searched=True)
     summary = with_trials(summary, *(ended(row, State.PRUNED) for row in summary.rows[completed:]))
     page = report.write(summary).read_text()
-    told = f"is told from 10 completed trials on; there are {completed}."
+    told = f"is computed from 10 completed trials on; there are {completed}."
     assert (told in page, "share of the variance of acc over 10 trials" in page) == (completed < 10, completed == 10)
 
 
 @pytest.mark.parametrize("points", [[], [{}], [{"x": 1}]])
 def test_small_studies_have_a_report_too(tmp_path: Path, points: list[Point]) -> None:
     page = report.write(study(tmp_path / "s", *points)).read_text()
-    assert ("<h2>Trials</h2>" in page, "No trial has been started." in page) == (bool(points), not points)
+    assert ("<h2>Trials</h2>" in page, "No trial has started." in page) == (bool(points), not points)
 
 
 def test_a_study_without_results_has_a_report(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
     summary = with_trials(summary, *(replace(ended(row, State.COMPLETED), metrics={}) for row in summary.rows))
     page = report.write(summary).read_text()
     assert "<b>4</b> completed" in page
-    assert "Best" not in page
+    assert "No trial has a result." in page
     assert "Best" not in report.markdown(summary)
     with (tmp_path / report.CSV).open(newline="") as file:
         assert [line["state"] for line in csv.DictReader(file)] == ["completed"] * 4
@@ -522,7 +522,7 @@ def test_a_password_that_is_cut_is_shown_in_no_part(tmp_path: Path, room: int) -
     for text in (error, f"first\n{error}"):
         failed = ended(TrialRecord(0, {"x": 1}, State.QUEUED, tmp_path / "0"), State.FAILED, text)
         summary = StudySnapshot("s", tmp_path, ("acc",), ("maximize",), [failed])
-        parts = [part.html for part in overview.sections(Findings(summary), Trials(summary.objective))]
+        parts = [part.html for part in overview.build_sections(Findings(summary), Trials(summary.objective))]
         assert "qxq" not in json.dumps([*parts, Trials(summary.objective).as_data(Findings(summary))])
 
 
@@ -580,7 +580,7 @@ def test_figures_in_a_notebook(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("total", "said"),
-    [(4, "<b>2</b> completed|<b>1</b> failed|<b>1</b> running"), (9, "<b>5</b> to come"), (None, "of 4 trials")],
+    [(4, "<b>2</b> completed|<b>1</b> failed|<b>1</b> running"), (9, "<b>5</b> queued"), (None, "of 4 trials")],
 )
 def test_the_counts_add_up(tmp_path: Path, total: int | None, said: str) -> None:
     summary = study(tmp_path, *GRID, planned=total)
@@ -588,7 +588,7 @@ def test_the_counts_add_up(tmp_path: Path, total: int | None, said: str) -> None
     summary = with_trials(summary, failed, running)
     page = report.write(summary).read_text()
     assert all(part in page for part in said.split("|"))
-    assert sum(overview.counts(summary).values()) == (total or 4)
+    assert sum(sum(counts.values()) for counts in overview.count_kinds(summary).values()) == (total or 4)
 
 
 def test_an_infeasible_trial_has_its_name_and_the_mark_of_a_pruned_one(tmp_path: Path) -> None:
@@ -596,7 +596,7 @@ def test_an_infeasible_trial_has_its_name_and_the_mark_of_a_pruned_one(tmp_path:
     infeasible = ended(summary.rows[0], State.INFEASIBLE, "a batch of 64 does not fit")
     summary = with_trials(summary, infeasible, ended(summary.rows[1], State.PRUNED))
     assert lines_of(summary)[0] == "**4 trials**: 2 completed, 1 pruned, 1 infeasible."
-    assert overview.counts(summary) == {"completed": 2, "pruned": 2}
+    assert overview.count_kinds(summary) == {"completed": {"completed": 2}, "pruned": {"pruned": 1, "infeasible": 1}}
     page = report.write(summary).read_text()
     assert "<b>2</b> pruned (1 pruned, 1 infeasible)" in page
     assert '<b>1 infeasible</b>: <span class="reason">a batch of 64 does not fit' in page
@@ -610,7 +610,7 @@ def test_a_study_that_has_enough_is_finished(tmp_path: Path) -> None:
     assert '<b class="stopped">stopped</b>' in report.write(summary).read_text()
     page = report.write(replace(summary, done="trial 3 reached target=0.3")).read_text()
     assert '<b class="finished">finished</b>' in page
-    assert "<b>5</b> not begun" in page and "It is done: trial 3 reached target=0.3." in page
+    assert "<b>5</b> not started" in page and "Done: trial 3 reached target=0.3." in page
 
 
 def test_equal_errors_are_told_once_with_their_trials(tmp_path: Path) -> None:
@@ -621,9 +621,9 @@ def test_equal_errors_are_told_once_with_their_trials(tmp_path: Path) -> None:
     page = report.write(summary).read_text()
     assert page.count("<b>3 failed</b>") == 1
     assert "port 0 is &lt;taken&gt;" in page.partition("<h2>Parameters")[0]
-    assert "What went wrong" in page
+    assert "Errors" in page
     summary = with_trials(summary, ended(summary.rows[4], State.FAILED, "other"))
-    assert "Why every trial failed" in report.write(summary).read_text()
+    assert "Every trial failed" in report.write(summary).read_text()
 
 
 class Now:
