@@ -73,7 +73,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "dataset.augment=light dataset.augment.rotation=5",
         PLAIN,
-        ["'dataset.augment.rotation' is not in the configuration. Another value that is typed takes its place"],
+        ["'dataset.augment.rotation' is not in the configuration. Another typed value replaces its section"],
     ),
     (
         "dataset.augment.rotation=5 dataset.augment=light",

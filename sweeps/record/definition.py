@@ -168,11 +168,14 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
         mended = f"{error}. This command defines the study anew (old file: {quarantine(file).name})"
     if differences := old.differences(new, extend):
         shown = "; ".join(differences[:5]) + (" ..." if len(differences) > 5 else "")
-        raise UserError(
-            f"study {new.name} was started with other values: {shown}\n"
-            "Either 1. choose another hydra.sweeper.study_name, 2. type the command that started the study: "
-            f"{resume_line(old)}, or 3. to add values or trials, add hydra.sweeper.extend=true"
-        )
+        restart = f"type the command that started the study: {resume_line(old)}"
+        advice = "1. choose another hydra.sweeper.study_name,"
+        if extend:
+            shown += ". Fixed values cannot change, even with hydra.sweeper.extend=true"
+            advice += f" or 2. {restart}"
+        else:
+            advice += f" 2. {restart}, or 3. to add values or trials, add hydra.sweeper.extend=true"
+        raise UserError(f"study {new.name} was started with other values: {shown}\nEither {advice}")
     if extend or old is new:
         write_whole(file, json.dumps(asdict(replace(new, version=old.version)), indent=1))
     return mended

@@ -6,6 +6,7 @@ are finite. Only a search can handle interval(), with tag(log, ...) for a logari
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,7 +91,8 @@ def _plain(element: Any, text: str) -> Value:
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
     if unknown := sorted(sweep.tags - {"log"}):
-        example = f"{key}=tag(log, interval({low}, {high}))"
+        function = "int(" if unknown[0] == "int" else "tag(log, "
+        example = shlex.quote(f"{key}={function}interval({low}, {high}))")
         raise UserError(f"{key}: unknown tag({unknown[0]}, ...).\nRemove it, or type {example}")
     if low is None or high is None or not math.isfinite(high - low):
         raise UserError(f"{key}=interval({low}, {high}) has no end.\nType both ends: {key}=interval(0.1,1.0)")

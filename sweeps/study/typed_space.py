@@ -1,6 +1,5 @@
-"""The search space as it was typed: read, and what is wrong with it in words of what to type."""
+"""The typed search space: how it is read, and what to type if it is wrong."""
 
-import difflib
 import math
 import shlex
 from collections.abc import Callable, Sequence
@@ -15,37 +14,39 @@ from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, text_of
 from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer
-from sweeps.study.mistakes import keys
+from sweeps.study.mistakes import closest, keys
 from sweeps.trial.job import Point
 
 _CONDITIONS = "hydra.sweeper.conditional_params"
 Check = Callable[[Point], object]
-"""Raises UserError if a trial of these values cannot be."""
+"""Raises UserError if a trial with this point cannot run."""
 
 
 def read_space(
     composer: Composer, config: DictConfig, settings: SweeperConf, typed: Sequence[str], is_new: bool
 ) -> tuple[SearchSpace, list[str]]:
-    """Return the search space, and what of its conditions is left out, in words.
+    """Return the search space, and a note for each conditional parameter that is left out.
 
-    Raises:
-        UserError: it makes no sense, or it `is_new` and a condition can never hold.
+    Raises UserError if a parameter is wrong, or a condition of a new study can never be true.
     """
     conditional = {
-        parse_condition(text): composer.parse(_lines(under)) for text, under in settings.conditional_params.items()
+        parse_condition(text): composer.parse(_lines(params)) for text, params in settings.conditional_params.items()
     }
-    constants = {one.key: value for one in conditional if (value := _value_of(one.key, config)) is not None}
+    constants = {}
+    for condition in conditional:
+        if (value := _value_of(condition.key, config)) is not None:
+            constants[condition.key] = value
     space = parse(composer.parse([*_lines(settings.params), *typed]), conditional, constants)
-    for condition, under in conditional.items() if is_new else ():
-        _refuse_idle(condition, [one.get_key_element() for one in under], space, composer, config)
-    kept = {(one.key, one.condition) for one in space.parameters}
-    left_out = [
-        f"{one.input_line} under {condition} is left out: {one.get_key_element()} is given for all"
-        for condition, under in conditional.items()
-        for one in under
-        if (one.get_key_element(), condition) not in kept
-    ]
-    return space, left_out
+    used = {(parameter.key, parameter.condition) for parameter in space.parameters}
+    notes = []
+    for condition, overrides in conditional.items():
+        names = [override.get_key_element() for override in overrides]
+        if is_new:
+            _refuse_impossible(condition, names, space, composer, config)
+        for name, override in zip(names, overrides, strict=True):
+            if (name, condition) not in used:
+                notes.append(f"{override.input_line} under {condition} is left out: {name} is set for all trials")
+    return space, notes
 
 
 def _lines(params: dict[str, Any]) -> list[str]:
@@ -53,92 +54,85 @@ def _lines(params: dict[str, Any]) -> list[str]:
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:
-    """What the configuration has for a key, as text; None if it does not have the key."""
+    """Return the value of a key in the configuration, as text; None if the configuration lacks the key."""
     if key in (choices := config.hydra.runtime.choices):
         return str(choices[key])
     value = OmegaConf.select(config, key, default=...)
     return None if value is ... else text_of(value)
 
 
-def _refuse_idle(
-    condition: Condition, under: Sequence[str], space: SearchSpace, composer: Composer, config: DictConfig
+def _refuse_impossible(
+    condition: Condition, names: Sequence[str], space: SearchSpace, composer: Composer, config: DictConfig
 ) -> None:
-    """Raise UserError if nothing can ever have the key of a condition, or one of its values."""
-    key, said = condition.key, f"{_CONDITIONS} has {condition}: {condition.key}"
-    swept = [one for one in space.parameters if one.key == key]
-    texts = [text_of(value) for one in swept if isinstance(one, Choice) for value in one.values]
+    """Raise UserError if no trial can have the key of a condition, or one of its values."""
+    key, prefix = condition.key, f"{_CONDITIONS} has {condition}: {condition.key}"
+    swept = [parameter for parameter in space.parameters if parameter.key == key]
+    texts = [text_of(value) for parameter in swept if isinstance(parameter, Choice) for value in parameter.values]
     texts += composer.options(key)
     if not texts and not swept:
         if key not in space.constants:
-            raise UserError(
-                f"{said} is not in the configuration, and is not swept\n{_ask_key(condition, space, config)}"
-            )
+            near = closest(key, dict.fromkeys([*(parameter.key for parameter in space.parameters), *keys(config)]))
+            advice = f"Did you mean {Condition(near, condition.values)}?" if near else "Use a key of --help"
+            raise UserError(f"{prefix} is not in the configuration, and is not swept\n{advice}")
         texts = [space.constants[key]]
     for value in condition.values:
-        if value not in texts and not any(_lies_in(one, value) for one in swept):
-            near = difflib.get_close_matches(value, texts, 1)
-            ask = f"Did you mean {key}={near[0]}?" if near else f"It may be: {', '.join(dict.fromkeys(texts))}"
-            raise UserError(f"{said} is never {value}, which {', '.join(under)} would need\n{ask}")
+        if value not in texts and not any(_is_in(parameter, value) for parameter in swept):
+            near = closest(value, texts)
+            advice = f"Did you mean {key}={near}?" if near else f"Choose one of: {', '.join(dict.fromkeys(texts))}"
+            raise UserError(f"{prefix} is never {value}, which {', '.join(names)} would need\n{advice}")
 
 
-def _ask_key(condition: Condition, space: SearchSpace, config: DictConfig) -> str:
-    known = [*dict.fromkeys([*(one.key for one in space.parameters), *keys(config)])]
-    near = difflib.get_close_matches(condition.key, known, 1)
-    meant = Condition(near[0], condition.values) if near else None
-    return f"Did you mean {meant}?" if meant else "Name a key that is: all are in --help"
-
-
-def _lies_in(parameter: Parameter, text: str) -> bool:
-    """Whether a condition's value is one of an interval's."""
+def _is_in(parameter: Parameter, text: str) -> bool:
+    """Return whether a condition's value is inside an interval."""
     with suppress(ValueError):
         return isinstance(parameter, Interval) and bool(parameter.find(float(text)))
     return False
 
 
 def in_space(error: UserError, space: SearchSpace, point: Point, compose: Check, check: Check) -> UserError:
-    """Return what is wrong with a point of this space, as what to change about the space."""
-    for one in space.parameters:
-        if isinstance(one, Interval) and one.key in point and _is_whole(one, point, check):
-            return _fractions(one)
-    return _lacking(error, space, compose) or error
+    """Return the error of one point, with advice on the search space that was typed."""
+    for parameter in space.parameters:
+        if isinstance(parameter, Interval) and parameter.key in point and _is_whole(parameter, point, check):
+            return _fractions(parameter)
+    return _lacking(error, space, compose) or _with_typed(error, space)
 
 
 def refuse_fractions(space: SearchSpace, points: Sequence[Point], check: Check) -> None:
-    """Raise UserError for an interval whose ends are fine, while the numbers between two whole ones are not."""
-    for one in space.parameters:
-        point = next((point for point in points if one.key in point), None)
-        if not isinstance(one, Interval) or one.whole or point is None:
+    """Raise UserError for an interval with valid ends if only its whole numbers are valid."""
+    for interval in space.parameters:
+        point = next((point for point in points if interval.key in point), None)
+        if not isinstance(interval, Interval) or interval.whole or point is None:
             continue
-        below = math.floor(one.low + 0.618 * (one.high - one.low))
-        if below < one.low or below + 1 > one.high or _passes(check, {**point, one.key: below + 0.5}):
+        below = math.floor(interval.low + 0.618 * (interval.high - interval.low))
+        if below < interval.low or below + 1 > interval.high or _passes(check, {**point, interval.key: below + 0.5}):
             continue
-        if all(_passes(check, {**point, one.key: whole}) for whole in (below, below + 1)):
-            raise _fractions(one)
+        if all(_passes(check, {**point, interval.key: whole}) for whole in (below, below + 1)):
+            raise _fractions(interval)
 
 
 def _fractions(interval: Interval) -> UserError:
-    """Return what to type in place of an interval of fractions for a whole number."""
+    """Return the error of an interval of fractions for a key that needs a whole number."""
     key, low = interval.key, math.ceil(interval.low)
     whole = replace(interval, low=low, high=max(math.floor(interval.high), low + 1)).typed
-    said = f"{key}={interval.typed} has fractions, and {key} is a whole number"
+    problem = f"{key}={interval.typed} has fractions, and {key} is a whole number"
     if interval.condition:
-        return UserError(f'{said}\nIn {_CONDITIONS} write under {interval.condition}: {{{key}: "{whole}"}}')
-    return UserError(f"{said}\nType: {shlex.quote(f'{key}={whole}')}")
+        return UserError(f'{problem}\nIn {_CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}')
+    return UserError(f"{problem}\nType: {shlex.quote(f'{key}={whole}')}")
 
 
-def _is_whole(one: Interval, point: Point, check: Check) -> bool:
-    """Whether the app takes a whole number here, and not the same number with a point."""
-    value = math.ceil(one.low)
-    if one.whole or value > one.high or _passes(check, {**point, one.key: float(value)}):
+def _is_whole(interval: Interval, point: Point, check: Check) -> bool:
+    """Return whether the app accepts the lowest whole number of an interval, and rejects it as a float."""
+    value = math.ceil(interval.low)
+    if interval.whole or value > interval.high or _passes(check, {**point, interval.key: float(value)}):
         return False
-    return _passes(check, {**point, one.key: value})
+    return _passes(check, {**point, interval.key: value})
 
 
 def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError | None:
-    """Of a key that only some choices of a group have: how to sweep it under those."""
-    typed = dict(line.split("=", 1) for line in space.fixed) | {one.key: one.typed for one in space.parameters}
-    key = next((one for one in typed if str(error).startswith(f"'{one}' is not in the configuration")), "")
-    value = Point({one.key: one.values[0] for one in space.parameters if one.key == key})  # of what is fixed none
+    """Return the error of a key that only some choices of a group have: sweep the key under these; else None."""
+    typed = dict(line.split("=", 1) for line in space.fixed) | {swept.key: swept.typed for swept in space.parameters}
+    key = next((name for name in typed if str(error).startswith(f"'{name}' is not in the configuration")), "")
+    value = Point({swept.key: swept.values[0] for swept in space.parameters if swept.key == key})  # none if it is fixed
     for group in space.parameters:
         if not isinstance(group, Choice) or not key.startswith(f"{group.key}."):
             continue
@@ -146,11 +140,20 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
         having = [text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})]
         lacking = [text for text in group.texts if text not in having]
         if having and lacking:
-            under = f"{group.key}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
-            declared = f'+{_CONDITIONS}={{{under}: {{{key}: "{typed[key]}"}}}}'
-            what = f"{group.key}={','.join(lacking)} has no '{key}'"
-            return UserError(f"{what}. In place of {key}={typed[key]} type:\n{shlex.quote(declared)}")
+            condition = f"{group.key}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
+            declared = f'+{_CONDITIONS}={{{condition}: {{{key}: "{typed[key]}"}}}}'
+            problem = f"{group.key}={','.join(lacking)} has no '{key}'"
+            return UserError(f"{problem}. In place of {key}={typed[key]} type:\n{shlex.quote(declared)}")
     return None
+
+
+def _with_typed(error: UserError, space: SearchSpace) -> UserError:
+    """Return the error with the typed values in its advice to add a key, instead of the value of one point."""
+    for parameter in space.parameters:
+        problem, advice, _ = str(error).partition(f"\nTo add a new key: +{parameter.key}=")
+        if advice and not parameter.condition:
+            return UserError(f"{problem}\nTo add a new key: {shlex.quote(f'+{parameter.key}={parameter.typed}')}")
+    return error
 
 
 def _passes(check: Check, point: Point) -> bool:

@@ -121,8 +121,9 @@ def test_what_extending_a_study_may_add(
     n_trials = 3 if "n_trials" in settings else None
     write_or_check(tmp_path, make(*before, n_trials=n_trials, **first), extend=False)  # type: ignore[arg-type]
     if not allowed:
-        with pytest.raises(UserError):
+        with pytest.raises(UserError, match=r"Fixed values cannot change, .*\nEither .* or 2. type") as caught:
             write_or_check(tmp_path, make(*lines, **settings), extend=True)  # type: ignore[arg-type]
+        assert "add hydra.sweeper.extend" not in str(caught.value)
         return
     new = make(*lines, **settings)  # type: ignore[arg-type]
     write_or_check(tmp_path, new, extend=True)

@@ -101,8 +101,9 @@ def test_what_is_no_condition(text: str) -> None:
         ("x=interval(1,inf)", "has no end"),
         (
             "x=tag(lgo,interval(1,2))",
-            r"unknown tag\(lgo, ...\).\nRemove it, or type x=tag\(log, interval\(1.0, 2.0\)\)",
+            r"unknown tag\(lgo, ...\).\nRemove it, or type 'x=tag\(log, interval\(1.0, 2.0\)\)'$",
         ),
+        ("x=tag(int,interval(1,8))", r"unknown tag\(int, ...\).\nRemove it, or type 'x=int\(interval\(1.0, 8.0\)\)'$"),
         ("x=interval(2,1)", "is empty"),
         ("x=tag(log,interval(0,1))", "must start above 0"),
         ("x=range(1,inf)", "has no end"),
@@ -125,6 +126,7 @@ def test_an_interval_in_a_grid_says_what_to_type() -> None:
     [
         ("x=interval(0,1)", Interval("x", 0.0, 1.0)),
         ("x=int(interval(1,5))", Interval("x", 1, 5)),
+        ("x=int(interval(1.0, 5.0))", Interval("x", 1, 5)),
         ("x=tag(log,interval(1e-4,1e-1))", Interval("x", 1e-4, 1e-1, log=True)),
     ],
 )
