@@ -1,8 +1,7 @@
-"""MLflow's tracking server, in one process; `serve.py upgrade` brings its tables up to this MLflow instead.
+"""MLflow's tracking server in one process; `serve.py upgrade` upgrades its tables to this version of MLflow instead.
 
-Started as root, it reads the secrets, which root alone can, and goes on as the user mlflow. `mlflow server` would
-start a second process with the secrets in its environment; set inside a running one, neither /proc nor `inspect` shows
-them.
+It starts as root, because only root can read the secrets, and continues as the user mlflow. `mlflow server` would start
+a second process with the secrets in its environment, where /proc and `inspect` show them; here they do not.
 """
 
 import os
@@ -18,7 +17,7 @@ STORE = "postgresql+psycopg2://mlflow@database/mlflow"
 def main() -> None:
     os.environ["PGPASSWORD"] = _secret("database_password")
     os.environ["MLFLOW_AUTH_ADMIN_PASSWORD"] = _secret("admin_password")
-    os.environ["MLFLOW_FLASK_SERVER_SECRET_KEY"] = secrets.token_hex(32)  # of the sign-up page's forms
+    os.environ["MLFLOW_FLASK_SERVER_SECRET_KEY"] = secrets.token_hex(32)  # key of the sign-up page's forms
     _become("mlflow")
     import mlflow.server
     from mlflow.cli import cli
@@ -26,17 +25,17 @@ def main() -> None:
     if sys.argv[1:] == ["upgrade"]:
         cli(["db", "upgrade", STORE])
     mlflow.server._exec_cmd = _in_this_process
-    where = ["--host", "0.0.0.0", "--port", "5000"]  # noqa: S104 - compose.yaml says who reaches it
+    address = ["--host", "0.0.0.0", "--port", "5000"]  # noqa: S104 - because compose.yaml restricts access
     store = ["--backend-store-uri", STORE, "--serve-artifacts", "--artifacts-destination", "/artifacts"]
-    one = ["--workers", "1", "--uvicorn-opts", "--no-access-log --timeout-keep-alive 75"]
-    cli(["server", "--app-name", "basic-auth", *where, *store, *one])
+    workers = ["--workers", "1", "--uvicorn-opts", "--no-access-log --timeout-keep-alive 75"]
+    cli(["server", "--app-name", "basic-auth", *address, *store, *workers])
 
 
 def _secret(name: str) -> str:
     file = Path("/run/secrets", name)
     value = file.read_text().strip() if file.exists() else ""
     if len(value) < 12:
-        sys.exit(f"{file} must hold a password of 12 letters or more: docker/service.sh up makes one")
+        sys.exit(f"{file}: a password of 12 characters or more is missing. Create it: docker/service.sh up")
     return value
 
 
@@ -50,7 +49,7 @@ def _become(name: str) -> None:
 
 
 def _in_this_process(command: list[str], extra_env: dict[str, str], **_: Any) -> None:
-    """What `mlflow server` would start as `python -m uvicorn ...`."""
+    """Run in this process the command `python -m uvicorn ...` that `mlflow server` would start."""
     import uvicorn
 
     os.environ.update(extra_env)
