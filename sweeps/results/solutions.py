@@ -1,4 +1,4 @@
-"""What a search found, for scripts: optimization_results.yaml, as hydra-optuna-sweeper writes it."""
+"""optimization_results.yaml: the result of a search for scripts, in the format of hydra-optuna-sweeper."""
 
 from statistics import fmean
 from typing import Any
@@ -13,17 +13,15 @@ FILE = "optimization_results.yaml"
 
 
 def write(study: StudySnapshot | Findings) -> None:
-    """Write the best trial's values, where configurations have several seeds the best one's and its mean, with several
-    objectives those of each trial that none dominates. Nothing where no trial has a result.
-    """
+    """Write the best trial, the best configuration with its mean, or the Pareto front; nothing without results."""
     findings = findings_of(study)
     answer, content = findings.answer, dict[str, Any](name="optuna")
     if answer.trial is None:
         return
     if len(findings.study.directions) > 1:
-        content["solutions"] = [{"params": row.params, "values": row.objective} for row in answer.front]
-    elif mean := answer.configuration:
-        content |= {"best_params": mean.params, "best_value": fmean(mean.values)}
+        content["solutions"] = [{"params": trial.params, "values": trial.objective} for trial in answer.front]
+    elif best := answer.configuration:
+        content |= {"best_params": best.params, "best_value": fmean(best.values)}
     else:
         content |= {"best_params": answer.trial.params, "best_value": answer.trial.objective[0]}
     write_whole(findings.study.folder / FILE, OmegaConf.to_yaml(OmegaConf.create(content)))

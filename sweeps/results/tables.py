@@ -1,4 +1,4 @@
-"""What is said of a study, as paragraphs and tables of text, in Markdown and as HTML."""
+"""Paragraphs and tables of text, in Markdown and as HTML."""
 
 import html
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from sweeps.secrets import without_password
 
 Table = list[list[str]]  # rows of cells; the first is the header
 GAP = "\u2003\u200b"
-"""Ends a cell in Markdown: MLflow's pages leave no room between two, 0.01 and 64 read 0.0164, and trim plain spaces."""
+"""End of a cell in Markdown, because MLflow shows cells without a gap (0.01 and 64 as 0.0164) and trims spaces."""
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Words, the first of which may stand out."""
+    """A paragraph, with a bold lead if there is one."""
 
     rest: str
     lead: str = ""
@@ -42,25 +42,26 @@ def as_markdown(table: Table) -> str:
 
 
 def as_note(parts: Sequence[Part], most: int, rest: str) -> str:
-    """Markdown of `most` characters or fewer: the words, with the tables that leave room for them; then, if that is
-    not all of it, the `rest`.
+    """Return at most `most` characters of Markdown.
+
+    The text has all paragraphs and those tables that fit. If a part is left out, the text ends with `rest`.
     """
-    written = [part.markdown if isinstance(part, Paragraph) else as_markdown(part) for part in parts]
-    if len(whole := "\n\n".join(written)) <= most:
+    rendered = [part.markdown if isinstance(part, Paragraph) else as_markdown(part) for part in parts]
+    if len(whole := "\n\n".join(rendered)) <= most:
         return whole
     room = most - len(f"\n\n{rest}")
     left = room - sum(len(part.markdown) + 2 for part in parts if isinstance(part, Paragraph))
-    kept = []
-    for part, shown in zip(parts, written, strict=True):
-        size = 0 if isinstance(part, Paragraph) else len(shown) + 2
+    fitting = []
+    for part, markdown in zip(parts, rendered, strict=True):
+        size = 0 if isinstance(part, Paragraph) else len(markdown) + 2
         if size <= left:
             left -= size
-            kept.append(shown)
-    return "\n\n".join(["\n\n".join(kept)[:room], rest])
+            fitting.append(markdown)
+    return "\n\n".join(["\n\n".join(fitting)[:room], rest])
 
 
 def as_html(table: Table, trials: Sequence[int | None] = ()) -> str:
-    """A table that page.js lets its reader sort; its lines are of these `trials`, which a click then opens."""
+    """Return a table that page.js sorts. A click on a row opens its trial, by the number in `trials`."""
     header, *lines = [[html.escape(without_password(cell)) for cell in cells] for cells in table]
     rows = []
     for cells, number in zip(lines, trials or [None] * len(lines), strict=True):
@@ -70,7 +71,7 @@ def as_html(table: Table, trials: Sequence[int | None] = ()) -> str:
             first = f'<a href="#trial-{number}">{cells[0]}</a>'
             rows.append(f'<tr data-trial="{number}"><td>{"<td>".join([first, *cells[1:]])}')
     head = f"<thead><tr><th scope=col>{'<th scope=col>'.join(header)}</thead>"
-    # The end of a cell or row may be left out in HTML.
+    # Cells and rows have no end tags, because HTML does not need them.
     return f'<div class="table" tabindex="0"><table>{head}<tbody>{"".join(rows)}</table></div>'
 
 

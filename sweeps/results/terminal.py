@@ -37,7 +37,7 @@ _START_ORDER_S = 10.0  # because a trial that starts later than that waits in a 
 
 
 def escape_unencodable() -> None:
-    """Let stdout escape characters that its encoding lacks, as stderr does, instead of raising."""
+    """Make stdout escape characters that its encoding lacks, as stderr does, instead of raising."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

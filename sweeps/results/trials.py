@@ -1,4 +1,4 @@
-"""What a study's page tells of one trial: its values and end, its curves, the end of its log and its configuration."""
+"""The data of a study's trials on its page: params, outcome, curves, the end of the log, and the configuration."""
 
 import html
 import math
@@ -17,51 +17,51 @@ from sweeps.trial.folder import MetricsReader, TrialFolder
 from sweeps.wording import printable, text
 
 Curve = tuple[list[int], list[float | None]]
-"""Steps and values; what is no finite number is None."""
+"""Steps and values; None for a value that is not finite."""
 Curves = dict[str, Curve]
-"""By metric."""
+"""Curves by metric."""
 
-_LOG_LINES, _LINE, _LOG = 20, 300, 4000  # of a log its last lines, cut to so many characters, and of all together
-_LOGS = 600_000  # characters, of all trials together
-_POINTS = 150  # of a curve
-_NAMES = 200  # of metrics, of each trial; the objectives come first
-_NUMBERS = 60_000  # of all curves together
-_CONFIG = 20_000  # characters
-_TOLD = 1000  # trials of each kind: the best, and the newest of the others
-_CONFIGS = 300  # trials: of more than that only the best and newest bring theirs
+_LOG_LINES, _LINE, _LOG = 20, 300, 4000  # last lines of a log, characters in a line, and characters in all of them
+_LOGS = 600_000  # characters in the logs of all trials
+_POINTS = 150  # points in a curve
+_NAMES = 200  # metrics of a trial, the objectives first
+_NUMBERS = 60_000  # points in the curves of all trials
+_CONFIG = 20_000  # characters in a configuration
+_SHOWN = 1000  # best trials, and newest trials of the rest
+_CONFIGS = 300  # best and newest trials with a configuration
 
 
 @dataclass
 class _Files:
-    """What a trial's files held."""
+    """The content of a trial's files."""
 
     reader: MetricsReader
-    stands: tuple[str, int] = ("", 0)  # the trial's state and its attempts when they were read
-    raw: Curves = field(default_factory=dict)  # of one that goes on, whole
+    version: tuple[str, int] = ("", 0)  # state and number of attempts of the trial when its files were read
+    raw: Curves = field(default_factory=dict)  # whole curves of a running trial
     curves: Curves = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     config: list[str] = field(default_factory=list)
 
-    def read(self, row: TrialRecord, objective: Sequence[str]) -> None:
-        """Read what is new; of a trial that has ended nothing is."""
-        stands = str(row.state), len(row.attempts)
-        if self.stands == stands and row.state.is_over:
+    def read(self, trial: TrialRecord, objective: Sequence[str]) -> None:
+        """Read new lines of the files. A trial that has ended has no new lines."""
+        version = str(trial.state), len(trial.attempts)
+        if self.version == version and trial.state.is_over:
             return
-        self.stands, self.log = stands, _log(row)
-        self.config = self.config or _config(row.folder)
-        self._add_news(objective)
+        self.version, self.log = version, _read_log(trial)
+        self.config = self.config or _read_config(trial.folder)
+        self._read_metrics(objective)
         self.curves = {name: _every(curve, math.ceil(len(curve[0]) / _POINTS)) for name, curve in self.raw.items()}
-        if row.state.is_over:
-            self.raw, self.reader.offset = {}, 0  # kept thin; one that is retried is read anew
+        if trial.state.is_over:
+            self.raw, self.reader.offset = {}, 0  # to save memory; the metrics of a retry are read from the start
 
-    def _add_news(self, objective: Sequence[str]) -> None:
+    def _read_metrics(self, objective: Sequence[str]) -> None:
         try:
-            news = self.reader.unread()
-        except OSError:  # of this trial alone
+            lines = self.reader.unread()
+        except OSError:  # because one trial must not hide the others
             return
-        if not self.reader.mark_read(news):
+        if not self.reader.mark_read(lines):
             self.raw.clear()
-        for line in news.values:
+        for line in lines.values:
             for name in _few(line.metrics, objective):
                 steps, values = self.raw.setdefault(name, ([], []))
                 value = line.metrics[name]
@@ -70,142 +70,142 @@ class _Files:
 
 
 class Trials:
-    """What the trials of a study left. Of one that has ended it is read once, of others what is new."""
+    """The files of a study's trials. Files of ended trials are read once; of running trials, new lines are read."""
 
     def __init__(self, objective: Sequence[str]) -> None:
         self._objective = objective
         self._files: dict[int, _Files] = {}
 
     def look(self, findings: Findings, patience_s: float = math.inf) -> None:
-        """Read what is new, the newest trials first. What is left after `patience_s` is read the next time."""
+        """Read new lines, the newest trials first, for at most `patience_s`. The next call reads the rest."""
         until = time.monotonic() + patience_s
-        for row in shown_of(findings)[::-1]:
+        for trial in shown_of(findings)[::-1]:
             if time.monotonic() > until:
                 return
-            self._read(row)
+            self._read(trial)
 
     def filled(self, study: StudySnapshot) -> StudySnapshot:
-        """Return the study with what trials reported last, where no driver of this process heard it."""
-        last = {row.number: self._last(row.number) for row in study.rows if not row.metrics}
+        """Return the study with the newest metrics of trials that another driver runs."""
+        last = {trial.number: self._last(trial.number) for trial in study.rows if not trial.metrics}
         if not any(last.values()):
             return study
-        rows = [replace(row, metrics=last[row.number]) if last.get(row.number) else row for row in study.rows]
+        rows = [replace(trial, metrics=last[trial.number]) if last.get(trial.number) else trial for trial in study.rows]
         return replace(study, rows=rows)
 
     def curves(self) -> dict[int, Curves]:
-        """What each trial reported by step, by its number."""
+        """Return the curves of each trial by its number."""
         return {number: files.curves for number, files in self._files.items()}
 
-    def hover(self, row: TrialRecord) -> str:
-        """What is shown of a trial under the pointer, in plotly's HTML."""
-        curves = self._files[row.number].curves if row.number in self._files else {}
-        returned = dict(zip(self._objective, row.objective, strict=False))
+    def hover(self, trial: TrialRecord) -> str:
+        """Return the hover text of a trial in plotly's HTML."""
+        curves = self._files[trial.number].curves if trial.number in self._files else {}
+        returned = dict(zip(self._objective, trial.objective, strict=False))
         parts = [f"{name} {value:.6g}" for name, value in returned.items()]
         for name in self._objective:
-            if name not in returned and name in row.metrics:
+            if name not in returned and name in trial.metrics:
                 at = f" at step {curves[name][0][-1]}" if name in curves else ""
-                parts.append(f"{name} {row.metrics[name]:.6g}, its last{at}")
-        if row.error:
-            parts.append(_masked(row.error.strip().partition("\n")[0], 160))
-        parts += [f"{name.lstrip('+')} = {text(value)}" for name, value in row.params.items()]
-        state = str(row.state).replace("_", " ")
+                parts.append(f"{name} {trial.metrics[name]:.6g}, last value{at}")
+        if trial.error:
+            parts.append(_masked(trial.error.strip().partition("\n")[0], 160))
+        parts += [f"{name.lstrip('+')} = {text(value)}" for name, value in trial.params.items()]
+        state = str(trial.state).replace("_", " ")
         lines = (_wrapped(_masked(part, 200)) for part in parts[:14])
-        return "<br>".join([f"<b>trial {row.number}</b> {state}", *lines])
+        return "<br>".join([f"<b>trial {trial.number}</b> {state}", *lines])
 
     def as_data(self, findings: Findings) -> dict[str, Any]:
-        """Everything, for the page's script. Lines of configurations stand once, in `lines`."""
+        """Return the data for the page's script. `lines` has each line of the configurations once."""
         rows, lines = shown_of(findings), dict[str, int]()
         log_size = max(300, min(_LOG, _LOGS // max(1, len(rows))))
         points = sum(len(steps) for files in self._files.values() for steps, _ in files.curves.values())
         every = math.ceil(points / _NUMBERS)
-        configured = {row.number for row in [*findings.top[: _CONFIGS // 2], *rows[-_CONFIGS // 2 :]]}
+        configured = {trial.number for trial in [*findings.top[: _CONFIGS // 2], *rows[-_CONFIGS // 2 :]]}
         trials = {}
-        for row in rows:
-            files = self._files.get(row.number) or _files_of(row)
-            config = files.config if row.number in configured else []
-            trials[row.number] = {
-                "state": str(row.state).replace("_", " "),
-                "facts": _facts(row, findings.study),
-                "params": {name: _masked(text(value), _LINE) for name, value in row.params.items()},
-                "metrics": {name: text(row.metrics[name]) for name in _few(row.metrics, self._objective)},
+        for trial in rows:
+            files = self._files.get(trial.number) or _files_of(trial)
+            config = files.config if trial.number in configured else []
+            trials[trial.number] = {
+                "state": str(trial.state).replace("_", " "),
+                "facts": _facts(trial, findings.study),
+                "params": {name: _masked(text(value), _LINE) for name, value in trial.params.items()},
+                "metrics": {name: text(trial.metrics[name]) for name in _few(trial.metrics, self._objective)},
                 "curves": {name: _every(curve, every) for name, curve in files.curves.items()},
-                "error": _masked(row.error, _LOG),
+                "error": _masked(trial.error, _LOG),
                 "log": "\n".join(files.log)[-log_size:],
                 "config": [lines.setdefault(line, len(lines)) for line in config],
-                "hover": self.hover(row),
+                "hover": self.hover(trial),
             }
         return {"trials": trials, "lines": [*lines]}
 
-    def log_end(self, row: TrialRecord) -> list[str]:
-        return self._read(row).log
+    def log_end(self, trial: TrialRecord) -> list[str]:
+        return self._read(trial).log
 
-    def _read(self, row: TrialRecord) -> _Files:
-        files = self._files.setdefault(row.number, _files_of(row))
-        files.read(row, self._objective)
+    def _read(self, trial: TrialRecord) -> _Files:
+        files = self._files.setdefault(trial.number, _files_of(trial))
+        files.read(trial, self._objective)
         return files
 
     def _last(self, number: int) -> dict[str, float]:
-        """The last value of each metric."""
+        """Return the last value of each metric."""
         curves = self._files[number].curves if number in self._files else {}
         last = {name: values[-1] for name, (_, values) in curves.items()}
         return {name: value for name, value in last.items() if value is not None}
 
 
 def shown_of(findings: Findings) -> list[TrialRecord]:
-    """By their numbers the trials that are shown one by one: all, or of very many the best and the newest."""
-    rows = sorted(findings.study.rows, key=lambda row: row.number)
-    if len(rows) <= 2 * _TOLD:
+    """Return the trials that are shown, by number: all, or of more than 2000 the best and the newest."""
+    rows = sorted(findings.study.rows, key=lambda trial: trial.number)
+    if len(rows) <= 2 * _SHOWN:
         return rows
-    best = {row.number for row in findings.top[:_TOLD]}
-    newest = [row.number for row in rows if row.number not in best][-_TOLD:]
-    return [row for row in rows if row.number in best.union(newest)]
+    best = {trial.number for trial in findings.top[:_SHOWN]}
+    newest = [trial.number for trial in rows if trial.number not in best][-_SHOWN:]
+    return [trial for trial in rows if trial.number in best.union(newest)]
 
 
-def _files_of(row: TrialRecord) -> _Files:
-    return _Files(MetricsReader(TrialFolder(row.folder)))
+def _files_of(trial: TrialRecord) -> _Files:
+    return _Files(MetricsReader(TrialFolder(trial.folder)))
 
 
-def _facts(row: TrialRecord, study: StudySnapshot) -> dict[str, str]:
-    cost, many = costs.of_trial(row), len(row.metrics) > _NAMES
+def _facts(trial: TrialRecord, study: StudySnapshot) -> dict[str, str]:
+    cost, many = costs.of_trial(trial), len(trial.metrics) > _NAMES
     facts = {
-        "result": result_of(row, study),
-        "attempts": str(len(row.attempts) or ""),
+        "result": result_of(trial, study),
+        "attempts": str(len(trial.attempts) or ""),
         "training": f"{cost['seconds/training']:.1f} s" if "seconds/training" in cost else "",
         "GPU-hours": f"{cost['gpu_hours']:.3g}" if "gpu_hours" in cost else "",
-        "repeats": f"trial {row.of}" if row.of is not None else "",
-        "added": "by hand" if row.by_hand else "",
-        "metrics": f"{len(row.metrics)}, of which {_NAMES} are here" if many else "",
-        "folder": str(row.folder),
+        "repeats": f"trial {trial.of}" if trial.of is not None else "",
+        "added": "by hand" if trial.by_hand else "",
+        "metrics": f"{len(trial.metrics)}; {_NAMES} are shown" if many else "",
+        "folder": str(trial.folder),
     }
     return {name: fact for name, fact in facts.items() if fact}
 
 
 def _few(metrics: Mapping[str, float], first: Sequence[str]) -> list[str]:
-    """The names of those that the page has."""
+    """Return the names of the metrics that the page shows."""
     names = [*metrics] if len(metrics) <= _NAMES else [*dict.fromkeys([n for n in first if n in metrics] + [*metrics])]
     return names[:_NAMES]
 
 
 def _every(curve: Curve, count: int) -> Curve:
-    """Each `count`-th point, and the last."""
+    """Return each `count`-th point of the curve, and the last point."""
     if count < 2:
         return curve
     steps, values = curve
-    kept = sorted({*range(0, len(steps), count), len(steps) - 1})
-    return [steps[i] for i in kept], [values[i] for i in kept]
+    points = sorted({*range(0, len(steps), count), len(steps) - 1})
+    return [steps[i] for i in points], [values[i] for i in points]
 
 
-def _log(row: TrialRecord) -> list[str]:
+def _read_log(trial: TrialRecord) -> list[str]:
     try:
-        newest = TrialFolder(row.folder).newest()
+        newest = TrialFolder(trial.folder).newest()
     except OSError:
         return []
     lines = last_lines(newest.log, _LOG_LINES) if newest else []
     return [printable(line)[:_LINE] for line in lines]
 
 
-def _config(folder: Path) -> list[str]:
-    """As Hydra wrote it, where nothing is resolved."""
+def _read_config(folder: Path) -> list[str]:
+    """Return the lines of the configuration that Hydra wrote, with interpolations."""
     try:
         with (folder / ".hydra" / "config.yaml").open(errors="replace") as file:
             return [_masked(line, _LINE) for line in file.read(_CONFIG).splitlines()]
@@ -219,5 +219,5 @@ def _wrapped(words: str, most: int = 56) -> str:
 
 
 def _masked(words: str, most: int) -> str:
-    """As it may be shown. A password that was cut would no longer look like one."""
+    """Return the words without passwords, then cut: half a password would not be recognized."""
     return without_password(words)[:most]

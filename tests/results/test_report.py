@@ -512,7 +512,7 @@ def test_of_thousands_of_metrics_the_page_has_some_and_the_objective(tmp_path: P
     told = trials.as_data(Findings(summary))["trials"][0]
     assert len(told["metrics"]) == len(told["curves"]) == 200
     assert "acc" in told["metrics"] and "acc" in told["curves"]
-    assert told["facts"]["metrics"] == "1001, of which 200 are here"
+    assert told["facts"]["metrics"] == "1001; 200 are shown"
 
 
 @pytest.mark.parametrize("room", [*range(135, 145), *range(575, 585), *range(1475, 1485)])
