@@ -191,7 +191,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("hydra.sweeper.direction=up", SWEPT, ["hydra.sweeper.direction=up", "minimize or maximize"]),
     ("hydra.sweeper.target=nan", SWEPT, ["hydra.sweeper.target=nan", "must be a number"]),
     ("hydra.sweeper.learn_from=mine", SWEPT, ["learn_from=mine: ", "is not a ListConfig, list or tuple"]),
-    ("hydra.sweeper.memory_axes=[batchsize/gpus]", SWEPT, ["memory_axes has batchsize", "memory_axes=[]"]),
+    ("hydra.sweeper.memory_axes=[batchsize/gpus]", SWEPT, ["memory_axes: batchsize is not in", "memory_axes=[]"]),
     ("tracking_uri=a", PLAIN, ["'tracking_uri' is not", "Did you mean 'tracking.uri'?"]),
     ("hydra.sweeper.tracking_url=a", SWEPT, ["Did you mean 'tracking.uri'?"]),
     ("hydra.sweeper.max_failure_rate=2", SWEPT, ["max_failure_rate=2", "between 0 and 1"]),

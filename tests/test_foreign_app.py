@@ -258,7 +258,7 @@ def test_repeats_and_a_final_race(tmp_path: Path) -> None:
     "arguments, said",
     [
         (SEEDS, "this app's configuration has no 'seed'"),
-        ([*SEEDS, "hydra.sweeper.seed_key=++x"], "x is swept: leave one of the two out"),
+        ([*SEEDS, "hydra.sweeper.seed_key=++x"], "x is swept"),
         (["hydra/sweeper/pruner=median", "hydra.sweeper.direction=[minimize,minimize]"], "a pruner ends trials by one"),
         ([*SEEDS, "hydra.sweeper.direction=[minimize,minimize]"], "it needs one objective, but this study has 2"),
         (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "hydra.sweeper.direction=[]: the list is empty"),

@@ -1,7 +1,7 @@
-"""What runs next: each way of choosing a trial is a pure function of the record, a file a way.
+"""The choosers of the next trial, a file each: every choice is a pure function of the record.
 
-The loop asks one after the other. Nothing is remembered but trials: the same trials make the same choice, whoever was
-killed meanwhile. What a chooser keeps is a cache, which it makes anew from the trials.
+The loop asks one chooser after the other. A chooser may cache what it derives from the trials, because the same trials
+always lead to the same choice, also after the driver was killed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,44 +14,44 @@ from sweeps.trial.job import Point
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial to begin, which was never asked for before."""
+    """A new trial to begin."""
 
     params: Point
     by: By
-    of: int | None = None  # the first trial of its configuration, if that is another one
+    of: int | None = None  # first trial of the configuration, if that is another trial
     seed: Mapping[str, int] = field(default_factory=dict)  # as `TrialRecord.seed`
-    outside: bool = False
-    added: str = ""
-    infeasible: str = ""  # why it cannot run here, in words
-    memory: Mapping[str, Any] = field(default_factory=dict)  # what a sampler keeps with the trial, opaque
-    shared: Mapping[str, Any] = field(default_factory=dict)  # and with the study
+    outside: bool = False  # whether the params lie outside of the search space
+    added: str = ""  # name under which a person added the trial
+    infeasible: str = ""  # reason why the trial cannot run here
+    memory: Mapping[str, Any] = field(default_factory=dict)  # opaque data that the sampler stores with the trial
+    shared: Mapping[str, Any] = field(default_factory=dict)  # opaque data that the sampler stores with the study
 
 
 @dataclass(frozen=True)
 class Next:
-    """What a chooser wants to happen next. None of it: the loop asks the next chooser."""
+    """The answer of a chooser. After an empty answer the loop asks the next chooser."""
 
     begin: Sequence[Proposal] = ()
-    resume: Sequence[int] = ()  # the numbers of trials to go on with, in a new attempt
-    waits: bool = False  # whether something has to end before it is known what follows
-    message: str = ""  # what to say
+    resume: Sequence[int] = ()  # numbers of the trials that need a new attempt
+    waits: bool = False  # whether a running trial must end before the chooser can decide
+    message: str = ""  # line to show in the terminal
 
 
 class Chooser(Protocol):
-    """One way of choosing."""
+    """One way of choosing trials."""
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the trials to begin now, by what is known of the study."""
+        """Return the trials to begin or resume now, given the study's trials so far."""
 
 
 @dataclass
 class Changes:
-    """The trials that changed since the last look: lets a cache follow the record without reading all of it."""
+    """A cursor over the study's changes, with which a cache follows the record without reading all of it."""
 
     _read: int = 0
 
     def read_new(self, study: StudySnapshot) -> Sequence[int]:
-        """Return the numbers of the trials that were asked for, ended or reopened since the last call."""
+        """Return the numbers of the trials that were proposed, ended or reopened since the last call."""
         numbers = study.changes[self._read :]
         self._read = len(study.changes)
         return numbers

@@ -1,4 +1,4 @@
-"""Every point of the space once."""
+"""Grid search: every point of the space once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,24 +12,24 @@ from sweeps.trial.job import Point
 
 @dataclass
 class Grid:
-    """Begins the points in their order. What needs more memory than a trial that ran out of it is infeasible."""
+    """A chooser that begins the points in order; points that need too much memory are infeasible."""
 
     space: SearchSpace
     memory: OutOfMemory
-    max_points: int | None = None  # points to try, without those that a person adds; None: all
+    max_points: int | None = None  # points to try, without the points that a person adds; None: all
     _changes: Changes = field(default_factory=Changes)
     _tried: set[str] = field(default_factory=set)
-    _asked: int = 0  # points that were tried, but for those that a person added
+    _count: int = 0  # tried points, without the points that a person added
     _left: Iterator[Point] | None = None
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the next point that was not tried."""
+        """Return the next untried point."""
         for number in self._changes.read_new(study):
             trial = study.rows[number]
-            tried = canonical(trial.configuration)
-            self._asked += tried not in self._tried and not trial.by_hand and not trial.race
-            self._tried.add(tried)
-        if study.enough or (self.max_points is not None and self._asked >= self.max_points):
+            text = canonical(trial.configuration)
+            self._count += text not in self._tried and not trial.by_hand and not trial.race
+            self._tried.add(text)
+        if study.enough or (self.max_points is not None and self._count >= self.max_points):
             return Next()
         self._left = self._left or self.space.points()
         for point in self._left:

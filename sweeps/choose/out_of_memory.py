@@ -1,4 +1,4 @@
-"""Running out of memory is monotone: what needs at least as much as a trial that did is not tried."""
+"""Running out of memory is monotone: a point that needs at least as much memory as a failed trial is infeasible."""
 
 import json
 import re
@@ -17,58 +17,62 @@ _AXIS = re.compile(r"([\w.]+)(?:/([\w.]+))?")
 
 
 class OutOfMemory:
-    """The points that ran out of memory. Of two that are equal but for the values on `axes`, the one that has at least
-    as much on each axis needs at least as much memory.
+    """The points that ran out of memory.
+
+    Two points are comparable if they are equal except on `axes`. The point with at least as much on each axis needs at
+    least as much memory.
     """
 
     def __init__(self, axes: Sequence[str], config: DictConfig) -> None:
-        """An axis is a key, or a key by another one: batch_size/gpus. Raises UserError: it is neither."""
-        found = [_AXIS.fullmatch(axis.replace(" ", "")) for axis in axes]
-        if wrong := [axis for axis, match in zip(axes, found, strict=True) if match is None]:
-            said = f"hydra.sweeper.memory_axes={wrong[0]}: an axis is a key, or a key by another one"
-            raise UserError(f"{said}: 'hydra.sweeper.memory_axes=[batch_size/gpus,model.filters]'")
-        self._axes = [(match[1], match[2]) for match in found if match]
+        """Parse the axes: keys such as `batch_size`, or quotients such as `batch_size/gpus`. Raises UserError."""
+        matches = [_AXIS.fullmatch(axis.replace(" ", "")) for axis in axes]
+        if wrong := [axis for axis, match in zip(axes, matches, strict=True) if match is None]:
+            raise UserError(
+                f"hydra.sweeper.memory_axes={wrong[0]}: an axis is one key, or two keys with a slash.\n"
+                "Type, for example: 'hydra.sweeper.memory_axes=[batch_size/gpus,model.filters]'"
+            )
+        self._axes = [(match[1], match[2]) for match in matches if match]
         self._config = config
         self._changes = Changes()
-        self._ran_out: dict[str, dict[int, tuple[float, ...]]] = {}  # by what must be equal: trials and their needs
-        self._alike: dict[int, str] = {}  # what must be equal, of each of these trials
+        self._needs_by_rest: dict[str, dict[int, tuple[float, ...]]] = {}  # needs of each trial that ran out of memory
+        self._rest_of: dict[int, str] = {}  # the same trials: text of the values that comparable points have in common
 
     def refuse_unknown(self, swept: Sequence[str]) -> None:
-        """Raise UserError if an axis has a key that is neither swept, nor below something that is, nor in the
-        configuration.
-        """
+        """Raise UserError if an axis has a key that is not in the configuration, not swept and in no swept group."""
         for key in (key for axis in self._axes for key in axis if key):
-            here = any(key == one or key.startswith(f"{one}.") for one in swept)
-            if not here and OmegaConf.select(self._config, key, default=...) is ...:
-                said = f"hydra.sweeper.memory_axes has {key}, which is not in the configuration and is not swept"
-                raise UserError(f"{said}\nName a key that is, or none: hydra.sweeper.memory_axes=[]")
+            is_swept = any(key == name or key.startswith(f"{name}.") for name in swept)
+            if not is_swept and OmegaConf.select(self._config, key, default=...) is ...:
+                raise UserError(
+                    f"hydra.sweeper.memory_axes: {key} is not in the configuration and not swept.\n"
+                    "Choose another key, or none: hydra.sweeper.memory_axes=[]"
+                )
 
     def explain_infeasible(self, study: StudySnapshot, point: Point) -> str:
-        """Return why there is not enough memory for this point, in words; empty if nobody knows."""
+        """Return why the point needs too much memory; empty if no trial shows this."""
         for number in self._changes.read_new(study) if self._axes else ():
             self._follow(study.rows[number])
-        alike, needs = self._needs(point)
-        for number, known in self._ran_out.get(alike, {}).items():
-            if all(need >= had for need, had in zip(needs, known, strict=True)):
+        rest, needs = self._compare_by(point)
+        for number, limits in self._needs_by_rest.get(rest, {}).items():
+            if all(need >= limit for need, limit in zip(needs, limits, strict=True)):
                 axes = " and ".join(f"{top}/{bottom}" if bottom else top for top, bottom in self._axes)
                 return (
-                    f"by {axes} it needs at least as much memory as trial {number}, which ran out of it\n"
-                    "To have such trials tried: hydra.sweeper.memory_axes=[]"
+                    f"by {axes} it needs at least as much memory as trial {number}, which ran out of memory.\n"
+                    "To try such trials anyway, type hydra.sweeper.memory_axes=[]"
                 )
         return ""
 
     def _follow(self, trial: TrialRecord) -> None:
-        if before := self._alike.pop(trial.number, ""):  # the trial runs once more
-            self._ran_out[before].pop(trial.number)
+        if rest := self._rest_of.pop(trial.number, ""):  # because the trial is retried
+            self._needs_by_rest[rest].pop(trial.number)
         if trial.state is not State.OUT_OF_MEMORY or trial.outside:
             return
-        alike, needs = self._needs(trial.configuration)
+        rest, needs = self._compare_by(trial.configuration)
         if needs:
-            self._ran_out.setdefault(alike, {})[trial.number] = needs
-            self._alike[trial.number] = alike
+            self._needs_by_rest.setdefault(rest, {})[trial.number] = needs
+            self._rest_of[trial.number] = rest
 
-    def _needs(self, point: Point) -> tuple[str, tuple[float, ...]]:
-        """What must be equal for two points to be compared, as text, and the values to compare them by."""
+    def _compare_by(self, point: Point) -> tuple[str, tuple[float, ...]]:
+        """Return the values that comparable points have in common, as text, and the needs to compare them by."""
         values = {key.lstrip("+"): value for key, value in point.items()}
         rest, kinds, needs = dict(values), [], []
         for top, bottom in self._axes:
@@ -77,7 +81,7 @@ class OutOfMemory:
             above = _numbers(values.get(top, OmegaConf.select(self._config, top)))
             below = _numbers(values.get(bottom, OmegaConf.select(self._config, bottom, default=1))) if bottom else [1]
             if above and below and len(below) == 1:
-                kinds.append((len(above), below[0] == 0))  # batch_size/gpus: the memory of a CPU is another one
+                kinds.append((len(above), below[0] == 0))  # because 0 GPUs use the memory of the CPU
                 needs += [number / (below[0] or 1.0) for number in above]
                 rest.pop(top, None)
                 rest.pop(str(bottom), None)
@@ -85,10 +89,10 @@ class OutOfMemory:
 
 
 def _numbers(value: Any) -> list[float]:
-    """A number, or a list of numbers as text has it; else empty."""
+    """Return a number, or a list of numbers that may be text, as a list; empty for any other value."""
     try:
-        read = json.loads(value) if isinstance(value, str) else value
+        parsed = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return []
-    items = list(read) if isinstance(read, list) or OmegaConf.is_list(read) else [read]
-    return [float(one) for one in items] if all(type(one) in (int, float) for one in items) else []
+    items = list(parsed) if isinstance(parsed, list) or OmegaConf.is_list(parsed) else [parsed]
+    return [float(item) for item in items] if all(type(item) in (int, float) for item in items) else []

@@ -1,4 +1,4 @@
-"""The points that a search has tried, and those that it proposes in place of a point that was tried already."""
+"""The points that a search has tried, and candidates for the next point."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -7,13 +7,17 @@ from itertools import islice
 from sweeps.record.space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
-_MOST = 10_000  # points that are compared
-_RANDOM, _BEST, _VALUES = 400, 5, 12  # candidates anywhere; the best points, and values of each of their parameters
-_NEAR = 0.3  # of an interval, at most; most candidates are far nearer
+_MOST_COMPARED = 10_000  # points
+_RANDOM, _BEST, _VALUES = (
+    400,
+    5,
+    12,
+)  # random candidates; best points with neighbours; values of each of their parameters
+_NEAR = 0.3  # largest step to a neighbour, as a fraction of the interval; most steps are far smaller
 
 
 class Proposals:
-    """The points of a search space that were tried, and those of them that have run or failed."""
+    """The tried points of a search space, and the coordinates of the points that ran or failed."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
@@ -28,79 +32,86 @@ class Proposals:
         return canonical(point) in self._tried
 
     def add(self, point: Point) -> None:
-        """What lies outside of the space, or is half a point, is not counted."""
-        if self._is_whole(point):
+        """Add a tried point. A point outside of the space, or without all of its parameters, does not count."""
+        if self._space.contains(point):
             self._tried.add(canonical(point))
 
-    def _is_whole(self, point: Point) -> bool:
-        there = [one for one in self._space.parameters if self._space.exists(one, point)]
-        return all(one.key in point and one.find(point[one.key]) for one in there)
-
     def observe(self, point: Point, ran: bool) -> None:
-        """Whether this point has run."""
+        """Add a point to the points that ran, or to the points that failed."""
         (self._ran if ran else self.failed).append(self.encode(point))
 
     def seems_to_fail(self, point: Point) -> bool:
-        """Whether the nearest point that anything is known of has failed (Cover and Hart, 1967)."""
-        here = self.encode(point)
-        nearest = min((math.dist(here, there) for there in self.failed), default=math.inf)
-        return bool(self.failed) and all(math.dist(here, there) > nearest for there in self._ran)
+        """Return whether the nearest observed point failed (Cover and Hart, 1967)."""
+        encoded = self.encode(point)
+        nearest = min((math.dist(encoded, failed) for failed in self.failed), default=math.inf)
+        return bool(self.failed) and all(math.dist(encoded, ran) > nearest for ran in self._ran)
 
-    def nearest(self, point: Point, held: Collection[str] = ()) -> Point:
-        """The untried point next to this one, which is returned if all were tried. The values of `held` stay."""
-        here = self.encode(point)
-        some = islice(self._space.all_points(), len(self) + _MOST)
-        left = (one for one in some if one not in self and all(one.get(key) == point[key] for key in held))
-        return min(left, key=lambda one: math.dist(here, self.encode(one)), default=point)
+    def nearest(self, point: Point, fixed: Collection[str] = ()) -> Point:
+        """Return the nearest untried point with the same values for `fixed` keys; the point itself if there is none."""
+        encoded = self.encode(point)
+        compared = islice(self._space.all_points(), len(self) + _MOST_COMPARED)
+        untried = (other for other in compared if other not in self and all(other.get(k) == point[k] for k in fixed))
+        return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
     def candidates(self, best: Sequence[Point], draws: Iterator[float]) -> list[Point]:
-        """Points to choose one from, by `draws` from 0 to 1: some from anywhere, and the neighbours of the best points,
-        which differ from these in one parameter that decides of no other one.
+        """Return random points, and neighbours of the best points, by random `draws` from 0 to 1.
+
+        A neighbour differs in one parameter, on which no other parameter depends.
         """
-        found = [self._random(draws) for _ in range(_RANDOM)]
-        deciding = {one.condition.key for one in self._space.parameters if one.condition}
-        for point in islice(filter(self._is_whole, best), _BEST):
-            for one in self._space.parameters:
-                if one.key not in deciding and self._space.exists(one, point):
-                    found += [{**point, one.key: value} for value in self._others(one, point[one.key], draws)]
-        return found
+        points = [self._random(draws) for _ in range(_RANDOM)]
+        conditions = {parameter.condition.key for parameter in self._space.parameters if parameter.condition}
+        for point in islice(filter(self._space.contains, best), _BEST):
+            for parameter in self._space.parameters:
+                if (key := parameter.key) not in conditions and self._space.exists(parameter, point):
+                    points += [{**point, key: value} for value in _neighbours(parameter, point[key], draws)]
+        return points
 
     def _random(self, draws: Iterator[float]) -> Point:
         point: Point = {}
-        for one in self._space.parameters:
-            if self._space.exists(one, point):
-                point[one.key] = _drawn(one, next(draws))
+        for parameter in self._space.parameters:
+            if self._space.exists(parameter, point):
+                point[parameter.key] = _value_at(parameter, next(draws))
         return point
 
-    def _others(self, one: Parameter, value: Value, draws: Iterator[float]) -> list[Value]:
-        """Other values of a parameter: of an interval most of them nearby."""
-        values = [*islice(one.distinct, _VALUES + 1)]
-        if len(values) <= _VALUES:
-            return values
-        if isinstance(one, Interval):
-            return [one.at(one.fraction(value) + _NEAR * (2 * next(draws) - 1) ** 3) for _ in range(_VALUES)]
-        return [_drawn(one, next(draws)) for _ in range(_VALUES)]
-
     def parameter_indices(self) -> list[int]:
-        """Which parameter, from 0 on, each coordinate of a place belongs to."""
-        categories = [isinstance(one, Choice) and not one.ordered and one.distinct for one in self._space.parameters]
-        return [i for i, found in enumerate(categories) for _ in found or [0]]
+        """Return the index of the parameter that each coordinate of an encoded point belongs to."""
+        indices: list[int] = []
+        for index, parameter in enumerate(self._space.parameters):
+            if isinstance(parameter, Choice) and not parameter.ordered:
+                indices += [index] * len(parameter.distinct)
+            else:
+                indices.append(index)
+        return indices
 
     def encode(self, point: Point) -> list[float]:
-        """A point as coordinates: of an axis from 0 to 1, two choices of one parameter 1 apart."""
+        """Return a point's coordinates: 0 to 1 on each axis; two categories of a parameter have distance 1."""
         encoded: list[float] = []
-        for one in self._space.parameters:
-            exists = bool(one.key in point and self._space.exists(one, point) and one.find(point[one.key]))
-            if isinstance(one, Choice) and not one.ordered:
-                encoded += [math.sqrt(0.5) * (exists and _same(value, point[one.key])) for value in one.distinct]
+        for parameter in self._space.parameters:
+            key = parameter.key
+            exists = bool(key in point and self._space.exists(parameter, point) and parameter.find(point[key]))
+            if isinstance(parameter, Choice) and not parameter.ordered:
+                encoded += [math.sqrt(0.5) * (exists and _is_same(value, point[key])) for value in parameter.distinct]
             else:
-                encoded.append(one.fraction(point[one.key]) if exists else 0.5)
+                encoded.append(parameter.fraction(point[key]) if exists else 0.5)
         return encoded
 
 
-def _drawn(one: Parameter, draw: float) -> Value:
-    return one.at(draw) if isinstance(one, Interval) else one.distinct[int(draw * len(one.distinct))]
+def _neighbours(parameter: Parameter, value: Value, draws: Iterator[float]) -> list[Value]:
+    """Return values to try beside this value; values of an interval are mostly close to it."""
+    values = [*islice(parameter.distinct, _VALUES + 1)]
+    if len(values) <= _VALUES:
+        return values
+    if isinstance(parameter, Interval):
+        start = parameter.fraction(value)
+        return [parameter.at(start + _NEAR * (2 * next(draws) - 1) ** 3) for _ in range(_VALUES)]
+    return [_value_at(parameter, next(draws)) for _ in range(_VALUES)]
 
 
-def _same(value: Value, other: Value) -> bool:
+def _value_at(parameter: Parameter, draw: float) -> Value:
+    if isinstance(parameter, Interval):
+        return parameter.at(draw)
+    return parameter.distinct[int(draw * len(parameter.distinct))]
+
+
+def _is_same(value: Value, other: Value) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -12,46 +12,46 @@ from sweeps.record.study import By, StudySnapshot, TrialRecord
 
 @dataclass
 class Race:
-    """Begins the trials of the race, once all others have ended."""
+    """A chooser that begins the trials of the race once all other trials have ended."""
 
-    count: int  # of the best configurations that are in it
+    count: int  # number of best configurations in the race
     seeds: Seeds
     maximize: bool
     _changes: Changes = field(default_factory=Changes)
-    _waits: bool | None = None  # the answer, until something changes
+    _waits: bool | None = None  # cached answer, until a trial changes
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the next trial of the race. Once the search has enough, the race waits for no open trial of it."""
+        """Return the next trial of the race. If the search has enough, its open trials do not delay the race."""
         if not self._changes.read_new(study) and self._waits is not None and not study.enough:
             return Next(waits=self._waits)
-        trials = [one for one in study.rows if one.race or one.state.is_over or not self._is_left(one, study)]
-        answer = self._of(trials, any(trial.race for trial in study.rows))
+        trials = [trial for trial in study.rows if trial.race or trial.state.is_over or not _is_abandoned(trial, study)]
+        answer = self._choose(trials, any(trial.race for trial in trials))
         self._waits = None if answer.begin else answer.waits
         return answer
 
-    def _is_left(self, trial: TrialRecord, study: StudySnapshot) -> bool:
-        """Whether nobody goes on with an open trial, because the search has enough."""
-        return study.enough and not trial.by_hand and trial.number not in study.under_way
-
-    def _of(self, trials: Sequence[TrialRecord], has_begun: bool) -> Next:
+    def _choose(self, trials: Sequence[TrialRecord], has_begun: bool) -> Next:
         if any(not trial.state.is_over for trial in trials if not trial.race):
             return Next(waits=True)
         groups = by_configuration(trials, self.seeds.key)
-        chosen = candidates(groups, self.count, self.maximize)
-        chosen += [one for one in groups if one.raced and one.rows and one not in chosen]  # what began the race ends it
-        standing = race([one.results() for one in chosen], self.seeds.fresh, self.maximize)
-        for place, seed in standing.todo:
-            if seed not in {row.params[self.seeds.key] for row in chosen[place].raced}:
-                message = "" if has_begun else self._message(chosen)
-                return Next([self._proposal(chosen[place], seed)], waits=True, message=message)
+        racing = candidates(groups, self.count, self.maximize)
+        racing += [group for group in groups if group.raced and group.rows and group not in racing]
+        standing = race([group.results() for group in racing], self.seeds.fresh, self.maximize)
+        for index, seed in standing.todo:
+            if seed not in {trial.params[self.seeds.key] for trial in racing[index].raced}:
+                message = "" if has_begun else self._announce(racing)
+                return Next([self._propose(racing[index], seed)], waits=True, message=message)
         return Next(waits=bool(standing.todo))
 
-    def _proposal(self, configuration: Configuration, seed: int) -> Proposal:
-        like, own = configuration.rows[0], {self.seeds.key: seed}
-        params = {key: value for key, value in like.params.items() if key != self.seeds.key}
-        return Proposal({**params, **own}, By.RACE, like.number, own, like.outside)
+    def _propose(self, configuration: Configuration, seed: int) -> Proposal:
+        first, seeded = configuration.rows[0], {self.seeds.key: seed}
+        return Proposal({**configuration.params, **seeded}, By.RACE, first.number, seeded, first.outside)
 
-    def _message(self, chosen: Sequence[Configuration]) -> str:
-        first, names = self.seeds.fresh[0], "; ".join(one.name for one in chosen)
-        words = f"the final race: {len(chosen)} configurations under fresh seeds from {first} on, at most "
-        return f"{words}{len(self.seeds.fresh)}: {names}"
+    def _announce(self, racing: Sequence[Configuration]) -> str:
+        fresh, names = self.seeds.fresh, "; ".join(configuration.name for configuration in racing)
+        seeds = f"up to {len(fresh)} fresh seeds each (first seed: {fresh[0]})"
+        return f"final race: {len(racing)} configurations, {seeds}: {names}"
+
+
+def _is_abandoned(trial: TrialRecord, study: StudySnapshot) -> bool:
+    """Return whether an open trial will not be resumed, because the search has enough."""
+    return study.enough and not trial.by_hand and trial.number not in study.under_way

@@ -1,4 +1,4 @@
-"""Each configuration of a search under several seeds: which of them are left to begin."""
+"""Repeats: each configuration of a search under several seeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,68 +17,69 @@ class Seeds:
     """The seeds that a study chooses itself."""
 
     key: str = "seed"
-    repeated: Sequence[int] = ()  # those that each configuration runs under; empty without repeats
-    fresh: Sequence[int] = ()  # those of the final race
+    repeated: Sequence[int] = ()  # seeds of each configuration; empty without repeats
+    fresh: Sequence[int] = ()  # seeds of the final race
     in_grid: bool = False  # whether the repeated seeds are a parameter of a grid
 
     @property
     def first(self) -> dict[str, int]:
-        """The seed of a configuration's first trial in a search, by its key; empty without repeats."""
+        """Return the first seed of a search's configuration by its key; empty without repeats."""
         return {self.key: self.repeated[0]} if self.repeated and not self.in_grid else {}
 
 
 @dataclass
 class Repeats:
-    """Begins the configurations that have begun under their other seeds, one that decides for all others excepted."""
+    """A chooser that begins the further seeds of each configuration, unless one trial has decided for all."""
 
     seeds: Seeds
     _changes: Changes = field(default_factory=Changes)
-    _trials: dict[int, dict[int, TrialRecord]] = field(default_factory=dict)  # by first trial, and seed
-    _open: dict[int, None] = field(default_factory=dict)  # the first trials that have seeds left to begin
+    _trials: dict[int, dict[int, TrialRecord]] = field(default_factory=dict)  # by number of the first trial, and seed
+    _open: dict[int, None] = field(default_factory=dict)  # first trials of the configurations with seeds left
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the next seed of the configuration that began first and has one left."""
+        """Return the next seed of the first configuration with a seed left."""
         for number in self._changes.read_new(study):
             self._follow(study.rows[number], study)
-        for first in () if study.enough else self._open:
-            like, begun = study.rows[first], self._trials[first]
-            seed = {self.seeds.key: next(one for one in self.seeds.repeated if one not in begun)}
-            return Next([Proposal({**like.params, **seed}, By.REPEAT, first, seed, like.outside)])
-        return Next()
+        if study.enough or not self._open:
+            return Next()
+        number = next(iter(self._open))
+        first, begun = study.rows[number], self._trials[number]
+        seed = {self.seeds.key: next(seed for seed in self.seeds.repeated if seed not in begun)}
+        return Next([Proposal({**first.params, **seed}, By.REPEAT, number, seed, first.outside)])
 
     def _follow(self, trial: TrialRecord, study: StudySnapshot) -> None:
         first = trial.number if trial.of is None else trial.of
         if trial.race or self.seeds.key not in study.rows[first].seed:
-            return  # the version before added lone trials
+            return  # because version 1 did not repeat the trials that a person added
         begun = self._trials.setdefault(first, {})
         begun[trial.seed.get(self.seeds.key, self.seeds.repeated[0])] = trial
-        decided = any(study.rows[one.number].state.decides for one in begun.values())
-        if decided or len(begun) >= len(self.seeds.repeated):
+        is_decided = any(study.rows[repeat.number].state.decides for repeat in begun.values())
+        if is_decided or len(begun) >= len(self.seeds.repeated):
             self._open.pop(first, None)
         else:
             self._open[first] = None
 
 
 def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) -> Seeds:
-    """Return the seeds of the repeats, and those of the final race. Raises UserError if they cannot be set."""
-    key = settings.seed_key.lstrip("+")
+    """Return the seeds of the repeats and of the final race. Raises UserError if the seed's key cannot be used."""
     if settings.repeats == 1 and not settings.final_race:
         return Seeds(settings.seed_key)
-    asked = f"hydra.sweeper.final_race={settings.final_race}"
-    if settings.repeats > 1:
-        asked = f"hydra.sweeper.repeats={settings.repeats}"
-    if any(one.key.lstrip("+") == key for one in space.parameters):
-        raise UserError(f"{asked} chooses the seeds itself, and {key} is swept: leave one of the two out")
+    key = settings.seed_key.lstrip("+")
+    setting = "final_race" if settings.repeats == 1 else "repeats"
+    setting = f"hydra.sweeper.{setting}={getattr(settings, setting)}"
+    if any(parameter.key.lstrip("+") == key for parameter in space.parameters):
+        raise UserError(f"{setting} chooses the seeds, but {key} is swept.\nRemove one of the two.")
     typed = {name.lstrip("+"): text for name, text in space.constants.items()}
-    found = typed.get(key, OmegaConf.select(config, key, default=...))
-    if found is ... and not settings.seed_key.startswith("+"):
+    value = typed.get(key, OmegaConf.select(config, key, default=...))
+    if value is ... and not settings.seed_key.startswith("+"):
         raise UserError(
-            f"{asked} runs trials under several seeds, and this app's configuration has no '{key}'\n"
-            "Name the key that holds it, as hydra.sweeper.seed_key=training.seed; ++seed is added where there is none"
+            f"{setting} needs a seed, but this app's configuration has no '{key}'.\n"
+            "Type the key of your seed: hydra.sweeper.seed_key=training.seed. "
+            "Or add a new key: hydra.sweeper.seed_key=++seed"
         )
-    text = "0" if found in (..., None, "null") else str(found)
+    text = "0" if value in (..., None, "null") else str(value)
     if not text.isdecimal():
-        raise UserError(f"{asked} counts on from {key}={text}, which is no whole number of 0 or more; try {key}=0")
+        raise UserError(f"{key}={text}: {setting} needs a whole number of at least 0.\nType {key}=0")
     first = int(text)
     fresh = first + settings.repeats
     repeated = [*range(first, fresh)] if settings.repeats > 1 else []
@@ -86,6 +87,6 @@ def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) 
 
 
 def add_seeds(space: SearchSpace, key: str, seeds: Sequence[int]) -> SearchSpace:
-    """A grid with the seeds as its last parameter."""
-    one = Choice(key, tuple(seeds), tuple(map(str, seeds)))
-    return SearchSpace((*space.parameters, one), space.fixed, space.constants)
+    """Return the space of a grid with the seeds as its last parameter."""
+    parameter = Choice(key, tuple(seeds), tuple(map(str, seeds)))
+    return SearchSpace((*space.parameters, parameter), space.fixed, space.constants)

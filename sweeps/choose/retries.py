@@ -1,4 +1,4 @@
-"""Trials that were begun and have not ended: a new attempt for each."""
+"""Retries: a new attempt for each trial that has begun and not ended."""
 
 from sweeps.choose import Next
 from sweeps.record.study import StudySnapshot
@@ -6,10 +6,10 @@ from sweeps.trial.job import State
 
 
 class Retries:
-    """Goes on with what was lost or reached its time limit, and with what an earlier driver left."""
+    """A chooser that resumes trials that were lost or timed out, and the open trials of an earlier driver."""
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the first trial that is queued and not under way; once the search has enough, none of the search."""
+        """Return the first queued trial that is not under way. If the search has enough, skip the search's trials."""
         for trial in study.open:
             waits = trial.state is State.QUEUED and trial.number not in study.under_way
             if waits and not (study.enough and trial.searched):

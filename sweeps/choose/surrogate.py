@@ -1,7 +1,7 @@
-"""A Gaussian process over the results of a search: what it expects of points that were not tried.
+"""A Gaussian process over the results of a search, which predicts the losses of untried points.
 
-Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5. In numpy, as scikit-learn takes
-a second to import, and Optuna's own needs PyTorch.
+Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5. In numpy, because importing
+scikit-learn takes a second and Optuna's process needs PyTorch.
 """
 
 import math
@@ -14,131 +14,130 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 Encoded = Sequence[Sequence[float]]
 
-_MOST = 200  # results; of more the best and the newest: each guess at the scales takes their number to the third
-_GUESSES = 20  # at the scales, for each time that it learns; it goes on from the last one's
-_CAUTION = 4  # the power of the chance of a result: with 1 more trials fail, and the best is no better
-_TINY = 1e-6  # of the variance: what rounding may take from a covariance
-_LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # before anything is known, as logarithms; all likely within e times
+_MAX_RESULTS = 200  # the best and the newest results, because the cost grows with the cube of their number
+_GUESSES = 20  # random steps of the scales in each fit, which starts from the scales of the fit before
+_CAUTION = 4  # power of the probability of a result; with 1 more trials fail, and the best is no better
+_JITTER = 1e-6  # added variance, because rounding can make a covariance singular
+_LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' logarithms; their deviation is 1
 
 
 class Surrogate:
-    """Learns losses at encoded from 0 to 1, with a Matérn 5/2 kernel that has a length for each parameter.
+    """A model of the losses at encoded points, with a Matérn 5/2 kernel that has a length for each parameter.
 
-    Losses count by their ranks alone, as normal quantiles: one that is far off changes nothing, and math.inf may stand
-    for whatever was no good.
+    Only the ranks of the losses count, as normal quantiles. So an outlier changes nothing, and math.inf can be the loss
+    of any bad point.
     """
 
-    def __init__(self, owners: Sequence[int], scales: Sequence[float] = ()) -> None:
-        """`owners` has for each coordinate of a place the parameter, from 0 on, that it belongs to.
-
-        `scales` are those of an earlier fit, from which this one goes on.
-        """
-        self._owners = np.array(owners)
-        self._prior = np.append(np.full(max(owners) + 1, _LENGTH), _NOISE)
+    def __init__(self, parameter_indices: Sequence[int], scales: Sequence[float] = ()) -> None:
+        """Start from the `scales` of an earlier fit. `parameter_indices` has the parameter of each coordinate."""
+        self._indices = np.array(parameter_indices)
+        self._prior = np.append(np.full(max(parameter_indices) + 1, _LENGTH), _NOISE)
         self._scales = np.array(scales) if len(scales) == len(self._prior) else self._prior
 
     @property
     def scales(self) -> list[float]:
-        """The logarithms of the lengths and of the noise."""
+        """Return the logarithms of the lengths and of the noise."""
         return [float(scale) for scale in self._scales]
 
     def fit(self, encoded: Encoded, losses: Sequence[float], failed: Encoded, rng: Any) -> None:
-        """Learn `losses`, of which two differ, at `encoded`, oldest first, and that at those of `failed` there will be
-        none. `rng` is a numpy RandomState.
+        """Fit the scales to the `losses` at `encoded`, oldest first, and the probability of a result to `failed`.
+
+        At least two losses must differ. `rng` is a numpy RandomState.
         """
-        kept = _kept(losses)
-        x, y = np.array([encoded[i] for i in kept]), _quantiles(np.array([losses[i] for i in kept]))
+        chosen = _best_and_newest(losses)
+        x, y = np.array([encoded[i] for i in chosen]), _quantiles(np.array([losses[i] for i in chosen]))
         least = self._neg_log_posterior(self._scales, x, y)
         for guess in range(_GUESSES):
             step = (1.0 if guess % 3 == 0 else 0.3) * rng.standard_normal(len(self._scales))
             scales = self._scales + step * (rng.random_sample(len(step)) < 0.5)
-            if (found := self._neg_log_posterior(scales, x, y)) < least:
-                least, self._scales = found, scales
-        self._losses = self._known(x, y)
+            if (loss := self._neg_log_posterior(scales, x, y)) < least:
+                least, self._scales = loss, scales
+        self._losses = self._posterior(self._scales, x, y)
         self._best = float(self._losses.predict(x)[0].min())
-        bad = np.array(failed[-_MOST:]).reshape(-1, x.shape[1])
-        self._runs = self._known(np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
-        self._failed = len(bad) > 0
+        bad = np.array(failed[-_MAX_RESULTS:]).reshape(-1, x.shape[1])
+        self._runs = self._posterior(self._scales, np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
+        self._has_failed = len(bad) > 0
 
     def expected_improvement(self, encoded: Encoded) -> Array:
-        """The expected improvement on the best at each place (Jones et al., 1998), by the chance of a result."""
+        """Return the expected improvement at each point (Jones et al., 1998), times the probability of a result."""
         mean, deviation = self._losses.predict(np.array(encoded))
-        better = (self._best - mean) / deviation
-        found: Array = deviation * (better * _below(better) + np.exp(-(better**2) / 2) / math.sqrt(2 * math.pi))
-        return found * self._chance(encoded)
+        z = (self._best - mean) / deviation
+        improvement: Array = deviation * (z * _normal_cdf(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
+        return improvement * self._result_probability(encoded)
 
     def thompson_sample(self, encoded: Encoded, rng: Any) -> Array:
-        """How good each place is, above the worst of them, in one function out of all that may be (Thompson sampling:
-        Kandasamy et al., AISTATS 2018), by the chance of a result. No two draws are alike: what several trials at a
-        time are to try.
+        """Return a random improvement on the worst point, at each point, times the probability of a result.
+
+        Each posterior sample differs, so concurrent trials try different points (Kandasamy et al., AISTATS 2018).
         """
-        losses = self._losses.draw(np.array(encoded), rng)
-        found: Array = (losses.max() - losses) * self._chance(encoded)
-        return found
+        losses = self._losses.sample(np.array(encoded), rng)
+        improvement: Array = losses.max() - losses
+        return improvement * self._result_probability(encoded)
 
-    def _chance(self, encoded: Encoded) -> Array | float:
-        """Of a result (Gardner et al., 2014; by least squares, Rasmussen and Williams, 6.5), with caution."""
-        if not self._failed:
+    def _result_probability(self, encoded: Encoded) -> Array | float:
+        """Return the probability of a result (Gardner et al., 2014) to the power `_CAUTION`.
+
+        By least-squares classification (Rasmussen and Williams, 6.5).
+        """
+        if not self._has_failed:
             return 1.0
-        runs, unsure = self._runs.predict(np.array(encoded))
-        found: Array = _below(runs / unsure) ** _CAUTION
-        return found
+        mean, deviation = self._runs.predict(np.array(encoded))
+        probability: Array = _normal_cdf(mean / deviation) ** _CAUTION
+        return probability
 
-    def _known(self, x: Array, y: Array) -> "_Posterior":
-        return _Posterior(np.exp(self._scales[:-1])[self._owners], math.exp(self._scales[-1]), x, y)
+    def _posterior(self, scales: Array, x: Array, y: Array) -> "_Posterior":
+        return _Posterior(np.exp(scales[:-1])[self._indices], math.exp(scales[-1]), x, y)
 
     def _neg_log_posterior(self, scales: Array, x: Array, y: Array) -> float:
-        """The negative logarithm of how likely the losses are at these scales, and these scales at all."""
-        prior = 0.5 * float(((scales - self._prior) ** 2).sum())
-        return prior + _Posterior(np.exp(scales[:-1])[self._owners], math.exp(scales[-1]), x, y).neg_log_likelihood
+        """Return the negative log posterior of the scales, up to a constant."""
+        return 0.5 * float(((scales - self._prior) ** 2).sum()) + self._posterior(scales, x, y).neg_log_likelihood
 
 
 class _Posterior:
-    """What is known of a function that has the values `y` at `x`, with `noise` in units of its variance."""
+    """A Gaussian process given the values `y` at `x`; `noise` is in units of the process's variance."""
 
     def __init__(self, lengths: Array, noise: float, x: Array, y: Array) -> None:
         self._lengths, self._x = lengths, x
-        self._root = np.linalg.cholesky(self._covariance(x, x) + (noise + _TINY) * np.eye(len(x)))
-        self._shifted = np.linalg.solve(self._root, y)
-        self._variance = float(self._shifted @ self._shifted) / len(y)
+        self._root = np.linalg.cholesky(self._covariance(x, x) + (noise + _JITTER) * np.eye(len(x)))
+        self._whitened = np.linalg.solve(self._root, y)
+        self._variance = float(self._whitened @ self._whitened) / len(y)
 
     @property
     def neg_log_likelihood(self) -> float:
-        """The negative logarithm of how likely the values are."""
+        """Return the negative log likelihood of the values, up to a constant."""
         return len(self._x) / 2 * math.log(self._variance) + float(np.log(np.diag(self._root)).sum())
 
     def predict(self, encoded: Array) -> tuple[Array, Array]:
-        """The mean and the standard deviation at each place."""
-        near = np.linalg.solve(self._root, self._covariance(self._x, encoded))
-        return near.T @ self._shifted, np.sqrt(self._variance * np.maximum(1 - (near**2).sum(0), 1e-9))
+        """Return the mean and the standard deviation at each point."""
+        cross = np.linalg.solve(self._root, self._covariance(self._x, encoded))
+        return cross.T @ self._whitened, np.sqrt(self._variance * np.maximum(1 - (cross**2).sum(0), 1e-9))
 
-    def draw(self, encoded: Array, rng: Any) -> Array:
-        """Values at the encoded, together as likely as they are."""
-        near = np.linalg.solve(self._root, self._covariance(self._x, encoded))
-        among = self._covariance(encoded, encoded) - near.T @ near + _TINY * np.eye(len(encoded))
-        some: Array = math.sqrt(self._variance) * np.linalg.cholesky(among) @ rng.standard_normal(len(encoded))
-        return near.T @ self._shifted + some
+    def sample(self, encoded: Array, rng: Any) -> Array:
+        """Return a joint sample of the values at the points."""
+        cross = np.linalg.solve(self._root, self._covariance(self._x, encoded))
+        covariance = self._covariance(encoded, encoded) - cross.T @ cross + _JITTER * np.eye(len(encoded))
+        noise: Array = math.sqrt(self._variance) * np.linalg.cholesky(covariance) @ rng.standard_normal(len(encoded))
+        return cross.T @ self._whitened + noise
 
-    def _covariance(self, some: Array, others: Array) -> Array:
-        distance = math.sqrt(5) * np.sqrt((((some[:, None] - others) / self._lengths) ** 2).sum(-1))
-        found: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
-        return found
-
-
-def _below(z: Array) -> Array:
-    """The share of the normal distribution that lies below."""
-    return np.array([NormalDist().cdf(one) for one in z])
+    def _covariance(self, a: Array, b: Array) -> Array:
+        distance = math.sqrt(5) * np.sqrt((((a[:, None] - b) / self._lengths) ** 2).sum(-1))
+        covariance: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
+        return covariance
 
 
-def _kept(losses: Sequence[float]) -> list[int]:
-    """Which results are learned from."""
-    newest = range(max(0, len(losses) - _MOST // 2), len(losses))
-    best = sorted(range(newest.start), key=losses.__getitem__)[: _MOST // 2]
+def _normal_cdf(z: Array) -> Array:
+    return np.array([NormalDist().cdf(number) for number in z])
+
+
+def _best_and_newest(losses: Sequence[float]) -> list[int]:
+    """Return the indices of the results to fit: the best, then the newest."""
+    newest = range(max(0, len(losses) - _MAX_RESULTS // 2), len(losses))
+    best = sorted(range(newest.start), key=losses.__getitem__)[: _MAX_RESULTS // 2]
     return [*best, *newest]
 
 
 def _quantiles(losses: Array) -> Array:
-    """Normal quantiles of the losses' ranks; of equal ones those of the middle."""
+    """Return the normal quantiles of the losses' ranks; ties have their middle rank."""
     ranks = (losses[:, None] > losses).sum(1) + (losses[:, None] == losses).sum(1) / 2
     normal = NormalDist()
     return np.array([normal.inv_cdf(rank / len(losses)) for rank in ranks])

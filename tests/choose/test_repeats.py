@@ -199,7 +199,7 @@ def test_the_best_run_on_under_fresh_seeds(
         for seed in range(first, first + 3)  # three seeds tell them apart
     }
     assert done.summary.total == len(done.summary.rows)
-    assert done.out.count("the final race: 3 configurations") == 1
+    assert done.out.count("final race: 3 configurations") == 1
     assert f"winner**: x={best[0]}: mean objective" in headline(done.summary)
     assert all(trial.state is TrialState.FAIL for trial in told(study) if done.row(trial.number).race)
     again = study.drive(FakeLauncher(judged(noisy), clock, slots))
@@ -463,12 +463,12 @@ def test_what_a_status_reads(make_study: MakeStudy, clock: Clock) -> None:
         (["x=1,2"], {"run": {"seed": 1}}, {"repeats": 2, "seed_key": "run.seed"}, ([1, 2], [*range(3, 8)])),
         (["x=1,2"], {}, {"repeats": 2, "seed_key": "+seed"}, ([0, 1], [*range(2, 7)])),
         (["x=1,2", "+seed=5"], {}, {"repeats": 2}, ([5, 6], [*range(7, 12)])),
-        (["x=1,2"], {}, {"repeats": 2}, "this app's configuration has no 'seed'\nName the key that holds it"),
+        (["x=1,2"], {}, {"repeats": 2}, "this app's configuration has no 'seed'.\nType the key of your seed"),
         (["x=1,2"], {"seed": 0}, {"final_race": 2, "seed_key": "seeed"}, "has no 'seeed'"),
-        (["x=1,2", "seed=0,1"], {"seed": 0}, {"repeats": 2}, "seed is swept: leave one of the two out"),
+        (["x=1,2", "seed=0,1"], {"seed": 0}, {"repeats": 2}, "seed is swept.\nRemove one of the two"),
         (["x=1,2", "+seed=0,1"], {}, {"final_race": 2}, "seed is swept"),
-        (["x=1,2"], {"seed": "abc"}, {"repeats": 2}, "seed=abc, which is no whole number"),
-        (["x=1,2"], {"seed": -1}, {"repeats": 2}, "seed=-1, which is no whole number"),
+        (["x=1,2"], {"seed": "abc"}, {"repeats": 2}, "seed=abc: hydra.sweeper.repeats=2 needs a whole number"),
+        (["x=1,2"], {"seed": -1}, {"repeats": 2}, "seed=-1: hydra.sweeper.repeats=2 needs a whole number"),
     ],
 )
 def test_which_seeds(lines: list[str], config: dict[str, Any], settings: dict[str, Any], seeds: Any) -> None:

@@ -219,7 +219,7 @@ def test_running_out_of_memory_is_monotone(axes: list[str], ran_out: Point, othe
     said = memory.explain_infeasible(study, other)
     assert bool(said) == known
     if known:
-        assert "at least as much memory as trial 7, which ran out of it" in said
+        assert "at least as much memory as trial 7, which ran out of memory" in said
 
 
 @pytest.mark.parametrize("axis", ["b*gpus", "b/gpus/2", "", "b gpus + 1"])
@@ -236,7 +236,7 @@ def test_an_axis_that_nothing_is_known_of(axis: str, unknown: str) -> None:
         OutOfMemory([axis], DictConfig({"b": 32, "gpus": 1, "h": {}})),
         ["m", "x"],
     )  # m may be a config group
-    with pytest.raises(UserError, match=f"memory_axes has {unknown}, which is not") if unknown else nullcontext():
+    with pytest.raises(UserError, match=f"memory_axes: {unknown} is not in") if unknown else nullcontext():
         memory.refuse_unknown(swept)
 
 
@@ -532,7 +532,7 @@ def test_the_nearest_point_where_a_choice_brings_its_own() -> None:
         proposals.add(found[-1])
     assert [set(point) for point in found[1:]] == [{"o", "y", "z"}] * 5
     assert len({canonical(point) for point in found}) == 6
-    assert proposals.nearest(found[1], held=("o", "y"))["y"] == found[1]["y"]
+    assert proposals.nearest(found[1], fixed=("o", "y"))["y"] == found[1]["y"]
 
 
 def test_where_the_nearest_has_failed_the_next_seems_to() -> None:

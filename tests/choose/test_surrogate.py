@@ -8,7 +8,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
-from sweeps.choose.surrogate import Surrogate, _kept, _Posterior, _quantiles
+from sweeps.choose.surrogate import Surrogate, _best_and_newest, _Posterior, _quantiles
 
 AXIS = [[i / 20] for i in range(21)]
 
@@ -48,7 +48,7 @@ def test_draws_differ_and_keep_to_what_is_known() -> None:
 def test_draws_have_the_mean_and_deviation_that_are_expected() -> None:
     rng = np.random.RandomState(0)
     known, there = _Posterior(np.array([0.2, 0.5]), 0.1, rng.rand(20, 2), rng.randn(20)), rng.rand(5, 2)
-    draws = np.array([known.draw(there, rng) for _ in range(4000)])
+    draws = np.array([known.sample(there, rng) for _ in range(4000)])
     mean, deviation = known.predict(there)
     assert draws.mean(0) == pytest.approx(mean, abs=0.1)
     assert draws.std(0) == pytest.approx(deviation, rel=0.1)
@@ -78,7 +78,7 @@ def test_it_finds_which_parameter_matters() -> None:
 
 def test_of_many_results_the_best_and_the_newest_count() -> None:
     losses = [float((7 * i) % 1000) for i in range(1000)]
-    kept = _kept(losses)
+    kept = _best_and_newest(losses)
     assert kept[100:] == [*range(900, 1000)]
     assert sorted(losses[i] for i in kept[:100])[-1] < 120
-    assert sorted(_kept(losses[:150])) == [*range(150)]
+    assert sorted(_best_and_newest(losses[:150])) == [*range(150)]
