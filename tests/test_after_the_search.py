@@ -130,9 +130,9 @@ def test_trials_are_added_and_ended_by_hand(tmp_path: Path) -> None:
     wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
     assert "study s is being run by process" in sweeps(tmp_path, "delete", "s", "--yes").err
     refused = sweeps(tmp_path, "resume", "s", "--add", "y=3")
-    assert (refused.code, "y is not what study s sweeps" in refused.err) == (2, True)
+    assert (refused.code, "study s does not sweep y" in refused.err) == (2, True)
     added = sweeps(tmp_path, "resume", "s", "--add", "x=3")
-    assert "the study has it" in added.out, added.said
+    assert "the study recorded the trial" in added.out, added.said
     for number in "012":
         wait_until(lambda number=number: len(steps(study / number)) > 1)  # type: ignore[misc]
         ended = sweeps(tmp_path, "stop", "s", "--trial", number)

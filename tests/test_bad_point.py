@@ -64,5 +64,5 @@ def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Pat
     ]
     done = run([SWEEP, *search, *second, *known, "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 0, done.err
-    assert "learns from 1 trial of study s, which had seed=0, not 7" in done.out
+    assert "warm start: 1 trial of study s; its configuration differs: seed=0, not 7" in done.out
     assert [row.number for row in rows(tmp_path / "multirun" / "t")] == [0, 1]

@@ -207,7 +207,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         f"{SEARCH} lr=1,2 hydra.sweeper.start=[{{{{lr:3}}}}]",
         PLAIN,
-        ["start=[{lr:3}]: lr=3 is not in the", "It has lr=1,2"],
+        ["start=[{lr:3}]: lr=3 is not in the", "Choose from lr=1,2"],
     ),
     (f"{SEARCH} lr=1,2 hydra.sweeper.learn_from=[a]", PLAIN, ["learn_from=a: there is no such earlier study"]),
     (f"{SEARCH} lr=0.1", PLAIN, ["a search needs a search space", "interval(1e-4, 1e-1)"]),

@@ -17,11 +17,7 @@ _AXIS = re.compile(r"([\w.]+)(?:/([\w.]+))?")
 
 
 class OutOfMemory:
-    """The points that ran out of memory.
-
-    Two points are comparable if they are equal except on `axes`. The point with at least as much on each axis needs at
-    least as much memory.
-    """
+    """The points that ran out of memory; of two points that differ only on `axes`, the larger one needs more memory."""
 
     def __init__(self, axes: Sequence[str], config: DictConfig) -> None:
         """Parse the axes: keys such as `batch_size`, or quotients such as `batch_size/gpus`. Raises UserError."""

@@ -54,10 +54,7 @@ class Proposals:
         return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
     def candidates(self, best: Sequence[Point], draws: Iterator[float]) -> list[Point]:
-        """Return random points, and neighbours of the best points, by random `draws` from 0 to 1.
-
-        A neighbour differs in one parameter, on which no other parameter depends.
-        """
+        """Return random points, and neighbours of the best in one unconditional value, by `draws` from 0 to 1."""
         points = [self._random(draws) for _ in range(_RANDOM)]
         conditions = {parameter.condition.key for parameter in self._space.parameters if parameter.condition}
         for point in islice(filter(self._space.contains, best), _BEST):

@@ -38,13 +38,11 @@ class Race:
         standing = race([group.results() for group in racing], self.seeds.fresh, self.maximize)
         for index, seed in standing.todo:
             if seed not in {trial.params[self.seeds.key] for trial in racing[index].raced}:
-                message = "" if has_begun else self._announce(racing)
-                return Next([self._propose(racing[index], seed)], waits=True, message=message)
+                first, seeded = racing[index].rows[0], {self.seeds.key: seed}
+                params = {**racing[index].params, **seeded}
+                proposal = Proposal(params, By.RACE, first.number, seeded, first.outside)
+                return Next([proposal], waits=True, message="" if has_begun else self._announce(racing))
         return Next(waits=bool(standing.todo))
-
-    def _propose(self, configuration: Configuration, seed: int) -> Proposal:
-        first, seeded = configuration.rows[0], {self.seeds.key: seed}
-        return Proposal({**configuration.params, **seeded}, By.RACE, first.number, seeded, first.outside)
 
     def _announce(self, racing: Sequence[Configuration]) -> str:
         fresh, names = self.seeds.fresh, "; ".join(configuration.name for configuration in racing)

@@ -40,10 +40,7 @@ class Surrogate:
         return [float(scale) for scale in self._scales]
 
     def fit(self, encoded: Encoded, losses: Sequence[float], failed: Encoded, rng: Any) -> None:
-        """Fit the scales to the `losses` at `encoded`, oldest first, and the probability of a result to `failed`.
-
-        At least two losses must differ. `rng` is a numpy RandomState.
-        """
+        """Fit `losses` at `encoded`, oldest first (two must differ), and `failed` points; `rng` is a RandomState."""
         chosen = _best_and_newest(losses)
         x, y = np.array([encoded[i] for i in chosen]), _quantiles(np.array([losses[i] for i in chosen]))
         least = self._neg_log_posterior(self._scales, x, y)
@@ -66,19 +63,16 @@ class Surrogate:
         return improvement * self._result_probability(encoded)
 
     def thompson_sample(self, encoded: Encoded, rng: Any) -> Array:
-        """Return a random improvement on the worst point, at each point, times the probability of a result.
+        """Return a random improvement on the worst point, times the probability of a result.
 
-        Each posterior sample differs, so concurrent trials try different points (Kandasamy et al., AISTATS 2018).
+        Samples differ, so concurrent trials try different points (Kandasamy et al., AISTATS 2018).
         """
         losses = self._losses.sample(np.array(encoded), rng)
         improvement: Array = losses.max() - losses
         return improvement * self._result_probability(encoded)
 
     def _result_probability(self, encoded: Encoded) -> Array | float:
-        """Return the probability of a result (Gardner et al., 2014) to the power `_CAUTION`.
-
-        By least-squares classification (Rasmussen and Williams, 6.5).
-        """
+        """Return the cautious probability of a result (Gardner et al., 2014; Rasmussen and Williams, 6.5)."""
         if not self._has_failed:
             return 1.0
         mean, deviation = self._runs.predict(np.array(encoded))
@@ -113,7 +107,7 @@ class _Posterior:
         return cross.T @ self._whitened, np.sqrt(self._variance * np.maximum(1 - (cross**2).sum(0), 1e-9))
 
     def sample(self, encoded: Array, rng: Any) -> Array:
-        """Return a joint sample of the values at the points."""
+        """Return a joint sample of the points' values."""
         cross = np.linalg.solve(self._root, self._covariance(self._x, encoded))
         covariance = self._covariance(encoded, encoded) - cross.T @ cross + _JITTER * np.eye(len(encoded))
         noise: Array = math.sqrt(self._variance) * np.linalg.cholesky(covariance) @ rng.standard_normal(len(encoded))

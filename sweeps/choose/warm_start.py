@@ -1,4 +1,4 @@
-"""Where a search starts: at points that a person knows, and from the trials of earlier studies."""
+"""The warm start of a search: points that a person chose, and the trials of earlier studies."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,202 +23,197 @@ from sweeps.trial.job import Point, State
 from sweeps.wording import counted
 
 _FILE = "learned.json"
-_TELLING = {State.COMPLETED, State.PRUNED, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
-_LEARN = ("sweeps.choose.sampler.build.DefaultSampler", "optuna.samplers.TPESampler", "optuna.samplers.GPSampler")
+_LEARNED = {State.COMPLETED, State.PRUNED, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
+_SAMPLERS = ("sweeps.choose.sampler.build.DefaultSampler", "optuna.samplers.TPESampler", "optuna.samplers.GPSampler")
 Read = Callable[[Path, definition.Definition], StudySnapshot]
 
 
 def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
-    """The points of `hydra.sweeper.start`, with the space's own values; what one leaves out the sampler chooses.
-
-    Raises UserError: one is not of the search space.
-    """
-    if settings.start and is_grid(settings):
-        raise UserError(
-            "hydra.sweeper.start is for a search: a grid tries every point anyway. Add hydra/sweeper=optuna"
-        )
-    if len(settings.start) > (settings.n_trials or 0):
-        said = f"hydra.sweeper.start has {len(settings.start)} points, more than hydra.sweeper.n_trials"
-        raise UserError(f"{said}\nType hydra.sweeper.n_trials={len(settings.start)}, or more")
-    found: list[Point] = []
-    for typed in settings.start:
-        point = _point(typed, space)
-        if canonical(point) in map(canonical, found):
-            raise UserError(f"hydra.sweeper.start has a point twice, {text_of(dict(point))}: leave one of them out")
-        found.append(point)
-    return found
+    """Return the points of `hydra.sweeper.start`. Raises UserError if a point is not in the space or listed twice."""
+    start = settings.start
+    if start and is_grid(settings):
+        raise UserError("hydra.sweeper.start: a grid tries every point anyway.\nAdd hydra/sweeper=optuna to search.")
+    if len(start) > (settings.n_trials or 0):
+        problem = f"hydra.sweeper.start: {len(start)} points, but hydra.sweeper.n_trials={settings.n_trials}"
+        raise UserError(f"{problem}.\nType hydra.sweeper.n_trials={len(start)} or more.")
+    points: dict[str, Point] = {}
+    for point in (_parse_point(typed, space) for typed in start):
+        if canonical(point) in points:
+            raise UserError(f"hydra.sweeper.start: {text_of(dict(point))} is listed twice.\nRemove one.")
+        points[canonical(point)] = point
+    return [*points.values()]
 
 
-def _point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
-    given = {str(key).lstrip("+"): value for key, value in typed.items()}
-    said, point = f"hydra.sweeper.start={text_of([dict(typed)])}", Point()
-    for one in space.parameters:
-        name, needed = one.key.lstrip("+"), one.condition.key if one.condition else ""
-        if name not in given or (needed not in point and any(needed == other.key for other in space.parameters)):
-            continue
-        if space.exists(one, point):
-            value = given[name]
-            if not (own := one.find(value)):
-                raise UserError(
-                    f"{said}: {name}={text_of(value)} is not in the search space\nIt has {one.key}={one.typed}"
-                )
-            point[one.key] = own[0]
-    for name in given.keys() - {key.lstrip("+") for key in point}:
-        under = " or ".join(str(one.condition) for one in space.parameters if one.key.lstrip("+") == name)
-        swept = ", ".join(dict.fromkeys(one.key.lstrip("+") for one in space.parameters))
-        why = (
-            f"exists only under {under}, which it does not say"
-            if under
-            else f"is not in the search space, which has {swept}"
-        )
-        raise UserError(f"{said}: {name} {why}")
+def _parse_point(typed: Mapping[str, Any], space: SearchSpace) -> Point:
+    setting, point = f"hydra.sweeper.start={text_of([dict(typed)])}", Point()
+    values = {str(key).lstrip("+"): value for key, value in typed.items()}
+    keys = {parameter.key: parameter.key.lstrip("+") for parameter in space.parameters}
+    for parameter in space.parameters:
+        name, condition = keys[parameter.key], parameter.condition
+        is_undecided = condition and condition.key in keys.keys() - point.keys()
+        if name in values and not is_undecided and space.exists(parameter, point):
+            if not (matches := parameter.find(values[name])):
+                problem = f"{name}={text_of(values[name])} is not in the search space"
+                raise UserError(f"{setting}: {problem}.\nChoose from {parameter.key}={parameter.typed}")
+            point[parameter.key] = matches[0]
+    for name in values.keys() - {keys[key] for key in point}:
+        conditions = " or ".join(str(p.condition) for p in space.parameters if keys[p.key] == name)
+        if conditions:
+            raise UserError(f"{setting}: {name} exists only under {conditions}.\nAdd this condition, or remove {name}.")
+        swept = ", ".join(dict.fromkeys(keys.values()))
+        raise UserError(f"{setting}: {name} is not in the search space.\nChoose from: {swept}")
     if not point:
-        raise UserError(f"{said}: a point has values, as in 'hydra.sweeper.start=[{{lr: 0.001}}]'")
+        raise UserError(
+            f"{setting}: the point has no values.\nType, for example: 'hydra.sweeper.start=[{{lr: 0.001}}]'"
+        )
     return point
 
 
 @dataclass(frozen=True)
 class EarlierTrial:
-    """A trial of an earlier study, as a point of this one's search space."""
+    """A trial of an earlier study, as a point of this study's search space."""
 
     point: Point
     state: str
     objective: list[float]
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return self.state not in (State.COMPLETED, State.PRUNED)
 
 
 @dataclass
 class EarlierTrials:
-    """What a study learns from: `hydra.sweeper.learn_from`. A copy stays in its folder, whatever becomes of theirs."""
+    """The trials of `hydra.sweeper.learn_from`. The study has its own copy, because earlier studies can be deleted."""
 
     folder: Path
     trials: list[EarlierTrial]
-    notes: list[str]
-    """How the earlier studies differ, a line each; empty once the copy is there."""
+    notes: list[str]  # one line about each earlier study; empty if the trials are from the copy
 
     def save(self) -> None:
-        """Write the copy, before any trial relies on it."""
+        """Write the copy, before any trial depends on it."""
         if self.notes:
-            write_whole(self.folder / _FILE, json.dumps({"trials": [asdict(one) for one in self.trials]}))
+            write_whole(self.folder / _FILE, json.dumps({"trials": [asdict(trial) for trial in self.trials]}))
 
 
 def load_earlier(
     settings: SweeperConf, space: SearchSpace, config: DictConfig, folder: Path, read: Read
 ) -> EarlierTrials:
-    """Return what the study learns from; `read` reads an earlier study.
+    """Return the trials of the earlier studies, which `read` reads unless the study has its copy.
 
-    Raises UserError: there is no such study, it searched for something else, or the sampler cannot learn from it."""
+    Raises UserError if there is no such study, it has another objective, or the sampler cannot use earlier trials.
+    """
     if not settings.learn_from:
         return EarlierTrials(folder, [], [])
-    if (settings.sampler or {}).get("_target_") not in _LEARN:
+    if (settings.sampler or {}).get("_target_") not in _SAMPLERS:
         raise UserError(
-            "hydra.sweeper.learn_from: only hydra/sweeper/sampler=default, tpe and gp learn from earlier studies"
+            "hydra.sweeper.learn_from: this sampler cannot learn from earlier studies.\n"
+            "Use hydra/sweeper/sampler=default, tpe or gp."
         )
-    with suppress(CorruptFile, TypeError, LookupError):  # else they are read once more
+    with suppress(CorruptFile, TypeError, LookupError):  # because the copy can be made again
         if (copy := read_json(folder / _FILE)) is not None:
-            return EarlierTrials(folder, [EarlierTrial(**one) for one in copy["trials"]], [])
-    trials, said, taken = [], [], set[Path]()
+            return EarlierTrials(folder, [EarlierTrial(**trial) for trial in copy["trials"]], [])
+    earlier, folders = EarlierTrials(folder, [], []), set[Path]()
     for name in settings.learn_from:
-        there = next((one for one in (folder.parent / name, Path(name)) if (one / "study.json").exists()), None)
-        if there and there.absolute() == folder:
-            raise UserError(f"hydra.sweeper.learn_from={name}: that is this study itself; name an earlier one")
-        if there is None:
-            known = definition.suggest_study(name, folder.parent)
-            raise UserError(
-                f"hydra.sweeper.learn_from={name}: there is no such earlier study\nIn {folder.parent}: {known}"
-            )
-        if there.resolve() in taken:
-            raise UserError(f"hydra.sweeper.learn_from has study {name} twice: leave one of them out")
-        taken.add(there.resolve())
-        found, line = _of_study(there, settings, space, config, read)
-        trials += found
-        said.append(f"learns from {line}")
-    return EarlierTrials(folder, trials, said)
+        study = _find_study(name, folder)
+        if study.resolve() in folders:
+            raise UserError(f"hydra.sweeper.learn_from: study {name} is listed twice.\nRemove one.")
+        folders.add(study.resolve())
+        trials, note = _read_study(study, settings, space, config, read)
+        earlier.trials += trials
+        earlier.notes.append(note)
+    return earlier
 
 
-def _of_study(
+def _find_study(name: str, folder: Path) -> Path:
+    """Return the folder of an earlier study: beside the study's `folder`, or a path. Raises UserError."""
+    paths = (folder.parent / name, Path(name))
+    study = next((path for path in paths if (path / "study.json").exists()), None)
+    if study is None:
+        studies = definition.suggest_study(name, folder.parent)
+        raise UserError(
+            f"hydra.sweeper.learn_from={name}: there is no such earlier study.\nIn {folder.parent}: {studies}"
+        )
+    if study.absolute() == folder:
+        raise UserError(f"hydra.sweeper.learn_from={name}: this is the study itself.\nChoose an earlier study.")
+    return study
+
+
+def _read_study(
     folder: Path, settings: SweeperConf, space: SearchSpace, config: DictConfig, read: Read
 ) -> tuple[list[EarlierTrial], str]:
+    """Return the trials of an earlier study that are points of `space`, and a note for the user."""
+    setting = f"hydra.sweeper.learn_from={folder.name}"
     try:
-        theirs = definition.read(folder)
+        earlier = definition.read(folder)
     except CorruptFile as error:
-        raise UserError(f"hydra.sweeper.learn_from={folder.name}: {error}") from error
-    wanted = (list(settings.objectives), list(settings.directions))
-    if (theirs.objective, theirs.directions) != wanted:
-        has = f"{' and '.join(theirs.objective)} ({' and '.join(theirs.directions)})"
-        raise UserError(
-            f"hydra.sweeper.learn_from={folder.name}: it searched for {has}, "
-            f"and this one for {' and '.join(wanted[0])} ({' and '.join(wanted[1])})"
-        )
-    summary = read(folder, theirs)
-    rows, what = [row for row in summary.rows if row.state in _TELLING], "trial"
-    if all(one.key.lstrip("+") != summary.seed_key.lstrip("+") for one in space.parameters):
-        together = [_together(one.rows, one.params) for one in by_configuration(rows, summary.seed_key) if one.rows]
-        rows, what = together, "configuration" if len(together) < len(rows) else what
-    before, now = theirs.config | _choices(folder / "multirun.yaml"), definition.shared(config) | _choices(config)
-    found = [point for row in rows if (point := _within(row, before, now, space)) is not None]
-    if not found:
-        said = f"none of its {len(rows)} {what}s lies in this search space"
-        raise UserError(f"hydra.sweeper.learn_from={folder.name}: {said}")
-    swept = {one.key for one in space.parameters} | {name.partition(" under ")[0] for name in theirs.parameters}
-    below = tuple(f"{key}." for key in swept)
-    differs = [
-        f"{key}={before.get(key, '(nothing)')}, not {now.get(key, '(nothing)')}"
-        for key in before | now
-        if key and before.get(key) != now.get(key) and key not in swept and not key.startswith(below)
-    ]
-    line = f"{counted(len(found), what)} of study {folder.name}"
-    if left := len(rows) - len(found):
-        line += f" ({left} more outside of this search space)"
-    if differs:
-        line += f", which had {'; '.join(differs[:5])}{' ...' * (len(differs) > 5)}"
-    return found, line
+        raise UserError(f"{setting}: {error}") from error
+    theirs, ours = (earlier.objective, earlier.directions), ([*settings.objectives], [*settings.directions])
+    if theirs != ours:
+        texts = [f"{' and '.join(names)} ({' and '.join(directions)})" for names, directions in (theirs, ours)]
+        problem = f"its objective is {texts[0]}, but this study's is {texts[1]}"
+        raise UserError(f"{setting}: {problem}.\nChoose another study.")
+    study = read(folder, earlier)
+    trials, noun = [trial for trial in study.rows if trial.state in _LEARNED], "trial"
+    if all(parameter.key.lstrip("+") != study.seed_key.lstrip("+") for parameter in space.parameters):
+        configurations = by_configuration(trials, study.seed_key)
+        merged = [_merge_repeats(group.rows, group.params) for group in configurations if group.rows]
+        trials, noun = merged, "configuration" if len(merged) < len(trials) else noun
+    before, now = earlier.config | _choices(folder / "multirun.yaml"), definition.shared(config) | _choices(config)
+    points = [point for trial in trials if (point := _to_space(trial, before, now, space)) is not None]
+    if not points:
+        raise UserError(f"{setting}: none of its {len(trials)} {noun}s is in this search space.\nChoose another study.")
+    note = f"warm start: {counted(len(points), noun)} of study {folder.name}"
+    if outside := len(trials) - len(points):
+        note += f" ({outside} more outside of this search space)"
+    swept = {parameter.key for parameter in space.parameters}
+    swept |= {name.partition(" under ")[0] for name in earlier.parameters}
+    groups = tuple(f"{key}." for key in swept)
+    fixed = [key for key in before | now if key and key not in swept and not key.startswith(groups)]
+    changed = [key for key in fixed if before.get(key) != now.get(key)]
+    if changed:
+        texts = [f"{key}={before.get(key, '(nothing)')}, not {now.get(key, '(nothing)')}" for key in changed[:5]]
+        note += f"; its configuration differs: {'; '.join(texts)}{' ...' * (len(changed) > 5)}"
+    return points, note
 
 
-def _together(rows: list[TrialRecord], params: Point) -> TrialRecord:
-    """The trials of one configuration, which differ in their seed alone, as one: with their mean, or as the first that
-    was pruned or failed.
-    """
-    bad = next((row for row in rows if row.state is not State.COMPLETED), None)
-    if bad or len(rows) == 1:
-        return replace(bad or rows[0], params=params)
-    mean = [fmean(values) for values in zip(*(row.objective for row in rows), strict=True)]
-    *before, last = rows[0].attempts
-    return replace(rows[0], params=params, attempts=(*before, replace(last, objective=mean)))
+def _merge_repeats(trials: list[TrialRecord], params: Point) -> TrialRecord:
+    """Return the trials of one configuration as one: the first that did not complete, or the first with their mean."""
+    bad = next((trial for trial in trials if trial.state is not State.COMPLETED), None)
+    if bad or len(trials) == 1:
+        return replace(bad or trials[0], params=params)
+    mean = [fmean(values) for values in zip(*(trial.objective for trial in trials), strict=True)]
+    *before, last = trials[0].attempts
+    return replace(trials[0], params=params, attempts=(*before, replace(last, objective=mean)))
 
 
-def _within(
-    row: TrialRecord, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace
+def _to_space(
+    trial: TrialRecord, before: Mapping[str, str], now: Mapping[str, str], space: SearchSpace
 ) -> EarlierTrial | None:
-    """The trial as a point of this space, also of what its study did not vary; None if it is none."""
-    point, left = Point(), {key.lstrip("+"): value for key, value in row.params.items()}
-    for one in space.parameters:
-        if space.exists(one, point):
-            name = one.key.lstrip("+")
-            own = one.find(left.pop(name)) if name in left else one.find(_value(before.get(name)))
-            if not own:
+    """Return the trial as a point of this space, with values that its study fixed; None if it is outside."""
+    point, left = Point(), {key.lstrip("+"): value for key, value in trial.params.items()}
+    for parameter in space.parameters:
+        if space.exists(parameter, point):
+            name = parameter.key.lstrip("+")
+            value = left.pop(name) if name in left else _parse_value(before.get(name))
+            if not (matches := parameter.find(value)):
                 return None
-            point[one.key] = own[0]
+            point[parameter.key] = matches[0]
     if any(now.get(name) != (value if isinstance(value, str) else text_of(value)) for name, value in left.items()):
         return None
-    return EarlierTrial(point, row.state, row.objective)
+    return EarlierTrial(point, trial.state, trial.objective)
 
 
-def _value(text: str | None) -> Any:
-    """What a text stands for; of None something that is no value of any parameter."""
-    if text is None:
-        return {}
+def _parse_value(text: str | None) -> Any:
+    """Return the value of a text; for None a value that no parameter has."""
     try:
-        return json.loads(text)
+        return {} if text is None else json.loads(text)
     except ValueError:
         return text
 
 
 def _choices(config: DictConfig | Path) -> dict[str, str]:
-    """What was chosen of each config group; nothing if the file cannot be read."""
+    """Return the chosen option of each config group; empty if the file cannot be read."""
     with suppress(OSError, ValueError, YAMLError, OmegaConfBaseException):
         node: Any = OmegaConf.load(config) if isinstance(config, Path) else config
         choices = OmegaConf.select(node, "hydra.runtime.choices", default={})

@@ -66,9 +66,9 @@ class Choosing:
     def _grid(self) -> Chooser:
         if self._prunes:
             from sweeps.choose.sampler.build import pruner_of
-            from sweeps.choose.sampler.fed_study import FedStudy, RandomSampler
+            from sweeps.choose.sampler.fed_study import FedStudy
 
-            self._fed = FedStudy(self._study, RandomSampler, pruner=pruner_of(self._settings))
+            self._fed = FedStudy(self._study, pruner=pruner_of(self._settings))
         return Grid(self.space, self._memory, self._settings.max_grid_trials)
 
     def _sampler(self) -> Chooser:

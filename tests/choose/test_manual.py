@@ -52,16 +52,16 @@ def test_a_point_as_it_is_typed(tmp_path: Path, text: str, point: Point) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "names no value\nGive a value for each of: lr, batch_size, m.act, beta"),
-        ("epochs=3", "epochs is not what study s sweeps\nGive a value for each of: lr"),
-        ("lr=0.1 ld=0.1", "ld is not what"),
-        ("lr", "cannot be read"),
-        ("lr='", "cannot be read: No closing quotation"),
+        ("", "there are no values.\nType a value for each of: lr, batch_size, m.act, beta"),
+        ("epochs=3", "study s does not sweep epochs.\nType a value for each of: lr"),
+        ("lr=0.1 ld=0.1", "does not sweep ld"),
+        ("lr", "cannot be parsed"),
+        ("lr='", "cannot be parsed: No closing quotation"),
         ("lr=0.1,0.2", "lr=0.1,0.2: type a single value, as in lr=1"),
         ("lr=interval(0.1,1)", "type a single value"),
         ("~lr", "type a single value"),
         ("lr=0.1 batch_size=2 +lr=0.2", "lr has two values. Remove one"),
-        ("lr=0.5 batch_size=2", r"trial 7 is that already \(lr=0.5 batch_size=2\): it is failed"),
+        ("lr=0.5 batch_size=2", "'lr=0.5 batch_size=2' is trial 7 already, which is failed"),
     ],
 )
 def test_what_is_no_point_of_the_study(tmp_path: Path, text: str, said: str) -> None:
@@ -75,15 +75,15 @@ def test_what_is_no_point_of_the_study(tmp_path: Path, text: str, said: str) -> 
 
 
 def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has a search space in code"):
+    with pytest.raises(UserError, match="the search space of study s is code"):
         manual.add_point(definition("lr", custom="a.b"), summary(tmp_path), "lr=1")
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"x": 1}', "has no o. Give a value for each of:"),
-        ('{"x": 1, "o": "a", "z": 3}', "z does not exist beside the others"),
+        ('{"x": 1}', "o is missing.\nType a value for each of: x, o"),
+        ('{"x": 1, "o": "a", "z": 3}', "z does not exist with these values.\nRemove z"),
         ("{", "cannot be read"),
         ("", "cannot be read"),
         ("[]", "cannot be read"),
@@ -96,7 +96,7 @@ def test_a_file_that_holds_no_point(tmp_path: Path, content: str, said: str) -> 
 
 
 def test_what_the_driver_answers(tmp_path: Path) -> None:
-    assert "starts it when there is room" in manual.wait_for_driver(tmp_path / "1.json", 1)
+    assert "starts it when a slot is free" in manual.wait_for_driver(tmp_path / "1.json", 1)
     (tmp_path / "2.json").touch()
     assert manual.wait_for_driver(tmp_path / "2.json", 0) == ""
     manual.refuse_file(tmp_path / "2.json", UserError("no"))
@@ -241,11 +241,11 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
     launcher = FakeLauncher(script, clock, slots=2)
     done = study.drive(launcher, look)
     if script is RUNNING:
-        assert said == ["trial 1 ends when it next reports, and counts as pruned"]
+        assert said == ["trial 1 ends at its next report and counts as pruned"]
         assert done.states() == ["cancelled", "pruned"]
-    with pytest.raises(UserError, match=r"trial 9 of study s does not exist. Those that run: none"):
+    with pytest.raises(UserError, match=r"--trial 9: study s has no such trial\.\nNo trial is running"):
         manual.end_trial(done.summary, 9)
-    with pytest.raises(UserError, match=r"trial 0 of study s is (cancelled|failed)"):
+    with pytest.raises(UserError, match=r"--trial 0: the trial is (cancelled|failed)"):
         manual.end_trial(done.summary, 0)
 
 
@@ -294,5 +294,5 @@ def test_that_a_search_has_enough_is_said_after_what_was_started_before(make_stu
 
 def test_what_was_added_and_waits_is_not_added_again(tmp_path: Path) -> None:
     study = replace(summary(tmp_path), added=[Added("1.json", {"x": 1}, outside=False)])
-    with pytest.raises(UserError, match="'x=1' was added before, and is not added again"):
+    with pytest.raises(UserError, match="'x=1' was added already"):
         manual.add_point(definition("x"), study, "x=1")

@@ -119,7 +119,7 @@ def test_a_study_that_has_begun_goes_on_without_its_storage(tmp_path: Path, url:
     search.run(lambda point: 1.0, most=1)
     away = Mirror("sqlite:////no/such/folder/s.db", search.study, search.space)
     away.open(is_new=False, may_replace=False)
-    assert away.problem and "the study goes on without it" in away.problem
+    assert away.problem and "the study continues without it" in away.problem
 
 
 @pytest.mark.parametrize("url", ["nonsense", "sqlite:////no/such/folder/studies.db", "mysql+nodriver://host/db"])
@@ -131,7 +131,7 @@ def test_a_new_study_is_refused_where_it_cannot_be_used(tmp_path: Path, url: str
 
 def test_another_study_of_the_same_name_is_left_alone(tmp_path: Path, url: str) -> None:
     optuna.create_study(study_name="s", storage=url).add_trial(optuna.trial.create_trial(value=1.0))
-    with pytest.raises(UserError, match="has another study named s, with 1 trials\nChoose another name: ") as error:
+    with pytest.raises(UserError, match=r"has another study named s, with 1 trials\.\nChoose another name: ") as error:
         mirror_of(asked(tmp_path, *LINES), url)
     assert len(str(error.value).splitlines()) == 2
     assert len(shown(url)) == 1

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
+from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 from sweeps.choose.repeats import choose_seeds
 from sweeps.choose.sampler.build import DefaultSampler
 from sweeps.choose.sampler.encoding import Encoding
-from sweeps.choose.sampler.fed_study import FedStudy, RandomSampler
+from sweeps.choose.sampler.fed_study import FedStudy
 from sweeps.errors import UserError
 from sweeps.record.grammar import parse
 from sweeps.record.journal import Journal

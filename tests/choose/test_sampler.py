@@ -589,18 +589,18 @@ def test_a_driver_that_was_killed_at_the_start_starts_there_all_the_same(make: M
 @pytest.mark.parametrize(
     ("start", "said"),
     [
-        ([{"lx": 0.1}], "lx is not in the search space, which has x, n, b, o, z"),
-        ([{"x": 2}], "x=2 is not in the search space\nIt has x=interval(0,1)"),
+        ([{"lx": 0.1}], "lx is not in the search space.\nChoose from: x, n, b, o, z"),
+        ([{"x": 2}], "x=2 is not in the search space.\nChoose from x=interval(0,1)"),
         ([{"x": "0.5"}], "x=0.5 is not"),
-        ([{"n": 2.5}], "n=2.5 is not in the search space\nIt has n=int(interval(1,9))"),
+        ([{"n": 2.5}], "n=2.5 is not in the search space.\nChoose from n=int(interval(1,9))"),
         ([{"n": True}], "n=True is not"),
-        ([{"b": 17}], "b=17 is not in the search space\nIt has b=16,32"),
-        ([{"o": "adm"}], "o=adm is not in the search space\nIt has o=adam,sgd"),
-        ([{"o": "sgd", "z": 1}], "z exists only under o=adam, which it does not say"),
+        ([{"b": 17}], "b=17 is not in the search space.\nChoose from b=16,32"),
+        ([{"o": "adm"}], "o=adm is not in the search space.\nChoose from o=adam,sgd"),
+        ([{"o": "sgd", "z": 1}], "z exists only under o=adam.\nAdd this condition, or remove z"),
         ([{"z": 1}], "z exists only under o=adam"),
-        ([{"b": 16}, {"b": 16.0}], "a point twice, {b:16}"),
-        ([{}], "a point has values"),
-        ([{"n": n} for n in range(1, 5)], "has 4 points, more than hydra.sweeper.n_trials"),
+        ([{"b": 16}, {"b": 16.0}], "{b:16} is listed twice"),
+        ([{}], "the point has no values"),
+        ([{"n": n} for n in range(1, 5)], "4 points, but hydra.sweeper.n_trials=3"),
     ],
 )
 def test_where_it_cannot_start(make: MakeSearch, start: list[dict[str, Any]], said: str) -> None:
@@ -647,7 +647,7 @@ def test_it_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callabl
     """Whose trials are nowhere among its own."""
     folder = make_earlier(*LINES, outcome=bowl)
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
-    assert search.choosing.earlier.notes == [f"learns from 30 trials of study {folder.name}"]
+    assert search.choosing.earlier.notes == [f"warm start: 30 trials of study {folder.name}"]
     found = search.run(bowl, most=4)
     shutil.rmtree(folder)  # it has its own copy
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
@@ -669,13 +669,13 @@ def test_what_an_earlier_study_fixed_is_a_value_of_a_wider_space(
         one.point for one in search.choosing.earlier.trials
     ] == [{"x": 3, "b": 32}, {"x": 2, "b": 32}]
     (said,) = search.choosing.earlier.notes
-    assert said.endswith("(1 more outside of this search space), which had epochs=5, not (nothing)")
+    assert said.endswith("(1 more outside of this search space); its configuration differs: epochs=5, not (nothing)")
     assert len(search.run(lambda point: 1.0)) == 6
 
 
 def test_no_study_is_learnt_from_twice(make: MakeSearch, make_earlier: Callable[..., Path]) -> None:
     folder = make_earlier(*LINES, outcome=bowl)
-    with pytest.raises(UserError, match=f"learn_from has study {folder} twice"):
+    with pytest.raises(UserError, match=f"learn_from: study {folder} is listed twice"):
         make(*LINES, learn_from=[folder.name, str(folder)])
 
 
@@ -688,7 +688,7 @@ def test_trials_under_several_seeds_are_learnt_from_as_one(make: MakeSearch, mak
     found = sorted((one.point["x"], one.state, one.objective) for one in search.choosing.earlier.trials)
     assert found == [(1.0, "completed", [2.0]), (2.0, "completed", [3.0]), (3.0, "diverged", [])]
     (said,) = search.choosing.earlier.notes
-    assert said.startswith(f"learns from 3 configurations of study {folder.name}")
+    assert said.startswith(f"warm start: 3 configurations of study {folder.name}")
 
 
 def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Callable[..., Path], tmp_path: Path) -> None:
@@ -703,15 +703,15 @@ def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Calla
     ("settings", "lines", "said"),
     [
         ({"learn_from": ["nothing"]}, LINES, "learn_from=nothing: there is no such earlier study"),
-        ({"sampler": "Random"}, LINES, "only hydra/sweeper/sampler=default, tpe and gp"),
+        ({"sampler": "Random"}, LINES, "Use hydra/sweeper/sampler=default, tpe or gp"),
         (
             {"direction": "maximize"},
             LINES,
-            "it searched for objective (minimize), and this one for objective (maximize)",
+            "its objective is objective (minimize), but this study's is objective (maximize)",
         ),
-        ({}, ["x=interval(7.0,8.0)", "y=interval(0.0,1.0)"], "none of its 30 trials lies in this search space"),
-        ({}, [*LINES, "z=1,2"], "none of its 30 trials lies"),
-        ({}, ["y=interval(0.0,1.0)"], "none of its 30 trials lies"),
+        ({}, ["x=interval(7.0,8.0)", "y=interval(0.0,1.0)"], "none of its 30 trials is in this search space"),
+        ({}, [*LINES, "z=1,2"], "none of its 30 trials is in"),
+        ({}, ["y=interval(0.0,1.0)"], "none of its 30 trials is in"),
     ],
 )
 def test_what_it_cannot_learn_from(

@@ -341,7 +341,7 @@ def test_a_new_study_learns_from_one_of_the_version_before(tmp_path: Path, name:
     more = [f"hydra.sweeper.learn_from=[{name}]", "hydra.sweeper.n_trials=2", "hydra.sweeper.study_name=new"]
     done = lines.run([*words, *more], tmp_path)
     assert done.code == 0, done.said
-    assert f"learns from 11 trials of study {name}" in done.out
+    assert f"warm start: 11 trials of study {name}" in done.out
     assert as_text(over(study)) == as_text(EXPECTED[name]["ended"])
 
 

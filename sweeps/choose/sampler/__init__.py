@@ -1,7 +1,7 @@
-"""A search: what a sampler of Optuna, or our own surrogate, chooses next. The only room that imports Optuna."""
+"""A search: Optuna's sampler, or our surrogate, chooses the next point. Only this package imports Optuna."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -26,70 +26,69 @@ from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.trial.job import Outcome, Point, State
 
-_TIMES = 5  # draws, before the nearest untried point is taken
-_EVERY, _LEAST = 10, 3  # one trial in so many is TPE's; the surrogate needs so many results
+_MAX_DRAWS = 5  # draws for one trial, before the nearest untried point is used
+_TPE_EVERY, _MIN_RESULTS = 10, 3  # every tenth trial is TPE's; the surrogate needs three results
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a search is made of."""
+    """The parts of a search."""
 
     space: SearchSpace
     memory: OutOfMemory
     seeds: Seeds
-    max_configurations: int  # configurations to try, without those that a person adds
-    start: Sequence[Point] = ()  # the points to begin with; what one leaves out the sampler chooses
-    earlier: Sequence[EarlierTrial] = ()  # the trials of earlier studies
+    max_configurations: int  # configurations to try, without the points that a person adds
+    start: Sequence[Point] = ()  # first points to try; the sampler chooses their missing values
+    earlier: Sequence[EarlierTrial] = ()  # trials of earlier studies
     custom: Callable[[optuna.Trial], object] | None = None
-    """The user's own function, which suggests further parameters: the space then has points that are not known here."""
-    name: str = ""  # of that function
+    """The user's own function that suggests further parameters, so that the space is not fully known."""
+    name: str = ""  # name of the user's own function
 
 
 class Sampler:
-    """Begins a configuration that was not tried, and of which nothing says that it will fail."""
+    """A chooser that begins untried configurations that are not likely to fail."""
 
     def __init__(self, search: Search, samplers: Samplers, fed: FedStudy) -> None:
         self._search, self._samplers, self._fed = search, samplers, fed
         assert fed.encoding
         self._space, self._encoding = search.space, fed.encoding
-        guessing = issubclass(samplers.kind, (TPESampler, *CONSTRAINED, CmaEsSampler))
-        self._guesses = guessing and not search.custom
-        self._models = samplers.models and not search.custom
-        self._forget()
+        learns = issubclass(samplers.kind, (TPESampler, *CONSTRAINED, CmaEsSampler))
+        self._avoids_failures = learns and not search.custom
+        self._has_surrogate = samplers.models and not search.custom
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._outcomes = ConfigurationOutcomes(self._fed.repeats)
         self._proposals = Proposals(self._space)
-        self._asked = 0  # configurations, without those that a person added
-        self._started: set[str] = set()  # the points to start at that were begun
-        self._next = 0  # the place of the first of them that may be left
+        self._count = 0  # configurations, without the points that a person added
+        self._started: set[str] = set()  # start points that have begun
+        self._next = 0  # index of the next start point
         self._running: set[int] = set()
         self._scales: Sequence[float] = ()
         self._results: list[tuple[float, Point, list[float]]] = []
-        """The loss of each point that ended, infinite where it was pruned, and its code; oldest first."""
-        for known in self._search.earlier if self._guesses else ():
-            self._proposals.observe(known.point, ran=not known.failed)
-            if known.state in (State.PRUNED, State.COMPLETED):
-                self._note(known.objective if known.state == State.COMPLETED else [], known.point)
+        """The loss of each ended point, infinite if it was pruned, the point and its coordinates; oldest first."""
+        for trial in self._search.earlier if self._avoids_failures else ():
+            self._proposals.observe(trial.point, ran=not trial.has_failed)
+            if not trial.has_failed:
+                self._add_result(trial.point, trial.state, trial.objective)
 
     def next(self, study: StudySnapshot) -> Next:
-        """Return the next configuration, under its first seed; none when all that are wanted were asked for."""
+        """Return the next configuration under its first seed; empty if the search is complete."""
         self._fed.follow(study)
         self._follow(study)
-        self._known = study.shared
         exhausted = not self._search.custom and study.size is not None and len(self._proposals) >= study.size
-        if self._asked >= self._search.max_configurations or exhausted or study.enough:
+        if self._count >= self._search.max_configurations or exhausted or study.enough:
             return Next()
         number = len(study.rows)
-        sampler = self._samplers.sampler(number, self._before(number))
+        sampler = self._samplers.sampler(number, self._count_before(number))
         self._fed.load_study(sampler)
         start = self._next_start()
         if self._search.custom:
-            return Next([self._custom(study, number, start)])
+            return Next([self._propose_custom(study, number, start)])
         return Next([self._propose(study, number, sampler, start)])
 
     def _next_start(self) -> Point:
-        """Return the next point to start at that was not begun; an empty one when there is none."""
+        """Return the next start point that has not begun; an empty point if there is none."""
         while self._next < len(self._search.start):
             point = self._search.start[self._next]
             if canonical(point) not in self._started and (point not in self._proposals or self._search.custom):
@@ -97,106 +96,111 @@ class Sampler:
             self._next += 1
         return {}
 
-    def _before(self, number: int) -> int:
-        """Return how many configurations were asked for before this one. Their repeats have numbers too."""
+    def _count_before(self, number: int) -> int:
+        """Return how many configurations were proposed before this trial; repeats have numbers, too."""
         return number if self._search.custom else len(self._proposals)
 
     def _follow(self, study: StudySnapshot) -> None:
         update = self._outcomes.read_new(study)
         if update.reopened:
-            self._forget()
+            self._reset()
             update = self._outcomes.read_new(study)
-        for trial in update.asked:
-            self._take(trial)
+        for trial in update.proposed:
+            self._add_proposed(trial)
         for trial, end in update.ended:
             self._running.discard(trial.number)
-            if self._guesses:
-                self._learn(trial.configuration, end)
+            if self._avoids_failures:
+                self._observe(trial.configuration, end)
 
-    def _take(self, trial: TrialRecord) -> None:
+    def _add_proposed(self, trial: TrialRecord) -> None:
         self._scales = trial.memory.get("scales", self._scales)
         if trial.by in (By.SAMPLER, By.GRID):
-            self._asked += 1
-            swept = {one.key: trial.params[one.key] for one in self._space.parameters if one.key in trial.params}
+            self._count += 1
+            swept = {p.key: trial.params[p.key] for p in self._space.parameters if p.key in trial.params}
             self._started |= {trial.memory.get("start", ""), canonical(swept)}
         if not is_placeholder(trial):
             self._proposals.add(trial.configuration)
             self._running.add(trial.number)
 
-    def _learn(self, point: Point, end: Outcome) -> None:
+    def _observe(self, point: Point, end: Outcome) -> None:
         if end.misfit or not (end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)):
             return
         self._proposals.observe(point, ran=not is_blamed(end))
         if (end.state is State.COMPLETED and end.objective) or end.state is State.PRUNED:
-            self._note(end.objective if end.state is State.COMPLETED else [], point)
+            self._add_result(point, end.state, end.objective)
 
-    def _note(self, values: Sequence[float], point: Point) -> None:
-        sign = 1.0 if self._fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE else -1.0
-        self._results.append((sign * values[0] if values else math.inf, point, self._proposals.encode(point)))
+    def _add_result(self, point: Point, state: str, objective: Sequence[float]) -> None:
+        loss = math.inf
+        if state == State.COMPLETED and objective:
+            minimizes = self._fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE
+            loss = objective[0] if minimizes else -objective[0]
+        self._results.append((loss, point, self._proposals.encode(point)))
 
     def _propose(self, study: StudySnapshot, number: int, sampler: BaseSampler, start: Point) -> Proposal:
-        """Return a point that was not tried, and of which nothing says that it will fail; else the nearest untried."""
+        """Return an untried point that is not likely to fail, or else the nearest untried point."""
         trial_id = self._fed.begin(number, {})
-        point, untried, scales = Point(), None, list[float]()
-        for time in range(_TIMES):
-            if time == 0 and not start:
-                point, scales = self._promising(number)
-            point = point if time == 0 and point else self._draw(trial_id, sampler, start)
+        point, scales = self._ask_surrogate(number) if not start else (Point(), [])
+        untried = None
+        for draw in range(_MAX_DRAWS):
+            if draw > 0 or not point:
+                point = self._ask_sampler(trial_id, sampler, start)
             if len(start) == len(point):
                 break
             if point not in self._proposals:
                 untried = point
-                fails = self._guesses and self._proposals.seems_to_fail(point)
+                fails = self._avoids_failures and self._proposals.seems_to_fail(point)
                 if not fails and not self._search.memory.explain_infeasible(study, point):
                     break
         else:
             point = untried or self._proposals.nearest(point, [*start])
         params = {**point, **self._search.seeds.first}
         self._fed.settle(number, trial_id, self._encoding.encode(point), params)
-        memory: dict[str, Any] = {"system": dict(self._fed.frozen(trial_id).system_attrs), "scales": scales}
-        memory |= {"start": canonical(start)} if start else {}
-        lacking = self._search.memory.explain_infeasible(study, point)
-        return self._proposal(params, memory, lacking)
+        return self._proposal(study, number, point, params, start, scales=scales)
 
-    def _proposal(self, params: Point, memory: Mapping[str, Any], infeasible: str = "") -> Proposal:
-        content = {name: value for name, value in memory.items() if value}
-        first = self._search.seeds.first
-        shared = {name: value for name, value in self._fed.shared.items() if self._known.get(name) != value}
-        return Proposal(params, By.SAMPLER, seed=first, infeasible=infeasible, memory=content, shared=shared)
+    def _proposal(
+        self, study: StudySnapshot, number: int, point: Point, params: Point, start: Point, **memory: Any
+    ) -> Proposal:
+        memory["system"] = dict(self._fed.frozen(self._fed.id_of(number)).system_attrs)
+        memory["start"] = canonical(start) if start else ""
+        return Proposal(
+            params,
+            By.SAMPLER,
+            seed=self._search.seeds.first,
+            infeasible=self._search.memory.explain_infeasible(study, point),
+            memory={name: value for name, value in memory.items() if value},
+            shared={name: value for name, value in self._fed.shared.items() if study.shared.get(name) != value},
+        )
 
-    def _promising(self, number: int) -> tuple[Point, list[float]]:
-        """Return the point of which the surrogate hopes for most, for nine trials in ten; else an empty one. Return the
-        scales of its fit as well, from which the next one goes on.
+    def _ask_surrogate(self, number: int) -> tuple[Point, list[float]]:
+        """Return the surrogate's best point, and the scales of its fit; empty if TPE chooses this trial.
 
-        TPE alone is slow to follow what is known. Its tenth of the trials looks elsewhere
-        (`benchmarks/search_learns.py`).
+        TPE alone exploits results slowly, but its tenth of the trials explores (`benchmarks/search_learns.py`).
         """
         losses = [loss for loss, _, _ in self._results]
-        few = len(losses) < _LEAST or len(set(losses)) < 2
-        before = self._before(number)
-        if not self._models or few or before < self._samplers.startup or before % _EVERY == 0:
+        too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
+        count = self._count_before(number)
+        if not self._has_surrogate or too_few or count < self._samplers.startup or count % _TPE_EVERY == 0:
             return {}, []
         proposals, rng = self._proposals, np.random.RandomState(self._samplers.seed(number))
         surrogate = Surrogate(proposals.parameter_indices(), self._scales)
-        surrogate.fit([code for _, _, code in self._results], losses, proposals.failed, rng)
+        surrogate.fit([encoded for _, _, encoded in self._results], losses, proposals.failed, rng)
         best = [point for _, point, _ in sorted(self._results, key=itemgetter(0))]
         points = proposals.candidates(best, iter(rng.random_sample, None))
-        codes = [proposals.encode(point) for point in points]
-        alone = not self._running
-        hopes = surrogate.expected_improvement(codes) if alone else surrogate.thompson_sample(codes, rng)
-        ranked = (points[i] for i in hopes.argsort()[::-1])
-        fresh = (point for point in ranked if point not in proposals and not proposals.seems_to_fail(point))
-        return next(fresh, {}), surrogate.scales
+        encoded = [proposals.encode(point) for point in points]
+        gains = surrogate.thompson_sample(encoded, rng) if self._running else surrogate.expected_improvement(encoded)
+        ranked = (points[i] for i in gains.argsort()[::-1])
+        untried = (point for point in ranked if point not in proposals and not proposals.seems_to_fail(point))
+        return next(untried, {}), surrogate.scales
 
-    def _draw(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
-        """Return what the sampler proposes."""
+    def _ask_sampler(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
+        """Return the point that the sampler proposes, with the values of the start point."""
         frozen, encoding = self._fed.frozen(trial_id), self._encoding
         frozen.params = encoding.encode(start)
-        study = _filter_study(self._fed.study, frozen)  # of Hyperband's, a bracket
+        study = _filter_study(self._fed.study, frozen)  # because Hyperband shows each bracket its own trials
         sampler.before_trial(study, frozen)
-        together: Mapping[str, Any] = {}
+        relative: dict[str, Any] = {}
         if len(frozen.params) < len(encoding.named):
-            together = sampler.sample_relative(study, frozen, sampler.infer_relative_search_space(study, frozen))
+            relative = sampler.sample_relative(study, frozen, sampler.infer_relative_search_space(study, frozen))
         point: Point = {}
         for parameter, name in encoding.named:
             if not self._space.exists(parameter, point):
@@ -205,44 +209,38 @@ class Sampler:
             if name not in frozen.params:
                 if distribution.single():
                     frozen.params[name] = encoding.encode({**point, parameter.key: parameter.values[0]})[name]
-                elif name in together:
-                    frozen.params[name] = together[name]
+                elif name in relative:
+                    frozen.params[name] = relative[name]
                 else:
                     frozen.params[name] = sampler.sample_independent(study, frozen, name, distribution)
             point[parameter.key] = encoding.decode(name, frozen.params[name])
         return point
 
-    def _custom(self, study: StudySnapshot, number: int, start: Point) -> Proposal:
-        """Return what the sampler suggests, and the user's own function beside it: values as they are typed."""
+    def _propose_custom(self, study: StudySnapshot, number: int, start: Point) -> Proposal:
+        """Return true values of the sampler, and values of the user's own function. Raises UserError if it raises."""
         assert self._search.custom
         trial = optuna.Trial(self._fed.study, self._fed.begin(number, self._encoding.encode(start)))
         point: Point = {}
         for parameter, name in self._encoding.named:
             if self._space.exists(parameter, point):
-                point[parameter.key] = suggest(trial, name, self._encoding.distributions[name])
+                point[parameter.key] = _suggest(trial, name, self._encoding.distributions[name])
         try:
             self._search.custom(trial)
-        except (Exception, SystemExit) as error:  # whatever the user's code raises
-            words = str(error).splitlines() or ["no reason given"]
+        except (Exception, SystemExit) as error:  # because the user's code may raise anything
+            words = str(error).splitlines() or ["no message"]
             raise UserError(
                 f"hydra.sweeper.custom_search_space={self._search.name}: it raised {type(error).__name__}: {words[0]}\n"
-                f"Mend {self._search.name}(cfg, trial)"
+                f"Correct {self._search.name}(cfg, trial)."
             ) from error
-        own = {name: value for name, value in trial.params.items() if name not in self._encoding.distributions}
-        params = {**point, **own, **self._search.seeds.first}
+        custom = {name: value for name, value in trial.params.items() if name not in self._encoding.distributions}
+        params = {**point, **custom, **self._search.seeds.first}
         self._fed.settle(number, -1, {}, params)
-        texts = {name: distribution_to_json(one) for name, one in trial.distributions.items() if name in own}
-        memory: dict[str, Any] = {"distributions": texts}
-        memory["system"] = dict(self._fed.frozen(self._fed.id_of(number)).system_attrs)
-        memory |= {"start": canonical(start)} if start else {}
-        return self._proposal(params, memory, self._search.memory.explain_infeasible(study, point))
+        distributions = {name: distribution_to_json(trial.distributions[name]) for name in custom}
+        return self._proposal(study, number, point, params, start, distributions=distributions)
 
 
-def suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:
-    """Return the value that a trial of Optuna's suggests."""
+def _suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:
     if isinstance(distribution, CategoricalDistribution):
         return trial.suggest_categorical(name, distribution.choices)
-    low, high, step, log = distribution.low, distribution.high, distribution.step, distribution.log
-    if isinstance(distribution, IntDistribution):
-        return trial.suggest_int(name, low, high, step=step or 1, log=log)
-    return trial.suggest_float(name, low, high, step=step, log=log)
+    suggest = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
+    return suggest(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)

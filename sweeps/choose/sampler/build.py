@@ -1,4 +1,4 @@
-"""Optuna's samplers and pruners, from the settings that name them."""
+"""Optuna's samplers and pruners, built from the settings that name them."""
 
 import inspect
 import warnings
@@ -21,15 +21,18 @@ from sweeps.settings import SweeperConf
 
 
 class DefaultSampler(TPESampler):
-    """Chooses nine trials in ten by a Gaussian process (`choose.surrogate`), and the tenth by TPE, which looks
-    elsewhere. With several objectives it is TPE alone.
+    """A Gaussian process (`choose.surrogate`) for nine trials in ten, and TPE for the tenth, which explores.
+
+    With several objectives it is TPE alone.
     """
 
 
-def build(kind: str, conf: Mapping[str, Any]) -> Any:
+def _build(kind: str, conf: Mapping[str, Any]) -> Any:
     """Return the sampler or the pruner that `conf` names. Raises UserError if it cannot be built."""
     if conf["_target_"] == "optuna.samplers.GPSampler" and find_spec("torch") is None:
-        raise UserError("hydra/sweeper/sampler=gp needs PyTorch; install it with: pip install -c constraints.txt torch")
+        raise UserError(
+            "hydra/sweeper/sampler=gp: PyTorch is not installed.\nType: pip install -c constraints.txt torch"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -40,60 +43,56 @@ def build(kind: str, conf: Mapping[str, Any]) -> Any:
 
 
 def pruner_of(settings: SweeperConf) -> BasePruner | None:
-    """Return the pruner; None if nothing is to be pruned."""
-    pruner = build("pruner", settings.pruner) if settings.pruner else None
-    return None if pruner is None or isinstance(pruner, NopPruner) else pruner
+    """Return the pruner; None without pruning."""
+    pruner = _build("pruner", settings.pruner) if settings.pruner else None
+    return None if isinstance(pruner, NopPruner) else pruner
 
 
 class Samplers:
-    """Makes a sampler anew for each trial, seeded by the study's seed and the trial's number.
+    """A new sampler for each trial, seeded by the study's seed and the trial's number.
 
-    So the same trials make the same choice, whatever process asks. A sampler that takes no seed is made once.
+    So the same trials always lead to the same choice. A sampler without a seed is built once.
     """
 
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
-        """`conf` names the sampler; None stands for Optuna's own choice. `name` is the study's: by it a study without a
-        seed has one of its own.
-        """
+        """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name` decides the seed."""
         self._conf = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
-        several = len(directions) > 1
         self.kind: type[BaseSampler] = _locate(self._conf["_target_"])
-        if issubclass(self.kind, TPESampler):
-            self._conf |= _tpe(
-                self.kind, self._conf, grouped=not several and any(p.condition for p in space.parameters)
-            )
-        self.models = self.kind is DefaultSampler and not several
-        self.startup = int(self._conf.get("n_startup_trials", 10)) if issubclass(self.kind, TPESampler) else 0
-        seeded = "seed" in inspect.signature(self.kind).parameters
-        given = self._conf.get("seed")
-        self._seed: int = zlib.crc32(name.encode()) if given is None else int(given)
-        first = build("sampler", self._conf | ({"seed": self._seed} if seeded else {}))
-        self._only = None if seeded else first
+        is_tpe, is_single = issubclass(self.kind, TPESampler), len(directions) < 2
+        defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
+        self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}
+        self.models = self.kind is DefaultSampler and is_single
+        self.startup = int(self._conf.get("n_startup_trials", 10)) if is_tpe else 0
+        has_seed = "seed" in inspect.signature(self.kind).parameters
+        seed = self._conf.get("seed")
+        self._seed: int = zlib.crc32(name.encode()) if seed is None else int(seed)
+        first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
+        self._only = None if has_seed else first
+
+    def _tpe_defaults(self, is_single: bool, space: SearchSpace) -> dict[str, Any]:
+        """Return our defaults of TPE's settings.
+
+        Parameters that exist together are modelled jointly, each condition apart (Falkner et al., BOHB, ICML 2018).
+        The constant liar (Ginsbourger et al., 2010) counts running trials as bad. Our sampler does not use it, because
+        slow trials run longest, and slow points would be avoided (`benchmarks/search_learns.py`).
+        """
+        has_conditions = any(parameter.condition for parameter in space.parameters)
+        is_grouped = is_single and has_conditions and self._conf.get("multivariate", True)
+        defaults = {"group": True} if is_grouped else {}
+        return defaults | ({"constant_liar": False} if self.kind is DefaultSampler else {})
 
     def seed(self, number: int) -> int:
         """Return the seed for the choice of a trial."""
         return int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
 
-    def sampler(self, number: int, asked: int) -> BaseSampler:
-        """Return the sampler that chooses a trial, before which so many configurations were asked for.
+    def sampler(self, number: int, count: int) -> BaseSampler:
+        """Return the sampler for a trial after `count` proposed configurations.
 
-        TPE counts its random start by the trials that have ended: with many at a time it would last too long.
+        TPE would count ended trials as its random start, which takes too long if many trials run at a time.
         """
         if self._only is not None:
             return cast(BaseSampler, self._only)
         seed = self._seed if issubclass(self.kind, QMCSampler) else self.seed(number)
-        started = {"n_startup_trials": 1} if issubclass(self.kind, TPESampler) and asked >= self.startup else {}
-        sampler: BaseSampler = build("sampler", {**self._conf, "seed": seed, **started})
+        started = {"n_startup_trials": 1} if issubclass(self.kind, TPESampler) and count >= self.startup else {}
+        sampler: BaseSampler = _build("sampler", {**self._conf, "seed": seed, **started})
         return sampler
-
-
-def _tpe(kind: type, conf: Mapping[str, Any], grouped: bool) -> dict[str, Any]:
-    """Return what TPE is set to where its user does not say.
-
-    Parameters that exist together are modelled jointly (Falkner et al., BOHB, ICML 2018), under each condition by
-    themselves. Ours does not take what runs for bad (the constant liar, Ginsbourger et al., 2010): as slow trials run
-    longest, it then shuns what is slow, and no point is tried twice anyway (`benchmarks/search_learns.py`).
-    """
-    defaults: dict[str, Any] = {"group": True} if grouped and conf.get("multivariate", True) else {}
-    defaults |= {"constant_liar": False} if kind is DefaultSampler else {}
-    return {name: value for name, value in defaults.items() if name not in conf}

@@ -1,7 +1,7 @@
-"""The search space in Optuna's terms: distributions, and values between ours and Optuna's."""
+"""The search space in Optuna's terms: distributions, and the conversion of values to and from Optuna's."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -11,37 +11,33 @@ from sweeps.trial.job import Point, Value
 
 
 class Encoding:
-    """Of ordered numbers Optuna has the place among all values: evenly spaced, and the ends no narrower.
+    """An encoding of ordered numbers by their index, so that they are evenly spaced.
 
-    On the tables of `benchmarks/search_learns.py` places leave less regret than values, or their logarithms. With
-    `true_values`, where the user's own code sees Optuna's trial, nothing is encoded.
+    On the tables of `benchmarks/search_learns.py` indices leave less regret than values or their logarithms. With
+    `true_values` nothing is encoded, because the user's own code reads Optuna's trial.
     """
 
     def __init__(self, space: SearchSpace, true_values: bool = False) -> None:
+        self.space = space
         self.named = [(parameter, space.name(parameter)) for parameter in space.parameters]
-        self._space = space
-        ordered = {name: one.ordered for one, name in self.named if isinstance(one, Choice) and one.ordered}
-        self._axes: Mapping[str, Sequence[float]] = {} if true_values else ordered
-        of = true_distribution if true_values else encoded_distribution
-        self.distributions: dict[str, BaseDistribution] = {name: of(parameter) for parameter, name in self.named}
-
-    def holds(self, point: Point) -> bool:
-        """Whether a point has a value of the space for each of its parameters."""
-        return self._space.contains(point)
+        ordered = {name: parameter.ordered for parameter, name in self.named if isinstance(parameter, Choice)}
+        self._axes = {name: numbers for name, numbers in ordered.items() if numbers and not true_values}
+        distribution = true_distribution if true_values else encoded_distribution
+        self.distributions = {name: distribution(parameter) for parameter, name in self.named}
 
     def encode(self, point: Point) -> dict[str, Any]:
         """Return a point's values as Optuna has them, by the names of their parameters."""
-        values = self._space.named(point)
-        return {name: self._axes[name].index(one) if name in self._axes else one for name, one in values.items()}
+        values = self.space.named(point)
+        return {name: self._axes[name].index(v) if name in self._axes else v for name, v in values.items()}
 
     def decode(self, name: str, value: Any) -> Value:
-        """Return one of Optuna's values as ours."""
+        """Return the parameter's value for one of Optuna's values."""
         decoded: Value = self._axes[name][value] if name in self._axes else value
         return decoded
 
 
 def encoded_distribution(parameter: Parameter) -> BaseDistribution:
-    """Return the distribution that a sampler chooses from: numbers are places in their order, words categories."""
+    """Return the distribution that a sampler chooses from: indices for ordered numbers, else categories."""
     if isinstance(parameter, Interval):
         return _interval(parameter)
     if parameter.ordered:
@@ -50,7 +46,7 @@ def encoded_distribution(parameter: Parameter) -> BaseDistribution:
 
 
 def true_distribution(parameter: Parameter) -> BaseDistribution:
-    """Return a distribution of the values as they were typed: a range has its step, a list of choices has them all."""
+    """Return a distribution of the typed values: a range with its step, or all choices as categories."""
     if isinstance(parameter, Interval):
         return _interval(parameter)
     values: Sequence[Any] = parameter.values
@@ -61,7 +57,7 @@ def true_distribution(parameter: Parameter) -> BaseDistribution:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             spaced = kind(low, high, step=step)
-        if spaced.high == high:  # else Optuna rounds the last value away
+        if spaced.high == high:  # because Optuna may round the last value away
             return spaced
     return CategoricalDistribution(tuple(parameter.distinct))
 

@@ -1,4 +1,4 @@
-"""Trials of the version before, which kept them as Optuna's: read once, and turned into events of our journal."""
+"""Trials of version 1, which stored them in Optuna: read once and converted to events of the journal."""
 
 import json
 import tempfile
@@ -16,11 +16,9 @@ from sweeps.record.journal import Event
 from sweeps.record.study import By
 from sweeps.trial.job import State
 
-_OURS = ("by_hand", "added", "outside")
-
 
 def events_of_journal(path: Path, name: str, parameters: Mapping[str, str]) -> list[Event]:
-    """Return the events that make the trials of a study's `study.journal`, as far as that is whole."""
+    """Return the events of the trials in a study's `study.journal`, up to the first corrupt line."""
     whole: list[bytes] = []
     for line in path.read_bytes().splitlines(keepends=True):
         try:
@@ -34,55 +32,49 @@ def events_of_journal(path: Path, name: str, parameters: Mapping[str, str]) -> l
         (copy := Path(folder, "journal")).write_bytes(b"".join(whole))
         try:
             study = optuna.load_study(study_name=name, storage=JournalStorage(JournalFileBackend(str(copy))))
-        except (KeyError, ValueError, IndexError, AssertionError):  # no journal of Optuna's: the folders tell the rest
+        except (KeyError, ValueError, IndexError, AssertionError):  # no journal of Optuna; the folders have the trials
             return []
         return [*_events(study, parameters)]
 
 
 def events_of_storage(url: str, name: str, parameters: Mapping[str, str]) -> Sequence[Event]:
-    """Return the events that make the trials of a study in a storage of the user's; none if it is not there."""
+    """Return the events of the trials of a study in the user's storage; empty if the study is not there."""
     try:
         events = [*_events(optuna.load_study(study_name=name, storage=url), parameters)]
     except KeyError:
         return []
-    return [{**event, "shared": _without_parents(event.get("shared", {}))} for event in events]
-
-
-def _without_parents(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop NSGA-II's caches: a database counts its trials in another way, so that they name other parents."""
-    return {key: value for key, value in shared.items() if ":parent:" not in key}
+    for event in events:
+        # Without NSGA-II's caches, because a database numbers trials differently and so they name other parents.
+        shared = event.get("shared", {})
+        event["shared"] = {key: value for key, value in shared.items() if ":parent:" not in key}
+    return events
 
 
 def _events(study: optuna.Study, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     axes: Mapping[str, Any] = study.user_attrs.get("axes") or {}
-    storage_attrs = _system_attrs(study)
+    shared = dict(study._storage.get_study_system_attrs(study._study_id))
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.state is not TrialState.WAITING]
     while trials and not trials[-1].user_attrs.get("end") and not _is_whole(trials[-1], parameters):
-        trials.pop()  # its driver was killed while it chose
-    grid = "axes" not in study.user_attrs and isinstance(study.user_attrs.get("point", ""), str)
+        trials.pop()  # because its driver was killed before the sampler had chosen all values
+    is_grid = "axes" not in study.user_attrs and isinstance(study.user_attrs.get("point", ""), str)
     for trial in trials:
-        if trial.user_attrs.get("added"):
-            point = trial.user_attrs["by_hand"]
-            outside = bool(trial.user_attrs.get("outside"))
-            yield {"op": "added", "name": trial.user_attrs["added"], "point": point, "outside": outside}
-        event = _asked(trial, axes, parameters, By.GRID if grid else By.SAMPLER)
-        yield event | ({"shared": storage_attrs} if trial.number == 0 and storage_attrs else {})
-        if forgiven := trial.user_attrs.get("forgiven"):
+        attrs = trial.user_attrs
+        if attrs.get("added"):
+            outside = bool(attrs.get("outside"))
+            yield {"op": "added", "name": attrs["added"], "point": attrs["by_hand"], "outside": outside}
+        event = _asked(trial, axes, parameters, By.GRID if is_grid else By.SAMPLER)
+        yield event | ({"shared": shared} if trial.number == 0 and shared else {})
+        if forgiven := attrs.get("forgiven"):
             yield {"op": "reopened", "trial": trial.number, "forgiven": forgiven}
-    ended = [trial for trial in trials if trial.user_attrs.get("end")]
-    for trial in sorted(ended, key=lambda one: (one.user_attrs["end"]["attempts"][-1].get("ended", 0.0), one.number)):
-        yield {"op": "ended", "trial": trial.number, "attempts": _attempts(trial)}
-
-
-def _system_attrs(study: optuna.Study) -> dict[str, Any]:
-    """Return what samplers kept with the study."""
-    return dict(study._storage.get_study_system_attrs(study._study_id))
+    ended = [(_attempts(trial), trial.number) for trial in trials if trial.user_attrs.get("end")]
+    for attempts, number in sorted(ended, key=lambda end: (end[0][-1].get("ended", 0.0), end[1])):
+        yield {"op": "ended", "trial": number, "attempts": attempts}
 
 
 def _is_whole(trial: FrozenTrial, parameters: Mapping[str, str]) -> bool:
-    """Whether a trial has a value for each parameter that exists without a condition."""
-    always = [name for name in parameters if " under " not in name]
-    return "by_hand" in trial.user_attrs or (bool(trial.params) and set(always) <= set(trial.params))
+    """Return whether a trial has a value for each parameter without a condition."""
+    unconditional = {name for name in parameters if " under " not in name}
+    return "by_hand" in trial.user_attrs or (bool(trial.params) and unconditional <= set(trial.params))
 
 
 def _asked(trial: FrozenTrial, axes: Mapping[str, Any], parameters: Mapping[str, str], by: By) -> dict[str, Any]:
@@ -94,22 +86,23 @@ def _asked(trial: FrozenTrial, axes: Mapping[str, Any], parameters: Mapping[str,
         by = By.RACE if repeat.get("race") else By.REPEAT
     elif "by_hand" in attrs:
         by = By.PERSON
-    system = {
-        name: value for name, value in trial.system_attrs.items() if not name.startswith(("constraints", "fixed"))
-    }
     keys = {name.partition(" under ")[0] for name in parameters}
-    own = {name: kind for name, kind in trial.distributions.items() if name.partition(" under ")[0] not in keys}
-    memory: dict[str, Any] = {"system": system} if system else {}
-    memory |= {"distributions": {name: distribution_to_json(kind) for name, kind in own.items()}} if own else {}
+    custom = {name: kind for name, kind in trial.distributions.items() if name.partition(" under ")[0] not in keys}
+    dropped = ("constraints", "fixed")
+    memory: dict[str, Any] = {
+        "system": {name: value for name, value in trial.system_attrs.items() if not name.startswith(dropped)},
+        "distributions": {name: distribution_to_json(kind) for name, kind in custom.items()},
+    }
+    memory = {name: content for name, content in memory.items() if content}
     memory |= {"start": attrs["point"]} if by is By.SAMPLER and "point" in attrs else {}
     event: dict[str, Any] = {"op": "asked", "trial": trial.number, "point": params, "by": by, "memory": memory}
-    optional = {"of": repeat.get("of"), "seed": repeat.get("seed"), "folder": attrs.get("folder")}
-    optional |= {"added": attrs.get("added"), "outside": attrs.get("outside")}
+    optional = {"of": repeat.get("of"), "seed": repeat.get("seed")}
+    optional |= {name: attrs.get(name) for name in ("folder", "added", "outside")}
     return event | {name: value for name, value in optional.items() if value is not None}
 
 
 def _attempts(trial: FrozenTrial) -> list[dict[str, Any]]:
-    """Return how the attempts ended: what was pruned and never began was infeasible."""
+    """Return the ended attempts; if a pruned trial never began, it was infeasible."""
     attempts = [dict(attempt) for attempt in trial.user_attrs["end"]["attempts"]]
     if attempts[-1]["state"] == State.PRUNED and not any(attempt.get("began") for attempt in attempts):
         attempts[-1]["state"] = str(State.INFEASIBLE)

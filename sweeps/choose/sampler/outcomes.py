@@ -1,4 +1,4 @@
-"""How configurations ended, in the order in which that was seen: what a search learns from."""
+"""How configurations ended, in the order in which the record has it: the data that a search learns from."""
 
 from dataclasses import dataclass, field
 
@@ -11,46 +11,45 @@ BLAMED = {State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY, State.INFEASIBLE}
 
 
 def is_placeholder(trial: TrialRecord) -> bool:
-    """Whether a sampler learns nothing of this trial: it repeats another one, or lies outside of the space."""
+    """Return whether a sampler ignores this trial: a repeat, a point outside of the space, or unknown params."""
     return trial.of is not None or trial.outside or (not trial.params and trial.state.is_over)
 
 
 def is_blamed(end: Outcome) -> bool:
-    """Whether the trial's own values kept it from a result, so that others like it had better not be tried."""
+    """Return whether the trial's params caused its failure, so that similar points are likely to fail."""
     return end.state in BLAMED and not end.misfit
 
 
 @dataclass(frozen=True)
 class Update:
-    """What changed since the last look."""
+    """The changes of the record since the last call."""
 
-    asked: list[TrialRecord] = field(default_factory=list)
-    ended: list[tuple[TrialRecord, Outcome]] = field(default_factory=list)
-    """The first trial of each configuration that has ended, and how: with repeats by all of its trials."""
-    reopened: bool = False  # whether something that had ended goes on
+    proposed: list[TrialRecord]
+    ended: list[tuple[TrialRecord, Outcome]]  # first trial of each configuration, and the outcome of all its repeats
+    reopened: bool  # whether a configuration that had ended is open again
 
 
 @dataclass
 class ConfigurationOutcomes:
-    """Follows the record. A trial by itself is a configuration where nothing repeats."""
+    """A follower of the record; without repeats each trial is a configuration."""
 
     repeats: int
     _changes: Changes = field(default_factory=Changes)
-    _groups: dict[int, list[int]] = field(default_factory=dict)  # the trials of each configuration, by the first
+    _groups: dict[int, list[int]] = field(default_factory=dict)  # trials of each configuration, by its first trial
     _ended: set[int] = field(default_factory=set)
-    _count: int = 0  # trials that were seen
+    _count: int = 0  # number of trials read
 
     def read_new(self, study: StudySnapshot) -> Update:
-        """Return what changed since the last call, ends in the order in which they were recorded."""
+        """Return the changes since the last call; outcomes are in the order of the record."""
         firsts: dict[int, None] = {}
         for number in self._changes.read_new(study):
             trial = study.rows[number]
             first = number if trial.of is None or trial.race else trial.of
             firsts.pop(first, None)
             firsts[first] = None
-        asked = [study.rows[number] for number in range(self._count, len(study.rows))]
+        proposed = [study.rows[number] for number in range(self._count, len(study.rows))]
         self._count = len(study.rows)
-        for trial in asked:
+        for trial in proposed:
             if not trial.race:
                 self._groups.setdefault(trial.number if trial.of is None else trial.of, []).append(trial.number)
         ended, reopened = [], False
@@ -62,4 +61,4 @@ class ConfigurationOutcomes:
             if end and first not in self._ended:
                 self._ended.add(first)
                 ended.append((study.rows[first], end))
-        return Update(asked, ended, reopened)
+        return Update(proposed, ended, reopened)

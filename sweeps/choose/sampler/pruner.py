@@ -1,4 +1,4 @@
-"""Which running trials are hopeless."""
+"""Early stopping: whether a running trial is worse than others and should end."""
 
 import math
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from sweeps.record.writer import Record
 
 @dataclass
 class Pruner:
-    """Judges what trials report. Of a configuration it looks at the first trial; its repeats end with it."""
+    """A judge of the values that trials report. If the first trial of a configuration is pruned, its repeats end."""
 
     fed: FedStudy
     record: Record
     _changes: Changes = field(default_factory=Changes)
-    _groups: dict[int, set[int]] = field(default_factory=dict)  # the trials of configurations, by the first
+    _groups: dict[int, set[int]] = field(default_factory=dict)  # trials of each configuration, by its first trial
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """Note a value of the objective. Return whether the trial had better end."""
+        """Record a value of the objective, and return whether the trial should end."""
         trial = self.record.trials[number]
         if trial.of is not None:
             return not trial.race and self._is_given_up(trial.of)
