@@ -51,11 +51,8 @@ def tail_s(trials: Iterable[TrialRecord]) -> float:
 
 
 def _kind(state: State) -> str:
-    if state in (State.COMPLETED, State.PRUNED):
-        return state
-    if state is State.INFEASIBLE:
-        return "pruned"
-    return "failed" if state.is_bad else "unfinished"
+    kinds = {State.COMPLETED: "completed", State.PRUNED: "pruned", State.INFEASIBLE: "pruned"}
+    return kinds.get(state, "failed" if state.is_bad else "unfinished")
 
 
 def _sum(costs: Iterable[Mapping[str, float | None]]) -> dict[str, float]:

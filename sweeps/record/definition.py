@@ -28,12 +28,7 @@ DONE = "done"
 ARCHIVE = "archive"
 """The folder of archived studies, beside the studies' folders."""
 _NAME = "hydra.sweeper.study_name"
-_MAY_CHANGE = (
-    ("sweeper/grid", "memory_axes"),
-    ("sweeper/grid", "refit"),
-    ("sweeper/grid", "refit_all_data"),
-    ("launcher/local", "preload"),
-)
+_MAY_CHANGE = {"sweeper/grid": ("memory_axes", "refit", "refit_all_data"), "launcher/local": ("preload",)}
 """Settings that change no result, and so may change between two commands, like the keys that they follow."""
 _SAMPLER = "hydra.sweeper.sampler"
 _TPE, _DEFAULT = "optuna.samplers.TPESampler", "sweeps.choose.sampler.build.DefaultSampler"
@@ -102,8 +97,8 @@ def define(
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
     search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
     search |= {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
-    raced = ("final_race", "final_race_seeds") if settings.final_race else ()
-    search |= {name: str(getattr(settings, name)) for name in raced}
+    if settings.final_race:
+        search |= {"final_race": str(settings.final_race), "final_race_seeds": str(settings.final_race_seeds)}
     return Definition(
         name,
         command=[text for text in sys.orig_argv if not text.startswith(f"{_NAME}=")],
@@ -131,7 +126,7 @@ def shared(config: DictConfig) -> dict[str, str]:
 
 @cache
 def _may_change() -> tuple[str, ...]:
-    return ("tracking", *(by_default(group, name) for group, name in _MAY_CHANGE))
+    return ("tracking", *(by_default(group, name) for group, names in _MAY_CHANGE.items() for name in names))
 
 
 def as_typed(config: DictConfig, key: str) -> str | None:

@@ -133,10 +133,8 @@ class StudySnapshot:
     objective: tuple[str, ...]  # names of the objectives, such as val_accuracy
     directions: tuple[str, ...]  # minimize or maximize for each objective
     rows: Sequence[TrialRecord]
-    planned: int | None = None
-    """Number of points that the study tries, without replicates, race and added trials; None if unknown."""
-    importance: Mapping[str, float] = field(default_factory=dict)
-    """The fraction of the first objective's variance that each parameter explains, after a search."""
+    planned: int | None = None  # number of points without replicates, race and added trials; None if unknown
+    importance: Mapping[str, float] = field(default_factory=dict)  # parameters' fractions of the objective's variance
     fixed: Mapping[str, str] = field(default_factory=dict)  # values that all trials share, as text
     space: Mapping[str, str] = field(default_factory=dict)  # values of each swept parameter, as one types them
     searched: bool = False  # whether a sampler chose the trials
@@ -147,12 +145,9 @@ class StudySnapshot:
     size: int | None = None  # number of points of the search space; None if unknown or endless
     added: Sequence[Added] = ()
     shared: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
-    changes: Sequence[int] = ()
-    """The trial's number for each of its events (queued, ended, reopened), in the order of the events."""
-    under_way: Set[int] = frozenset()
-    """The numbers of the trials that this driver has started, or made ready to start."""
-    open_numbers: Set[int] = frozenset()
-    """The numbers of the trials that are not over."""
+    changes: Sequence[int] = ()  # number of the trial for each event (queued, ended, reopened), in order
+    under_way: Set[int] = frozenset()  # numbers of the trials that this driver has started, or made ready to start
+    open_numbers: Set[int] = frozenset()  # numbers of the trials that are not over
     enough: bool = False  # whether target or patience stopped the search: only the race and added trials still start
 
     @property
