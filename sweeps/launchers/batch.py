@@ -96,7 +96,7 @@ class BatchTrials(TrialLauncher):
         return True
 
     def adopt(self, job: Job) -> bool:
-        return False  # because a batch ends with its driver
+        return False
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         if not self._batch or not timeout_s:  # because the loop may still fill the batch
@@ -118,7 +118,5 @@ class BatchTrials(TrialLauncher):
 
     # Empty, because a batch cannot be interrupted and ends with its driver.
     def open(self) -> None: ...
-
     def cancel_pending(self) -> None: ...
-
     def close(self, keep: bool = False) -> None: ...

@@ -14,13 +14,10 @@ from sweeps.trial.job import Job, Outcome, Request
 class TrialLauncher(Protocol):
     """Runs attempts at trials, and never blocks on an attempt."""
 
-    detach: bool = False
-    """Whether the driver leaves once there is no room for another trial, while submitted trials continue."""
-    keep_on_interrupt: bool = False
-    """Whether the driver leaves at the first Ctrl-C, instead of waiting until its trials complete their epoch."""
+    detach: bool = False  # whether the driver leaves when there is no room, while submitted trials continue
+    keep_on_interrupt: bool = False  # whether the driver leaves its trials running at the first Ctrl-C
     survives: bool = False  # whether trials continue when the driver dies, as SLURM jobs do
-    max_timeouts: int | None = None
-    """How often a trial may reach its time limit and resume; None: as long as each attempt advances."""
+    max_timeouts: int | None = None  # how often a trial may time out and resume; None: while each attempt advances
 
     def request(self, config: DictConfig) -> Request:
         """Return the resources of this composed trial. Raises UserError if the trial could never start here."""
@@ -29,10 +26,7 @@ class TrialLauncher(Protocol):
         """Prepare to run trials; may continue in the background."""
 
     def has_room(self, ahead: bool = False) -> bool:
-        """Return whether a small trial could start now or, with `ahead`, could be queued.
-
-        A search chooses its next trial only when the trial can start, because then most results are known.
-        """
+        """Return whether a small trial could start now or, with `ahead`, could be queued."""
 
     def submit(self, job: Job) -> bool:
         """Start the attempt, or return False if there is no room yet."""
@@ -41,9 +35,9 @@ class TrialLauncher(Protocol):
         """Take over an attempt that an earlier driver submitted. Return False only if it is certainly not alive."""
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
-        """Return the attempts that ended since the last call, by trial number; wait up to `timeout_s` for the first.
+        """Return the attempts that ended since the last call, by trial number; wait up to `timeout_s` if none did.
 
-        The outcome counts only if the attempt left no end.json.
+        An outcome counts only if the attempt left no end.json.
         """
 
     def notes(self) -> list[str]:

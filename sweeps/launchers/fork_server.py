@@ -100,7 +100,9 @@ class Server:
                         self._kill(*message)
                 if time.monotonic() > check_at:
                     self._check_memory()
-                    self._end_late_ranks()
+                    for pid, fork in self._running.items():
+                        if time.monotonic() > fork.leave_by:
+                            kill_tree(pid)
                     check_at = time.monotonic() + _CHECK_S
         finally:
             self._running.clear()
@@ -156,11 +158,6 @@ class Server:
             self._kill(number, end)
         if not live_ranks:
             self._driver.send([(number, self._failures.pop(number, end))])
-
-    def _end_late_ranks(self) -> None:
-        for pid, fork in self._running.items():
-            if time.monotonic() > fork.leave_by:
-                kill_tree(pid)
 
     def _orphans(self) -> set[int]:
         return set(children(os.getpid())) - self._helpers - self._running.keys()

@@ -28,8 +28,7 @@ from sweeps.launchers.fork_server import main  # not -m, because messages are pi
 main(*arguments)
 """
 _MARK = "SWEEPYARD_FORKS"
-_HUGE_PAGES = "glibc.malloc.hugetlb=1"
-"""A setting of malloc(3), with which a process with TensorFlow forks and ends in half the time."""
+_HUGE_PAGES = "glibc.malloc.hugetlb=1"  # because a process with TensorFlow then forks and ends in half the time
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 

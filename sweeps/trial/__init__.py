@@ -37,8 +37,7 @@ class Trial:
     ) -> None:
         self.world = world or World()  # the rank of this process, and the addresses of all ranks
         self.folder = folder.path
-        self.checkpoint_folder = folder.checkpoint
-        """The folder of the newest training state, shared by all ranks and attempts. It may not exist yet."""
+        self.checkpoint_folder = folder.checkpoint  # shared by all ranks and attempts; may not exist yet
         self._attempt = folder.attempt(attempt)
         self._objective = objective or Objective(())
         self._last_earlier_step = max((line.step for line in folder.read_metrics().values), default=None)

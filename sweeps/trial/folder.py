@@ -38,8 +38,7 @@ POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system
 
 _MAX_INT64 = 2**63  # because databases store steps and milliseconds in 64 bits
 
-Note = str | list[str] | dict[str, float]
-"""A sentence, a list of names, or numbers to show beside the trial's metrics of the same names."""
+Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,7 @@ class Outcome:
 
     state: State
     error: str = ""
-    objective: list[float] = field(default_factory=list)
-    """One value for each objective, in order; empty unless the task function returned the values."""
+    objective: list[float] = field(default_factory=list)  # returned value of each objective, in order
     metrics: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by phase, see `record.costs`
     asked: float = 0.0  # time at which it was queued
@@ -118,8 +117,7 @@ class World:
     size: int = 1
     local_rank: int = 0
     nodes: int = 1
-    addresses: tuple[str, ...] = ("127.0.0.1",)
-    """The host of each rank; of several ranks host:port, with a port that is free on the host."""
+    addresses: tuple[str, ...] = ("127.0.0.1",)  # host of each rank; host:port if there are several ranks
     timeout_s: float = 120.0  # maximum wait for another rank, after which the attempt is lost
 
     @property

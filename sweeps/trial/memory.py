@@ -5,11 +5,8 @@ from contextlib import suppress
 
 import psutil
 
+# Names, not classes, because the frameworks that raise them must not be imported here.
 OUT_OF_MEMORY = {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}
-"""Names, not classes, because the frameworks that raise them must not be imported here.
-
-The std::bad_alloc of C++ is a MemoryError in Python, or SIGABRT.
-"""
 
 
 def used_gb(pids: Iterable[int], shared_once: bool = False) -> float:

@@ -94,10 +94,7 @@ def first_failure(attempt: AttemptFolder) -> Outcome | None:
 
 
 def _list_files(folder: Path) -> list[Path]:
-    """Return the files of a folder; none while the disk is away.
-
-    Listing avoids NFS's cache of missing names, which outlives the creation of a file.
-    """
+    """Return the files of a folder, because NFS caches that a single name is missing; none while the disk is away."""
     with suppress(OSError):
         return list(folder.iterdir())
     return []

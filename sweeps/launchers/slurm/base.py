@@ -28,16 +28,14 @@ log = logging.getLogger(__name__)
 BUSY_PAUSE_S = 10.0
 _CATCH_UP_S = 0.3  # because the loop submits only a few times a second, and must still reach the rate limit
 _CANCEL_AGAIN_S = 20.0
+# By state: the delay with which another node's files, or the accounting's cancellations, become visible.
 _LATE_S = {"COMPLETED": 5.0, "FAILED": 5.0, "CANCELLED": 15.0}
-"""By state: the delay with which another node's files, or the accounting's cancellations, become visible."""
 _STUCK_S = 60.0
+# Reasons that do not pass by themselves, unlike AssocMaxJobsLimit: https://slurm.schedmd.com/job_reason_codes.html
 _STUCK = re.compile(
     "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
     "Not(Allowed|Satisfied)|Invalid(Account|QOS)"
 )
-"""Pending reasons that do not resolve by themselves, unlike AssocMaxJobsLimit or nodes that are down for a while.
-
-Source: https://slurm.schedmd.com/job_reason_codes.html"""
 
 
 class SlurmBase(TrialLauncher):
@@ -149,10 +147,7 @@ class SlurmBase(TrialLauncher):
         return job
 
     def _final_info(self, job: FollowedJob) -> JobInfo | None:
-        """Return SLURM's description of a job that is over; None while it is alive, or while its files may be late.
-
-        A pending job that was cancelled is cancelled again, and a stuck job causes a warning.
-        """
+        """Return SLURM's description of a job that is over; None while it is alive, or while its files may be late."""
         info, now = job.info, time.monotonic()
         if info is None:
             return None
@@ -166,19 +161,23 @@ class SlurmBase(TrialLauncher):
         if job.id != info.id:  # because sbatch's answer was lost
             write_job_id(job.folder, info.id)
             job.id = info.id
-        if info.state != "PENDING":
-            return None
+        if info.state == "PENDING":
+            self._handle_pending(job, info, now)
+        return None
+
+    def _handle_pending(self, job: FollowedJob, info: JobInfo, now: float) -> None:
+        """Cancel a pending job again if its first cancellation had no effect, and warn once if it is stuck."""
         is_due = job.cancel_at is not None and now > job.cancel_at
         if is_due and not self._watcher.problem:  # because without an answer each scancel would take seconds
             self._cancel([job], only_pending=True)
-        if now > job.warn_at and _STUCK.search(info.reason):
-            job.warn_at = math.inf
-            advice = f"Cancel it and change its request: scancel {job.id}"
-            if "eld" in info.reason:
-                release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
-                advice = f"{release}: scontrol release {job.id}, or cancel it: scancel {job.id}"
-            log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job.id, job.name, info.reason, advice)
-        return None
+        if now <= job.warn_at or not _STUCK.search(info.reason):
+            return
+        job.warn_at = math.inf
+        advice = f"Cancel it and change its request: scancel {job.id}"
+        if "eld" in info.reason:
+            release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
+            advice = f"{release}: scontrol release {job.id}, or cancel it: scancel {job.id}"
+        log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job.id, job.name, info.reason, advice)
 
     def _cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
         for job in jobs:

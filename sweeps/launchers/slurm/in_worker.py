@@ -50,8 +50,7 @@ class Worker:
         # Only the GPUs are divided among trials, because SLURM confines the job to its cores.
         self._gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         self._notice = Notice([], settings)
-        self._running: dict[int, tuple[Job, list[str]]] = {}
-        """The trials whose outcomes are not written yet, and their GPUs."""
+        self._running: dict[int, tuple[Job, list[str]]] = {}  # trials without a written outcome, and their GPUs
         self._ended: list[tuple[int, Outcome]] = []
         self._claim_count = 0
 

@@ -13,8 +13,7 @@ from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
 
-_STRAGGLE_S = 30.0
-"""How long other ranks may run after the chief has ended the attempt."""
+_STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
 
 
 class SlurmTrials(SlurmBase):

@@ -28,8 +28,7 @@ _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
 _ABSENT_S = 30.0
-_RUNAWAY_S = 300.0
-"""For a job whose end the accounting missed, so that sacct lists it as running forever: sacctmgr(1), RunawayJobs."""
+_RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr(1), RunawayJobs
 _UNREACHABLE = re.compile("contact slurm controller|refused|configuration source|s_p_parse_file|timed out|took longer")
 _CHECKS = "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
 
@@ -88,10 +87,7 @@ class JobInfo:
 
 @dataclass
 class FollowedJob:
-    """A job that SLURM may have accepted. Its key is its name, which is known before its id.
-
-    Times are from time.monotonic().
-    """
+    """A job that SLURM may have accepted, keyed by its name, which is known before its id. Times are monotonic."""
 
     folder: Path
     name: str

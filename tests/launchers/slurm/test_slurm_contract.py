@@ -22,12 +22,12 @@ class TestSlurmTrials(LauncherContract):
     }
 
 
-class _HiresAtOnce(SlurmWorkers):
+class _SubmitsWorkersAtOnce(SlurmWorkers):
     """The suite does not poll while it waits for a trial to begin."""
 
     def submit(self, job: Job) -> bool:
         queued = super().submit(job)
-        self._staff()
+        self._adjust_workers()
         return queued
 
 
@@ -38,7 +38,7 @@ class TestSlurmWorkers(LauncherContract):
     @pytest.fixture
     def trials(self, cluster: None, tmp_path: Path) -> Iterator[SlurmWorkers]:
         settings = SlurmLauncherConf(poll_s=0.5, trials_per_job=None, array_parallelism=1)
-        launcher = _HiresAtOnce(settings, tmp_path / "workers")
+        launcher = _SubmitsWorkersAtOnce(settings, tmp_path / "workers")
         launcher.open()
         yield launcher
         launcher.close()
