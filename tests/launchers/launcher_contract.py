@@ -93,12 +93,12 @@ def submit(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> None:
 
 def exits(trials: TrialLauncher, count: int, timeout_s: float = 60) -> dict[int, Outcome]:
     """What is said of the next `count` ends, by number."""
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     deadline = time.monotonic() + timeout_s
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"only {sorted(found)} ended"
-        found |= dict(trials.poll(0.2))
-    return found
+    while len(outcomes) < count:
+        assert time.monotonic() < deadline, f"only {sorted(outcomes)} ended"
+        outcomes |= dict(trials.poll(0.2))
+    return outcomes
 
 
 def end_of(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> Outcome:
@@ -146,9 +146,9 @@ def making_jobs(
                 config.hydra.job.id, config.hydra.job.num = f"app_{number}", number
                 config.hydra.launcher.update({**(defaults or {}), **settings})
             context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
-            of_trial, wanted = TrialFolder(study / str(number)), trials.request(config)
+            of_trial, request = TrialFolder(study / str(number)), trials.request(config)
             attempt, app = of_trial.new_attempt().number, pack_app(task, context)
-            return Job(study.name, number, attempt, config, wanted, of_trial, app, Objective())
+            return Job(study.name, number, attempt, config, request, of_trial, app, Objective())
 
         yield make
 
@@ -183,12 +183,12 @@ class LauncherContract:
     def test_a_bad_end_has_a_name_and_takes_nobody_with_it(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         tasks = [*self.BAD_ENDS, completes]
         jobs = [make_job(number, task) for number, task in enumerate(tasks)]
-        found: dict[int, Outcome] = {}
+        outcomes: dict[int, Outcome] = {}
         for job in jobs:
             while not trials.submit(job):
-                found |= dict(trials.poll(0.1))
-        found |= exits(trials, len(jobs) - len(found))
-        ends = {task: job.attempt_folder.close(found[job.number]) for job, task in zip(jobs, tasks, strict=True)}
+                outcomes |= dict(trials.poll(0.1))
+        outcomes |= exits(trials, len(jobs) - len(outcomes))
+        ends = {task: job.attempt_folder.close(outcomes[job.number]) for job, task in zip(jobs, tasks, strict=True)}
         completed = ends.pop(completes)
         assert (completed.state, completed.error) == (State.COMPLETED, "")
         for task, (state, words) in self.BAD_ENDS.items():

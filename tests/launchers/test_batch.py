@@ -87,8 +87,8 @@ def test_how_a_trial_of_theirs_ends(
     (job,) = jobs = make_jobs(tmp_path, 1, objective)
     trials = BatchTrials(Theirs(jobs, act), size=1)
     assert trials.submit(job)
-    ((number, said),) = trials.poll(0.1)
-    end = job.attempt_folder.close(said)
+    ((number, outcome),) = trials.poll(0.1)
+    end = job.attempt_folder.close(outcome)
     assert (number, end.state, end.objective) == (0, state, values)
     assert words in end.error
     assert bool(end.error) == (state is State.FAILED)

@@ -124,17 +124,17 @@ def test_the_ranks_of_a_trial_know_of_each_other(trials: LocalTrials, make_job: 
     submit(trials, job)
     end = end_of(trials, job)
     assert (end.state, end.objective) == (State.COMPLETED, [1.0])
-    found = [json.loads((job.folder.path / f"found{one}").read_text()) for one in (0, 1)]
-    assert [(one["rank"], one["size"], one["local_rank"], one["nodes"]) for one in found] == [
+    worlds = [json.loads((job.folder.path / f"found{rank}").read_text()) for rank in (0, 1)]
+    assert [(world["rank"], world["size"], world["local_rank"], world["nodes"]) for world in worlds] == [
         (0, 2, 0, 1),
         (1, 2, 1, 1),
     ]
-    assert found[0]["addresses"] == found[1]["addresses"]
-    hosts, ports = zip(*(address.split(":") for address in found[0]["addresses"]), strict=True)
+    assert worlds[0]["addresses"] == worlds[1]["addresses"]
+    hosts, ports = zip(*(address.split(":") for address in worlds[0]["addresses"]), strict=True)
     assert set(hosts) == {"127.0.0.1"}
     assert len(set(ports)) == 2
-    assert sorted(found[0]["cores"] + found[1]["cores"]) == CORES[:2]
-    assert {one["threads"] for one in found} == {"1"}
+    assert sorted(worlds[0]["cores"] + worlds[1]["cores"]) == CORES[:2]
+    assert {world["threads"] for world in worlds} == {"1"}
     assert [line.metrics for line in job.folder.read_metrics().values] == [{"objective": 1.0}]
 
 
@@ -193,13 +193,13 @@ def test_all_hear_a_stop_at_the_same_step(trials: LocalTrials, make_job: MakeJob
     wait_until(lambda: len(job.folder.read_metrics().values) > 3)
     job.attempt_folder.request_stop(State.PRUNED)
     assert end_of(trials, job).state is State.PRUNED
-    steps = [(job.folder.path / f"stopped{one}").read_text() for one in (0, 1)]
+    steps = [(job.folder.path / f"stopped{rank}").read_text() for rank in (0, 1)]
     assert steps[0] == steps[1]
 
 
 def uses_memory(cfg: Any) -> float:
-    kept = bytearray(120_000_000)
-    kept[::4096] = b"1" * len(kept[::4096])
+    memory = bytearray(120_000_000)
+    memory[::4096] = b"1" * len(memory[::4096])
     return waits(cfg)
 
 

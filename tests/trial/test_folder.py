@@ -33,9 +33,9 @@ def test_metrics_cut_off_at_every_byte(folder: TrialFolder) -> None:
     for cut in range(len(whole) + 1):
         file.write_bytes(whole[:cut])
         complete = whole[:cut].count(b"\n")
-        found = folder.read_metrics()
-        assert (found.values, found.damaged) == (LINES[:complete], 0)
-        assert folder.read_metrics(found.offset).values == []
+        lines = folder.read_metrics()
+        assert (lines.values, lines.damaged) == (LINES[:complete], 0)
+        assert folder.read_metrics(lines.offset).values == []
         # An attempt that goes on from there reports every step once.
         trial = Trial(folder, 1)
         for line in LINES:
@@ -64,8 +64,8 @@ def test_a_line_that_is_none_is_counted_and_passed_over(folder: TrialFolder, lin
     with (folder.path / "metrics.jsonl").open("a") as file:
         file.write(f"{line}\n")
     folder.append_metrics(MetricsLine(3, 4.5, {"loss": 0.1}))
-    found = folder.read_metrics()
-    assert ([one.step for one in found.values], found.damaged) == ([0, 1, 2, 3], 1)
+    lines = folder.read_metrics()
+    assert ([line.step for line in lines.values], lines.damaged) == ([0, 1, 2, 3], 1)
 
 
 def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
@@ -117,7 +117,7 @@ def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str
     closed = attempt.close(END)
     assert (closed.state, str(file) in closed.error) == (State.LOST, True)
     assert attempt.end() == closed
-    assert [kept.read_text() for kept in attempt.path.glob("end.json.damaged-*")] == [content]
+    assert [file.read_text() for file in attempt.path.glob("end.json.damaged-*")] == [content]
 
 
 @pytest.mark.parametrize(
@@ -288,9 +288,9 @@ def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
     ends: dict[int, Any] = {}
     while not over:
         over = writer.poll() is not None
-        found = reader.read_metrics(offset)
-        offset, read = found.offset, read + [line.step for line in found.values]
-        assert found.damaged == 0
+        lines = reader.read_metrics(offset)
+        offset, read = lines.offset, read + [line.step for line in lines.values]
+        assert lines.damaged == 0
         newest = reader.newest()
         if newest and (end := newest.end()):
             assert (len(set(end.objective)), len(end.objective)) == (1, 500)
@@ -309,5 +309,5 @@ def test_news_stay_news_until_somebody_is_done_with_them(folder: TrialFolder) ->
     assert reader.unread().values == LINES[:1]
     (folder.path / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
     folder.append_metrics(LINES[1])
-    news = reader.unread()
-    assert (news.values, reader.mark_read(news), reader.unread().values) == ([LINES[1]], False, [])
+    lines = reader.unread()
+    assert (lines.values, reader.mark_read(lines), reader.unread().values) == ([LINES[1]], False, [])

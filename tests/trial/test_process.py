@@ -64,9 +64,9 @@ def completed(*objective: float, **metrics: float) -> Outcome:
     ids=repr,
 )
 def test_what_completes_a_trial(value: Any, objective: Objective | None, end: Outcome | None) -> None:
-    found = returned(value, objective)
-    assert found.state is State.COMPLETED
-    assert end is None or found == end
+    outcome = returned(value, objective)
+    assert outcome.state is State.COMPLETED
+    assert end is None or outcome == end
 
 
 def test_what_it_raised_is_told_where_its_log_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,16 +200,16 @@ def test_a_trial_that_ends_itself(make_job: Any) -> None:
 
 def test_ranks_above_the_chief_write_nothing(make_job: Any) -> None:
     job = make_job(reports_twice)
-    there = job.attempt_folder.path / "ranks"
-    there.mkdir()
-    (there / "1.address").write_text("127.0.0.1:20000")
+    ranks = job.attempt_folder.path / "ranks"
+    ranks.mkdir()
+    (ranks / "1.address").write_text("127.0.0.1:20000")
     chief = replace(job, config=deepcopy(job.config))  # Hydra makes a job's configuration read-only
     assert run_trial(chief, began=1.0, world=World(size=2)).state is State.COMPLETED
     before = {path: path.stat().st_mtime_ns for path in job.folder.path.rglob("*") if path.is_file()}
-    (there / "1.address").unlink()
+    (ranks / "1.address").unlink()
     end = run_trial(job, began=1.0, world=World(rank=1, size=2, local_rank=1, timeout_s=0.2))
     assert (end.state, end.objective) == (State.COMPLETED, [])  # the chief judges
     after = {path: path.stat().st_mtime_ns for path in job.folder.path.rglob("*") if path.is_file()}
-    assert {path for path in after if after[path] != before.get(path)} == {there / "1.address"}
+    assert {path for path in after if after[path] != before.get(path)} == {ranks / "1.address"}
     lines = (job.folder.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["metrics"]["rank"] for line in lines] == [0, 0]

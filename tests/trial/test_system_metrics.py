@@ -25,9 +25,9 @@ with sampling(TrialFolder(Path(sys.argv[1])), float(sys.argv[2])):
 def sample(folder: Path, body: str, interval_s: float = 0.1, **environment: str) -> tuple[list[MetricsLine], str]:
     """The samples of a process that runs `body`, and what it wrote to its log."""
     command = [sys.executable, "-c", SAMPLE, str(folder), str(interval_s), body]
-    given = {"CUDA_VISIBLE_DEVICES": "", **environment}
+    variables = {"CUDA_VISIBLE_DEVICES": "", **environment}
     path = os.pathsep.join([str(FAKES), os.getcwd(), *sys.path])  # noqa: PTH109
-    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": path, **given}, capture_output=True, text=True)
+    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": path, **variables}, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return TrialFolder(folder).read_metrics(name=SYSTEM_METRICS).values, ran.stderr
 
@@ -89,7 +89,7 @@ def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dic
 
 
 @pytest.mark.parametrize(
-    ("environment", "said", "names"),
+    ("environment", "message", "names"),
     [
         ({"CUDA_VISIBLE_DEVICES": "0", "FAKE_NVML": "none"}, "No GPU metrics: NVML Shared Library Not Found", set()),
         ({"CUDA_VISIBLE_DEVICES": "9"}, "No GPU metrics: Invalid Argument (CUDA_VISIBLE_DEVICES=9)", set()),
@@ -101,11 +101,11 @@ def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dic
     ],
 )
 def test_what_a_gpu_does_not_tell_is_said_once(
-    tmp_path: Path, environment: dict[str, str], said: str, names: set[str]
+    tmp_path: Path, environment: dict[str, str], message: str, names: set[str]
 ) -> None:
     lines, log = sample(tmp_path, "time.sleep(0.5)", **environment)
     assert len(lines) > 1
-    assert log.count(said) == 1
+    assert log.count(message) == 1
     assert {name for name in lines[-1].metrics if "gpu" in name} == names
 
 

@@ -78,9 +78,9 @@ def test_an_objective_without_a_name_need_not_be_reported(folder: TrialFolder, m
 def test_steps_of_an_earlier_attempt_are_recorded_once(folder: TrialFolder) -> None:
     Trial(folder, 1).report({"loss": 1.0}, 0)
     Trial(folder, 1).report({"loss": 0.5}, 1)
-    again = Trial(folder, folder.new_attempt().number)
+    second = Trial(folder, folder.new_attempt().number)
     for step in (1, 2, 2, 3):  # within an attempt, a step may be told in parts
-        again.report({"loss": 9.0}, step)
+        second.report({"loss": 9.0}, step)
     assert [step for step, _ in lines(folder)] == [0, 1, 2, 2, 3]
     assert lines(folder)[1] == (1, {"loss": 0.5})
 

@@ -54,9 +54,9 @@ def job_maker(tmp_path: Path) -> Iterator[Callable[..., Job]]:
                 config.hydra.sweep.subdir = str(number)
                 config.hydra.launcher.update({"mem_gb": 0.5, "cpus_per_task": 1, **settings})
             folder = TrialFolder(tmp_path / study / str(number))
-            asked = request(read(config.hydra.launcher, SlurmLauncherConf))
+            resources = request(read(config.hydra.launcher, SlurmLauncherConf))
             attempt, app = folder.new_attempt().number, pack_app(task, context)
-            return Job(study, number, attempt, config, asked, folder, app, Objective())
+            return Job(study, number, attempt, config, resources, folder, app, Objective())
 
         yield make
 

@@ -147,7 +147,7 @@ def test_of_a_worker_killed_for_memory_the_greediest_trial_alone_is_to_blame(
     uses(jobs[2], 1200)
     uses(jobs[3], 9000, before=True)  # an earlier attempt of it did
     ends = dict(outcomes_in_worker(KILLED, end, jobs))
-    assert {number: one.state for number, one in ends.items()} == {
+    assert {number: end.state for number, end in ends.items()} == {
         0: State.LOST,
         1: State.OUT_OF_MEMORY,
         2: State.LOST,
@@ -155,7 +155,7 @@ def test_of_a_worker_killed_for_memory_the_greediest_trial_alone_is_to_blame(
     }
     assert "killed for the memory of its trials" in ends[0].error
     within = dict(outcomes_in_worker(KILLED, end, [jobs[0], jobs[3]]))  # nobody used more than its share
-    assert {one.state for one in within.values()} == {State.LOST}
+    assert {end.state for end in within.values()} == {State.LOST}
     assert outcomes_in_worker(KILLED, end, [jobs[0]]) == [(0, end)]
     assert outcomes_in_worker(KILLED, end, []) == []
 
@@ -234,13 +234,13 @@ def test_each_end_has_its_name(trials: SlurmTrials, make_job: Callable[..., Job]
     for job in jobs:
         while not trials.submit(job):
             time.sleep(0.1)
-    found = exits(trials, len(cases))
+    outcomes = exits(trials, len(cases))
     for number, (_, _, state, words) in enumerate(cases):
         own = jobs[number].attempt_folder.end()
         assert (own is not None) == (number in {0, 1, 10, 11})
-        end: Outcome = jobs[number].attempt_folder.close(found[number])
+        end: Outcome = jobs[number].attempt_folder.close(outcomes[number])
         assert (end.state, words in end.error) == (state, True), end
-    assert found[0].objective == [3.0]
+    assert outcomes[0].objective == [3.0]
     assert "hello from the trial" in jobs[0].attempt_folder.log.read_text()
 
 

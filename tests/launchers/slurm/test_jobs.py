@@ -45,16 +45,16 @@ def driver(scripted_slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
     monkeypatch.setattr(base, "_LATE_S", {})
     monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
-    one = Driver(scripted_slurm)
-    yield one
-    one.launcher._watcher.stop()
+    new_driver = Driver(scripted_slurm)
+    yield new_driver
+    new_driver.launcher._watcher.stop()
 
 
 def test_what_the_loop_is_told_of_the_launcher() -> None:
     settings = SlurmLauncherConf(detach=True, max_num_timeout=4)
     launcher = SlurmTrials(settings)
-    told = (launcher.survives, launcher.detach, launcher.keep_on_interrupt, launcher.max_timeouts)
-    assert told == (True, True, False, 4)
+    attributes = (launcher.survives, launcher.detach, launcher.keep_on_interrupt, launcher.max_timeouts)
+    assert attributes == (True, True, False, 4)
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -78,8 +78,8 @@ def test_a_submission_without_an_answer_may_be_refused_in_the_end(driver: Driver
     driver.slurm.never_answer(but_take=False)
     assert driver.launcher.submit(make_job(1, task))
     driver.slurm.refuse("no such partition")
-    found = driver.tick() | driver.tick() | driver.tick()
-    assert (found[1].state, found[1].error) == (State.REFUSED, "SLURM refused the job: no such partition")
+    outcomes = driver.tick() | driver.tick() | driver.tick()
+    assert (outcomes[1].state, outcomes[1].error) == (State.REFUSED, "SLURM refused the job: no such partition")
 
 
 @pytest.mark.parametrize("damage", ["", "{", "noise", '{"id": "99"}', None])
@@ -122,12 +122,12 @@ def test_one_trials_trouble_is_its_own(driver: Driver, make_job: MakeJob, monkey
     well.attempt_folder.close(Outcome(State.COMPLETED, objective=[1.0]))
     assert driver.tick("RUNNING", "RUNNING", "COMPLETED") == {2: well.attempt_folder.end()}
     assert any("Stale file handle" in note and "and 1 more" in note for note in driver.launcher.notes())
-    found = driver.tick("COMPLETED", "COMPLETED", "COMPLETED")
-    found |= driver.tick("COMPLETED", "COMPLETED", "COMPLETED")
-    assert {number: one.state for number, one in found.items()} == {0: State.LOST, 1: State.LOST}
-    assert str(damaged.attempt_folder.path / "end.json") in found[1].error
-    assert "Stale file handle" in found[0].error
-    assert damaged.attempt_folder.close(found[1]).state is State.LOST
+    outcomes = driver.tick("COMPLETED", "COMPLETED", "COMPLETED")
+    outcomes |= driver.tick("COMPLETED", "COMPLETED", "COMPLETED")
+    assert {number: end.state for number, end in outcomes.items()} == {0: State.LOST, 1: State.LOST}
+    assert str(damaged.attempt_folder.path / "end.json") in outcomes[1].error
+    assert "Stale file handle" in outcomes[0].error
+    assert damaged.attempt_folder.close(outcomes[1]).state is State.LOST
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -150,10 +150,10 @@ def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int)
     second = Driver(driver.slurm)
     driver.slurm.list("RUNNING", "RUNNING")
     assert second.launcher.adopt(job) and second.launcher.adopt(well)
-    found = second.tick("COMPLETED", "COMPLETED") | second.tick("COMPLETED", "COMPLETED")
-    assert found.keys() == {1, 2}
-    assert found[2].state is State.COMPLETED
-    assert job.attempt_folder.close(found[1]).state in State
+    outcomes = second.tick("COMPLETED", "COMPLETED") | second.tick("COMPLETED", "COMPLETED")
+    assert outcomes.keys() == {1, 2}
+    assert outcomes[2].state is State.COMPLETED
+    assert job.attempt_folder.close(outcomes[1]).state in State
     second.launcher._watcher.stop()
 
 
@@ -209,8 +209,8 @@ def test_who_cancelled_a_job_decides_whether_it_goes_on(driver: Driver, make_job
         assert driver.launcher.submit(make_job(number, task))
     names = driver.slurm.names
     driver.slurm.say("sacct", f"echo '1|CANCELLED by 54321|{names[0]}'")
-    found = driver.tick("CANCELLED", "RUNNING", "RUNNING")
-    assert (found[0].state, "by user 54321" in found[0].error) == (State.LOST, True)
+    outcomes = driver.tick("CANCELLED", "RUNNING", "RUNNING")
+    assert (outcomes[0].state, "by user 54321" in outcomes[0].error) == (State.LOST, True)
     driver.slurm.say("sacct", f"echo '2|CANCELLED by {__import__('os').getuid()}|{names[1]}'")
     assert driver.tick("CANCELLED", "CANCELLED", "RUNNING")[1].state is State.CANCELLED
     driver.slurm.say("sacct", "exit 1")
@@ -222,8 +222,8 @@ def test_withdraw_takes_back_what_has_not_begun(driver: Driver, make_job: MakeJo
         assert driver.launcher.submit(make_job(number, task))
     driver.launcher.cancel_pending()
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1 2"]
-    found = driver.tick("CANCELLED", "RUNNING")
-    assert {number: end.state for number, end in found.items()} == {0: State.CANCELLED}
+    outcomes = driver.tick("CANCELLED", "RUNNING")
+    assert {number: end.state for number, end in outcomes.items()} == {0: State.CANCELLED}
     assert driver.tick("CANCELLED", "PREEMPTED")[1].state is State.LOST
 
 
@@ -275,9 +275,9 @@ def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: M
     (first.attempt_folder.path / "job.json").write_text("noise")
     driver.slurm.list("PENDING Priority", "RUNNING")
     study = first.folder.path.parent
-    found = living_jobs(study, [first.folder.path, second.folder.path])
-    assert [(one.id, one.state) for one in found] == [("1", "PENDING"), ("2", "RUNNING")]
-    cancel_pending_jobs(study, found)
+    jobs = living_jobs(study, [first.folder.path, second.folder.path])
+    assert [(job.id, job.state) for job in jobs] == [("1", "PENDING"), ("2", "RUNNING")]
+    cancel_pending_jobs(study, jobs)
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
     driver.slurm.list("CANCELLED", "COMPLETED")
     assert living_jobs(study, [first.folder.path, second.folder.path]) == []

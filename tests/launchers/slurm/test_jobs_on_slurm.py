@@ -59,9 +59,9 @@ def running(job: Job) -> Callable[[], bool]:
 
 
 def job_id(job: Job) -> str:
-    known = read_job_id(job.attempt_folder.path)
-    assert known
-    return known
+    slurm_id = read_job_id(job.attempt_folder.path)
+    assert slurm_id
+    return slurm_id
 
 
 @pytest.fixture(scope="module")
@@ -93,24 +93,24 @@ def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_j
     slurm("scancel", job_id(by_hand))
     cluster_sh("kill", "lab4")
     try:
-        found = exits(trials, 5)
+        ends = exits(trials, 5)
     finally:
         cluster_sh("revive", "lab4")
     jobs = [preempted, by_hand, warned, on_dying_node, urgent]
-    found = {job.number: job.attempt_folder.close(found[job.number]) for job in jobs}
-    states = {number: end.state for number, end in found.items()}
-    assert states == {1: State.LOST, 2: State.CANCELLED, 4: State.TIMED_OUT, 5: State.LOST, 6: State.COMPLETED}, found
+    ends = {job.number: job.attempt_folder.close(ends[job.number]) for job in jobs}
+    states = {number: end.state for number, end in ends.items()}
+    assert states == {1: State.LOST, 2: State.CANCELLED, 4: State.TIMED_OUT, 5: State.LOST, 6: State.COMPLETED}, ends
     # Both heard in time that they must end, and saved their state.
     assert [job.attempt_folder.stop_reason() for job in (preempted, warned)] == [State.LOST, State.TIMED_OUT]
-    assert all(end.error for number, end in found.items() if number < 6)
-    assert "preempted" in found[1].error or "SLURM requested its" in found[1].error
-    assert "node failed" in found[5].error
+    assert all(end.error for number, end in ends.items() if number < 6)
+    assert "preempted" in ends[1].error or "SLURM requested its" in ends[1].error
+    assert "node failed" in ends[5].error
 
     reached = int((warned.folder.checkpoint / "epoch").read_text())
-    again = make_job(4, train)
-    submit(trials, again)
+    second = make_job(4, train)
+    submit(trials, second)
     assert exits(trials, 1)[4].state is State.COMPLETED
-    steps = [line.step for line in again.folder.read_metrics().values]
+    steps = [line.step for line in second.folder.read_metrics().values]
     assert steps == list(range(1, reached + 42))
 
 
@@ -232,10 +232,10 @@ def test_nothing_to_adopt(trials: SlurmTrials, make_job: MakeJob) -> None:
 
 @pytest.mark.long
 def test_time_limit_without_listening(overtime: SlurmTrials) -> None:
-    found: list[Any] = []
+    outcomes: list[Any] = []
     deadline = time.monotonic() + 150
-    while not found:
+    while not outcomes:
         assert time.monotonic() < deadline
-        found = overtime.poll(0.5)
-    [(_, end)] = found
+        outcomes = overtime.poll(0.5)
+    [(_, end)] = outcomes
     assert (end.state, "time limit" in end.error) == (State.TIMED_OUT, True)

@@ -13,13 +13,13 @@ pytestmark = pytest.mark.usefixtures("cluster")
 @pytest.mark.long
 def test_what_a_node_found_bounds_those_that_ask_for_the_same(tmp_path: Path) -> None:
     home = {"KERAS_HOME": str(tmp_path / "home")}
-    asked = ["hydra/launcher=slurm", "hydra.launcher.mem_gb=2", "hydra.launcher.poll_s=0.5", "tracking=none"]
-    same = [*asked, "model=mlp", "epochs=1", "steps=1"]
+    launcher = ["hydra/launcher=slurm", "hydra.launcher.mem_gb=2", "hydra.launcher.poll_s=0.5", "tracking=none"]
+    same = [*launcher, "model=mlp", "epochs=1", "steps=1"]
     done = run([SWEEP, "+find=largest_batch", *same, "batch_size=64", "trainer.most=64"], tmp_path, home)
     assert done.code == 0, done.said
-    (kept,) = (tmp_path / "home" / "sweepyard" / "largest_batch").iterdir()
+    (record,) = (tmp_path / "home" / "sweepyard" / "largest_batch").iterdir()
     # As if 65 had not fitted: this cluster kills a whole job whose memory is too much for the moment of a try.
-    kept.write_text(json.dumps({**json.loads(kept.read_text()), "too_large": 65}))
+    record.write_text(json.dumps({**json.loads(record.read_text()), "too_large": 65}))
 
     done = run([SWEEP, "-m", *same, "batch_size=64,65", "hydra.sweeper.study_name=bounded"], tmp_path, home)
     assert done.code == 0, done.said

@@ -36,19 +36,19 @@ def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> N
     ids = [run_job(f"--job-name={name}-{mark}", *words) for name, words in options.items()]
     slurm("scancel", ids[2])
     expected = [("COMPLETED", None), ("FAILED", None), ("CANCELLED", str(os.getuid()))]
-    found: Any = {}
+    jobs: Any = {}
 
-    def told() -> bool:
-        nonlocal found
-        found = sacct(ids)
-        known = [found[f"{name}-{mark}"] for name in options if f"{name}-{mark}" in found]
-        return [(info.state, info.by) for info in known] == expected
+    def have_ended() -> bool:
+        nonlocal jobs
+        jobs = sacct(ids)
+        listed = [jobs[f"{name}-{mark}"] for name in options if f"{name}-{mark}" in jobs]
+        return [(info.state, info.by) for info in listed] == expected
 
-    wait_for(told, 30)
+    wait_for(have_ended, 30)
 
 
 @pytest.mark.parametrize(
-    "script, known",
+    "script, expected",
     [
         ("sleep 5", None),
         ("echo 'sacct: error: no slurmdbd' >&2; exit 1", None),
@@ -60,7 +60,7 @@ def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> N
     ],
 )
 def test_a_job_that_squeue_forgot(
-    scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: Any, script: str, known: JobInfo | None
+    scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: Any, script: str, expected: JobInfo | None
 ) -> None:
     monkeypatch.setattr(queue, "_TIMEOUT_S", 0.5)
     scripted_slurm.say("sacct", script)
@@ -70,8 +70,8 @@ def test_a_job_that_squeue_forgot(
     time.sleep(0.1)
     watcher.update()
     second = job.info
-    assert first == known  # one silence is no death
-    assert second == (known or JobInfo("7", GONE))
+    assert first == expected  # one silence is no death
+    assert second == (expected or JobInfo("7", GONE))
 
 
 def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
@@ -107,20 +107,20 @@ def talks_nonsense(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "what, said",
+    "break_slurm, problem",
     [(missing, "sacct cannot be run"), (cannot_fork, "squeue cannot be run"), (talks_nonsense, "cannot be queried")],
 )
 def test_the_watcher_survives_and_says_what_it_met(
-    scripted_slurm: ScriptedSlurm, monkeypatch: Any, what: Callable[..., None], said: str
+    scripted_slurm: ScriptedSlurm, monkeypatch: Any, break_slurm: Callable[..., None], problem: str
 ) -> None:
     scripted_slurm.say("squeue", "/bin/cat $F/jobs")
     (scripted_slurm.folder / "names").write_text("here\n")
     scripted_slurm.list("RUNNING")
-    what(scripted_slurm, monkeypatch)
+    break_slurm(scripted_slurm, monkeypatch)
     job = FollowedJob(Path(), "here", None)
     watcher = Watcher({"here": job, "a": FollowedJob(Path(), "a", "7")}, 0.01)
     watcher.start()
-    wait_for(lambda: said in watcher.problem, 5)
+    wait_for(lambda: problem in watcher.problem, 5)
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(scripted_slurm.folder), prepend=":")
     wait_for(lambda: job.info == JobInfo("1", "RUNNING", "None"), 5)

@@ -48,10 +48,10 @@ def test_a_request_that_cannot_be() -> None:
 
 def asked(trials: int = 1, **settings: Any) -> dict[str, Any]:
     """What of it sbatch is told, memory and processors and GPUs alone."""
-    found = parameters(Path("/study/0/attempts/1"), SlurmLauncherConf(**settings), trials)
+    requested = parameters(Path("/study/0/attempts/1"), SlurmLauncherConf(**settings), trials)
     names = ("cpus_per_task", "gpus_per_node", "gpus_per_task", "gres", "mem", "mem_per_gpu", "mem_per_cpu")
-    by_gpu = found["additional_parameters"].get("cpus-per-gpu")
-    return {name: found[name] for name in names if name in found} | ({"cpus_per_gpu": by_gpu} if by_gpu else {})
+    by_gpu = requested["additional_parameters"].get("cpus-per-gpu")
+    return {name: requested[name] for name in names if name in requested} | ({"cpus_per_gpu": by_gpu} if by_gpu else {})
 
 
 def of_two(**settings: Any) -> dict[str, Any]:

@@ -111,9 +111,9 @@ def test_a_driver_inside_a_job_hands_nothing_of_it_on(
     for name, value in {**of_a_job, "SLURM_CONF": "/etc/here", "MINE": "yes"}.items():
         monkeypatch.setenv(name, value)
     send(attempt, print)
-    seen = dict(line.split("=", 1) for line in scripted_slurm.lines("environment") if "=" in line)
-    assert not seen.keys() & of_a_job.keys()
-    assert (seen["SLURM_CONF"], seen["MINE"]) == ("/etc/here", "yes")
+    variables = dict(line.split("=", 1) for line in scripted_slurm.lines("environment") if "=" in line)
+    assert not variables.keys() & of_a_job.keys()
+    assert (variables["SLURM_CONF"], variables["MINE"]) == ("/etc/here", "yes")
 
 
 def test_a_driver_on_a_login_node_keeps_its_habits(

@@ -64,7 +64,7 @@ def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
     wait_for(lambda: trial.attempt(4).began())
     driver.kill()
     driver.communicate()
-    again = start(tmp_path)
+    second_driver = start(tmp_path)
     before = len(steps(trial.path))
     wait_for(lambda: len(steps(trial.path)) >= before + 3)
     process, node = rank_of(trial, 1)
@@ -72,7 +72,7 @@ def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
     cluster_sh("kill", node)
     try:
         wait_for(lambda: trial.attempt(4).is_over)
-        done = finish(again, tmp_path)
+        done = finish(second_driver, tmp_path)
     finally:
         cluster_sh("revive", node)
     assert done.code == 0, done.said
@@ -82,12 +82,12 @@ def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
         assert any(words in end.error for words in ("another rank is gone", "killed from outside", "node failed"))
     assert "rank 0: another rank is gone" in ends[2].error
     assert steps(trial.path) == list(range(1, EPOCHS + 1))
-    one, two = (
+    on_one_node, on_two_nodes = (
         json.loads((tmp_path / "multirun" / "s" / number / "attempts" / attempt / "end.json").read_text())["metrics"]
         for number, attempt in (("0", "1"), ("1", "5"))
     )
     for name in ("loss", "val_loss", "accuracy", "test_loss"):
-        assert two[name] == pytest.approx(one[name], rel=1e-3)
+        assert on_two_nodes[name] == pytest.approx(on_one_node[name], rel=1e-3)
 
 
 OWN = """
@@ -119,7 +119,7 @@ def test_each_trial_of_a_grid_gets_its_own_nodes_and_gpus_and_all_are_compared(t
     study = tmp_path / "multirun" / "s"
     points = [(nodes, gpus) for nodes in (1, 2) for gpus in (1, 2)]
     for number, (nodes, gpus) in enumerate(points):
-        seen = {file.name: file.read_text() for file in (study / str(number)).glob("seen*")}
-        assert seen == {f"seen{rank}": f"{nodes} {gpus} {nodes}" for rank in range(nodes)}
+        files = {file.name: file.read_text() for file in (study / str(number)).glob("seen*")}
+        assert files == {f"seen{rank}": f"{nodes} {gpus} {nodes}" for rank in range(nodes)}
     assert "4 GPUs on 2 nodes: 4.00 times as fast as 1" in sweeps(tmp_path, "report", "s", "--scaling").out
     assert "Scaling" in (study / "report.html").read_text()

@@ -15,8 +15,8 @@ def test_a_study_of_the_version_before_goes_on_in_jobs(tmp_path: Path) -> None:
     study = old_studies.unpack(tmp_path, "slurm")
     done = lines.run(old_studies.command(study), tmp_path)
     assert done.code == 0, done.said
-    found = [[row.number, str(row.state), row.params, row.objective, len(row.attempts)] for row in lines.rows(study)]
-    assert found == old_studies.expected()["slurm"]["after"]
+    trials = [[row.number, str(row.state), row.params, row.objective, len(row.attempts)] for row in lines.rows(study)]
+    assert trials == old_studies.expected()["slurm"]["after"]
     jobs = [(study / f"{number}/attempts/1/job.json").exists() for number in range(4)]
     assert jobs == [True] * 4
     assert [end.state for end in TrialFolder(study / "1").ends()] == ["completed"]  # it ended after its driver had

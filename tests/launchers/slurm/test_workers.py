@@ -35,8 +35,8 @@ class Driver:
     def __init__(self, slurm: ScriptedSlurm, folder: Path, **settings: Any) -> None:
         self.slurm = slurm
         self.folder = folder
-        asked = {"poll_s": 3600, "max_submissions_per_min": 10**6, **WARM, **settings}
-        self.launcher = SlurmWorkers(SlurmLauncherConf(**asked), folder)
+        values = {"poll_s": 3600, "max_submissions_per_min": 10**6, **WARM, **settings}
+        self.launcher = SlurmWorkers(SlurmLauncherConf(**values), folder)
         self.launcher.open()
         self.asked: set[int] = set()
         self.over: dict[int, Outcome] = {}
@@ -51,15 +51,15 @@ class Driver:
         """What `poll` says once squeue has listed the workers in these states."""
         self.slurm.list(*states)
         self.launcher._watcher.update()
-        found = dict(self.launcher.poll(0.02))
-        self.over |= found
+        outcomes = dict(self.launcher.poll(0.02))
+        self.over |= outcomes
         self.check()
-        return found
+        return outcomes
 
     def check(self) -> None:
         """Each trial that was asked for is queued, claimed by a worker that is followed, or over: in one place only."""
         queued = [file.name for file in self.folder.glob("*/queue/*.job")]
-        claimed = [file.name for one in self.launcher._jobs.values() for file in one.folder.glob("claimed/*")]
+        claimed = [file.name for worker in self.launcher._jobs.values() for file in worker.folder.glob("claimed/*")]
         assert len(self.launcher._jobs) <= self.launcher._settings.array_parallelism
         for number in self.asked - self.over.keys():
             places = [name for name in queued + claimed if int(name.split(".")[0]) == number]
@@ -105,8 +105,8 @@ def start(
         driver.launcher._watcher.stop()
 
 
-def states(found: dict[int, Outcome]) -> dict[int, State]:
-    return {number: end.state for number, end in found.items()}
+def states(outcomes: dict[int, Outcome]) -> dict[int, State]:
+    return {number: end.state for number, end in outcomes.items()}
 
 
 def test_trials_are_taken_in_their_order_and_end(start: Callable[..., Driver], make_job: MakeJob) -> None:
@@ -179,9 +179,9 @@ def test_a_refused_worker_refuses_its_pool_alone(start: Callable[..., Driver], m
     driver.slurm.refuse("invalid partition")
     driver.launcher._settings.array_parallelism = 2
     driver.submit(make_job(1, task, partition="nowhere", **WARM), make_job(2, task, partition="nowhere", **WARM))
-    found = driver.tick("RUNNING")
-    assert states(found) == {1: State.REFUSED, 2: State.REFUSED}
-    assert found[1].error == "SLURM refused the job: invalid partition"
+    outcomes = driver.tick("RUNNING")
+    assert states(outcomes) == {1: State.REFUSED, 2: State.REFUSED}
+    assert outcomes[1].error == "SLURM refused the job: invalid partition"
     assert driver.slurm.lines("refused") == [""]
 
 
@@ -238,8 +238,8 @@ def test_a_trial_whose_file_somebody_deleted_is_lost(
     next(driver.folder.glob("*/queue/*.job")).unlink()
     assert dict(driver.launcher.poll(0.02)) == {}  # a rename may show in one folder before it does in the other
     monkeypatch.setattr(workers, "_GONE_S", -1.0)
-    found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
-    assert (found[0].state, "is missing" in found[0].error) == (State.LOST, True)
+    outcomes = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
+    assert (outcomes[0].state, "is missing" in outcomes[0].error) == (State.LOST, True)
 
 
 def test_damaged_ends_and_tickets_concern_one_trial(start: Callable[..., Driver], make_job: MakeJob) -> None:
@@ -252,9 +252,9 @@ def test_damaged_ends_and_tickets_concern_one_trial(start: Callable[..., Driver]
     (jobs[0].attempt_folder.path / "end.json").write_text("noise")
     (jobs[1].attempt_folder.path / "end.json").write_text("noise")  # it runs, and will write it again
     driver.finish(1, tokens[2])
-    found = driver.tick("RUNNING")
-    assert states(found) == {0: State.LOST, 2: State.COMPLETED}
-    assert str(jobs[0].attempt_folder.path / "end.json") in found[0].error
+    outcomes = driver.tick("RUNNING")
+    assert states(outcomes) == {0: State.LOST, 2: State.COMPLETED}
+    assert str(jobs[0].attempt_folder.path / "end.json") in outcomes[0].error
     assert any("trial 1" in note for note in driver.launcher.notes())
     (driver.worker(1) / "job.json").write_text("noise")
     second = start(array_parallelism=1)
@@ -320,8 +320,8 @@ def test_a_worker_loads_only_what_is_whole_and_its_own(
     worker._claim()
     assert started == [1]
     monkeypatch.setattr(workers, "_GONE_S", -1.0)
-    found = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
-    assert (found[0].state, str(bad) in found[0].error) == (State.LOST, True)
+    outcomes = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
+    assert (outcomes[0].state, str(bad) in outcomes[0].error) == (State.LOST, True)
 
 
 def test_a_worker_puts_back_what_it_cannot_read_now(

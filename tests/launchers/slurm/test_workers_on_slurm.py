@@ -73,14 +73,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., SlurmWorkers]]:
 
 def submit(launcher: SlurmWorkers, jobs: list[Job], count: int) -> dict[int, Outcome]:
     """Send all jobs and wait for `count` ends."""
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     left, deadline = list(jobs), time.monotonic() + 90
-    while len(found) < count:
-        assert time.monotonic() < deadline, (found, launcher.notes())
+    while len(outcomes) < count:
+        assert time.monotonic() < deadline, (outcomes, launcher.notes())
         while left and launcher.submit(left[0]):
             left.pop(0)
-        found |= dict(launcher.poll(0.2))
-    return found
+        outcomes |= dict(launcher.poll(0.2))
+    return outcomes
 
 
 def runs(launcher: SlurmWorkers, job: Job) -> Callable[[], bool]:
@@ -105,10 +105,10 @@ def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: Ma
     settings = {"trials_per_job": None}
     launcher = start(array_parallelism=1, **settings)
     jobs = [make_job(n, task, **settings) for n, task in enumerate([where, fail, die, where, where])]
-    found = submit(launcher, jobs, 5)
-    states = [found[number].state for number in range(5)]
+    outcomes = submit(launcher, jobs, 5)
+    states = [outcomes[number].state for number in range(5)]
     assert states == [State.COMPLETED, State.FAILED, State.LOST, State.COMPLETED, State.COMPLETED]
-    assert "no such layer" in found[1].error
+    assert "no such layer" in outcomes[1].error
     assert len({said(jobs[number])[0] for number in (0, 3, 4)}) == 1
     began = time.monotonic()
     launcher.close()
@@ -128,8 +128,8 @@ def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
 ) -> None:
     launcher = start(array_parallelism=2, trials_per_job=2, trials_at_once=2)
     jobs = [make_job(number, where, trials_per_job=2, trials_at_once=2, **gpus) for number in range(4)]
-    found = submit(launcher, jobs, 4)
-    assert {end.state for end in found.values()} == {State.COMPLETED}, found
+    outcomes = submit(launcher, jobs, 4)
+    assert {end.state for end in outcomes.values()} == {State.COMPLETED}, outcomes
     by_job: dict[str, list[list[str]]] = {}
     for job in jobs:
         slurm_job, owned = said(job)
@@ -166,14 +166,14 @@ def test_a_worker_that_cannot_start_refuses_its_trials(start: Any, make_job: Mak
         make_job(3, where, trials_per_job=None, partition="nowhere"),
         make_job(4, where, trials_per_job=None, preload=["no_such_module"]),
     ]
-    found = submit(launcher, jobs, 4)
-    assert {end.state for end in found.values()} == {State.REFUSED}
+    outcomes = submit(launcher, jobs, 4)
+    assert {end.state for end in outcomes.values()} == {State.REFUSED}
     for number, words in {1: "setup line failed", 2: "setup line failed", 3: "invalid partition", 4: "preload"}.items():
-        assert words in found[number].error
+        assert words in outcomes[number].error
 
 
 def test_of_trials_side_by_side_the_one_that_took_too_much_is_to_blame(start: Any, make_job: MakeJob) -> None:
     settings = {"trials_per_job": None, "trials_at_once": 2, "mem_gb": 0.4}
     launcher = start(array_parallelism=1, **settings)
-    found = submit(launcher, [make_job(1, greedy, **settings), make_job(2, patient, **settings)], 2)
-    assert {number: end.state for number, end in found.items()} == {1: State.OUT_OF_MEMORY, 2: State.LOST}, found
+    outcomes = submit(launcher, [make_job(1, greedy, **settings), make_job(2, patient, **settings)], 2)
+    assert {number: end.state for number, end in outcomes.items()} == {1: State.OUT_OF_MEMORY, 2: State.LOST}, outcomes
