@@ -34,7 +34,6 @@ def ui(
 
     The server listens at 127.0.0.1.
     """
-    from sweeps.record.definition import resolved
     from sweeps.secrets import refuse_typed, without_password
     from sweeps.tracking import pages
     from sweeps.tracking.store import is_server, resolve_uri
@@ -49,7 +48,7 @@ def ui(
         store = store_of(definition_)
         path = pages.study_path(store, study.folder, study.all_failed)
     else:
-        store = resolve_uri(uri and resolved(uri))
+        store = resolve_uri(uri and definition.resolved(uri))
         path = pages.path_by_name(store, name) if name else pages.all_experiments_path(store)
         if path is None:
             if uri is None:

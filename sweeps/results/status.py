@@ -14,14 +14,16 @@ from sweeps.trial.folder import METRICS, MetricsLine
 from sweeps.trial.job import State
 
 _SHOWN = 30  # running trials
+_QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}
 
 
 def show_status(study: StudySnapshot, driver: str, jobs: str, dashboard: str) -> None:
     """Print the state of a study. `jobs` describes its SLURM jobs; `driver` is empty without a driver."""
     view, status = View(), driver_status.read(study.folder)
     if not driver and not jobs:  # because a trial without a driver and a job does not run
-        trials = [replace(trial, state=State.QUEUED) if _is_running(trial) else trial for trial in study.rows]
-        study = replace(study, rows=trials)
+        study = replace(
+            study, rows=[replace(t, state=State.QUEUED) if t.state is State.RUNNING else t for t in study.rows]
+        )
     counts = count_states(study)
     view.say(f"study {study.name}: {study.over()} of {study.total} trials have ended ({format_counts(counts)})")
     view.say(f"driver: {driver or 'none'}")
@@ -33,19 +35,12 @@ def show_status(study: StudySnapshot, driver: str, jobs: str, dashboard: str) ->
         view.say(f"{format_counts(queued)}{reason}")
     for trouble in status.troubles if driver and status else ():
         view.say(trouble)
-    running = [trial for trial in study.rows if _is_running(trial)]
+    running = [trial for trial in study.rows if trial.state is State.RUNNING]
     for trial in running[:_SHOWN]:
         view.say(f"trial {trial.number} running   {trial.name}   {_newest_report(trial, study)}")
     if len(running) > _SHOWN:
         view.say(f"and {len(running) - _SHOWN} more running")
     view.closing(study, dashboard)
-
-
-_QUEUED = [state for state in State if not state.is_over and state is not State.RUNNING]
-
-
-def _is_running(trial: TrialRecord) -> bool:
-    return trial.state is State.RUNNING
 
 
 def _explain_wait(status: DriverStatus | None, driver: bool, jobs: bool) -> str:
