@@ -58,11 +58,15 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "model=mobilenetv2 dataset.size=32 model.fine_tune_lr=1e-5",
         SWEPT,
-        ["model.fine_tune_lr=1e-05", "model.head_epochs, which is 0", "try lr=1e-05, or model.head_epochs=2"],
+        ["model.fine_tune_lr=1e-05", "has no effect with model.head_epochs=0", "try lr=1e-05, or model.head_epochs=2"],
     ),
     ("epochs=0", SWEPT, ["epochs=0", ">= 1", "try epochs=5"]),
     ("gpus=-1", PLAIN, ["gpus=-1", ">= 0", "gpus=0"]),
-    ("+dataset.examples=50", PLAIN, ["dataset.examples is no setting of trainers.data.sources.digits", "it has none"]),
+    (
+        "+dataset.examples=50",
+        PLAIN,
+        ["dataset.examples is no setting of trainers.data.sources.digits", "its settings: none"],
+    ),
     ("study=line_fit dataset=digits", SWEPT, ["model.initial_weight is no setting of", "model.hidden, model.act"]),
     ("study=line_fit study.scale=smal", PLAIN, ["'study.smal.", "Did you mean 'study.small."]),
     ("hydra.run.dir=/proc/no", PLAIN, ["the run's folder cannot be written", "/proc/no", "hydra.run.dir=/where"]),

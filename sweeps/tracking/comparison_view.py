@@ -54,7 +54,8 @@ def tag(
     """
     best = [f"best/{name}" for name in objective]
     shared = [name for name in params if name not in lacking] or params
-    charts = _charts(params, shared, best, numbers, _main_curves(objective, curves), _gpu_curves(curves))
+    gpus = sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE))
+    charts = _charts(params, shared, best, numbers, _main_curves(objective, curves), gpus)
     sections = {chart["metricSectionId"] for chart in charts}
     columns = [f"tags.`{_STATE}`", *(f"metrics.`{m}`" for m in best), *(f"params.`{p}`" for p in params[:12])]
     error = f"tags.`{_ERROR}`"
@@ -124,10 +125,6 @@ def quote(text: str) -> str:
 
 def _axis(name: str, kind: str) -> dict[str, str]:
     return {"key": name, "type": kind}
-
-
-def _gpu_curves(curves: Collection[str]) -> list[str]:
-    return sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE))
 
 
 def _main_curves(objective: Names, curves: Collection[str]) -> list[str]:

@@ -93,7 +93,6 @@ class Config:
         """Raise ValueError in one or two lines: the problem, the allowed values, and what to type instead."""
         _check_values(self)
         training.check_devices(self)
-        training.check_budget(self)
         training.check_task(self)
         training.check_optimizer(self.optimizer, self)
         training.check_activation(self.model)
@@ -121,11 +120,13 @@ class Config:
 
 
 def _check_values(cfg: Config) -> None:
-    """Raise ValueError for a key whose value is out of its range."""
+    """Raise ValueError for a key whose value is out of its range, and for two budgets."""
     for key in fields(cfg):
         value = getattr(cfg, key.name)
         if key.metadata and not key.metadata["allowed"].allows(value):
             raise ValueError(f"{key.name}={value}: {key.metadata['words'].format(cfg=cfg)}")
+    if cfg.steps is not None and cfg.images is not None:
+        raise ValueError(f"steps={cfg.steps} and images={cfg.images} are two budgets. Remove one.")
     if cfg.epochs > MAX_EPOCHS:
         raise ValueError(f"epochs={cfg.epochs} makes more than {MAX_EPOCHS:,} epochs; try epochs=100")
     for section in ranges.SECTIONS:

@@ -64,8 +64,7 @@ def check_devices(cfg: Any) -> None:
             f"Type gpus={cfg.gpus} for the GPUs of each node, with nodes=N for more nodes; or ranks={cfg.ranks} gpus=0"
         )
     # Because other schedules set a batch_size of their own.
-    is_constant = schedules.builtin_name(cfg.batch_schedule) == "constant_batch"
-    size = parallel.batch_size(cfg)
+    is_constant, size = schedules.builtin_name(cfg.batch_schedule) == "constant_batch", parallel.batch_size(cfg)
     if is_constant and cfg.batch_per_gpu is not None and cfg.batch_size not in (type(cfg).batch_size, size):
         raise ValueError(
             f"batch_per_gpu={cfg.batch_per_gpu} (batch_size={size}) and batch_size={cfg.batch_size} conflict. "
@@ -82,12 +81,6 @@ def check_devices(cfg: Any) -> None:
             f"warmup_epochs={cfg.warmup_epochs} raises lr to the scaled lr, and has no effect with lr_scaling=none; "
             "try lr_schedule=warmup"
         )
-
-
-def check_budget(cfg: Any) -> None:
-    """Raise ValueError if steps and images are both set."""
-    if cfg.steps is not None and cfg.images is not None:
-        raise ValueError(f"steps={cfg.steps} and images={cfg.images} are two budgets. Remove one.")
 
 
 def check_task(cfg: Any) -> None:
@@ -160,11 +153,9 @@ def check_schedules(cfg: Any, rows: int | None) -> None:
     """Raise ValueError for batches larger than the `rows` for training (None: unknown), and rates that reach zero."""
     schedules.check_batch(cfg, parallel.batch_size(cfg), 1, rows)
     batches, rates = schedules.builtin_name(cfg.batch_schedule), schedules.builtin_name(cfg.lr_schedule)
-    if (batches, rates) == ("constant_batch", "constant"):
+    if (batches, rates) == ("constant_batch", "constant") or (rows is None and batches != "constant_batch"):
         return
     if not batches or not rates:  # a user's own function, whose values are known only in training
-        return
-    if rows is None and batches != "constant_batch":
         return
     # Any number of rows will do, because rates depend on epochs.
     planned = schedules.plan(cfg, rows or 100 * parallel.batch_size(cfg))
@@ -173,10 +164,10 @@ def check_schedules(cfg: Any, rows: int | None) -> None:
     if 0 < head < planned.epochs:
         phases = [(0, head), (head, planned.epochs)]
     for first, end in phases:
-        zero = (schedules.lr_factors(cfg, planned, first, end) * cfg.lr < schedules.SMALLEST_LR).nonzero()[0]
-        if not len(zero):
+        zeros = (schedules.lr_factors(cfg, planned, first, end) * cfg.lr < schedules.SMALLEST_LR).nonzero()[0]
+        if not len(zeros):
             continue
-        epoch = first + int(np.searchsorted(np.cumsum(planned.steps[first:end]), zero[0], "right")) + 1
+        epoch = first + int(np.searchsorted(np.cumsum(planned.steps[first:end]), zeros[0], "right")) + 1
         remedy = "final=0.01" if "final" in cfg.lr_schedule else "factor=0.9"
         if "start" in cfg.lr_schedule and epoch == first + 1:
             remedy = "start=0.1"
