@@ -31,7 +31,7 @@ from sweeps.secrets import refuse_typed
 from sweeps.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import notify
-from sweeps.study.compose import check, processes, refuse_lost
+from sweeps.study.compose import check, processes, refuse_conflicts
 from sweeps.study.mistakes import explain
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
@@ -101,7 +101,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         refuse_typed(*(OmegaConf.to_container(config, resolve=False) for config in (cfg, hydra)))
         notify.refuse_address(whole)
         check(cfg, starts=True)
-        refuse_lost(hydra)
+        refuse_conflicts(hydra)
         _refuse_sweep(hydra.overrides.hydra)
         if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because it checks the GPUs
             Machine.here().request(whole)

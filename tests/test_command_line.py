@@ -87,7 +87,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "dataset.augment.rotation=5 dataset.augment=light,strong",
         SWEPT,
-        ["dataset.augment=light and dataset.augment.rotation=5: one would replace the other"],
+        ["dataset.augment=light and dataset.augment.rotation=5 conflict"],
     ),
     ("dataset=npz dataset.path=no/such.npz", BOTH, ["no/such.npz", "does not exist", ".npz file"]),
     ("dataset=npz dataset.path={files}", PLAIN, ["is a folder", ".npz file"]),

@@ -259,7 +259,10 @@ def test_repeats_and_a_final_race(tmp_path: Path) -> None:
     [
         (SEEDS, "this app's configuration has no 'seed'"),
         ([*SEEDS, "hydra.sweeper.seed_key=++x"], "x is swept"),
-        (["hydra/sweeper/pruner=median", "hydra.sweeper.direction=[minimize,minimize]"], "a pruner ends trials by one"),
+        (
+            ["hydra/sweeper/pruner=median", "hydra.sweeper.direction=[minimize,minimize]"],
+            "a pruner needs one objective",
+        ),
         ([*SEEDS, "hydra.sweeper.direction=[minimize,minimize]"], "it needs one objective, but this study has 2"),
         (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "hydra.sweeper.direction=[]: the list is empty"),
     ],
@@ -454,7 +457,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path, setting: str) -> No
 def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:
     code, out = run(tmp_path, *GRID, "+x=1,2", "hydra.sweep.subdir=same")
     assert code == 1, out
-    assert "trial 1 failed: hydra.sweep.subdir=same is the folder of trial 0 too" in out
+    assert "trial 1 failed: hydra.sweep.subdir=same: trial 0 has the same folder" in out
     assert [row.state for row in trials(tmp_path)] == [State.COMPLETED, State.FAILED]
 
 

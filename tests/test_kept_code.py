@@ -43,7 +43,7 @@ def test_trials_run_the_code_that_their_study_began_with(tmp_path: Path) -> None
 
     refused = sweep("+x=1,2,3")
     assert (refused.code, refused.out) == (2, "")
-    assert "study s was started with other code: lib/helper.py; as it was: " in refused.err
+    assert "study s was started with other code: lib/helper.py. The code at its start: " in refused.err
     assert refused.err.strip().endswith("hydra.sweeper.study_name=s hydra.sweeper.extend=true")
     resumed = sweeps(folder, "resume", "s")
     assert (resumed.code, resumed.err) == (2, refused.err)

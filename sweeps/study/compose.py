@@ -1,4 +1,4 @@
-"""Composes and checks the configuration of every trial, before the first one starts."""
+"""The configuration of every trial, composed and checked before the first trial starts."""
 
 import math
 import pickle
@@ -23,22 +23,22 @@ from sweeps.study.mistakes import explain
 
 
 class Composer:
-    """Composes trials as `ConfigLoader.load_sweep_config` does, and answers mistakes in a line or two.
+    """Composes trials as `ConfigLoader.load_sweep_config` does, and explains errors in two lines.
 
-    Hydra takes 50 ms for one configuration, most of it for the defaults list. That list depends on the choices of
-    config groups alone, so configurations that differ only in values share one composition: 2 ms each.
+    Hydra takes 50 ms for one configuration, most of it for the defaults list. The defaults list depends only on the
+    choices of config groups. So configurations that differ only in values share one composition: 2 ms each.
     """
 
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
-        assert isinstance(loader, ConfigLoaderImpl)  # the only one that Hydra has
+        assert isinstance(loader, ConfigLoaderImpl)  # because Hydra has no other
         self._loader = loader
         self._master = master
         self._groups = dict.fromkeys(master.hydra.runtime.choices, True)
         self._parser = OverridesParser.create(config_loader=loader)
-        self._composed: dict[tuple[str, ...], bytes] = {}  # pickled: copied four times faster than by deepcopy
+        self._composed: dict[tuple[str, ...], bytes] = {}  # pickled, because that copies four times faster
 
     def compose(self, overrides: Sequence[str], number: int) -> DictConfig:
-        """The whole config of one trial, its hydra node included. Raises UserError if it cannot be composed."""
+        """Return the config of one trial, including its hydra node. Raises UserError if it cannot be composed."""
         parsed = self.parse(overrides)
         groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         try:
@@ -46,30 +46,31 @@ class Composer:
                 self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
             config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
             OmegaConf.copy_cache(from_config=self._master, to_config=config)
-            ConfigLoaderImpl._apply_overrides_to_config([one for one in parsed if self._is_value(one)], config)
+            values = [override for override in parsed if self._is_value(override)]
+            ConfigLoaderImpl._apply_overrides_to_config(values, config)
             job = config.hydra.job
-            of_task = [override for override in parsed if not override.is_hydra_override()]
+            task_overrides = [override for override in parsed if not override.is_hydra_override()]
             with open_dict(config):
                 config.hydra.overrides.task = list(overrides)
-                job.override_dirname = get_overrides_dirname(of_task, **job.config.override_dirname)
+                job.override_dirname = get_overrides_dirname(task_overrides, **job.config.override_dirname)
                 job.id, job.num = f"{job.name}_{number}", number
             return config
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error
 
     def parse(self, lines: Sequence[str]) -> list[Override]:
-        """Raises UserError: a line is not of Hydra's grammar."""
+        """Parse lines by Hydra's grammar. Raises UserError for a line that the grammar does not allow."""
         try:
             return self._parser.parse_overrides(list(lines))
         except HydraException as error:
             raise UserError(explain(error, self._master)) from error
 
     def options(self, group: str) -> list[str]:
-        """Return the choices that a config group has; empty if there is no such group."""
+        """Return the choices of a config group; empty if the group does not exist."""
         return self._loader.get_group_options(group.lstrip("+").partition("@")[0])
 
     def _is_value(self, override: Override) -> bool:
-        """Whether it changes a value, as Hydra tells it: the choice of a group changes the defaults list."""
+        """Return whether an override changes a value, by Hydra's rules, and not the defaults list as a choice does."""
         key = override.key_or_group
         if key not in self._groups:
             self._groups[key] = self._loader.repository.group_exists(key)
@@ -77,20 +78,20 @@ class Composer:
 
 
 def check(config: DictConfig, starts: bool = False) -> None:
-    """Turn the config into the dataclasses it is made of. Raises UserError with what their own checks say; Infeasible
-    if they only know that it cannot run here. Before trials start the app's dataclass may look around too, with a
-    method `check_here()`.
+    """Validate a config by its own dataclasses; if trials will start, by their method `check_here()` too.
+
+    Raises UserError with the message of such a check; Infeasible if the config is valid but cannot run here.
     """
     nodes = config._content
-    assert isinstance(nodes, dict)  # neither missing nor an interpolation
-    hydra: Any = nodes.pop("hydra", None)  # not part of what the app's dataclasses describe
+    assert isinstance(nodes, dict)  # because the root is neither missing nor an interpolation
+    hydra: Any = nodes.pop("hydra", None)  # because the app's dataclasses have no such field
     try:
-        with _as_in_the_trial(hydra):
+        with _hydra_config(hydra):
             whole: Any = OmegaConf.to_object(config)
         if hydra is not None:
             _check_ranks(config, hydra.launcher)
         if starts and hydra is not None:
-            refuse_lost(hydra)
+            refuse_conflicts(hydra)
         if starts and hasattr(whole, "check_here"):
             whole.check_here()
     except (ValueError, TypeError, OSError, OmegaConfBaseException) as error:
@@ -102,54 +103,54 @@ def check(config: DictConfig, starts: bool = False) -> None:
 
 
 @contextmanager
-def _as_in_the_trial(hydra: DictConfig | None) -> Iterator[None]:
-    """Let the app's dataclasses, if they ask HydraConfig, see the trial's own settings, as they do where it runs."""
+def _hydra_config(hydra: DictConfig | None) -> Iterator[None]:
+    """Set HydraConfig to the trial's own settings, for checks of the app that read them."""
     current: Any = HydraConfig.instance()
     before = current.cfg
     if hydra is not None:
-        current.cfg = SimpleNamespace(hydra=hydra)  # set_config() would copy it
+        current.cfg = SimpleNamespace(hydra=hydra)  # not set_config(), because that copies
     try:
         yield
     finally:
         current.cfg = before
 
 
-def refuse_lost(hydra: DictConfig) -> None:
-    """Raise UserError for a value, and another one for a part of it, of which Hydra keeps the later alone."""
+def refuse_conflicts(hydra: DictConfig) -> None:
+    """Raise UserError if a key and a part of the key were typed with values: Hydra would use only the later one."""
     words = [word.lstrip("+").partition("=") for word in hydra.overrides.task if not word.startswith("~")]
     typed = {key: value for key, _, value in words}
     for key, value in typed.items():
-        part = next((other for other in typed if other.startswith(f"{key}.")), None)
+        part = next((name for name in typed if name.startswith(f"{key}.")), None)
         plain = value not in ("", "null") and not value.startswith(("{", "[", "$"))
         if part and plain and key not in hydra.runtime.choices:
+            all_parts = shlex.quote(f"{key}={{{part.removeprefix(f'{key}.')}: {typed[part]}, ...}}")
             raise UserError(
-                f"{key}={value} and {part}={typed[part]}: one would replace the other, since {value} has no parts\n"
-                "Leave one of them out, or name all parts: "
-                + shlex.quote(f"{key}={{{part.removeprefix(f'{key}.')}: {typed[part]}, ...}}")
+                f"{key}={value} and {part}={typed[part]} conflict, because {value} has no parts.\n"
+                f"Remove one, or type all parts: {all_parts}"
             )
 
 
 def _check_ranks(config: DictConfig, launcher: DictConfig) -> None:
-    """Raise UserError if a trial was given other processes than the app's own keys, which the launchers follow, say."""
+    """Raise UserError if the launcher would start other processes than the app's keys for nodes and ranks ask for."""
     for setting, key in _process_keys().items():
-        wanted, given = OmegaConf.select(config, key), launcher.get(setting)
-        if wanted is None or given == wanted:
+        count, launched = OmegaConf.select(config, key), launcher.get(setting)
+        if count is None or launched == count:
             continue
         name = source(config, key)
-        if given is not None:
-            said = f"hydra.launcher.{setting}={given}, but the trial trains with {name}={wanted}"
-            raise UserError(f"{said}\nSay {name}={given}, and leave hydra.launcher.{setting} out")
-        if wanted != 1:
+        if launched is not None:
             raise UserError(
-                f"{name}={wanted} needs a launcher that starts several processes: hydra/launcher=local, or slurm"
+                f"hydra.launcher.{setting}={launched} and {name}={count} conflict.\n"
+                f"Use {name}={launched}, and remove hydra.launcher.{setting}"
             )
+        if count != 1:
+            raise UserError(f"{name}={count}: this launcher starts one process.\nUse hydra/launcher=local, or slurm")
 
 
 def processes(config: DictConfig) -> int:
-    """In how many processes a trial wants to run, by the app's own keys."""
+    """Return the number of processes of a trial, by the app's keys for nodes and ranks."""
     return math.prod(OmegaConf.select(config, key) or 1 for key in _process_keys().values())
 
 
 def _process_keys() -> dict[str, str]:
-    """The settings of a launcher that make several processes, and the keys of an app that they follow."""
+    """Return the launcher's settings for processes, with the app's keys that they follow."""
     return {setting: by_default("launcher/local", setting) for setting in ("nodes", "tasks_per_node")}

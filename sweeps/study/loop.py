@@ -238,7 +238,7 @@ class Loop:
         self._retry_or_end(self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted)
 
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
-        """Queue the trial for a new attempt, or end it with this outcome."""
+        """Put the trial back into the queue for a new attempt, or end it with this outcome."""
         outcomes = list(trial.attempts[trial.forgiven :])
         if outcome.misfit:
             self.stop.stop_study(outcome.error)

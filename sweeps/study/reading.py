@@ -1,4 +1,4 @@
-"""A study that exists, as its files have it now."""
+"""A study that exists, read from its files."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -36,7 +36,7 @@ def blank(folder: Path, definition: Definition) -> StudySnapshot:
 
 
 def read_study(folder: Path, definition: Definition) -> StudySnapshot:
-    """Return the study as its driver has recorded it, and as the folders of its open trials show them.
+    """Return the study from its journal and from the folders of its queued trials.
 
     Raises UserError if its journal is damaged.
     """
@@ -49,20 +49,18 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
         else:
             study = read(study)
     except CorruptFile as error:
-        raise UserError(
-            f"study {definition.name}: {error}\nTo mend it, go on with: {resume_line(definition)}"
-        ) from error
+        raise UserError(f"study {definition.name}: {error}\nRepair it with: {resume_line(definition)}") from error
     space = space_of(definition.parameters)
-    return replace(study, rows=[update_outside(_shown(trial), space.contains) for trial in study.rows])
+    return replace(study, rows=[update_outside(_update_queued(trial), space.contains) for trial in study.rows])
 
 
-def _shown(trial: TrialRecord) -> TrialRecord:
+def _update_queued(trial: TrialRecord) -> TrialRecord:
     if trial.state is State.QUEUED:
-        with suppress(OSError):  # its files cannot be read now: it stands as its driver recorded it
+        with suppress(OSError):  # because the recorded state is the best that is left
             return read_state(trial)
     return trial
 
 
 def is_search(definition: Definition) -> bool:
-    """Whether a sampler chooses its trials; of a definition that does not tell, no."""
+    """Return whether a sampler chooses the trials; False if the definition names no sampler."""
     return "GridSampler" not in definition.search.get("sampler", "GridSampler")

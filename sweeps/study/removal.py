@@ -1,4 +1,4 @@
-"""Putting a study away: packed into one file, or deleted."""
+"""How a study is put away: packed into one file, or deleted."""
 
 import os
 import shutil
@@ -18,17 +18,19 @@ _LOCK = "driver.lock"
 
 
 @contextmanager
-def taken(study: Path) -> Iterator[None]:
-    """Keep every driver out. Raises UserError if one runs the study, it has jobs that may still run, or its folder
-    holds packed studies.
+def locked(study: Path) -> Iterator[None]:
+    """Keep every driver out of the study.
+
+    Raises UserError if a driver runs it, SLURM jobs of it may still run, or its folder holds packed studies.
     """
-    if any(study.glob("*.tar.gz")):  # it was named so before that was refused
-        raise UserError(f"{study} holds packed studies too (*.tar.gz)\nMove them elsewhere first")
+    if any(study.glob("*.tar.gz")):  # because older versions allowed the name of the archive
+        raise UserError(f"{study} holds packed studies (*.tar.gz).\nMove them to another folder first")
     try:
         lock = Lock(study / _LOCK)
     except LockHeld as error:
-        said = f"study {study.name} is being run by {error}"
-        raise UserError(f"{said}. End it first: {sweeps_line('stop', study)}") from None
+        raise UserError(
+            f"study {study.name} is being run by {error}.\nStop it first: {sweeps_line('stop', study)}"
+        ) from None
     try:
         _refuse_jobs(study)
         yield
@@ -38,27 +40,30 @@ def taken(study: Path) -> Iterator[None]:
 
 def _refuse_jobs(study: Path) -> None:
     trials = (TrialFolder(file.parent) for file in study.rglob("trial.json"))
-    unfinished = [one.path for one in trials if (newest := one.newest()) and not newest.is_over]
+    unfinished = [trial.path for trial in trials if (newest := trial.newest()) and not newest.is_over]
     try:
         jobs = living_jobs(study, unfinished)
     except SlurmError as error:
-        raise UserError(f"SLURM does not tell whether study {study.name} still runs there: {error}") from error
+        raise UserError(f"SLURM does not report whether study {study.name} has jobs: {error}") from error
     if jobs:
-        said = f"{len(jobs)} SLURM jobs of study {study.name} are left"
-        raise UserError(f"{said}. End them first: {sweeps_line('stop', study)}")
+        raise UserError(
+            f"study {study.name} still has {len(jobs)} SLURM jobs.\nStop them first: {sweeps_line('stop', study)}"
+        )
 
 
 def pack(study: Path) -> Path:
-    """Put the study's folder into `archive/<name>.tar.gz` beside it. A crash leaves the folder, the file, or both."""
+    """Pack the study's folder into `archive/<name>.tar.gz` beside it. A crash leaves the folder, the file, or both."""
     packed = study.parent / ARCHIVE / f"{study.name}.tar.gz"
     if packed.exists():
-        raise UserError(f"{packed} is there already\nRename it, or this study's folder")
+        raise UserError(f"{packed} exists already.\nRename this file, or the study's folder")
     packed.parent.mkdir(exist_ok=True)
     aside = packed.with_name(f".{packed.name}.{os.getpid()}")
     try:
         with aside.open("wb") as file:
             with tarfile.open(fileobj=file, mode="w:gz") as tar:
-                tar.add(study.resolve(), study.name, filter=lambda one: None if one.name.endswith(f"/{_LOCK}") else one)
+                tar.add(
+                    study.resolve(), study.name, filter=lambda file: None if Path(file.name).name == _LOCK else file
+                )
             file.flush()
             os.fsync(file.fileno())
         aside.replace(packed)
@@ -69,10 +74,10 @@ def pack(study: Path) -> Path:
 
 
 def delete(study: Path) -> None:
-    """Delete the folder, also one that is a link's: at once for all who look, then file by file."""
+    """Delete the study's folder, also if it is a link: first rename it, so that it disappears at once."""
     folder = study.resolve()
     gone = folder.rename(folder.with_name(f".{folder.name}.deleted-{time.time_ns()}"))
     if study.is_symlink():
         study.unlink()
-    (gone / "study.json").unlink(missing_ok=True)  # a crash leaves something that is no study
+    (gone / "study.json").unlink(missing_ok=True)  # first, because after a crash the rest is no study
     shutil.rmtree(gone)

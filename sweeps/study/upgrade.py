@@ -1,4 +1,4 @@
-"""Studies of the version before, which kept their trials in Optuna's journal, or in a storage of the user's."""
+"""Studies of version 1, which kept their trials in Optuna's journal, or in a storage of the user."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,9 +17,9 @@ JOURNAL = "study.journal"
 
 
 def events(folder: Path, definition: Definition) -> Sequence[Event]:
-    """Return the events that make the trials of an older study; none of a study of this version.
+    """Return the events that rebuild the trials of an older study; none for a study of this version.
 
-    Raises UserError if a storage of the user's that has them does not answer.
+    Raises UserError if the user's storage does not answer.
     """
     journal = folder / JOURNAL
     if not journal.exists() and (definition.version > 1 or definition.storage is None):
@@ -33,25 +33,24 @@ def events(folder: Path, definition: Definition) -> Sequence[Event]:
         return old_format.events_of_storage(resolved(definition.storage), definition.name, definition.parameters)
     except UserError:
         raise
-    except Exception as error:  # whatever a database says
+    except Exception as error:  # because each database has its own
         reason = without_password(str(error).splitlines()[0])
         raise UserError(f"hydra.sweeper.storage cannot be used: {reason}") from error
 
 
 def in_memory(study: StudySnapshot, definition: Definition) -> StudySnapshot:
-    """Return an older study with its trials, and change nothing. Raises CorruptFile if there are none to be read."""
+    """Return an older study with its trials, without writing. Raises CorruptFile if no trial can be read."""
     fold = Fold(study.folder)
-    older = events(study.folder, definition)
-    if not older:
+    for event in events(study.folder, definition):
+        fold.apply(event)
+    if not fold.trials:
         name = JOURNAL if (study.folder / JOURNAL).exists() else FILE
         raise CorruptFile(study.folder / name, "it is damaged, or empty")
-    for event in older:
-        fold.apply(event)
     return replace(study, rows=tuple(fold.trials), added=tuple(fold.added), changes=tuple(fold.changes))
 
 
 def open_record(study: StudySnapshot, definition: Definition) -> Record:
-    """Return the record of a study for its driver. The journal of an older one stays, and is not read any more."""
+    """Return the record of a study for its driver. An older study's journal is converted once, and kept."""
     record = Record(study)
     record.open([] if (study.folder / FILE).exists() else events(study.folder, definition))
     return record

@@ -495,7 +495,7 @@ def test_a_pruner_needs_one_objective(tmp_path: Path, pruner: str) -> None:
     for target, refused in ((pruner, True), ("NopPruner", False)):
         settings = SweeperConf(direction=["minimize"] * 2, pruner={"_target_": f"optuna.pruners.{target}"})
         if refused:
-            with pytest.raises(UserError, match="a pruner ends trials by one objective, and there are 2"):
+            with pytest.raises(UserError, match="a pruner needs one objective, but there are 2"):
                 Choosing("s", tmp_path, settings, space, DictConfig({}))
         else:
             Choosing("s", tmp_path, settings, space, DictConfig({}))

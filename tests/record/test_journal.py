@@ -315,7 +315,7 @@ def test_a_damaged_journal_is_told_and_left_alone(study: Study, content: bytes) 
     with pytest.raises(UserError, match="study s: ") as caught:
         read_study(study.folder, definition())
     assert str(journal_of(study)) in str(caught.value)
-    assert "go on with: python app.py hydra.sweeper.study_name=s" in str(caught.value)
+    assert "Repair it with: python app.py hydra.sweeper.study_name=s" in str(caught.value)
     assert journal_of(study).read_bytes() == content
 
 

@@ -128,7 +128,7 @@ def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Ke
     write(repo, {"lib/part.py": "VALUE = 2\n", "new.py": ""})
     with pytest.raises(UserError) as refused:
         keep_()
-    assert str(refused.value).startswith("study s was started with other code: lib/part.py; as it was: ")
+    assert str(refused.value).startswith("study s was started with other code: lib/part.py. The code at its start: ")
     assert str(refused.value).endswith("the new code: python app.py -m x=1,2 hydra.sweeper.extend=true")
     second, said = keep_(extend=True)
     assert (said, kept_files(repo, 2)) == ("", {*APP, "new.py"})
@@ -136,7 +136,7 @@ def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Ke
     assert keep_() == (second, "")
     assert keep_(extend=True) == (second, "")  # the same code: nothing more is kept
     (repo / "lib/part.py").unlink()
-    with pytest.raises(UserError, match=r"with other code: lib/part\.py;"):
+    with pytest.raises(UserError, match=r"with other code: lib/part\.py\."):
         keep_()
 
 
@@ -186,8 +186,8 @@ def test_too_much_is_not_kept(repo: Path, keep_: Keep, monkeypatch: pytest.Monke
     kept, said = keep_()
     assert kept is None
     assert said == (
-        "the app's code is not kept: beside it are more than 2 modules or 20 MB of them. "
-        "Trials run what its files hold when they start"
+        "the app's code is not saved: its folder has more than 2 modules or 20 MB of modules. "
+        "Trials run its files as they are at their start"
     )
 
 

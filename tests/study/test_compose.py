@@ -163,7 +163,7 @@ def test_an_apps_own_checks_see_the_settings_of_the_trial(
 ) -> None:
     """Not those that all trials of the study begin with, which Hydra has at hand."""
     places = []
-    monkeypatch.setattr(largest_batch, "check", lambda cfg, rows: places.append(largest_batch.place(cfg.gpus)))
+    monkeypatch.setattr(largest_batch, "check", lambda cfg, rows: places.append(largest_batch.hardware(cfg.gpus)))
     monkeypatch.setattr(HydraConfig.instance(), "cfg", master)
     for lines in (["cluster=plain"], ["cluster=power9", "gpus=2"], ["hydra.launcher.mem_gb=8"]):
         check(composer.compose(["hydra/launcher=slurm", *lines], 0))
@@ -233,7 +233,7 @@ def test_nothing_that_is_typed_is_lost(composer: Composer, lines: str, lost: boo
     if not lost:
         check(config, starts=True)
         return
-    with pytest.raises(UserError, match="one would replace the other, since light has no parts") as caught:
+    with pytest.raises(UserError, match="conflict, because light has no parts") as caught:
         check(config, starts=True)
     assert len(str(caught.value).splitlines()) == 2
 
@@ -241,9 +241,9 @@ def test_nothing_that_is_typed_is_lost(composer: Composer, lines: str, lost: boo
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("hydra.launcher.nodes=2", "hydra.launcher.nodes=2, but the trial trains with nodes=1\nSay nodes=2, and leave"),
-        ("hydra.launcher.tasks_per_node=3", "trains with ranks=1\nSay ranks=3, and leave hydra.launcher.tasks"),
-        ("hydra/launcher=basic ranks=2", "ranks=2 needs a launcher that starts several processes"),
+        ("hydra.launcher.nodes=2", "hydra.launcher.nodes=2 and nodes=1 conflict.\nUse nodes=2, and remove"),
+        ("hydra.launcher.tasks_per_node=3", "ranks=1 conflict.\nUse ranks=3, and remove hydra.launcher.tasks"),
+        ("hydra/launcher=basic ranks=2", "ranks=2: this launcher starts one process.\nUse hydra/launcher=local"),
     ],
 )
 def test_a_trial_has_the_processes_that_the_apps_own_keys_say(composer: Composer, lines: str, said: str) -> None:

@@ -31,7 +31,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Compose:
 
 @pytest.mark.parametrize("kind", [SweeperConf, LocalLauncherConf, SlurmLauncherConf])
 def test_every_setting_is_described(kind: type, config: Compose) -> None:
-    described, shown = sweeps_help.described(kind), sweeps_help.text(_root_=config())
+    described, shown = sweeps_help.descriptions(kind), sweeps_help.text(_root_=config())
     assert list(described) == [one.name for one in fields(kind) if one.name[0] != "_"]
     for name, said in described.items():
         assert said.endswith("."), name
@@ -64,7 +64,7 @@ def test_a_setting_is_shown_as_one_types_it(config: Compose, words: tuple[str, .
         (("hydra.launcher.cpus_per_task=4",), "Trials at a time: 1: this machine has 6 CPU cores, and each takes 4"),
         (("gpus=2",), "Trials at a time: 2: this machine has 4 GPUs, and each takes 2"),
         (("gpus=8",), "gpus=8: this machine has 4 GPUs. Ask for 4 at most"),
-        (("hydra.sweeper.n_jobs=2",), "Trials at a time: 2, as hydra.sweeper.n_jobs says. There is room for 6: this"),
+        (("hydra.sweeper.n_jobs=2",), "Trials at a time: 2 (hydra.sweeper.n_jobs). There is room for 6: this"),
         (("hydra/launcher=slurm",), "Trials at a time: 256: the SLURM jobs that may be queued or running"),
         (("hydra/launcher=basic",), ""),
     ],

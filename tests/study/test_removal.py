@@ -42,5 +42,5 @@ def test_a_study_that_was_named_as_the_packed_ones_are_is_not_removed_with_them(
     study.mkdir()
     (study / "study.json").write_text("{}")
     (study / "mine.tar.gz").write_text("")
-    with pytest.raises(UserError, match="holds packed studies too"), removal.taken(study):
+    with pytest.raises(UserError, match="holds packed studies"), removal.locked(study):
         pass
