@@ -48,9 +48,9 @@ class Asked:
 
     def end(self, trial: TrialRecord, result: float | None) -> None:
         """End a trial with what it returned; None: it failed."""
-        end = Outcome(State.COMPLETED, objective=[result], began=1.0) if result is not None else _FAILED
+        end = Outcome(State.COMPLETED, objective=[result], started_at=1.0) if result is not None else _FAILED
         self._record.unmark_under_way(trial.number)
         self._record.end(trial.with_end(end))
 
 
-_FAILED = Outcome(State.FAILED, "it fails", began=1.0)
+_FAILED = Outcome(State.FAILED, "it fails", started_at=1.0)

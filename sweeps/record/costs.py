@@ -43,11 +43,11 @@ def of_attempts(outcomes: Iterable[Outcome]) -> dict[str, float]:
 def tail_s(trials: Iterable[TrialRecord]) -> float:
     """Sum the seconds that slots were empty at the end, because no further trial was to start."""
     outcomes = [outcome for trial in trials for outcome in trial.attempts]
-    last_start = max((outcome.began for outcome in outcomes if outcome.began), default=None)
+    last_start = max((outcome.started_at for outcome in outcomes if outcome.started_at), default=None)
     if last_start is None:
         return 0.0
-    last_end = max(outcome.ended for outcome in outcomes)
-    return sum(last_end - outcome.ended for outcome in outcomes if outcome.ended > last_start)
+    last_end = max(outcome.ended_at for outcome in outcomes)
+    return sum(last_end - outcome.ended_at for outcome in outcomes if outcome.ended_at > last_start)
 
 
 def _kind(state: State) -> str:

@@ -26,7 +26,7 @@ def verdict(trials: Sequence[TrialRecord], repeats: int) -> Outcome | None:
     ended = [trial for trial in trials if trial.state.is_over]
     decisive = [trial.attempts[-1] for trial in ended if trial.state.decides]
     if decisive:
-        return min(decisive, key=lambda outcome: outcome.ended)  # first by time, because numbers start in any order
+        return min(decisive, key=lambda outcome: outcome.ended_at)  # first by time, because numbers start in any order
     if len(ended) < repeats:
         return None
     completed = [trial.attempts[-1] for trial in ended if trial.result]

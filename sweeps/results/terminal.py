@@ -136,7 +136,7 @@ class View:
         elif trial.state.is_bad and (first := self._first_failures.setdefault(signature, trial.number)) != trial.number:
             self.say(f"trial {trial.number} {trial.state} for the same reason as trial {first}   ({trial.name})")
         elif trial.state.is_bad:
-            log_end = "" if trial.attempts[-1].misfit else _log_end(trial)
+            log_end = "" if trial.attempts[-1].missing_objective else _log_end(trial)
             self.say(f"trial {trial.number} {trial.state}: {trial.error}   ({trial.name}){log_end}")
         elif not self.console.is_terminal:
             self.say(f"trial {trial.number} {trial.state}{_params(trial)}   {result_of(trial, study) or trial.error}")

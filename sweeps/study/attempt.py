@@ -58,6 +58,6 @@ def may_be_reopened(trial: TrialRecord, timeout_min: float | None, max_attempts:
     if trial.state not in RETRIED or not outcomes:
         return False
     last = outcomes[-1]
-    took_min = (last.ended - (last.began or last.ended)) / 60  # an estimate, because an old record has no limit
+    took_min = last.duration_s / 60  # an estimate, because an old record has no limit
     longer = timeout_min is None or timeout_min > (last.timeout_min or 1.1 * took_min)
     return (longer and trial.state is State.TIMED_OUT) or may_resume(outcomes, max_attempts, max_timeouts)

@@ -115,7 +115,7 @@ class Budget:
             needed = repeats if seed_key in group[0].params else 1
             if failed or (ended and len(ended) >= needed):
                 value = math.inf if failed or not values else fmean(values)
-                yield max(trial.attempts[-1].ended for trial in ended), value, f"trial {group[0].number}"
+                yield max(trial.attempts[-1].ended_at for trial in ended), value, f"trial {group[0].number}"
 
     def _gpu_hours(self, running: Collection[Attempt]) -> float:
         hours = sum(outcome.gpu_hours for trial in self.study.rows for outcome in trial.attempts)
@@ -126,7 +126,7 @@ class Budget:
 
     def _hours(self, running: Collection[Attempt]) -> float:
         """Return the hours in which a trial was queued or running, under this driver and all earlier drivers."""
-        spans = [(outcome.asked, outcome.ended) for trial in self.study.rows for outcome in trial.attempts]
+        spans = [(outcome.queued_at, outcome.ended_at) for trial in self.study.rows for outcome in trial.attempts]
         for attempt in running:
             begin = min(attempt.queued_at, attempt.started_at or attempt.queued_at)
             spans.append((begin, self.clock()))
@@ -198,6 +198,4 @@ def _has(key: str, value: Value, point: Point) -> float:
 
 
 def _seconds(trial: TrialRecord) -> float:
-    return sum(
-        outcome.ended - outcome.began for outcome in trial.attempts if outcome.began and outcome.ended > outcome.began
-    )
+    return sum(outcome.duration_s for outcome in trial.attempts)

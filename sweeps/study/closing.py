@@ -86,7 +86,7 @@ def _infeasible_lines(study: StudySnapshot) -> list[str]:
 
 
 def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
-    if not any(trial.attempts and trial.attempts[-1].misfit for trial in study.rows):
+    if not any(trial.attempts and trial.attempts[-1].missing_objective for trial in study.rows):
         return [f"Resume with: {resume}"]
     retry = f"{sweeps_line('resume', study.folder)} --retry failed"
     return [

@@ -232,7 +232,7 @@ class Loop:
                 return  # the next poll closes it again
             # Lost, not failed, because a launcher that sees no result reports a failure.
             state = State.LOST if outcome.state is State.FAILED else outcome.state
-            outcome = replace(outcome, state=state, error=f"{outcome.error}; {error}", ended=self.clock())
+            outcome = replace(outcome, state=state, error=f"{outcome.error}; {error}", ended_at=self.clock())
         self._release(attempt.trial.number)
         self._free_since.append(self.clock())
         self._retry_or_end(self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted)
@@ -240,7 +240,7 @@ class Loop:
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
         """Put the trial back into the queue for a new attempt, or end it with this outcome."""
         outcomes = list(trial.attempts[trial.forgiven :])
-        if outcome.misfit:
+        if outcome.missing_objective:
             self.stop.stop_study(outcome.error)
         is_lost = outcome.state in RETRIED
         resumes = is_lost and may_resume(outcomes, self.settings.max_attempts, self.launcher.max_timeouts)

@@ -82,9 +82,9 @@ class Starter:
                 raise Infeasible(infeasible)
             self._jobs[trial.number] = self.make_job(trial)
         except Infeasible as error:
-            return Outcome(State.INFEASIBLE, str(error), ended=self.clock())
+            return Outcome(State.INFEASIBLE, str(error), ended_at=self.clock())
         except UserError as error:
-            return Outcome(State.FAILED, str(error), ended=self.clock())
+            return Outcome(State.FAILED, str(error), ended_at=self.clock())
         return None
 
     def _make_attempt(
@@ -99,7 +99,7 @@ class Starter:
                 content = {"number": trial.number, **trial_as_json(trial, self.record.study.folder)}
                 TrialFolder(trial.folder).write_trial(content)
         except OSError as error:
-            outcome = Outcome(State.REFUSED, f"its folder cannot be made: {error}", ended=self.clock())
+            outcome = Outcome(State.REFUSED, f"its folder cannot be made: {error}", ended_at=self.clock())
         if outcome:
             record_end(trial, outcome)
             return None

@@ -135,7 +135,7 @@ class TrialRun:
 
     def _end_ms(self) -> int:
         """Return the same time at each call, because MLflow would store a metric of another time as a second row."""
-        ended = self.trial.attempts[-1].ended if self.trial.attempts else 0.0
+        ended = self.trial.attempts[-1].ended_at if self.trial.attempts else 0.0
         return int(1000 * (ended or self._folder.path.stat().st_mtime))  # a refused trial has no end time
 
     def _close(self, run_id: str) -> None:

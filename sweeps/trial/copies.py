@@ -17,6 +17,10 @@ class Copies:
     top: str
     folder: str
 
+    def __setstate__(self, state: dict[str, str]) -> None:
+        """Restore the copies from the pickle of a job, which an earlier version with another name may have queued."""
+        vars(self).update(top=state["top"], folder=state.get("folder") or state["kept"])
+
 
 class _Finder(MetaPathFinder):
     """Loads a module from its copy if the original file has changed.

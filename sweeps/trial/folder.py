@@ -274,9 +274,9 @@ class AttemptFolder:
             end,
             error=end.error or ("" if end.state in (State.COMPLETED, State.PRUNED) else "unknown reason"),
             seconds=seconds,
-            asked=queued_at,
-            began=began,
-            ended=ended,
+            queued_at=queued_at,
+            started_at=began,
+            ended_at=ended,
             gpus=int(note["gpus"]),
             timeout_min=note.get("timeout_min"),
         )

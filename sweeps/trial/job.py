@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
 
 _MAX_ERROR_CHARS = 3000  # because MLflow warns above 8000 characters in a description, which also contains the log
+_FORMER_FIELDS = {"asked": "queued_at", "began": "started_at", "ended": "ended_at", "misfit": "missing_objective"}
 
 Value = bool | int | float | str | None
 Point = dict[str, Value]  # one configuration: the value of each swept parameter that exists in it
@@ -62,14 +63,14 @@ class Outcome:
     objective: list[float] = field(default_factory=list)  # returned value of each objective, in order
     metrics: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by phase, see `record.costs`
-    asked: float = 0.0  # time at which it was queued
-    began: float | None = None  # start time; None if it never started
-    ended: float = 0.0
+    queued_at: float = 0.0
+    started_at: float | None = None  # None if it never started
+    ended_at: float = 0.0
     gpus: int = 0
     timeout_min: float | None = None  # time limit; None without a limit
     energy_kwh: float | None = None  # energy of its GPUs; None if they do not measure power
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
-    misfit: bool = False  # whether it returned no objective, which every other trial of the study would repeat
+    missing_objective: bool = False  # whether it returned no objective, as every other trial of the study would
 
     def as_json(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value}
@@ -80,13 +81,19 @@ class Outcome:
         error = str(content.get("error", "")).encode(errors="backslashreplace").decode()  # for lone surrogates
         if len(error) > _MAX_ERROR_CHARS:
             error = f"{error[:_MAX_ERROR_CHARS]} ... (the rest is in its log)"
-        end = cls(**{**content, "state": State(content["state"]), "error": error})
-        float(end.asked), float(end.ended), dict(end.metrics), dict(end.seconds), list(end.objective)
+        fields = {_FORMER_FIELDS.get(name, name): value for name, value in content.items()}
+        end = cls(**{**fields, "state": State(content["state"]), "error": error})
+        float(end.queued_at), float(end.ended_at), dict(end.metrics), dict(end.seconds), list(end.objective)
         return end
 
     @property
+    def duration_s(self) -> float:
+        """Return the seconds from start to end; 0 if it never started."""
+        return max(0.0, self.ended_at - self.started_at) if self.started_at else 0.0
+
+    @property
     def gpu_hours(self) -> float:
-        return self.gpus * (self.ended - self.began) / 3600 if self.began else 0.0
+        return self.gpus * self.duration_s / 3600
 
 
 @dataclass(frozen=True)

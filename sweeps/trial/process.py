@@ -97,7 +97,7 @@ def outcome_of_error(error: BaseException) -> Outcome:
     if isinstance(error, ranks.RankLost):
         return Outcome(State.LOST, str(error))
     if isinstance(error, MissingObjective):
-        return Outcome(State.FAILED, str(error), misfit=True)
+        return Outcome(State.FAILED, str(error), missing_objective=True)
     if isinstance(error, SystemExit):
         return Outcome(State.FAILED, f"it called sys.exit({error.code!r})")
     if isinstance(error, KeyboardInterrupt):

@@ -82,11 +82,11 @@ class Asked:
         names = self.study.objective
         if isinstance(outcome, State):
             began = None if outcome is State.INFEASIBLE else 1.0
-            outcome = Outcome(outcome, "so it was told", began=began)
+            outcome = Outcome(outcome, "so it was told", started_at=began)
         elif not isinstance(outcome, Outcome):
-            outcome = Outcome(State.COMPLETED, objective=[outcome] * len(names), began=1.0)
+            outcome = Outcome(State.COMPLETED, objective=[outcome] * len(names), started_at=1.0)
         self.record.unmark_under_way(trial.number)
-        self.record.end(self.record.trials[trial.number].with_end(replace(outcome, ended=self._clock)))
+        self.record.end(self.record.trials[trial.number].with_end(replace(outcome, ended_at=self._clock)))
 
     def run(self, outcome: Ending, most: int = 1000) -> list[Point]:
         """The points of the trials that it asks for."""

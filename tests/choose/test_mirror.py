@@ -168,7 +168,7 @@ def test_an_end_without_a_result_has_none(tmp_path: Path, url: str) -> None:
     assert whole.parameters
     mirror, trial = mirror_of(search, url), search.ask()
     assert trial
-    search.end(trial, Outcome(State.PRUNED, objective=[7.0], began=1.0))
+    search.end(trial, Outcome(State.PRUNED, objective=[7.0], started_at=1.0))
     mirror.tick()
     assert (shown(url)[0].state, shown(url)[0].values) == (TrialState.PRUNED, None)
 

@@ -119,7 +119,7 @@ def test_what_the_task_lacks_blames_no_point(make: MakeSearch) -> None:
     search = make("x=interval(0,1)")
     row = search.ask()
     assert row
-    search.end(row, Outcome(State.FAILED, "it returned nothing", misfit=True))
+    search.end(row, Outcome(State.FAILED, "it returned nothing", missing_objective=True))
     assert told(search, "Default")[0].state is TrialState.FAIL
 
 
@@ -517,7 +517,7 @@ def test_pruned_trials_are_bad_ones(make: MakeSearch) -> None:
     while row := search.ask():
         found.append(float(row.params["x"] or 0))
         if found[-1] > 0.4:  # of which nothing was known but that it had to end
-            search.end(row, Outcome(State.PRUNED, began=1.0))
+            search.end(row, Outcome(State.PRUNED, started_at=1.0))
         else:
             search.end(row, 1.0 - found[-1])
     assert statistics.median(found[20:]) == pytest.approx(0.4, abs=0.1)

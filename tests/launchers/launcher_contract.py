@@ -176,7 +176,7 @@ class LauncherContract:
         submit(trials, job)
         end = end_of(trials, job)
         assert (end.state, end.error, end.objective) == (State.COMPLETED, "", [0.25])
-        assert end.began is not None
+        assert end.started_at is not None
         assert [line.step for line in job.folder.read_metrics().values] == [0, 1, 2]
         assert "hello from the trial and its driver" in job.attempt_folder.log.read_text()
 

@@ -92,7 +92,7 @@ def test_how_a_trial_of_theirs_ends(
     assert (number, end.state, end.objective) == (0, state, values)
     assert words in end.error
     assert bool(end.error) == (state is State.FAILED)
-    assert end.began is not None
+    assert end.started_at is not None
 
 
 def test_a_batch_is_as_large_as_it_may_be(tmp_path: Path) -> None:

@@ -10,11 +10,17 @@ from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, State
 
 KILLED = Outcome(
-    State.LOST, seconds={"queued": 10.0, "training": 20.0}, asked=0.0, began=10.0, ended=30.0, gpus=2, energy_kwh=0.5
+    State.LOST,
+    seconds={"queued": 10.0, "training": 20.0},
+    queued_at=0.0,
+    started_at=10.0,
+    ended_at=30.0,
+    gpus=2,
+    energy_kwh=0.5,
 )
-NEVER_BEGAN = Outcome(State.CANCELLED, seconds={"queued": 7.0}, asked=0.0, began=None, ended=7.0, gpus=2)
+NEVER_BEGAN = Outcome(State.CANCELLED, seconds={"queued": 7.0}, queued_at=0.0, started_at=None, ended_at=7.0, gpus=2)
 PHASES = {"queued": 1.0, "starting": 1.0, "training": 8.0, "idle_slot": 0.5}
-WHOLE = Outcome(State.COMPLETED, seconds=PHASES, asked=30.0, began=31.0, ended=40.0, gpus=1)
+WHOLE = Outcome(State.COMPLETED, seconds=PHASES, queued_at=30.0, started_at=31.0, ended_at=40.0, gpus=1)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +65,7 @@ def test_nothing_ran_and_nothing_was_spent() -> None:
 
 def test_slots_that_stand_empty_at_the_end() -> None:
     spans = [(0.0, 10.0), (0.0, 4.0), (4.0, 6.0), (6.0, 7.0)]  # two slots; one has nothing to do from 7 to 10
-    ends = [Outcome(State.COMPLETED, asked=0.0, began=began, ended=ended) for began, ended in spans]
+    ends = [Outcome(State.COMPLETED, queued_at=0.0, started_at=began, ended_at=ended) for began, ended in spans]
     rows = [TrialRecord(i, {}, State.COMPLETED, Path(str(i)), attempts=(end,)) for i, end in enumerate(ends)]
     assert costs.tail_s(rows) == 3.0
 

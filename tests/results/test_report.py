@@ -102,9 +102,16 @@ def test_csv_has_everything(tmp_path: Path) -> None:
     killed = {"queued": 1.0, "training": 3.0}
     whole = {"queued": 2.0, "starting": 0.5, "training": 1.5, "idle_slot": 0.1}
     attempts = (
-        Outcome(State.LOST, seconds=killed, asked=0.0, began=1.0, ended=4.0, gpus=2, energy_kwh=0.5),
+        Outcome(State.LOST, seconds=killed, queued_at=0.0, started_at=1.0, ended_at=4.0, gpus=2, energy_kwh=0.5),
         Outcome(
-            State.COMPLETED, objective=[0.0], seconds=whole, asked=4.0, began=6.0, ended=9.0, gpus=2, energy_kwh=0.25
+            State.COMPLETED,
+            objective=[0.0],
+            seconds=whole,
+            queued_at=4.0,
+            started_at=6.0,
+            ended_at=9.0,
+            gpus=2,
+            energy_kwh=0.25,
         ),
     )
     completed = replace(summary.rows[0], attempts=attempts, tracking_s=0.02)

@@ -34,7 +34,7 @@ def said(view: View) -> str:
 
 
 def row(number: int, state: State, error: str = "", folder: Path = Path("nowhere")) -> TrialRecord:
-    end = Outcome(state, error, began=None if state is State.INFEASIBLE else 1.0)
+    end = Outcome(state, error, started_at=None if state is State.INFEASIBLE else 1.0)
     open_ = state in (State.QUEUED, State.RUNNING)
     return TrialRecord(number, {"x": number}, state, folder / str(number), () if open_ else (end,))
 

@@ -9,8 +9,8 @@ from sweeps.record.study import TrialRecord
 from sweeps.study.attempt import give_up_reason, may_be_reopened, may_resume
 from sweeps.trial.job import Outcome, State
 
-LOST = Outcome(State.LOST, "its node failed", began=1.0, ended=601.0)
-TIMED_OUT = Outcome(State.TIMED_OUT, "it reached its time limit", began=1.0, ended=601.0, timeout_min=10)
+LOST = Outcome(State.LOST, "its node failed", started_at=1.0, ended_at=601.0)
+TIMED_OUT = Outcome(State.TIMED_OUT, "it reached its time limit", started_at=1.0, ended_at=601.0, timeout_min=10)
 ADVANCED = replace(TIMED_OUT, advanced=True)
 CANCELLED = Outcome(State.CANCELLED, "it ended with its driver")
 FAILED = Outcome(State.FAILED, "RuntimeError: too large")

@@ -244,7 +244,7 @@ def test_when_a_trial_ended_is_the_same_each_time(store: str, tmp_path: Path) ->
     finish(open_tracker(store, study), summary_of(study, row))
     found = runs(store)["lr=0.1"]
     assert len(steps_of(store, found, "val_loss")) == 1
-    assert found.info.end_time == int(row.attempts[-1].ended * 1000)
+    assert found.info.end_time == int(row.attempts[-1].ended_at * 1000)
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])

@@ -51,7 +51,7 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     folder.append_metrics(MetricsLine(0, 1e9, {"system/cpu_utilization_percentage": 99.0}), "system_metrics.jsonl")
     row = complete(row)
     seconds = {"idle_slot": 0.0, "queued": 2.0, "training": 1.5}
-    spent = replace(row.attempts[-1], seconds=seconds, began=12.0, ended=14.0, gpus=2, energy_kwh=0.25)
+    spent = replace(row.attempts[-1], seconds=seconds, started_at=12.0, ended_at=14.0, gpus=2, energy_kwh=0.25)
     row = replace(row, attempts=(spent,))
     tracker.end_trial(row)
     summary = summary_of(study, row)

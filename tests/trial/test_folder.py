@@ -125,7 +125,7 @@ def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str
     [
         Outcome(State.COMPLETED),
         END,
-        Outcome(State.FAILED, "ä\nb", misfit=True),
+        Outcome(State.FAILED, "ä\nb", missing_objective=True),
         Outcome(State.LOST, "its node failed", [], {}, {"queued": 2.5}, 1.0, 2.0, 3.0, 4, 0.5, advanced=True),
         Outcome(State.DIVERGED, "loss is nan", metrics={"loss": float("inf")}),
     ],
@@ -150,7 +150,7 @@ def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
     folder.append_metrics(MetricsLine(1, 20.0, {"system/gpu_0_power_usage_watts": 100.0}), SYSTEM_METRICS)
     end = attempt.close(Outcome(State.LOST, "its node failed"), ended=24.0)
     assert end.seconds == {"idle_slot": 0.5, "queued": 4.0, "training": 10.0}
-    assert (end.asked, end.began, end.ended, end.gpus, end.timeout_min) == (10.0, 14.0, 24.0, 2, 30)
+    assert (end.queued_at, end.started_at, end.ended_at, end.gpus, end.timeout_min) == (10.0, 14.0, 24.0, 2, 30)
     assert end.energy_kwh == pytest.approx(600 / 3.6e6)
     assert end.gpu_hours == pytest.approx(20 / 3600)
 
@@ -164,7 +164,7 @@ def test_every_end_that_is_no_result_has_words(folder: TrialFolder, state: State
 def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
     end = folder.new_attempt(queued_at=10.0, gpus=2).close(Outcome(State.CANCELLED, "it was cancelled"), ended=24.0)
     assert end.seconds == {"idle_slot": 0.0, "queued": 14.0}
-    assert (end.began, end.gpu_hours, end.energy_kwh, end.advanced) == (None, 0.0, None, False)
+    assert (end.started_at, end.gpu_hours, end.energy_kwh, end.advanced) == (None, 0.0, None, False)
 
 
 @pytest.mark.parametrize("name", ["asked.json", "began"])
@@ -175,7 +175,7 @@ def test_notes_that_are_damaged_keep_no_attempt_from_ending(folder: TrialFolder,
     (attempt.path / name).write_text(content)
     end = attempt.close(END)
     assert (end.state, end.objective) == (State.COMPLETED, [0.5])
-    assert end.began is not None
+    assert end.started_at is not None
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
         newest = reader.newest()
         if newest and (end := newest.end()):
             assert (len(set(end.objective)), len(end.objective)) == (1, 500)
-            ends[newest.number] = replace(end, ended=0.0)
+            ends[newest.number] = replace(end, ended_at=0.0)
     assert writer.returncode == 0
     assert read == list(range(count))
     assert ends

@@ -150,7 +150,7 @@ def test_how_else_it_ends(value: Any, objective: Objective, state: State, words:
     ],
 )
 def test_what_no_other_trial_can_do_better(value: Any, objective: Objective, misfit: bool) -> None:
-    assert returned(value, objective).misfit is misfit
+    assert returned(value, objective).missing_objective is misfit
 
 
 # A trial's whole life, in this process
@@ -187,7 +187,7 @@ def test_a_trial_from_its_job_to_its_end(make_job: Any) -> None:
     job = make_job(reports_twice)
     end = run_trial(job, began=1.0)
     assert job.attempt_folder.end() == end
-    assert (end.state, end.objective, end.began) == (State.COMPLETED, [0.25], 1.0)
+    assert (end.state, end.objective, end.started_at) == (State.COMPLETED, [0.25], 1.0)
     assert end.seconds.keys() == {"idle_slot", "queued", "starting", "training"}
     assert [line.step for line in job.folder.read_metrics().values] == [0, 1]
     assert (job.folder.path / ".hydra" / "config.yaml").exists()

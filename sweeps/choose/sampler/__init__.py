@@ -123,7 +123,7 @@ class Sampler:
             self._running.add(trial.number)
 
     def _observe(self, point: Point, end: Outcome) -> None:
-        if end.misfit or not (end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)):
+        if end.missing_objective or not (end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)):
             return
         self._proposals.observe(point, ran=not is_blamed(end))
         if (end.state is State.COMPLETED and end.objective) or end.state is State.PRUNED:

@@ -17,7 +17,7 @@ def is_placeholder(trial: TrialRecord) -> bool:
 
 def is_blamed(end: Outcome) -> bool:
     """Return whether the trial's params caused its failure, so that similar points are likely to fail."""
-    return end.state in BLAMED and not end.misfit
+    return end.state in BLAMED and not end.missing_objective
 
 
 @dataclass(frozen=True)

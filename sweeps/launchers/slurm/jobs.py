@@ -73,7 +73,7 @@ class SlurmTrials(SlurmBase):
             end = job.attempt_folder.end()
             if end and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
                 self._end(job, end)
-            elif end and time.time() - end.ended > _STRAGGLE_S and time.monotonic() > (sent.cancel_at or 0):
+            elif end and time.time() - end.ended_at > _STRAGGLE_S and time.monotonic() > (sent.cancel_at or 0):
                 self._cancel([sent])  # because a hung rank blocks all nodes of the job
             elif info and not sent.never_was:
                 self._end(job, outcome_of_attempt(info, job.attempt_folder))
