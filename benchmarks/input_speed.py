@@ -122,13 +122,13 @@ def of_keras(folder: str):  # type: ignore[no-untyped-def]
 def first_pass(folder: str) -> dict[str, float]:
     import tensorflow as tf
 
-    from trainers.data.images import decoded
+    from trainers.data.images import decode
     from trainers.data.images import folder as folder_of
 
     all_cores()
     tf.image.resize(tf.zeros((1, 1, 1)), (1, 1))
     with tempfile.TemporaryDirectory() as cache:
-        return timed(lambda: len(decoded(folder_of(f"{folder}/cifar10/train"), (SIZE, SIZE), cache, 20).y), warm=False)
+        return timed(lambda: len(decode(folder_of(f"{folder}/cifar10/train"), (SIZE, SIZE), cache, 20).y), warm=False)
 
 
 def first_pass_of_keras(folder: str) -> dict[str, float]:
@@ -197,7 +197,7 @@ def augment(folder: str) -> dict[str, float]:
     """In a compiled loop over images in memory, as in a training."""
     import tensorflow as tf
 
-    from trainers.data.augment import augmented
+    from trainers.data.augment import augment
 
     _, dataset = loaded(folder, 2, "strong")
     x = tf.constant(dataset.x.all())
@@ -207,7 +207,7 @@ def augment(folder: str) -> dict[str, float]:
     def epoch() -> tf.Tensor:
         def body(index: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             images = tf.cast(x[index * BATCH : (index + 1) * BATCH], tf.float32) / 255.0
-            images = augmented(images, dataset.augment, tf.zeros(2, tf.int64), index, True)
+            images = augment(images, dataset.augment, tf.zeros(2, tf.int64), index, True)
             return index + 1, total + tf.reduce_sum(images[:, 0, 0, 0])
 
         start = tf.zeros((), tf.int64), tf.zeros(())

@@ -101,12 +101,12 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "dataset=npz dataset.path={files}/pickled.npz",
         BOTH,
-        ["y_train holds pickled objects", "never loaded", "store numbers"],
+        ["y_train contains pickled objects", "never loaded", "Store numbers"],
     ),
     (
         "dataset=image_folder dataset.path={files}/images",
         SWEPT,
-        ["images/cat/a.jpg is no image that can be read", "dataset.skip_broken=true"],
+        ["images/cat/a.jpg cannot be read as an image", "dataset.skip_broken=true"],
     ),
     ("trainer._target_=no_such_module.f", BOTH, ["no_such_module", "there is no module"]),
     (

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainers.data.arrays import Data
-from trainers.data.augment import augmented
+from trainers.data.augment import augment
 from trainers.data.on_disk import OnDisk
 from trainers.distribution import local_replicas, share_of_rank, share_of_replica
 
@@ -110,7 +110,7 @@ def _compile(
             if x.dtype == tf.uint8:
                 x = tf.cast(x, tf.float32) / 255.0
             if training and data.augment is not None:
-                x = augmented(x, data.augment, draw, index, data.x.dtype == np.uint8)
+                x = augment(x, data.augment, draw, index, data.x.dtype == np.uint8)
             step((x, tf.one_hot(y, data.outputs) if data.one_hot else y))
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:

@@ -55,7 +55,7 @@ def test_labels_of_a_local_file(shape: tuple[int, ...], dtype: type, tmp_path: P
 def test_labels_that_are_no_classes(labels: np.ndarray, tmp_path: Path) -> None:
     write_npz(tmp_path / "mine.npz", labels)
     mine = section(_target_="trainers.data.sources.npz", path=str(tmp_path / "mine.npz"))
-    with pytest.raises(ValueError, match=r"one whole number >= 0 an example.*dataset.task=regression"):
+    with pytest.raises(ValueError, match=r"(?s)one whole number >= 0 per example.*dataset.task=regression"):
         data.load(mine, "classification", seed=0)
     assert data.load(mine, "regression", seed=0).y.shape == labels.reshape(12, -1).shape
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from trainers.config.augment import Augment, parse
-from trainers.data.augment import augmented
+from trainers.data.augment import augment
 
 layers = keras.layers
 
@@ -20,7 +20,7 @@ def images(height: int = 24, width: int = 32, channels: int = 3) -> np.ndarray:
 
 def ours(x: np.ndarray, ranges: Augment, seed: int = 0, epoch: int = 1, batch: int = 0) -> np.ndarray:
     draw = tf.constant([seed, epoch], tf.int64)
-    result: np.ndarray = augmented(tf.constant(x), ranges, draw, tf.constant(batch, tf.int64), True).numpy()
+    result: np.ndarray = augment(tf.constant(x), ranges, draw, tf.constant(batch, tf.int64), True).numpy()
     return result
 
 

@@ -217,7 +217,7 @@ def test_a_broken_image_is_left_out_and_counted(tmp_path: Path, capsys: pytest.C
         loaded = load(f"dataset.path={folder}", "dataset.skip_broken=true")
         assert loaded.skipped == 1
         assert sorted([*loaded.training_rows, *loaded.validation_rows]) == [r for r in range(30) if r != 11]
-        assert f"left out 1 of 30 images, first {path}" in capsys.readouterr().out
+        assert f"skipped 1 of 30 images, first {path}" in capsys.readouterr().out
 
 
 def test_a_class_of_which_nothing_can_be_decoded_is_told_of(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_full_cache_loses_what_was_not_used_for_longest(tmp_path: Path) -> Non
         return cache.Plan((10, 100), np.dtype(np.uint8), fill)
 
     def entry(name: str, value: int) -> OnDisk:
-        return cache.entry(tmp_path, name, 3500 / cache.GB, lambda: plan(value))[0]
+        return cache.open_entry(tmp_path, name, 3500 / cache.GB, lambda: plan(value))[0]
 
     for number, name in enumerate("abc"):
         in_use = entry(name, number)
@@ -270,7 +270,7 @@ def test_a_full_cache_loses_what_was_not_used_for_longest(tmp_path: Path) -> Non
     # b was used before c, but a process still reads it.
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"a", "b", "d"}
     with pytest.raises(ValueError, match=r"more than dataset.cache_gb=.*\nTry dataset.cache_gb="):
-        cache.entry(tmp_path, "e", 1e-9, lambda: plan(0))
+        cache.open_entry(tmp_path, "e", 1e-9, lambda: plan(0))
 
 
 def test_an_entry_is_not_removed_while_it_is_made(tmp_path: Path) -> None:
@@ -280,11 +280,15 @@ def test_an_entry_is_not_removed_while_it_is_made(tmp_path: Path) -> None:
 
     def large(write: cache.Write) -> dict[str, int]:
         with pytest.raises(ValueError, match=r"more than dataset\.cache_gb"):
-            cache.entry(tmp_path, "small", 2500 / cache.GB, lambda: cache.Plan((10, 100), np.dtype(np.uint8), small))
+            cache.open_entry(
+                tmp_path, "small", 2500 / cache.GB, lambda: cache.Plan((10, 100), np.dtype(np.uint8), small)
+            )
         write(0, np.full((20, 100), 7, np.uint8))
         return {}
 
-    x, _ = cache.entry(tmp_path, "large", 2500 / cache.GB, lambda: cache.Plan((20, 100), np.dtype(np.uint8), large))
+    x, _ = cache.open_entry(
+        tmp_path, "large", 2500 / cache.GB, lambda: cache.Plan((20, 100), np.dtype(np.uint8), large)
+    )
     assert (x.all() == 7).all()
 
 

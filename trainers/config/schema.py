@@ -98,7 +98,7 @@ class Config:
         training.check_activation(self.model)
         data = examples.check(self.dataset, str(self.dataset.get("task") or self.loss.get("task")))
         training.check_objective(self)
-        rows = examples.left_to_train(data, self.dataset)
+        rows = examples.count_training_rows(data, self.dataset)
         for section in ranges.SECTIONS:
             _check_target(section, getattr(self, section))
         training.check_schedules(self, rows)

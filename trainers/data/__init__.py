@@ -1,1 +1,1 @@
-"""What a training learns from."""
+"""Datasets: checked, loaded, cached and augmented."""

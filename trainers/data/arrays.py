@@ -1,4 +1,4 @@
-"""A dataset as a training sees it."""
+"""The arrays of a loaded dataset."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from trainers.data.on_disk import OnDisk
 
 
 class Subset(NamedTuple):
-    """Some rows of two arrays."""
+    """Rows of two arrays."""
 
     x: np.ndarray | OnDisk
     y: np.ndarray
@@ -20,60 +20,60 @@ class Subset(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A dataset. The arrays stay whole: training and validation set are rows (int32) of the same two.
+    """A dataset. Training and validation set are rows (int32) of the same arrays, which are never copied.
 
-    x and x_test are uint8 (pixels of 0..255) or float32, of shape (rows, *input_shape); both are one `OnDisk` if they
-    come from the cache. y and y_test are int32 classes of shape (rows,), or float32 values of shape (rows, outputs).
+    x and x_test are uint8 (pixels of 0..255) or float32, shape (rows, *input_shape); from the cache, both are the same
+    `OnDisk`. y and y_test are int32 classes, shape (rows,), or float32 values, shape (rows, outputs).
     """
 
     x: np.ndarray | OnDisk
     y: np.ndarray
     training_rows: np.ndarray
-    validation_rows: np.ndarray  # of x_test with validation="test", none at all with "none"
+    validation_rows: np.ndarray  # rows of x_test if validation="test", empty if "none"
     x_test: np.ndarray | OnDisk
     y_test: np.ndarray
     test_rows: np.ndarray  # empty if the dataset has no test set
-    outputs: int  # classes, or length of y
-    validation: str = "split"  # or "test": the test set judged the training, or "none": the training loss did
-    with_replacement: bool = False  # each row of an epoch is drawn from all
-    one_hot: bool = False  # the loss gets labels as rows of 0 and 1
+    outputs: int  # number of classes, or values per row of y
+    validation: str = "split"  # "split", "test": the test set, or "none": only the training loss
+    with_replacement: bool = False  # whether an epoch samples rows with replacement
+    one_hot: bool = False  # whether the loss gets one-hot labels
     augment: Augment | None = None
-    resident: bool = True  # x is small enough to be held in memory; else it is read ahead from its file
-    classes: tuple[str, ...] = ()  # names in the order of the labels, if they have names
-    skipped: int = 0  # broken images that were left out
+    resident: bool = True  # whether x is in memory; else it is read ahead from its file
+    classes: tuple[str, ...] = ()  # names of the labels, in order; empty without names
+    skipped: int = 0  # number of skipped broken images
 
     @property
     def subsets(self) -> dict[str, Subset]:
-        """What can be judged: "training", and "validation" and "test" unless they are empty."""
-        judged = (self.x_test, self.y_test) if self.validation == "test" else (self.x, self.y)
-        named = {
+        """Return the subsets that are not empty, by name: "training", "validation" and "test"."""
+        validation = (self.x_test, self.y_test) if self.validation == "test" else (self.x, self.y)
+        subsets = {
             "training": Subset(self.x, self.y, self.training_rows),
-            "validation": Subset(*judged, self.validation_rows),
+            "validation": Subset(*validation, self.validation_rows),
             "test": Subset(self.x_test, self.y_test, self.test_rows),
         }
-        return {name: subset for name, subset in named.items() if len(subset.rows)}
+        return {name: subset for name, subset in subsets.items() if len(subset.rows)}
 
     def announce(self, trial: Trial) -> None:
-        """Say what a reader of the trial's results must know."""
+        """Note the facts that a reader of the trial's results must know."""
         if self.validation == "test":
-            said = "the test set chooses the best epoch, so test_accuracy flatters"
-            print(f"dataset.validation=test: {said}", flush=True)
-            trial.note("dataset.validation=test", said)
+            warning = "the test set chooses the best epoch, so test_accuracy is too optimistic"
+            print(f"dataset.validation=test: {warning}", flush=True)
+            trial.note("dataset.validation=test", warning)
         if self.classes:
             trial.note("classes", list(self.classes))
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
-        """The training rows in the order of an epoch: a function of (seed, epoch) alone, so that it can be repeated."""
+        """Return the training rows in the order of an epoch, a function of only (seed, epoch), so repeatable."""
         return epoch_order(self.training_rows, seed, epoch, self.with_replacement)
 
 
 def epoch_order(rows: np.ndarray, seed: int, epoch: int, with_replacement: bool = False) -> np.ndarray:
-    """As many of `rows` as there are, shuffled or drawn: a function of (seed, epoch) alone."""
+    """Shuffle `rows`, or sample as many with replacement: a function of only (seed, epoch)."""
     random = np.random.default_rng([seed, epoch])
     return random.choice(rows, len(rows)) if with_replacement else random.permutation(rows)
 
 
 def from_arrays(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, outputs: int) -> Data:
-    """Training and test set of a source; nothing is held out for validation."""
+    """Return a training and a test set as data without a validation set."""
     train, test = (np.arange(len(array), dtype=np.int32) for array in (x, x_test))
     return Data(x, y, train, train[:0], x_test, y_test, test, outputs)

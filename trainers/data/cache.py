@@ -1,7 +1,7 @@
-"""Images that were decoded and resized once, in files that all trials of a machine share.
+"""A cache of decoded and resized images, shared by all trials of a machine.
 
-An entry is a folder with images.npy and info.json, made under another name, fsynced and renamed: it is whole, or it is
-not there.
+An entry is a folder with images.npy and info.json. It is written under another name, fsynced and renamed, and so is
+complete or absent.
 """
 
 import errno
@@ -21,75 +21,73 @@ from numpy.lib import format as npy
 
 from sweeps.trial import write_whole
 from trainers.data.examples import GB
-from trainers.data.listing import IMAGES, REFUSED, Undecodable, refuse_again
+from trainers.data.listing import IMAGES, REFUSED, Undecodable, raise_if_refused
 from trainers.data.on_disk import OnDisk
 
 INFO = "info.json"
 
 Write = Callable[[int, np.ndarray], None]
-"""Put the images (rows, height, width, channels) at a row and after it."""
+"""Write images (rows, height, width, channels), starting at a row."""
 
 
 class Plan(NamedTuple):
-    """An array that is to be made."""
+    """An array to be made."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    fill: Callable[[Write], dict[str, Any]]  # writes all rows; returns what is to be known about them, as JSON
+    fill: Callable[[Write], dict[str, Any]]  # writes all rows, returns the content of info.json
 
 
-def entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) -> tuple[OnDisk, dict[str, Any]]:
-    """The array `name`, and what is known about it.
+def open_entry(folder: Path, name: str, limit_gb: float, plan: Callable[[], Plan]) -> tuple[OnDisk, dict[str, Any]]:
+    """Return the array `name` and its info; one process makes a missing entry by `plan` while others wait.
 
-    If it is not there, one process makes it to `plan`, and the others wait. What was not used for longest is removed
-    first, so that all entries together stay within `limit_gb`. An entry in use is left alone.
-
-    Raises ValueError if there is no room within the limit, and Undecodable if making it did so once.
+    First the least recently used entries are removed, until all together fit in `limit_gb`; entries in use stay.
+    Raises ValueError if the limit leaves no room, and Undecodable if making the entry ever did.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    found = _open(folder / name)
-    if found is None:
-        with _alone(folder / f"{name}.lock"):
-            refuse_again(folder / name)
-            found = _open(folder / name)
-            if found is None:
+    entry = _open(folder / name)
+    if entry is None:
+        with _lock(folder / f"{name}.lock"):
+            raise_if_refused(folder / name)
+            entry = _open(folder / name)
+            if entry is None:
                 try:
                     _make(folder, name, limit_gb, plan())
                 except Undecodable as error:
                     write_whole(folder / f"{name}{REFUSED}", str(error))
                     raise
-                found = _open(folder / name)
-    if found is None:
-        raise OSError(f"{folder / name} vanished as soon as it was made; is dataset.cache_gb={limit_gb} too small?")
-    return found
+                entry = _open(folder / name)
+    if entry is None:
+        raise OSError(f"{folder / name} vanished as soon as it was made.\nIncrease dataset.cache_gb={limit_gb}")
+    return entry
 
 
 def _open(path: Path) -> tuple[OnDisk, dict[str, Any]] | None:
     try:
         images = OnDisk(path / IMAGES)
         info: dict[str, Any] = json.loads((path / INFO).read_bytes())
-    except (FileNotFoundError, ValueError):  # not there, or damaged: it is made anew
+    except (FileNotFoundError, ValueError):  # absent or damaged: a new entry will be made
         return None
     if os.fstat(images.file).st_size < images.end:
         return None
-    with suppress(OSError):  # a disk without locks or set times keeps it a little less well
-        fcntl.flock(images.file, fcntl.LOCK_SH)  # until this process ends
+    with suppress(OSError):  # suppressed, because some disks have no locks or times
+        fcntl.flock(images.file, fcntl.LOCK_SH)  # held until this process ends, against removal
         os.utime(path)
     return images, info
 
 
 def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
     shape, dtype, fill = plan
-    aside = folder / f".{name}.making"
-    shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
+    unfinished = folder / f".{name}.making"
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process
     row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
     needed = shape[0] * row_bytes
     _make_room(folder, needed, limit_gb)
-    aside.mkdir()
+    unfinished.mkdir()
     try:
-        with (aside / IMAGES).open("wb") as file:
+        with (unfinished / IMAGES).open("wb") as file:
             with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_SH)  # nobody makes room here
+                fcntl.flock(file, fcntl.LOCK_SH)  # against removal by other processes
             header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             npy.write_array_header_1_0(file, header)
             start = file.tell()
@@ -100,15 +98,15 @@ def _make(folder: Path, name: str, limit_gb: float, plan: Plan) -> None:
 
             info = fill(write)
             os.fsync(file.fileno())
-        write_whole(aside / INFO, json.dumps(info))
-        shutil.rmtree(folder / name, ignore_errors=True)  # a damaged one
-        aside.rename(folder / name)
+        write_whole(unfinished / INFO, json.dumps(info))
+        shutil.rmtree(folder / name, ignore_errors=True)  # a damaged entry
+        unfinished.rename(folder / name)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.add_note(f"{folder} has no room for {needed / GB:.1f} GB; try dataset.cache=/other/disk")
+            error.add_note(f"{folder} has no room for {needed / GB:.1f} GB. Use dataset.cache=/other/disk")
         raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _make_room(folder: Path, needed: int, limit_gb: float) -> None:
@@ -122,21 +120,21 @@ def _make_room(folder: Path, needed: int, limit_gb: float) -> None:
     if excess > 0:
         raise ValueError(
             f"The decoded images take {needed / GB:.2f} GB, {excess / GB:.2f} GB more than dataset.cache_gb={limit_gb} "
-            f"leaves in {folder}\nTry dataset.cache_gb={limit_gb + excess / GB + 0.1:.1f}, or a smaller dataset.size"
+            f"leaves in {folder}\nUse dataset.cache_gb={limit_gb + excess / GB + 0.1:.1f}, or a smaller dataset.size"
         )
 
 
 def _remove(path: Path) -> bool:
-    """Remove an entry unless a process uses it."""
+    """Remove an entry and return True, unless a process uses it."""
     with suppress(FileNotFoundError):
         file = os.open(path / IMAGES, os.O_RDONLY)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            aside = path.with_name(f".{path.name}.removing")
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
-            print(f"removed from the cache, unused for longest: {path}", flush=True)
+            removed = path.with_name(f".{path.name}.removing")
+            shutil.rmtree(removed, ignore_errors=True)
+            path.rename(removed)
+            shutil.rmtree(removed, ignore_errors=True)
+            print(f"removed from the cache (least recently used): {path}", flush=True)
         except BlockingIOError:
             return False
         finally:
@@ -145,8 +143,8 @@ def _remove(path: Path) -> bool:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process at a time; the others say whom they wait for."""
+def _lock(path: Path) -> Iterator[None]:
+    """Wait for the lock on a file; waiting processes print its owner."""
     with path.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,21 +159,21 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 class Progress:
-    """A bar in the log: a line at the beginning, at the end and every few seconds."""
+    """A progress bar in the log: a line at the start, at the end and every few seconds."""
 
-    def __init__(self, what: str, total: int, every_s: float = 2.0) -> None:
-        self._what, self._total, self._every_s = what, total, every_s
-        self._started = self._told = time.monotonic()
-        print(f"{what}: {total:,} to decode, once for all trials", flush=True)
+    def __init__(self, title: str, total: int, every_s: float = 2.0) -> None:
+        self._total, self._every_s = total, every_s
+        self._started = self._printed_at = time.monotonic()
+        print(f"{title}: {total:,} to decode, once for all trials", flush=True)
 
-    def at(self, done: int) -> None:
-        """Say how far it is, if it is time or the end."""
+    def show(self, done: int) -> None:
+        """Print the bar if the interval has passed, or at the end."""
         now = time.monotonic()
-        if now - self._told < self._every_s and done < self._total:
+        if now - self._printed_at < self._every_s and done < self._total:
             return
-        self._told = now
-        share = done / self._total
-        bar = ("#" * round(20 * share)).ljust(20, ".")
+        self._printed_at = now
+        fraction = done / self._total
+        bar = ("#" * round(20 * fraction)).ljust(20, ".")
         rate = done / max(now - self._started, 1e-9)
         left_s = (self._total - done) / max(rate, 1e-9)
-        print(f"[{bar}] {share:4.0%}  {done:,} of {self._total:,}  {rate:,.0f}/s  {left_s:.0f} s left", flush=True)
+        print(f"[{bar}] {fraction:4.0%}  {done:,} of {self._total:,}  {rate:,.0f}/s  {left_s:.0f} s left", flush=True)

@@ -1,6 +1,4 @@
-"""A dataset is loaded from its source: any callable that returns a `Split`, as Keras' own loaders do, or an
-`ImageFolder`.
-"""
+"""Loading of a dataset from its source: a callable that returns a `Split`, like Keras' loaders, or an `ImageFolder`."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +11,7 @@ from trainers.config.ranges import defaults
 from trainers.data import labels
 from trainers.data.arrays import Data, from_arrays
 from trainers.data.examples import GB, image_size, subset_size, training_size
-from trainers.data.images import ImageFolder, decoded, resized
+from trainers.data.images import ImageFolder, decode, resize
 from trainers.instantiate import make
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -21,12 +19,12 @@ Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def load(section: DictConfig, task: str, seed: int) -> Data:
-    """Load the dataset of a config section; `seed` chooses its subset and what is held out for validation.
+    """Load the dataset of a config section; `seed` determines its subset and the validation split.
 
-    Raises ValueError where labels don't suit the task.
+    Raises ValueError if the labels do not suit the task.
     """
     section = OmegaConf.create(defaults("dataset") | dict(section))
-    data = _all(section, task)
+    data = _load_all(section, task)
     rows, held_out = np.random.default_rng(seed).permutation(data.training_rows), data.validation_rows
     rows = rows[: subset_size(len(rows), section.subset)]
     if section.validation == "test":
@@ -34,8 +32,8 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
     elif section.validation == "none":
         held_out = held_out[:0]
     elif not len(held_out):
-        kept = training_size(len(rows), section.validation_split)
-        rows, held_out = rows[:kept], rows[kept:]
+        count = training_size(len(rows), section.validation_split)
+        rows, held_out = rows[:count], rows[count:]
     return replace(
         data,
         training_rows=rows,
@@ -48,12 +46,11 @@ def load(section: DictConfig, task: str, seed: int) -> Data:
     )
 
 
-def _all(section: DictConfig, task: str) -> Data:
-    """All examples of a dataset, before any choice among them."""
+def _load_all(section: DictConfig, task: str) -> Data:
     source = make("dataset", section)
-    size, place = section.size, (section.cache, section.cache_gb)
+    size, cache = section.size, (section.cache, section.cache_gb)
     if isinstance(source, ImageFolder):
-        return decoded(source, image_size(size), *place)
+        return decode(source, image_size(size), *cache)
     (x, y), (x_test, y_test) = source
     x, x_test = _inputs(x), _inputs(x_test)
     if task == "classification":
@@ -63,7 +60,7 @@ def _all(section: DictConfig, task: str) -> Data:
     outputs = int(y.max()) + 1 if task == "classification" else int(y.shape[1])
     if size is None:
         return from_arrays(x, y, x_test, y_test, outputs)
-    return resized((x, y), (x_test, y_test), image_size(size), *place, outputs)
+    return resize((x, y), (x_test, y_test), image_size(size), *cache, outputs)
 
 
 def _inputs(x: Any) -> np.ndarray:

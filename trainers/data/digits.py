@@ -1,10 +1,10 @@
-"""scikit-learn's handwritten digits, read when this is imported: a warm process does it once for all of its trials."""
+"""scikit-learn's handwritten digits, read at import, because a warm process then reads them once for all trials."""
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 _images, _labels = load_digits(return_X_y=True)
-# The file is ordered by writer: mixed, training and test set come from the same ones.
+# Shuffled, because the file is ordered by writer.
 _order = np.random.default_rng(0).permutation(len(_images))
 _x = (_images[_order] / 16).astype(np.float32).reshape(-1, 8, 8)
 _y = _labels[_order].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Whether a dataset, or weights, that Keras downloads are here, or can be had from where this runs."""
+"""Checks that datasets and weights of Keras are downloaded already, or that their server is reachable."""
 
 import os
 import re
@@ -18,60 +18,60 @@ PLACES = {
     "cifar10": ("cifar-10-batches-py-target", f"{_TORONTO}/cifar-10-python.tar.gz"),
     "cifar100": ("cifar-100-python-target", f"{_TORONTO}/cifar-100-python.tar.gz"),
 }
-"""What each is called in Keras' folder of datasets, and where Keras 3.15 takes it from."""
-_ANSWER_S = 5.0
+"""For each dataset: its name in Keras' folder of datasets, and the address from which Keras 3.15 downloads it."""
+_TIMEOUT_S = 5.0
 _WEIGHTS = "https://storage.googleapis.com/tensorflow/keras-applications/"
 
 
 def check(dataset: Mapping[str, Any]) -> None:
-    """Raise ValueError, for the user, if training could not begin for want of a network."""
+    """Raise ValueError, for the user, if the dataset is neither downloaded nor reachable."""
     name = str(dataset.get("name"))
-    wanted = str(dataset.get("_target_")).endswith(".keras_dataset") and dataset.get("path") is None
-    if not wanted or name not in PLACES:
+    needs_download = str(dataset.get("_target_")).endswith(".keras_dataset") and dataset.get("path") is None
+    if not needs_download or name not in PLACES:
         return
     file, address = PLACES[name]
     if not any((folder / "datasets" / file).exists() for folder in _folders()):
-        copy = f"Give a local copy: dataset={name} dataset.path=my.npz, with x_train, y_train, x_test, y_test"
-        _check_reachable(f"dataset={name}", address, copy)
+        remedy = f"Use a local copy: dataset={name} dataset.path=my.npz, with x_train, y_train, x_test, y_test"
+        _check_reachable(f"dataset={name}", address, remedy)
 
 
 def check_weights(model: Mapping[str, Any]) -> None:
-    """Raise ValueError, for the user, if the weights of a network cannot be had for want of another."""
+    """Raise ValueError, for the user, if the weights of a model are neither downloaded nor reachable."""
     if model.get("_target_") != APPLICATION or model.get("weights") != "imagenet":
         return
     name = _letters(canonical_name(model.get("name", "")))
     if not any(name in _letters(file.name) for folder in _folders() for file in (folder / "models").glob("*.h5")):
-        copy = "Give a file that was: model.weights=my_notop.h5, from ~/.keras/models; or model.weights=null"
-        _check_reachable("model.weights=imagenet", _WEIGHTS, copy)
+        remedy = "Use a downloaded file: model.weights=my_notop.h5, from ~/.keras/models; or model.weights=null"
+        _check_reachable("model.weights=imagenet", _WEIGHTS, remedy)
 
 
-def _check_reachable(what: str, address: str, remedy: str) -> None:
-    if why := _unreachable(address):
+def _check_reachable(setting: str, address: str, remedy: str) -> None:
+    if error := _connection_error(address):
         host = address.split("/")[2]
-        raise ValueError(f"{what} is downloaded once, and {host} cannot be reached from here: {why}\n{remedy}")
+        raise ValueError(f"{setting} must be downloaded once, but {host} cannot be reached: {error}\n{remedy}")
 
 
 def keras_home() -> Path:
-    """Where Keras keeps what it downloads."""
+    """Return the folder of Keras' downloads."""
     return Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
 
 
 def _folders() -> tuple[Path, ...]:
-    return keras_home(), Path("/tmp/.keras")  # noqa: S108 - Keras' own
+    return keras_home(), Path("/tmp/.keras")  # noqa: S108 - Keras falls back to this folder
 
 
 def _letters(name: str) -> str:
-    """Of a network, as its class and its files have them in common."""
+    """Return the letters and digits of a model's name, which are the same for its class and its files."""
     return re.sub("[^a-z0-9]", "", name.lower())
 
 
 @cache
-def _unreachable(address: str) -> str:
-    """Why nobody answers there; empty if somebody does."""
+def _connection_error(address: str) -> str:
+    """Return why an address is unreachable; "" if it is reachable."""
     try:
-        with urlopen(Request(address, method="HEAD"), timeout=_ANSWER_S):  # noqa: S310 - one of ours
+        with urlopen(Request(address, method="HEAD"), timeout=_TIMEOUT_S):  # noqa: S310 - a constant above
             return ""
-    except HTTPError:  # it was reached; what it makes of GET, the download will tell
+    except HTTPError:  # reachable, because a server may refuse HEAD but serve GET
         return ""
     except OSError as error:
         return str(getattr(error, "reason", error))

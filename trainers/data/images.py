@@ -1,4 +1,4 @@
-"""Images of any size made into one array: decoded or resized once, then read from the cache."""
+"""Images of any size as one array: decoded or resized once, then read from the cache."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,14 +11,16 @@ import numpy as np
 from trainers.data import cache
 from trainers.data.arrays import Data
 from trainers.data.listing import (
+    FORMATS,
+    REMEDY,
     Listing,
     Undecodable,
     cache_folder,
-    check_left,
+    check_each_class,
     entry_name,
     first_channels,
     header_channels,
-    listing,
+    list_images,
 )
 
 BATCH = 64
@@ -26,55 +28,53 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """What `dataset=image_folder` names."""
+    """The source of `dataset=image_folder`."""
 
-    found: Listing
+    listing: Listing
     channels: int | None
     skip_broken: bool
 
 
 def folder(path: str, channels: int | None = None, skip_broken: bool = False) -> ImageFolder:
-    """The images in `path`, a folder for each class; `path` may hold such folders as train/, validation/ and test/.
+    """Return the images in `path`, which contains a folder for each class, or train/, validation/ and test/ of such.
 
-    channels: what all images are converted to, 1 or 3 (4 with transparency); None if they agree.
-    skip_broken: leave out what cannot be decoded, and count it.
+    channels: number to which all images are converted, 1 or 3 (4 with transparency); None if all images agree.
+    skip_broken: skip and count images that cannot be decoded.
     """
-    return ImageFolder(listing(path), channels, skip_broken)
+    return ImageFolder(list_images(path), channels, skip_broken)
 
 
-def decoded(source: ImageFolder, size: tuple[int, int], place: str | None, limit_gb: float) -> Data:
-    """The images of a folder at `size` (height, width), as tf.image.resize makes them, bilinear."""
-    found = source.found
-    kept = cache_folder(place)
+def decode(source: ImageFolder, size: tuple[int, int], cache_path: str | None, limit_gb: float) -> Data:
+    """Return the images of a folder at `size` (height, width), resized by tf.image.resize (bilinear)."""
+    listing = source.listing
     settings = {"channels": source.channels, "skip_broken": source.skip_broken}
-    rows = len(found.files)
+    rows = len(listing.files)
 
     def plan() -> cache.Plan:
-        depth = source.channels or first_channels(found)
+        depth = source.channels or first_channels(listing)
         shape = (rows, *size, depth)
-        return cache.Plan(shape, np.dtype(np.uint8), lambda write: _decode(source, size, depth, write))
+        return cache.Plan(shape, np.dtype(np.uint8), lambda write: _decode_all(source, size, depth, write))
 
-    x, info = cache.entry(kept, entry_name(found, size, settings), limit_gb, plan)
-    good = np.ones(rows, bool)
-    good[info["broken"]] = False
-    bounds = np.cumsum([0, *found.splits.values()])
-    parts = [np.arange(a, b)[good[a:b]].astype(np.int32) for a, b in pairwise(bounds)]
+    x, info = cache.open_entry(cache_folder(cache_path), entry_name(listing, size, settings), limit_gb, plan)
+    readable = np.ones(rows, bool)
+    readable[info["broken"]] = False
+    bounds = np.cumsum([0, *listing.splits.values()])
+    train, validation, test = (np.arange(a, b)[readable[a:b]].astype(np.int32) for a, b in pairwise(bounds))
     if skipped := len(info["broken"]):
-        print(f"skip_broken: left out {skipped} of {rows} images, first {found.name(info['broken'][0])}", flush=True)
-    train, validation, test = parts
-    y = np.array(found.labels, np.int32)
-    return Data(x, y, train, validation, x, y, test, len(found.classes), classes=found.classes, skipped=skipped)
+        print(f"skip_broken: skipped {skipped} of {rows} images, first {listing.name(info['broken'][0])}", flush=True)
+    y = np.array(listing.labels, np.int32)
+    return Data(x, y, train, validation, x, y, test, len(listing.classes), classes=listing.classes, skipped=skipped)
 
 
-def resized(
+def resize(
     train: tuple[np.ndarray, np.ndarray],
     test: tuple[np.ndarray, np.ndarray],
     size: tuple[int, int],
-    place: str | None,
+    cache_path: str | None,
     limit_gb: float,
     outputs: int,
 ) -> Data:
-    """Arrays of images (rows, height, width[, channels]) at another size."""
+    """Return the data of image arrays (rows, height, width[, channels]) at another size (height, width)."""
     arrays = [np.ascontiguousarray(x if x.ndim == 4 else x[..., None]) for x in (train[0], test[0])]
     digest = hashlib.blake2b(digest_size=12)
     for array in arrays:
@@ -93,67 +93,65 @@ def resized(
                 with tf.device("CPU:0"):
                     write(done, _as(tf.image.resize(images, size), tf.as_dtype(array.dtype)).numpy())
                 done += len(images)
-                progress.at(done)
+                progress.show(done)
         return {}
 
     name = f"{digest.hexdigest()}-{size[0]}x{size[1]}"
     plan = cache.Plan(shape, arrays[0].dtype, fill)
-    x, _ = cache.entry(cache_folder(place), name, limit_gb, lambda: plan)
+    x, _ = cache.open_entry(cache_folder(cache_path), name, limit_gb, lambda: plan)
     rows = np.arange(total, dtype=np.int32)
     y = np.concatenate([train[1], test[1]])
     return Data(x, y, rows[: len(arrays[0])], rows[:0], x, y, rows[len(arrays[0]) :], outputs)
 
 
-def _decode(source: ImageFolder, size: tuple[int, int], depth: int, write: cache.Write) -> dict[str, Any]:
-    """Write all images of a folder, by all cores. Raises ValueError that names what cannot be decoded."""
+def _decode_all(source: ImageFolder, size: tuple[int, int], depth: int, write: cache.Write) -> dict[str, Any]:
+    """Write all images of a folder, with all cores. Raises ValueError with the first image that cannot be decoded."""
     import tensorflow as tf
 
-    found = source.found
-    total = len(found.files)
-    progress = cache.Progress(f"images of {found.path} at {size[0]} x {size[1]} x {depth}", total)
+    listing = source.listing
+    total = len(listing.files)
+    progress = cache.Progress(f"images of {listing.path} at {size[0]} x {size[1]} x {depth}", total)
     with tf.device("CPU:0"):
-        paths = tf.constant([found.name(row) for row in range(total)])
+        paths = tf.constant([listing.name(row) for row in range(total)])
 
-        def one(row: Any) -> Any:
-            # 0: as the file has them; those that differ are looked at below.
-            file, wanted = tf.io.read_file(paths[row]), source.channels or 0
-            image = tf.ensure_shape(tf.io.decode_image(file, wanted, expand_animations=False), (None, None, depth))
+        def decode_row(row: Any) -> Any:
+            # 0 means the file's own channels; ensure_shape drops images with others, which Pillow tries below.
+            file, channels = tf.io.read_file(paths[row]), source.channels or 0
+            image = tf.ensure_shape(tf.io.decode_image(file, channels, expand_animations=False), (None, None, depth))
             return row, _as(tf.image.resize(image, size), tf.uint8)
 
-        images = tf.data.Dataset.range(total).map(one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        images = tf.data.Dataset.range(total).map(decode_row, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         missing = np.ones(total, bool)
         for rows, batch in images.ignore_errors().batch(BATCH).prefetch(2).as_numpy_iterator():
             missing[rows] = False
-            for row, image in zip(rows, batch, strict=True):  # some between them may be missing
+            for row, image in zip(rows, batch, strict=True):  # not one slice, because rows may be missing
                 write(int(row), image)
-            progress.at(int(rows[-1]) + 1)
+            progress.show(int(rows[-1]) + 1)
         broken: dict[int, str] = {}
-        lasting = True
+        is_permanent = True
         for row in np.flatnonzero(missing).tolist():
             try:
-                # What TensorFlow does not read, such as a BMP with a palette, Pillow may.
-                image = _by_pillow(found.name(row), depth, convert=source.channels is not None)
+                # Pillow, because it reads more than TensorFlow, such as a BMP with a palette.
+                image = _by_pillow(listing.name(row), depth, convert=source.channels is not None)
                 write(row, _as(tf.image.resize(image, size), tf.uint8).numpy())
             except (OSError, SyntaxError, ValueError) as error:
-                broken[row] = f"{found.name(row)} ({error})"
-                lasting &= getattr(error, "errno", None) is None  # a disk may read it at another time
+                broken[row] = f"{listing.name(row)} ({error})"
+                is_permanent &= getattr(error, "errno", None) is None  # not permanent, because a disk may recover
     if broken and not source.skip_broken:
         more = f", and {len(broken) - 1} more images" if len(broken) > 1 else ""
-        raise (Undecodable if lasting else ValueError)(
-            f"{next(iter(broken.values()))}{more} cannot be decoded\n"
-            "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
-        )
-    if lasting:
-        check_left(found, set(range(total)) - broken.keys())
-    return {"broken": list(broken), "classes": found.classes}
+        error_type = Undecodable if is_permanent else ValueError
+        raise error_type(f"{next(iter(broken.values()))}{more} cannot be decoded\n{REMEDY}")
+    if is_permanent:
+        check_each_class(listing, set(range(total)) - broken.keys())
+    return {"broken": list(broken), "classes": listing.classes}
 
 
 def _by_pillow(path: str, depth: int, convert: bool) -> np.ndarray:
     from PIL import Image
 
-    if not convert and (held := header_channels(path)) != depth:
-        raise ValueError(f"it has {held} channels, not {depth}; dataset.channels=3 converts all")
-    with Image.open(Path(path), formats=("JPEG", "PNG", "BMP", "GIF")) as image:
+    if not convert and (channels := header_channels(path)) != depth:
+        raise ValueError(f"it has {channels} channels, not {depth}; dataset.channels=3 converts all")
+    with Image.open(Path(path), formats=FORMATS) as image:
         pixels = np.asarray(image.convert({1: "L", 3: "RGB", 4: "RGBA"}[depth]))
     return pixels.reshape(*pixels.shape[:2], depth)
 
@@ -161,5 +159,5 @@ def _by_pillow(path: str, depth: int, convert: bool) -> np.ndarray:
 def _as(images: Any, dtype: Any) -> Any:
     import tensorflow as tf
 
-    # Between the brightest and the darkest pixel nothing needs to be cut off.
+    # Not clipped, because interpolated values stay between the darkest and the brightest pixel.
     return tf.cast(images + 0.5, dtype) if dtype.is_integer else tf.cast(images, dtype)

@@ -1,4 +1,4 @@
-"""What a folder of images holds: its classes, its own split, its files; and what their headers say."""
+"""Classes, split and files of a folder of images, and the channels in the files' headers."""
 
 import hashlib
 import os
@@ -13,10 +13,11 @@ from typing import Any
 from numpy.lib import format as npy
 
 IMAGES = "images.npy"
-"""In an entry of the cache."""
+"""File of an entry of the cache."""
 REFUSED = ".refused"
-"""Beside where an entry would be: why it cannot be made."""
+"""Suffix of the file with the reason why an entry of the cache cannot be made."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+FORMATS = ("JPEG", "PNG", "BMP", "GIF")
 READ = "JPEG, PNG, BMP or GIF"
 NOT_READ = (".webp", ".tif", ".tiff", ".heic", ".avif", ".jp2", ".psd", ".svg")
 SPLITS = {
@@ -24,56 +25,64 @@ SPLITS = {
     **dict.fromkeys(("validation", "valid", "val"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""Folders that are parts of a split, however they are capitalized."""
+"""Parts of a split, by folder name in lower case."""
 CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "F": 1, "LA": 2, "La": 2, "PA": 4, "RGBA": 4, "RGBa": 4}
-"""Of an image, by the mode that Pillow gives it; 3 for all others."""
+"""Channels of an image by its mode in Pillow; 3 for other modes."""
+REMEDY = "Repair or remove it, or use dataset.skip_broken=true to skip and count all such files"
 
 
 class Undecodable(ValueError):
-    """These files can never make an entry of the cache: whoever asks for it is told the same."""
+    """An entry of the cache that can never be made from these files."""
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The images of a folder, ordered: train, validation, test; within each by class; within each by name."""
+    """The images of a folder, ordered by part of the split (train, validation, test), then by class, then by name."""
 
     path: str
     classes: tuple[str, ...]  # sorted by name
-    files: tuple[str, ...]  # below path
-    labels: tuple[int, ...]  # a file's place in `classes`
+    files: tuple[str, ...]  # relative to path
+    labels: tuple[int, ...]  # index in `classes` of each file
     splits: Mapping[str, int]  # images in train, validation, test
-    digest: str  # of names, sizes and times
-    times: Mapping[str, int]  # of each folder (ns)
+    digest: str  # hash of names, sizes and times of the files
+    times: Mapping[str, int]  # modification time of each folder (ns)
 
     def name(self, row: int) -> str:
-        """A file, as the user finds it."""
+        """Return the path of a file."""
         return str(Path(self.path) / self.files[row])
 
 
-_known: dict[str, Listing] = {}
+_listings: dict[str, Listing] = {}
 
 
 def _own_split(root: Path, names: Sequence[str]) -> dict[str, str]:
-    """The folder of each part of the split, below root; "" for train where root holds the classes themselves."""
+    """Return the folder of each part of the split, relative to root; "" for train if root contains the classes."""
     own = {SPLITS[name.lower()]: name for name in names if name.lower() in SPLITS}
     if "train" not in own:
         if own and len(own) == len(names):
-            raise ValueError(f"{root} holds {', '.join(names)}, but no folder train; or name a folder of classes")
+            raise ValueError(
+                f"{root} contains {', '.join(names)}, but no folder train.\nAdd it, or choose a folder of classes"
+            )
         return {"train": ""}
     if len(own) < len(names):
         other = next(name for name in names if name not in own.values())
-        raise ValueError(f"{root}: the folder {other!r} lies beside {own['train']!r}; only validation and test may")
+        raise ValueError(
+            f"{root}: only validation and test are allowed beside {own['train']!r}. Remove the folder {other!r}"
+        )
     return own
 
 
-def listing(path: object) -> Listing:
-    """List a folder. Raises ValueError, for the user, unless it holds two classes or more, each with an image."""
+def list_images(path: object) -> Listing:
+    """List a folder. Raises ValueError, for the user, unless it contains two or more classes with images."""
     if path is None:
-        raise ValueError("dataset.path is null: name a folder that holds a folder of images for each class")
+        raise ValueError("dataset.path is null.\nType dataset.path=FOLDER, with a subfolder of images for each class")
     root = Path(str(path)).expanduser()
     if not root.is_dir():
-        what = "is a file" if root.exists() else "does not exist"
-        raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must hold a folder for each class")
+        problem = "is a file" if root.exists() else "does not exist"
+        raise ValueError(
+            f"dataset.path={path} {problem} (working directory: {Path.cwd()}).\n"
+            "Choose a folder that contains a subfolder for each class"
+        )
     times: dict[str, int] = {}
     own = _own_split(root, _subfolders(root, times))
     train = root / own["train"]
@@ -95,84 +104,88 @@ def listing(path: object) -> Listing:
 def _part(
     folder: Path, train: Path, classes: tuple[str, ...], times: dict[str, int]
 ) -> Iterator[tuple[int, str, os.stat_result]]:
-    """Label and file of each image in a part of the split."""
+    """Yield label, file and stat of each image in a part of the split."""
     names = _subfolders(folder, times)
     if not names:
-        raise ValueError(f"{folder} is empty: it must hold a folder for each class, or not be there")
+        raise ValueError(f"{folder} is empty.\nRemove it, or add a folder for each class")
     for name in names:
         if name not in classes:
-            raise ValueError(f"{folder / name}: there is no class {name!r} in {train}, to be trained on")
-        label, entry = classes.index(name), None
-        for entry in _images(folder / name, times):
-            yield label, entry.path, entry.stat()
-        if entry is None:
-            raise ValueError(f"{folder / name} holds no image; a class needs one at least ({READ})")
+            raise ValueError(
+                f"{folder / name}: there is no class {name!r} in {train}. Add it there, or remove this folder"
+            )
+        images = list(_images(folder / name, times))
+        if not images:
+            raise ValueError(f"{folder / name} contains no image; a class needs at least one ({READ})")
+        for image in images:
+            yield classes.index(name), image.path, image.stat()
 
 
-def remembered(path: object) -> Listing:
-    """The same, listed once for all trials of a study as long as no folder changes."""
-    known = _known.get(str(path))
-    if known is None or any(_mtime_ns(folder) != time for folder, time in known.times.items()):
-        known = _known[str(path)] = listing(path)
-    return known
+def list_images_once(path: object) -> Listing:
+    """Return the listing of a folder, cached for all trials of a study as long as no folder changes."""
+    listing = _listings.get(str(path))
+    if listing is None or any(_mtime_ns(folder) != time for folder, time in listing.times.items()):
+        listing = _listings[str(path)] = list_images(path)
+    return listing
 
 
 @lru_cache(maxsize=4)
-def channels(found: Listing, wanted: int | None, skip_broken: bool) -> int:
-    """The channels of all images, from their headers. None wanted: they must agree; else they will be converted.
+def count_channels(listing: Listing, convert_to: int | None, skip_broken: bool) -> int:
+    """Return the channels of all images, from their headers: `convert_to`, or if it is None the common number.
 
-    Raises ValueError, for the user, naming the first file that is no image or has other channels than most.
+    Raises ValueError, for the user, with the first file that is no image or that differs in channels from the majority.
     """
-    held: dict[int, int] = {}
-    for row in range(len(found.files)):
+    channels: dict[int, int] = {}
+    for row in range(len(listing.files)):
         try:
-            held[row] = header_channels(found.name(row))
+            channels[row] = header_channels(listing.name(row))
         except OSError as error:
             if not skip_broken:
                 damaged = "cannot identify" in str(error)
-                reason = "its header is damaged, or it is of another kind" if damaged else error
-                raise ValueError(
-                    f"{found.name(row)} is no image that can be read ({reason})\n"
-                    "Mend or remove it, or leave out and count all such files with dataset.skip_broken=true"
-                ) from None
-    if not held:
-        raise ValueError(f"dataset.path={found.path}: none of its {len(found.files)} images can be read")
-    check_left(found, held)
-    if wanted is not None:
-        return wanted
-    usual, count = Counter(held.values()).most_common(1)[0]
-    odd = next((row for row, depth in held.items() if depth != usual), None)
+                reason = "its header is damaged, or it is of another format" if damaged else error
+                raise ValueError(f"{listing.name(row)} cannot be read as an image ({reason})\n{REMEDY}") from None
+    if not channels:
+        raise _nothing_readable(listing)
+    check_each_class(listing, channels)
+    if convert_to is not None:
+        return convert_to
+    usual, count = Counter(channels.values()).most_common(1)[0]
+    odd = next((row for row, depth in channels.items() if depth != usual), None)
     if odd is not None:
         raise ValueError(
-            f"{found.name(odd)} has {held[odd]} channel{'s' * (held[odd] > 1)}, but {count} of {len(found.files)} "
-            f"images have {usual}\nTo convert all images, say dataset.channels=3 (colour) or dataset.channels=1 (grey)"
+            f"{listing.name(odd)} has {channels[odd]} channel{'s' * (channels[odd] > 1)}, but {count} of "
+            f"{len(listing.files)} images have {usual}\n"
+            "Use dataset.channels=3 (colour) or dataset.channels=1 (grey) to convert all images"
         )
     if usual == 2:
-        raise ValueError(f"{found.name(next(iter(held)))} is grey and transparent: say dataset.channels=1, or 3")
+        raise ValueError(f"{listing.name(next(iter(channels)))} is grey and transparent. Use dataset.channels=1, or 3")
     return usual
 
 
-def check_left(found: Listing, rows: Collection[int]) -> None:
-    """Raise Undecodable unless these `rows` of its files leave each class one to train on."""
-    left = {found.labels[row] for row in rows if row < found.splits["train"]}
-    lost = next((name for label, name in enumerate(found.classes) if label not in left), None)
-    if lost is not None:
+def check_each_class(listing: Listing, rows: Collection[int]) -> None:
+    """Raise Undecodable unless the readable files, `rows`, contain a training image of each class."""
+    labels = {listing.labels[row] for row in rows if row < listing.splits["train"]}
+    missing = next((name for label, name in enumerate(listing.classes) if label not in labels), None)
+    if missing is not None:
         raise Undecodable(
-            f"{found.path}: no training image of class {lost!r} can be read, so that skip_broken=true leaves none\n"
-            "Mend one, or remove the folder of that class"
+            f"{listing.path}: no training image of class {missing!r} can be read, so skip_broken=true would skip all\n"
+            "Repair an image, or remove the folder of this class"
         )
 
 
-def first_channels(found: Listing) -> int:
-    """The channels of the first image whose header can be read, for a folder whose images agree."""
-    for row in range(len(found.files)):
+def first_channels(listing: Listing) -> int:
+    """Return the channels of the first image with a readable header, for a folder whose images agree."""
+    for row in range(len(listing.files)):
         with suppress(OSError):
-            return header_channels(found.name(row))
-    raise ValueError(f"dataset.path={found.path}: none of its {len(found.files)} images can be read")
+            return header_channels(listing.name(row))
+    raise _nothing_readable(listing)
+
+
+def _nothing_readable(listing: Listing) -> ValueError:
+    return ValueError(f"dataset.path={listing.path}: none of its {len(listing.files)} images can be read")
 
 
 def cache_folder(setting: str | None) -> Path:
-    """Where decoded images are kept: `dataset.cache`, or sweepyard/ in KERAS_HOME, or ~/.cache/sweepyard."""
+    """Return the folder of decoded images: `dataset.cache`, or sweepyard/ in KERAS_HOME, or ~/.cache/sweepyard."""
     if setting is not None:
         return Path(setting).expanduser()
     home = os.environ.get("KERAS_HOME")
@@ -180,44 +193,44 @@ def cache_folder(setting: str | None) -> Path:
     return base / "sweepyard"
 
 
-def entry_name(found: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> str:
-    """The name under which the decoded images of a folder are kept."""
+def entry_name(listing: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> str:
+    """Return the name of the cache entry with the decoded images of a folder."""
     mode = f"{settings.get('channels') or 'same'}{'-skip' if settings.get('skip_broken') else ''}"
-    return f"{found.digest}-{size[0]}x{size[1]}-{mode}"
+    return f"{listing.digest}-{size[0]}x{size[1]}-{mode}"
 
 
-def channels_decoded(found: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> int | None:
-    """The channels of a folder's images if they lie decoded in the cache: they need no second look then.
+def cached_channels(listing: Listing, size: tuple[int, int], settings: Mapping[str, Any]) -> int | None:
+    """Return the channels of a folder's images if the cache contains them decoded, else None.
 
-    Raises Undecodable if an earlier trial found them so.
+    Raises Undecodable if an earlier trial did.
     """
-    kept = cache_folder(settings.get("cache")) / entry_name(found, size, settings)
-    if kept.with_name(kept.name + REFUSED).exists():
-        # Files that were mended since have changed no folder.
-        refuse_again(kept.with_name(entry_name(listing(found.path), size, settings)))
+    entry = cache_folder(settings.get("cache")) / entry_name(listing, size, settings)
+    if entry.with_name(entry.name + REFUSED).exists():
+        # Listed again, because repairing a file does not change its folder's time.
+        raise_if_refused(entry.with_name(entry_name(list_images(listing.path), size, settings)))
     try:
-        with (kept / IMAGES).open("rb") as file:
+        with (entry / IMAGES).open("rb") as file:
             npy.read_magic(file)
             return int(npy.read_array_header_1_0(file)[0][3])
-    except (FileNotFoundError, ValueError, IndexError):  # not there, or damaged: it is made anew
+    except (FileNotFoundError, ValueError, IndexError):  # absent or damaged: a new entry will be made
         return None
 
 
-def refuse_again(kept: Path) -> None:
-    """Raise what making this entry of the cache ended with, if it was Undecodable."""
+def raise_if_refused(entry: Path) -> None:
+    """Raise Undecodable again if an earlier attempt to make this entry of the cache did."""
     with suppress(FileNotFoundError):
-        if said := kept.with_name(kept.name + REFUSED).read_text():
-            raise Undecodable(said)
+        if reason := entry.with_name(entry.name + REFUSED).read_text():
+            raise Undecodable(reason)
 
 
 def _check_classes(folder: Path, classes: tuple[str, ...]) -> None:
     stray = next((p for p in _sorted(folder) if p.is_file() and p.name.lower().endswith(SUFFIXES)), None)
     if stray is not None:
-        raise ValueError(f"{stray.path} lies beside the folders of the classes; move it into one of them")
+        raise ValueError(f"{stray.path} is outside of the folders of the classes. Move it into one of them")
     if not classes:
-        raise ValueError(f"{folder} holds no folder; it must hold a folder of images for each class")
+        raise ValueError(f"{folder} contains no folder. Add a folder of images for each class")
     if len(classes) == 1:
-        raise ValueError(f"{folder} holds one class only ({classes[0]!r}); there is nothing to tell apart")
+        raise ValueError(f"{folder} contains only one class ({classes[0]!r}). Add a folder for another class")
 
 
 def _subfolders(folder: Path, times: dict[str, int]) -> list[str]:
@@ -235,7 +248,7 @@ def _images(folder: Path, times: dict[str, int]) -> Iterator[os.DirEntry[str]]:
         elif entry.name.lower().endswith(SUFFIXES):
             yield entry
         elif entry.name.lower().endswith(NOT_READ):
-            raise ValueError(f"{entry.path} cannot be read; convert it to {READ}, or remove it")
+            raise ValueError(f"{entry.path} cannot be read. Convert it to {READ}, or remove it")
 
 
 def _sorted(folder: Path) -> list[os.DirEntry[str]]:
@@ -251,8 +264,8 @@ def _mtime_ns(folder: str) -> int | None:
 
 
 def header_channels(path: str) -> int:
-    """The channels of an image, from its header. Raises OSError."""
+    """Return the channels of an image, from its header. Raises OSError."""
     from PIL import Image
 
-    with Image.open(path, formats=("JPEG", "PNG", "BMP", "GIF")) as image:
+    with Image.open(path, formats=FORMATS) as image:
         return 3 if image.format == "GIF" else CHANNELS.get(image.mode, 3)

@@ -1,4 +1,4 @@
-"""What a dataset's .npz holds, from the headers of its arrays and its labels. Nothing is unpickled."""
+"""The content of a dataset's .npz file, from the headers of its arrays and its labels. Nothing is unpickled."""
 
 import zipfile
 import zlib
@@ -17,17 +17,17 @@ ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
 def describe(path: str | None, classes: bool = False) -> Headers:
-    """What the .npz file `path` holds.
+    """Return the headers of the .npz file `path`.
 
-    Raises ValueError, for the user, if there is no such file, if it is no .npz, if one of `ARRAYS` is missing, holds
-    pickled objects or texts, or does not match its partner, or if labels that should be classes are none.
+    Raises ValueError, for the user, if the file is missing or no .npz; if one of `ARRAYS` is missing, contains pickled
+    objects or texts, or differs in shape from its partner; or, with `classes`, if the labels are no classes.
     """
     if path is None:
-        raise ValueError("dataset.path is null: name a .npz file, as in dataset.path=my.npz")
+        raise ValueError("dataset.path is null. Choose a .npz file, such as dataset.path=my.npz")
     file = Path(str(path))
     if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
-        raise ValueError(f"dataset.path={path} {what} (seen from {Path.cwd()}); it must be a .npz file")
+        problem = "is a folder" if file.is_dir() else "does not exist"
+        raise ValueError(f"dataset.path={path} {problem} (working directory: {Path.cwd()}). Choose a .npz file")
     return _describe(str(path), classes, file.stat().st_mtime_ns)
 
 
@@ -38,14 +38,14 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             missing = [name for name in ARRAYS if name not in names]
             if missing:
-                held = ", ".join(sorted(names)) or "nothing"
+                present = ", ".join(sorted(names)) or "nothing"
                 raise ValueError(
-                    f"dataset.path={path} lacks {', '.join(missing)}; it holds {held}\n"
+                    f"dataset.path={path} lacks {', '.join(missing)}; it contains {present}\n"
                     f"Write it with numpy.savez(path, {', '.join(f'{n}={n}' for n in ARRAYS)})"
                 )
             headers = {name: _header(archive, name, path, classes) for name in ARRAYS}
     except (zipfile.BadZipFile, OSError) as error:
-        raise ValueError(f"dataset.path={path} is no .npz file ({error}); numpy.savez writes one") from None
+        raise ValueError(f"dataset.path={path} is no .npz file ({error}). Write one with numpy.savez") from None
     x, y, x_test, y_test = (headers[name][0] for name in ARRAYS)
     for part, inputs, outputs in (("train", x, y), ("test", x_test, y_test)):
         if inputs[0] != outputs[0]:
@@ -55,10 +55,10 @@ def _describe(path: str, classes: bool, mtime_ns: int) -> Headers:
     if classes:
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                classes_of = arrays["y_train"], arrays["y_test"]
+                y_train, y_test = arrays["y_train"], arrays["y_test"]
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
             raise ValueError(f"dataset.path={path} is damaged: its labels cannot be read ({error})") from None
-        labels.check(f"dataset.path={path}", *classes_of)
+        labels.check(f"dataset.path={path}", y_train, y_test)
     return headers
 
 
@@ -69,11 +69,9 @@ def _header(archive: zipfile.ZipFile, name: str, path: str, classes: bool) -> tu
         except (ValueError, KeyError) as error:
             raise ValueError(f"dataset.path={path}: {name} is no numpy array of plain numbers ({error})") from None
     if dtype.hasobject:
-        raise ValueError(
-            f"dataset.path={path}: {name} holds pickled objects, which are never loaded; store numbers in it"
-        )
+        raise ValueError(f"dataset.path={path}: {name} contains pickled objects, which are never loaded. Store numbers")
     if dtype.kind not in "buif" and not (classes and name.startswith("y_")):
-        raise ValueError(f"dataset.path={path}: {name} is {dtype}; store numbers in it")
+        raise ValueError(f"dataset.path={path}: {name} is {dtype}. Store numbers")
     if not shape or shape[0] == 0:
-        raise ValueError(f"dataset.path={path}: {name} is empty; it needs one row an example")
+        raise ValueError(f"dataset.path={path}: {name} is empty. Store one row per example")
     return shape, dtype

@@ -1,4 +1,4 @@
-"""Rows of an array that stay in their file until they are asked for."""
+"""An array whose rows are read from its file on demand."""
 
 import os
 from pathlib import Path
@@ -8,10 +8,10 @@ from numpy.lib import format as npy
 
 
 class OnDisk:
-    """The array of a .npy file, row by row.
+    """The array of a .npy file, which may be removed while it is open.
 
-    Rows are read, not mapped: what has been read does not count against the process' memory, and a disk that fails
-    raises OSError instead of killing the process. The file may be removed meanwhile.
+    Rows are read, not mapped, because mapped rows would count as the process's memory, and a failing disk would kill
+    the process instead of raising OSError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -21,29 +21,28 @@ class OnDisk:
             self.shape, _, self.dtype = npy.read_array_header_1_0(file)
             self._start = file.tell()
         self._row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:]))
-        self.end = self._start + self.nbytes  # bytes of the whole file
+        self.end = self._start + self.nbytes  # size of the whole file in bytes
 
     def __len__(self) -> int:
         return self.shape[0]
 
     @property
     def nbytes(self) -> int:
-        """Of the whole array."""
         return self.shape[0] * self._row_bytes
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """The array of these rows, in their order."""
-        found = np.empty((len(rows), self._row_bytes), np.uint8)
-        places = [self._start + row * self._row_bytes for row in rows.tolist()]
-        for place in places:  # all at once, which a disk serves much faster than one after the other
-            os.posix_fadvise(self.file, place, self._row_bytes, os.POSIX_FADV_WILLNEED)
-        for row, place, into in zip(rows.tolist(), places, found, strict=True):
-            if os.preadv(self.file, [into.data], place) != self._row_bytes:
-                raise OSError(f"row {row} of {self.shape[0]} is cut off in the cache; the next attempt makes it anew")
-        return found.view(self.dtype).reshape(len(rows), *self.shape[1:])
+        """Return these rows as an array, in order."""
+        array = np.empty((len(rows), self._row_bytes), np.uint8)
+        offsets = [self._start + row * self._row_bytes for row in rows.tolist()]
+        for offset in offsets:  # all before the first read, because a disk serves many requests faster at once
+            os.posix_fadvise(self.file, offset, self._row_bytes, os.POSIX_FADV_WILLNEED)
+        for row, offset, target in zip(rows.tolist(), offsets, array, strict=True):
+            if os.preadv(self.file, [target.data], offset) != self._row_bytes:
+                raise OSError(f"row {row} of {self.shape[0]} is cut off in the cache; the next attempt writes it again")
+        return array.view(self.dtype).reshape(len(rows), *self.shape[1:])
 
     def all(self) -> np.ndarray:
-        """The whole array, in memory."""
+        """Return the whole array, in memory."""
         with os.fdopen(os.dup(self.file), "rb") as file:
             file.seek(self._start)
             return np.fromfile(file, self.dtype, self.nbytes // self.dtype.itemsize).reshape(self.shape)

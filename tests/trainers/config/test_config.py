@@ -228,7 +228,7 @@ BAD_VALUES = [
         "batch_size=32 is larger than the training set (4 examples after the validation split); "
         "try batch_size=4 or less",
     ),
-    ("dataset=npz", "dataset.path is null: name a .npz file, as in dataset.path=my.npz"),
+    ("dataset=npz", "dataset.path is null. Choose a .npz file, such as dataset.path=my.npz"),
     ("nodes=0", "nodes=0: must be >= 1; nodes=1 trains in one process"),
     ("ranks=-1", "ranks=-1: must be >= 1; ranks=1 trains in one process"),
     (

@@ -16,7 +16,7 @@ MNIST: dict[str, Any] = {"_target_": "trainers.data.sources.keras_dataset", "nam
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where Keras keeps what it downloads; nothing yet."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    download._unreachable.cache_clear()
+    download._connection_error.cache_clear()
     return tmp_path
 
 
@@ -36,9 +36,9 @@ def answering(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[str]:
 def test_without_a_network_a_local_copy_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     asked = answering(monkeypatch, URLError("[Errno -2] Name or service not known"))
     for _ in range(3):
-        with pytest.raises(ValueError, match=r"cannot be reached from here: \[Errno -2\] Name") as caught:
+        with pytest.raises(ValueError, match=r"cannot be reached: \[Errno -2\] Name") as caught:
             check({**MNIST, "name": name})
-    assert str(caught.value).splitlines()[1].startswith(f"Give a local copy: dataset={name} dataset.path=my.npz")
+    assert str(caught.value).splitlines()[1].startswith(f"Use a local copy: dataset={name} dataset.path=my.npz")
     assert asked == [PLACES[name][1]]  # once for all trials
     (home / "datasets" / PLACES[name][0]).mkdir(parents=True)
     check({**MNIST, "name": name})
@@ -66,9 +66,11 @@ def test_weights_that_cannot_be_had_are_told_of(home: Path, monkeypatch: pytest.
     asked = answering(monkeypatch, URLError("away"))
     model = {"_target_": "trainers.networks.application", "name": name, "weights": "imagenet"}
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"imagenet is downloaded once, and storage\.googleapis\.com") as caught:
+        with pytest.raises(
+            ValueError, match=r"imagenet must be downloaded once, but storage\.googleapis\.com"
+        ) as caught:
             check_weights(model)
-    assert "\nGive a file that was: model.weights=" in str(caught.value)
+    assert "\nUse a downloaded file: model.weights=" in str(caught.value)
     assert len(asked) == 1
     for weights in (None, "random", "my.h5"):
         check_weights({**model, "weights": weights})

@@ -40,24 +40,24 @@ def say(tmp_path: Path, *settings: str) -> str:
 
 CHANNELS = "must be 1 (grey), 3 (colour), 4 (colour and transparency) or"
 FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
-    (lambda i: None, (), "dataset.path=FOLDER does not exist (seen from "),
-    (lambda i: i.write_text("x"), (), "dataset.path=FOLDER is a file (seen from "),
-    (lambda i: i.mkdir(), (), "FOLDER holds no folder; it must hold a folder of images for each class"),
-    (lambda i: image(i / "cat" / "1.png"), (), "FOLDER holds one class only ('cat')"),
-    (lambda i: image(folder(i) / "1.png"), (), "FOLDER/1.png lies beside the folders of the classes"),
-    (lambda i: (folder(i) / "empty").mkdir(), (), "FOLDER/empty holds no image; a class needs one at least"),
-    (lambda i: (folder(i) / "cat" / "a.webp").touch(), (), "FOLDER/cat/a.webp cannot be read; convert it to JPEG"),
+    (lambda i: None, (), "dataset.path=FOLDER does not exist (working directory: "),
+    (lambda i: i.write_text("x"), (), "dataset.path=FOLDER is a file (working directory: "),
+    (lambda i: i.mkdir(), (), "FOLDER contains no folder. Add a folder of images for each class"),
+    (lambda i: image(i / "cat" / "1.png"), (), "FOLDER contains only one class ('cat')"),
+    (lambda i: image(folder(i) / "1.png"), (), "FOLDER/1.png is outside of the folders of the classes"),
+    (lambda i: (folder(i) / "empty").mkdir(), (), "FOLDER/empty contains no image; a class needs at least one"),
+    (lambda i: (folder(i) / "cat" / "a.webp").touch(), (), "FOLDER/cat/a.webp cannot be read. Convert it to JPEG"),
     (lambda i: image(folder(i) / "cat" / "a.png", "L"), (), "FOLDER/cat/a.png has 1 channel, but 12 of 13 images"),
     (lambda i: image(folder(i) / "dog" / "a.png", "RGBA"), (), "FOLDER/dog/a.png has 4 channels, but 12 of 13"),
     (
         lambda i: (folder(i) / "dog" / "a.jpg").write_text("no image"),
         (),
-        "FOLDER/dog/a.jpg is no image that can be read (its header is damaged, or it is of another kind)",
+        "FOLDER/dog/a.jpg cannot be read as an image (its header is damaged, or it is of another format)",
     ),
     (
         lambda i: [file.write_text("no image") for file in (folder(i) / "dog").iterdir()],
         ("dataset.skip_broken=true",),
-        "FOLDER: no training image of class 'dog' can be read, so that skip_broken=true leaves none",
+        "FOLDER: no training image of class 'dog' can be read, so skip_broken=true would skip all",
     ),
     (lambda i: (folder(i, "train") / "test").mkdir(), (), "FOLDER/test is empty"),
     (
@@ -68,13 +68,13 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (
         lambda i: image(folder(i, "train", "test") / "more" / "1.png"),
         (),
-        "FOLDER: the folder 'more' lies beside 'train'",
+        "FOLDER: only validation and test are allowed beside 'train'. Remove the folder 'more'",
     ),
     (folder, ("dataset.validation=test",), "dataset.validation=test, but FOLDER has no test set"),
     (folder, ("dataset.validation_split=0.99",), "dataset.validation_split=0.99 leaves no training example of 12"),
     (folder, ("batch_size=11",), "batch_size=11 is larger than the training set (10 examples"),
     (folder, ("dataset.subset=13",), "dataset.subset=13 is more than the 12 training examples of FOLDER"),
-    (folder, ("dataset.subset=1",), "dataset.subset=1: must be a share, > 0 and < 1, or a whole number"),
+    (folder, ("dataset.subset=1",), "dataset.subset=1: must be a fraction, > 0 and < 1, or a whole number"),
     (folder, ("dataset.size=0",), "dataset.size=0: must be pixels, such as 128, or [height,width]"),
     (folder, ("dataset.size=[1,2,3]",), "dataset.size=[1, 2, 3]: must be pixels"),
     *(
@@ -85,8 +85,8 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (
         folder,
         ("dataset.size=10000", "dataset.cache_gb=3"),
-        "12 images of FOLDER at 10000 x 10000 take 3.6 GB in the cache, which holds dataset.cache_gb=3\n"
-        "Try dataset.cache_gb=3.9, or a smaller dataset.size",
+        "12 images of FOLDER at 10000 x 10000 take 3.6 GB in the cache, more than dataset.cache_gb=3\n"
+        "Use dataset.cache_gb=3.9, or a smaller dataset.size",
     ),
     (folder, ("dataset.validation=maybe",), "dataset.validation=maybe: must be split, test or none"),
     (folder, ("dataset.augment=storng",), "dataset.augment=storng: must be none, light, strong"),
@@ -133,12 +133,12 @@ def test_files_that_are_no_images_and_hidden_ones_are_passed_over(tmp_path: Path
         (root / name).touch()
     (root / ".git").mkdir()
     image(root / "dog" / "deeper" / "1.JPG")
-    found = listing.listing(root)
+    found = listing.list_images(root)
     assert (len(found.files), found.classes) == (13, ("cat", "dog"))
 
 
 def test_the_folders_of_a_split_may_be_capitalized(tmp_path: Path) -> None:
-    found = listing.listing(folder(tmp_path / "i", "Training", "Test"))
+    found = listing.list_images(folder(tmp_path / "i", "Training", "Test"))
     assert found.splits == {"train": 12, "validation": 0, "test": 12}
     assert (found.classes, found.labels) == (("cat", "dog"), ((0,) * 6 + (1,) * 6) * 2)
     check("dataset=image_folder", f"dataset.path={tmp_path}/i", "dataset.validation=test", "batch_size=2")
@@ -146,9 +146,9 @@ def test_the_folders_of_a_split_may_be_capitalized(tmp_path: Path) -> None:
 
 def test_a_class_that_is_added_to_a_split_is_seen(tmp_path: Path) -> None:
     root = folder(tmp_path / "i", "train", "test")
-    assert listing.remembered(root).classes == ("cat", "dog")
+    assert listing.list_images_once(root).classes == ("cat", "dog")
     image(root / "train" / "cow" / "1.png")
-    assert listing.remembered(root).classes == ("cat", "cow", "dog")
+    assert listing.list_images_once(root).classes == ("cat", "cow", "dog")
 
 
 def test_headers_are_read_once_for_all_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +170,11 @@ LABELS = [
     (np.array(["a", "b", "a", "b"]), "y_train[0] is the text 'a'; labels must be whole numbers from 0 on"),
     (np.array([0, 1, 3, 1]), "y_train has no example of class 2, but of 3 classes up to 3"),
     (np.array([1, 2, 3, 4]), "y_train has no example of class 0, but of 4 classes up to 4"),
-    (np.array([1, 1, 1, 1]), "y_train holds class 1 only; there is nothing to tell apart"),
-    (np.array([0.0, 1.0, 0.5, 1.0]), "A classification's labels are one whole number >= 0 an example; y_train is"),
+    (np.array([1, 1, 1, 1]), "y_train contains only class 1. Add examples of another class"),
+    (
+        np.array([0.0, 1.0, 0.5, 1.0]),
+        "labels of a classification must be one whole number >= 0 per example, but y_train is",
+    ),
 ]
 
 
@@ -191,7 +194,7 @@ def test_a_class_that_only_the_test_set_has(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     y = np.array([0, 1, 0, 1])
     np.savez(path, x_train=np.zeros((4, 3)), y_train=y, x_test=np.zeros((4, 3)), y_test=y * 2)
-    with pytest.raises(ValueError, match=r"y_test\[1\] is 2; y_train knows 0 to 1 only"):
+    with pytest.raises(ValueError, match=r"y_test\[1\] is 2; y_train contains only 0 to 1"):
         check("dataset=npz", f"dataset.path={path}", "batch_size=2")
 
 
@@ -204,15 +207,18 @@ def test_a_class_that_only_the_test_set_has(tmp_path: Path) -> None:
         ("dataset=points dataset.x=[1,-inf] dataset.y=[1,2]", "dataset.x[1] is -inf; must be a finite number"),
         ("dataset=points dataset.x=3", "dataset.x=3: must be a list of numbers, as in 'dataset.x=[1,2,5]'"),
         ("dataset=points dataset.x=[]", "dataset.x=[]: must be a list of numbers"),
-        ("dataset=points dataset.x=[[1,2],[3]] dataset.y=[1,2]", "dataset.x[1] is [3], of another length"),
+        (
+            "dataset=points dataset.x=[[1,2],[3]] dataset.y=[1,2]",
+            "dataset.x[1] is [3]; its length differs from dataset.x[0]",
+        ),
         ("dataset=points dataset.validation=test", "dataset.validation=test, but points has no test set"),
         ("dataset=points model=cnn", "model=cnn needs images, but an example of points has shape (1,); try model=mlp"),
         ("dataset=line model=cnn", "model=cnn needs images, but an example of line has shape (1,); try model=mlp"),
         ("dataset=line dataset.augment=light", "dataset.augment needs images, but an example of line has shape (1,)"),
         (
             "dataset=mnist dataset.size=700",
-            "70000 images of mnist at 700 x 700 take 34.3 GB in the cache, which holds dataset.cache_gb=20\n"
-            "Try dataset.cache_gb=36.1, or a smaller dataset.size",
+            "70000 images of mnist at 700 x 700 take 34.3 GB in the cache, more than dataset.cache_gb=20\n"
+            "Use dataset.cache_gb=36.1, or a smaller dataset.size",
         ),
         ("dataset.size=[1000,9000]", "1797 images of digits at 1000 x 9000 take 64.7 GB in the cache"),
         ("dataset=line dataset.size=8", "dataset.size=8 needs images, but an example of line has shape (1,)"),

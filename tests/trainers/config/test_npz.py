@@ -32,12 +32,12 @@ def test_rows_of_a_good_file(save: object, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y_test": None}, "lacks y_test; it holds x_test, x_train, y_train"),
-        ({"x_train": None, "y_train": None}, "lacks x_train, y_train; it holds x_test, y_test"),
+        ({"y_test": None}, "lacks y_test; it contains x_test, x_train, y_train"),
+        ({"x_train": None, "y_train": None}, "lacks x_train, y_train; it contains x_test, y_test"),
         ({"y_train": Y[:39]}, "x_train has 40 rows, but y_train has 39"),
         ({"x_test": X[:0], "y_test": Y[:0]}, "x_test is empty"),
         ({"x_train": np.float32(1)}, "x_train is empty"),
-        ({"y_train": np.array([{}] * 40)}, "y_train holds pickled objects, which are never loaded"),
+        ({"y_train": np.array([{}] * 40)}, "y_train contains pickled objects, which are never loaded"),
     ],
 )
 def test_what_is_wrong_inside(changes: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_is_wrong_inside(changes: dict[str, object], message: str, tmp_path
 
 def test_values_to_predict_are_numbers(tmp_path: Path) -> None:
     np.savez(tmp_path / "texts.npz", **(GOOD | {"y_train": Y.astype(str)}))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"texts\.npz: y_train is <U21; store numbers in it"):
+    with pytest.raises(ValueError, match=r"texts\.npz: y_train is <U21. Store numbers"):
         check("dataset=npz", f"dataset.path={tmp_path}/texts.npz", "dataset.task=regression", "loss=mse")
 
 
@@ -70,7 +70,7 @@ def test_what_is_no_npz_at_all(tmp_path: Path) -> None:
             describe(str(tmp_path / name))
     with pytest.raises(ValueError, match="x_train is no numpy array"):
         describe(str(tmp_path / "texts.npz"))
-    with pytest.raises(ValueError, match=r"missing.npz does not exist \(seen from "):
+    with pytest.raises(ValueError, match=r"missing.npz does not exist \(working directory: "):
         describe(str(tmp_path / "missing.npz"))
     with pytest.raises(ValueError, match="is a folder"):
         describe(str(tmp_path))
