@@ -96,7 +96,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "dataset=mnist dataset.path={files}/lacking.npz",
         SWEPT,
-        ["lacks y_train", "it holds x_test, x_train, y_test", "numpy.savez(path, x_train=x_train"],
+        ["lacks y_train", "it contains x_test, x_train, y_test", "numpy.savez(path, x_train=x_train"],
     ),
     (
         "dataset=npz dataset.path={files}/pickled.npz",

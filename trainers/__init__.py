@@ -2,5 +2,5 @@
 
 import os
 
-# What TensorFlow finds notable about this CPU, nobody can act on.
+# Hides notes about CPU instructions, because a user cannot act on them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

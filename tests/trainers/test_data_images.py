@@ -247,7 +247,7 @@ def test_channels(channels: int | None, mode: str, tmp_path: Path) -> None:
     assert load(f"dataset.path={tmp_path}/images", *settings).x.shape == (8, 8, 8, depth)
 
 
-def test_a_full_cache_loses_what_was_not_used_for_longest(tmp_path: Path) -> None:
+def test_a_full_cache_loses_the_least_recently_used(tmp_path: Path) -> None:
     def plan(value: int) -> cache.Plan:
         def fill(write: cache.Write) -> dict[str, int]:
             write(0, np.full((10, 100), value, np.uint8))
@@ -269,7 +269,7 @@ def test_a_full_cache_loses_what_was_not_used_for_longest(tmp_path: Path) -> Non
     os.close(entry("d", 3).file)
     # b was used before c, but a process still reads it.
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"a", "b", "d"}
-    with pytest.raises(ValueError, match=r"more than dataset.cache_gb=.*\nTry dataset.cache_gb="):
+    with pytest.raises(ValueError, match=r"more than dataset.cache_gb=.*\nUse dataset.cache_gb="):
         cache.open_entry(tmp_path, "e", 1e-9, lambda: plan(0))
 
 

@@ -55,21 +55,21 @@ class Listing:
 _listings: dict[str, Listing] = {}
 
 
-def _own_split(root: Path, names: Sequence[str]) -> dict[str, str]:
+def _split_folders(root: Path, names: Sequence[str]) -> dict[str, str]:
     """Return the folder of each part of the split, relative to root; "" for train if root contains the classes."""
-    own = {SPLITS[name.lower()]: name for name in names if name.lower() in SPLITS}
-    if "train" not in own:
-        if own and len(own) == len(names):
+    parts = {SPLITS[name.lower()]: name for name in names if name.lower() in SPLITS}
+    if "train" not in parts:
+        if parts and len(parts) == len(names):
             raise ValueError(
                 f"{root} contains {', '.join(names)}, but no folder train.\nAdd it, or choose a folder of classes"
             )
         return {"train": ""}
-    if len(own) < len(names):
-        other = next(name for name in names if name not in own.values())
+    if len(parts) < len(names):
+        other = next(name for name in names if name not in parts.values())
         raise ValueError(
-            f"{root}: only validation and test are allowed beside {own['train']!r}. Remove the folder {other!r}"
+            f"{root}: only validation and test are allowed beside {parts['train']!r}. Remove the folder {other!r}"
         )
-    return own
+    return parts
 
 
 def list_images(path: object) -> Listing:
@@ -84,16 +84,16 @@ def list_images(path: object) -> Listing:
             "Choose a folder that contains a subfolder for each class"
         )
     times: dict[str, int] = {}
-    own = _own_split(root, _subfolders(root, times))
-    train = root / own["train"]
+    parts = _split_folders(root, _subfolders(root, times))
+    train = root / parts["train"]
     classes = tuple(_subfolders(train, times))
     _check_classes(train, classes)
     files: list[str] = []
     labels: list[int] = []
     counts = dict.fromkeys(("train", "validation", "test"), 0)
     digest = hashlib.blake2b(digest_size=12)
-    for split in (name for name in counts if name in own):
-        for label, file, stat in _part(root / own[split], train, classes, times):
+    for split in (name for name in counts if name in parts):
+        for label, file, stat in _part(root / parts[split], train, classes, times):
             files.append(os.path.relpath(file, root))
             labels.append(label)
             counts[split] += 1

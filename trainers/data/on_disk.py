@@ -21,14 +21,11 @@ class OnDisk:
             self.shape, _, self.dtype = npy.read_array_header_1_0(file)
             self._start = file.tell()
         self._row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:]))
+        self.nbytes = self.shape[0] * self._row_bytes
         self.end = self._start + self.nbytes  # size of the whole file in bytes
 
     def __len__(self) -> int:
         return self.shape[0]
-
-    @property
-    def nbytes(self) -> int:
-        return self.shape[0] * self._row_bytes
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Return these rows as an array, in order."""
