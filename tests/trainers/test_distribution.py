@@ -92,11 +92,11 @@ def test_optimizers_that_go_wrong_on_several_devices(wrong: str) -> None:
         build(cfg, dataset)
 
 
-def test_gpus_that_were_given_but_are_not_seen_are_missing_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assigned_gpus_that_tensorflow_cannot_see_lack_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(ValueError) as error:
         distribution.claim_gpus(2)
-    assert "was given GPUs (CUDA_VISIBLE_DEVICES=0,1), but TensorFlow sees none" in str(error.value)
+    assert "GPUs are assigned to this trial (CUDA_VISIBLE_DEVICES=0,1), but TensorFlow sees none" in str(error.value)
     assert "pip install -c constraints.txt -e '.[cuda]'" in str(error.value)
     assert len(str(error.value).splitlines()) == 2
     assert distribution.claim_gpus(0) == []

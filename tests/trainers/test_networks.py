@@ -185,10 +185,10 @@ def test_the_base_learns_in_the_second_phase(images: Path, tmp_path: Path) -> No
     assert (kernels[3] != kernels[2]).any()
 
 
-def test_the_base_moves_in_its_phase_alone(images: Path, weights: Path) -> None:
+def test_the_base_learns_only_in_its_phase(images: Path, weights: Path) -> None:
     cfg = configured(images, f"model.weights={weights}", "model.head_epochs=1", "epochs=3")
     head, both = phases.phases(cfg, plan(cfg, 20))
-    assert (head.first, head.end, head.learning, both.first, both.end, both.learning) == (0, 1, False, 1, 3, True)
+    assert (head.first, head.end, head.trainable, both.first, both.end, both.trainable) == (0, 1, False, 1, 3, True)
     assert phases.phases(compose("epochs=3"), plan(cfg, 20)) == [phases.Phase(1, 0, 3, 0.001, True)]
 
 
@@ -237,13 +237,13 @@ def test_an_archive_without_weights_is_no_file_of_weights(tmp_path: Path) -> Non
             known.check_weights("VGG16", str(tmp_path / name))
 
 
-def test_imagenet_without_a_network_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_imagenet_without_a_network_is_explained_in_two_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def offline(*_: object, **__: object) -> None:
         raise OSError("URL fetch failure on https://storage.googleapis.com: None -- Name or service not known")
 
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setattr("keras.src.applications.vgg16.file_utils.get_file", offline)
-    with pytest.raises(ValueError, match=r"model.weights=imagenet needs a network") as error:
+    with pytest.raises(ValueError, match=r"model.weights=imagenet: the weights cannot be downloaded") as error:
         networks.application((32, 32, 3), 2, name="vgg16", weights="imagenet", dropout=0.0)
     assert len(str(error.value).splitlines()) == 2
 
@@ -252,12 +252,12 @@ def test_imagenet_without_a_network_is_told_in_two_lines(monkeypatch: pytest.Mon
     ("error", "expected"),
     [
         (OSError(), r"the weights cannot be downloaded \(OSError\)\n"),
-        (Exception("URL fetch failure on https://x: 404 -- Not Found"), r"downloaded once \(URL fetch failure.*\)\n"),
+        (Exception("URL fetch failure on https://x: 404 -- Not Found"), r"be downloaded \(URL fetch failure.*\)\n"),
         (ValueError("Incomplete or corrupted file detected."), "^Incomplete or corrupted file detected.$"),
         (MemoryError(), "^$"),
     ],
 )
-def test_only_a_failed_download_is_said_to_be_one(
+def test_only_a_failed_download_is_reported_as_one(
     error: Exception, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
