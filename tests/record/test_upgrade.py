@@ -21,6 +21,7 @@ from tests import command_lines as lines
 from tests import old_studies
 from tests.command_lines import Done, rows
 
+pytestmark = pytest.mark.long  # eighteen studies, most of them resumed
 CONVERTS = True
 """Whether this version has a record of its own, and the sampler of old studies another name."""
 EXPECTED = old_studies.expected()

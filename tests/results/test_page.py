@@ -197,6 +197,7 @@ def test_it_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path])
         assert 300 < (drawn.bounding_box() or {"width": 0})["width"] <= 390
 
 
+@pytest.mark.long
 def test_it_is_dark_in_the_dark(pages: Pages) -> None:
     page = pages("search")
     words = figure(page, "History").locator(".xtitle")

@@ -148,6 +148,7 @@ def test_of_a_search_pruned_trials_are_there_and_contours(dashboard: tuple[str, 
     expect(states.filter(has_text="failed")).to_have_count(2)
 
 
+@pytest.mark.long
 def test_of_two_objectives_both_are_axes_and_columns(dashboard: tuple[str, str], page: Page) -> None:
     page.goto(dashboard[0] + comparison_view.path("4", "two"))
     expect(page.get_by_text("12 matching runs")).to_be_visible()

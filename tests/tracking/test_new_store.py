@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.tracking.studies import runs
 
 OPEN = """
@@ -52,6 +54,7 @@ def run(code: str, *arguments: object) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
 
 
+@pytest.mark.long
 def test_a_driver_killed_while_it_made_the_store_is_followed_by_another(tmp_path: Path) -> None:
     said = run(KILLED, tmp_path, time.time())
     assert said.splitlines() == [f"{number} 0" for number in range(3)], said

@@ -114,7 +114,14 @@ def test_a_cache_folder_of_ones_own(tmp_path: Path, own_cache: Path) -> None:
     assert not own_cache.exists()
 
 
-@pytest.mark.parametrize("settings", [(), ("dataset.augment=strong",), ("dataset.batches=with",)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        pytest.param(("dataset.augment=strong",), marks=pytest.mark.long),
+        pytest.param(("dataset.batches=with",), marks=pytest.mark.long),
+    ],
+)
 def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[str, ...], tmp_path: Path) -> None:
     folder = write(tmp_path / "images", splits=("train", "test"))
     ends = {}
@@ -129,7 +136,7 @@ def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[st
     assert "test_accuracy" in ends[0][0]
 
 
-@pytest.mark.parametrize("gb", [0, 2])
+@pytest.mark.parametrize("gb", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_an_augmented_training_goes_on_to_the_same_bits(gb: int, tmp_path: Path) -> None:
     folder = write(tmp_path / "images")
     settings = (*SMALL, "epochs=4", "dataset.augment=strong", f"dataset.resident_gb={gb}", "model.dropout=0.2")
@@ -300,6 +307,7 @@ def decode(folder: str, kept: str, results: "multiprocessing.Queue[tuple[float, 
     results.put((made, int(pixels_of(loaded).sum())))
 
 
+@pytest.mark.long
 def test_processes_side_by_side_decode_once(tmp_path: Path) -> None:
     folder = write(tmp_path / "images", each=40)
     fresh = multiprocessing.get_context("forkserver")

@@ -80,7 +80,14 @@ def test_the_smallest_images_are_those_that_keras_takes(name: str) -> None:
 
 
 # One of each kind: -1..1, colours turned round and centred, inside the network itself.
-@pytest.mark.parametrize("name", ["MobileNetV2", "VGG16", "EfficientNetV2B0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("MobileNetV2", marks=pytest.mark.long),
+        "VGG16",
+        pytest.param("EfficientNetV2B0", marks=pytest.mark.long),
+    ],
+)
 def test_a_network_sees_pixels_as_it_was_made_for(name: str, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype(np.float32)
     keras.utils.set_random_seed(0)
@@ -147,6 +154,7 @@ def tiny(input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str 
     return keras.Model(inputs, outcome)
 
 
+@pytest.mark.long
 def test_the_head_first_and_then_the_base_at_its_own_rate(images: Path, tmp_path: Path) -> None:
     cfg = configured(images)
     cfg.epochs = 4
@@ -217,6 +225,7 @@ def efficient() -> keras.Model:
     return base
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["base.weights.h5", "base.h5", "base.keras"])
 def test_a_file_of_any_network_is_told_from_anothers(name: str, efficient: keras.Model, tmp_path: Path) -> None:
     path = str(tmp_path / name)
@@ -288,6 +297,7 @@ def test_only_the_first_download_is_alone(weights: Path, monkeypatch: pytest.Mon
     assert locked == [True, False]
 
 
+@pytest.mark.long
 def test_a_base_may_stay_as_the_seed_drew_it(images: Path) -> None:
     bases = []
     for settings in (("model.weights=random", "model.fine_tune=false"), ("model.weights=random",), ()):
@@ -314,13 +324,16 @@ def test_mixed_precision_is_of_one_trial(model: tuple[str, ...], tmp_path: Path)
     assert {array.dtype for array in recorder.checkpoint().values()} & {np.dtype("float32")}
 
 
+@pytest.mark.long
 def test_steps_can_be_compiled_by_xla(tmp_path: Path) -> None:
     plain = train(compose("epochs=2", "model.hidden=[8]"), Recorder(tmp_path / "plain"))
     jit = train(compose("epochs=2", "model.hidden=[8]", "model.jit=true"), Recorder(tmp_path / "jit"))
     assert without_times(jit) == pytest.approx(without_times(plain), rel=1e-3)
 
 
-@pytest.mark.parametrize(("which", "attained"), [("best", "val_accuracy"), ("last", "test_accuracy")])
+@pytest.mark.parametrize(
+    ("which", "attained"), [("best", "val_accuracy"), pytest.param("last", "test_accuracy", marks=pytest.mark.long)]
+)
 def test_the_model_is_kept(which: str, attained: str, tmp_path: Path) -> None:
     settings = ("epochs=6", "lr=0.05", "model.hidden=[4]", "seed=3", "trainer.checkpoint_interval_s=0")
     ours = ("lr_schedule=step", "loss=focal")

@@ -108,6 +108,7 @@ def test_detached_jobs_go_on_and_are_taken_up(
     wait_for(lambda: jobs(tmp_path) == [])
 
 
+@pytest.mark.long
 def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
     warm = [WARM, "hydra.launcher.worker_idle_s=1"]
     study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
@@ -167,6 +168,7 @@ def without_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         cluster_sh("stop")
 
 
+@pytest.mark.long
 def test_without_accounting(without_accounting: None, tmp_path: Path) -> None:
     assert "disabled" in subprocess.run(["sacct"], capture_output=True, text=True).stderr
     driver = start(tmp_path, "+x=0,1,2", "+epochs=3", "+how=0", "hydra.sweeper.max_attempts=1")
