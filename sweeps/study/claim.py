@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.files import Holder, Lock, LockHeld
+from sweeps.files import Lock, LockHeld
 from sweeps.record.definition import sweeps_line
 
 _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")
@@ -14,7 +14,7 @@ _DECIDES = ("study.json", "code", "journal.jsonl", "learned.json")
 
 
 class Claim:
-    """The claim of one driver on a study's folder, until it is released."""
+    """The claim of one driver on a study's folder, until its lock is released."""
 
     def __init__(self, folder: Path) -> None:
         """Make the folder if it is missing, and lock it.
@@ -26,19 +26,12 @@ class Claim:
         folder.mkdir(parents=True, exist_ok=True)
         self._new = [folder / name for name in _DECIDES if not (folder / name).exists()]
         try:
-            self._lock = Lock(folder / "driver.lock", beats=True)
+            self.lock = Lock(folder / "driver.lock", beats=True)
         except LockHeld as error:
             raise UserError(
                 f"study {folder.name} is being run by {error}. If that node is gone, its lock expires after a minute.\n"
                 f"Watch the study: {sweeps_line('status', folder)}, or stop it: {sweeps_line('stop', folder)}"
             ) from None
-
-    def taken_over_by(self) -> Holder | None:
-        """Return which process runs the study too, on a disk where locks have no effect; None if there is none."""
-        return self._lock.taken_over_by()
-
-    def release(self) -> None:
-        self._lock.release()
 
     def undo(self) -> None:
         """Remove the files of a study that was refused before it began, and release the folder."""
@@ -50,4 +43,4 @@ class Claim:
                 folder.rmdir()
             for path in self._new if not self._made else ():
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        self._lock.release()
+        self.lock.release()

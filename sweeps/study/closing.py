@@ -1,4 +1,4 @@
-"""The end of a study: which trials are left, how to resume, and who is notified."""
+"""The end of a study in words: which trials are left, and how to resume."""
 
 import socket
 from dataclasses import dataclass
@@ -9,11 +9,10 @@ from sweeps.record.definition import DONE, sweeps_line
 from sweeps.record.study import StudySnapshot, by_failure_signature, result_of
 from sweeps.results.configurations import describe_best_configuration
 from sweeps.results.findings import Findings
-from sweeps.results.terminal import View, tally
+from sweeps.results.terminal import tally
 from sweeps.settings import SweeperConf
-from sweeps.study import notify
 from sweeps.study.budget import Enough
-from sweeps.wording import counted, printable
+from sweeps.wording import counted
 
 if TYPE_CHECKING:
     from sweeps.results.trials import Trials
@@ -104,22 +103,8 @@ def _nothing_left_lines(study: StudySnapshot, resume: str) -> list[str]:
     return lines
 
 
-class Notifier:
-    """Notifies a person, once, that a study with trials has ended or stopped."""
-
-    def __init__(self, target: str | list[object] | None) -> None:
-        """Set the command or webhook; None notifies nobody."""
-        self._target = target
-
-    def send(self, subject: str, study: StudySnapshot, resume: str) -> None:
-        """Send the study's end, unless it was sent before or no trial began. Print a failure to send."""
-        if self._target is None or not study.rows:
-            return
-        target, self._target = self._target, None  # before it is sent, because Ctrl-C may interrupt that
-        View().say(notify.send(target, printable(subject), printable(_summarize(study, resume))))
-
-
-def _summarize(study: StudySnapshot, resume: str) -> str:
+def summarize(study: StudySnapshot, resume: str) -> str:
+    """Return the text of a notification: the counts, the best trial, three failures, and how to resume."""
     lines = [tally(study)]
     if words := describe_best_configuration(Findings(study)):
         lines.append(words.plain)

@@ -26,9 +26,9 @@ from sweeps.results.terminal import View, escape_unencodable, tally
 from sweeps.secrets import has_password
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
-from sweeps.study import code
+from sweeps.study import code, notify
 from sweeps.study.claim import Claim
-from sweeps.study.closing import LoopEnd, Notifier, failed, what_is_left, write_pages
+from sweeps.study.closing import LoopEnd, failed, summarize, what_is_left, write_pages
 from sweeps.study.loop import Loop
 from sweeps.study.plan import App, make, name_study
 from sweeps.study.reading import blank
@@ -38,6 +38,7 @@ from sweeps.study.upgrade import open_record
 from sweeps.study.watchers import Watchers
 from sweeps.trial.copies import use
 from sweeps.trial.job import Job, State
+from sweeps.wording import printable
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
@@ -56,7 +57,7 @@ class Driver:
         self._name, self._folder = name_study(config, settings)
         self._study = StudySnapshot(self._name, self._folder, settings.objectives, settings.directions, [])
         self._mirror: Mirror | None = None
-        self._notifier = Notifier(settings.notify)
+        self._notify_target = settings.notify
         self._resume_line, self._signal = "", ""
         self._may_have_trials = False  # whether the loop was started
 
@@ -90,7 +91,7 @@ class Driver:
             raise
         finally:
             plan.launcher.close(keep)
-            self._claim.undo() if refused else self._claim.release()
+            self._claim.undo() if refused else self._claim.lock.release()
 
     def _report_interrupt(self, keep: bool) -> None:
         """Print how to resume, and whether running trials were killed, which with `keep` they are not."""
@@ -129,7 +130,9 @@ class Driver:
         """Write the study's definition and code, or check that an earlier command wrote the same."""
         plan, folder = self._plan, self._folder
         choosing, extend = plan.choosing, plan.settings.extend
-        definition = define(self._name, plan.settings, plan.space, plan.config, choosing.planned, choosing.size)
+        definition = define(
+            self._name, plan.settings, plan.choosing.space, plan.config, choosing.planned, choosing.size
+        )
         definition_note = write_or_check(folder, definition, extend)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition)
@@ -163,33 +166,25 @@ class Driver:
             loop.run()
             if loop.detach:
                 self._plan.launcher.close(keep=True)
-            end = self._end_of(loop)
+            stop, had_ended = loop.stop, not loop.starter.has_started
+            end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, had_ended)
             done = end.enough.reason if end.enough and end.enough.done and not end.interrupted else ""
             self._study = replace(self._study, importance=self._plan.choosing.importance(self._study), done=done)
             findings = self._write_results(view, tracker, loop)
         self._report_end(view, tracker, end, findings)
         return end
 
-    def _end_of(self, loop: Loop) -> LoopEnd:
-        return LoopEnd(
-            running=len(loop.running),
-            stopped=loop.stop.reason,
-            enough=loop.stop.enough,
-            interrupted=loop.interrupted,
-            had_ended=not loop.starter.has_started,
-        )
-
     def _open_record(self) -> Record:
         """Open the record of the study. From now on `self._study` shows the record's trials."""
         plan = self._plan
         plan.choosing.earlier.save()
         record = open_record(self._study, self._definition)
-        record.update_outside(plan.space.contains)
+        record.update_outside(plan.choosing.space.contains)
         self._study = record.study
         if plan.settings.storage:
             from sweeps.choose.sampler.mirror import Mirror
 
-            self._mirror = Mirror(plan.settings.storage, self._study, plan.space)
+            self._mirror = Mirror(plan.settings.storage, self._study, plan.choosing.space)
             self._mirror.open(
                 is_new=not record.trials,
                 may_replace=self._definition.version == 1 and self._definition.storage is not None,
@@ -216,7 +211,7 @@ class Driver:
             record=record,
             choosers=plan.choosing.choosers(),
             make_job=self._make_job,
-            overrides=lambda trial: plan.space.overrides(trial.params),
+            overrides=lambda trial: plan.choosing.space.overrides(trial.params),
             print_line=view.say,
             tracker=tracker,
             take_added=lambda: self._take_added(record, view),
@@ -234,7 +229,7 @@ class Driver:
         )
 
     def _make_job(self, trial: TrialRecord) -> Job:
-        return self._plan.points.job(trial, self._name, self._folder, self._packed, self._plan.objective)
+        return self._plan.points.job(trial, self._name, self._folder, self._packed, self._plan.choosing.objective)
 
     def _take_added(self, record: Record, view: View) -> Iterator[Added]:
         """Yield the valid trials that a person added. Each file is kept until its trial is recorded."""
@@ -242,7 +237,7 @@ class Driver:
         for file in manual.list_added_files(self._folder):
             try:
                 if not any(added.name == file.name for added in record.study.added):
-                    added = manual.read_point(file, plan.space, plan.choosing.seeds)
+                    added = manual.read_point(file, plan.choosing.space, plan.choosing.seeds)
                     manual.refuse_duplicate(added.params, record.trials, record.study.added)
                     plan.points.check(added.params)
                     yield added
@@ -256,7 +251,7 @@ class Driver:
         raise KeyboardInterrupt(number)  # may be lost in the callback of a weak reference: hence `_signal`
 
     def _stop_reason(self) -> str:
-        if other := self._claim.taken_over_by():
+        if other := self._claim.lock.taken_over_by():
             raise UserError(f"study {self._name} is left to {other}, which runs it too: locks have no effect there")
         return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else self._signal
 
@@ -291,4 +286,9 @@ class Driver:
             self._notify(next((line for line in lines if line.startswith("study ")), f"study {self._name} is finished"))
 
     def _notify(self, subject: str) -> None:
-        self._notifier.send(subject, self._study, self._resume_line)
+        """Notify the user, once, that the study has ended or stopped, if it has trials. Print why that failed."""
+        if self._notify_target is None or not self._study.rows:
+            return
+        target, self._notify_target = self._notify_target, None  # first, because Ctrl-C may interrupt the sending
+        text = summarize(self._study, self._resume_line)
+        View().say(notify.send(target, printable(subject), printable(text)))

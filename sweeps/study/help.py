@@ -93,8 +93,8 @@ def _typed(config: DictConfig, node: DictConfig, group: str, name: str) -> str:
 
 def _format(typed: str, description: str) -> str:
     width = max(100, shutil.get_terminal_size((120, 24)).columns)
-    first = typed.ljust(_INDENT - 3) + " "
-    lines = textwrap.wrap(description, width - _INDENT) or [""]
-    if len(first) > _INDENT - 2:
-        first, lines = typed, ["", *lines]
-    return f"  {first}{lines[0]}".rstrip() + "".join(f"\n{' ' * _INDENT}{line}" for line in lines[1:])
+    lines = [f"{' ' * _INDENT}{line}" for line in textwrap.wrap(description, width - _INDENT)]
+    setting = f"  {typed}"
+    if lines and len(setting) < _INDENT:
+        setting = setting.ljust(_INDENT) + lines.pop(0).lstrip()
+    return "\n".join([setting, *lines])

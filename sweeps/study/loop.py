@@ -26,12 +26,8 @@ if TYPE_CHECKING:
     from sweeps.choose.sampler.pruner import Pruner
 
 
-@dataclass(frozen=True)
-class Timing:
-    """How long a loop waits, in seconds."""
-
-    poll_s: float = 0.25  # time that one poll waits for an outcome
-    patience_s: float = 60.0  # time until an unreadable file of an ended trial is given up
+_POLL_S = 0.25  # time that one poll waits for an outcome
+_PATIENCE_S = 60.0  # time until an unreadable file of an ended trial is given up
 
 
 @dataclass
@@ -48,7 +44,6 @@ class Loop:
     clock: Callable[[], float] = time.time
     pruner: "Pruner | None" = None
     ahead: bool = False  # whether to choose the next trial before there is room, as a grid does: it learns nothing
-    timing: Timing = field(default_factory=Timing)
 
     interrupted: bool = False
     detach: bool = False  # whether to leave running trials without a driver once there is no room for another
@@ -91,7 +86,7 @@ class Loop:
         return (more and self._has_room()) if self.detach else (more or bool(self.running))
 
     def _poll(self) -> None:
-        for number, outcome in self.launcher.poll(timeout_s=0.0 if self._poll_now else self.timing.poll_s):
+        for number, outcome in self.launcher.poll(timeout_s=0.0 if self._poll_now else _POLL_S):
             self.running[number].outcome = outcome
         for attempt in [attempt for attempt in self.running.values() if attempt.outcome]:
             self._close(attempt)
@@ -228,7 +223,7 @@ class Loop:
         except OSError as error:
             attempt.read_error = f"{error}; retrying"
             attempt.unreadable_since = attempt.unreadable_since or self.clock()
-            if self.clock() - attempt.unreadable_since < self.timing.patience_s:
+            if self.clock() - attempt.unreadable_since < _PATIENCE_S:
                 return  # the next poll closes it again
             # Lost, not failed, because a launcher that sees no result reports a failure.
             state = State.LOST if outcome.state is State.FAILED else outcome.state

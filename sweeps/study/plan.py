@@ -29,7 +29,7 @@ from sweeps.study.compose import Composer
 from sweeps.study.help import at_once
 from sweeps.study.points import Points
 from sweeps.study.typed_space import in_space, read_space, refuse_fractions
-from sweeps.trial.job import Objective, Point, Request
+from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
 
@@ -49,12 +49,9 @@ class App:
 class Plan:
     """A checked study that has not started."""
 
-    name: str
     folder: Path
     config: DictConfig
     settings: SweeperConf
-    space: SearchSpace
-    objective: Objective
     choosing: Choosing
     points: Points
     launcher: TrialLauncher
@@ -77,7 +74,7 @@ class Plan:
         """Check the trials that a person added while no driver ran. Raises UserError, and deletes a wrong trial."""
         for file in manual.list_added_files(self.folder):
             try:
-                self.points.check(manual.read_point(file, self.space, self.choosing.seeds).params)
+                self.points.check(manual.read_point(file, self.choosing.space, self.choosing.seeds).params)
             except UserError:
                 file.unlink(missing_ok=True)
                 raise
@@ -134,20 +131,7 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     requests, left_out = _check_points(points, choosing, settings, is_new)
     if is_new and (suggested := choosing.rehearse()):
         _check_suggested(points, settings, suggested)
-    return Plan(
-        name=name,
-        folder=folder,
-        config=config,
-        settings=settings,
-        space=choosing.space,
-        objective=choosing.objective,
-        choosing=choosing,
-        points=points,
-        launcher=trials,
-        requests=requests,
-        left_out=left_out,
-        notes=notes,
-    )
+    return Plan(folder, config, settings, choosing, points, trials, requests, left_out, notes)
 
 
 def _trial_launcher(launcher: Launcher, settings: SweeperConf, folder: Path) -> TrialLauncher:
