@@ -56,8 +56,8 @@ class Budget:
             result = f"{self.study.objective[0]}={sign * best_value:.6g}"
             return Enough(f"{best_trial} reached target={target:g} with {result}", "target", done=True)
         if count == patience:
-            kind = "trials" if self.settings.repeats == 1 else "configurations"
-            reason = f"{count} {kind} ended without an improvement on {best_trial} (patience={patience})"
+            kind = "trial" if self.settings.repeats == 1 else "configuration"
+            reason = f"{counted(count, kind)} ended without an improvement on {best_trial} (patience={patience})"
             return Enough(reason, "patience", done=True)
         return None
 

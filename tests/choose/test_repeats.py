@@ -263,7 +263,7 @@ def test_a_race_may_follow_later(make_study: MakeStudy, clock: Clock) -> None:
 
 
 ENOUGH: list[tuple[dict[str, Any], str]] = [
-    ({"patience": 1}, "1 trials ended without an improvement on trial 2"),
+    ({"patience": 1}, "1 trial ended without an improvement on trial 2"),
     ({"patience": 4}, ""),  # of which those of the race are none
     ({"target": 1.2}, "reached target=1.2"),
     ({"target": 0.9}, ""),  # the best has less under a fresh seed alone

@@ -82,6 +82,16 @@ def test_a_target_lets_running_trials_end_and_a_higher_one_goes_on(make_study: M
     assert study.drive(FakeLauncher(trains(3), clock, slots=2), target=99).states() == ["completed"] * 6
 
 
+@pytest.mark.parametrize(("race", "then"), [(0, "."), (2, "; then the final race starts.")])
+def test_running_trials_complete_when_the_search_is_finished(
+    make_study: MakeStudy, clock: Clock, race: int, then: str
+) -> None:
+    study = make_study("x=range(4)", "seed=0", target=100, final_race=race)
+    done = study.drive(FakeLauncher(by_trial(trains(3), t1=trains(6)), clock, slots=2))
+    reason = "trial 0 reached target=100 with objective=100"
+    assert done.lines.count(f"Search finished ({reason}). Running trials complete{then}") == 1
+
+
 @pytest.mark.parametrize(
     ("hours", "settings", "ended"),
     [

@@ -20,8 +20,8 @@ from sweeps.files import Lock, holder
 from sweeps.record.study import StudySnapshot
 from sweeps.results import report
 from sweeps.study.driver import Driver
-from sweeps.trial.job import Outcome, State
-from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, trains
+from sweeps.trial.job import Job, Outcome, State
+from tests.study.fake_launcher import Acts, Clock, FakeLauncher, begin, by_trial, ends, trains
 
 Run = Callable[..., StudySnapshot]
 
@@ -131,14 +131,37 @@ def test_a_signal_ends_it_with_130_and_the_line_that_goes_on(
     assert "hydra.sweeper.study_name=s" in out.splitlines()[-1]
 
 
-def test_a_second_ctrl_c_ends_the_jobs_too(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    launcher = FakeLauncher(ends(), clock, survives=True)
-    launcher.script = lambda job: (print("deaf") for _ in iter(int, 1))  # type: ignore[assignment, return-value]
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_second_ctrl_c_ends_the_jobs_too(
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], begins: bool
+) -> None:
+    def deaf(job: Job) -> Acts:
+        if begins:
+            begin(job)
+        while True:
+            yield
+
+    launcher = FakeLauncher(deaf, clock, survives=True)
     launcher.on_poll = lambda: launcher.polls in (3, 5) and os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(SystemExit, match="130"):
         run(launcher)
     assert launcher.closed == [False]
-    assert "hydra.sweeper.study_name=s" in capsys.readouterr().out.splitlines()[-1]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("running trials were killed. Resume with: " if begins else "interrupted. Resume with: ")
+    assert "hydra.sweeper.study_name=s" in last
+
+
+def test_nothing_is_killed_where_nothing_ran(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    launcher = FakeLauncher(trains(), clock)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    launcher.open = interrupted  # type: ignore[method-assign]
+    with pytest.raises(SystemExit, match="130"):
+        run(launcher)
+    out = capsys.readouterr().out
+    assert "killed" not in out and out.startswith("interrupted. Resume with: ")
 
 
 def test_a_study_that_is_being_run_is_left_alone(run: Run, clock: Clock, tmp_path: Path) -> None:
