@@ -393,7 +393,7 @@ def test_a_full_disk_shows_what_there_is_and_names_the_file(
     assert first == f"the study had to stop: [Errno 28] No space left on device: '{journal}'"
     assert go_on.startswith("What has ended is kept. Resume with: ")
     out = capsys.readouterr().out
-    assert "study s: 3 trials: 1 " in out
+    assert "study s: 3 trials: 2 queued, 1 completed" in out
     assert "│     0 │ 1 │ 100" in out.partition("study s: 3 trials: ")[2]
 
 
