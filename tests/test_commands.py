@@ -249,7 +249,7 @@ def test_a_damaged_study_is_mended_by_going_on(studies: Path, tmp_path: Path) ->
     done = sweeps(tmp_path, "resume", "failed")
     assert done.code == 1, done.said
     assert f"{study / 'journal.jsonl'} cannot be read: line" in done.out
-    assert "is kept" in done.out
+    assert "Later events were restored from the trials' folders (old file: " in done.out
     assert [row.state for row in rows(study)] == ["completed", "failed", "failed"]
     assert [len(row.attempts) for row in rows(study)] == [1, 1, 1]
 
