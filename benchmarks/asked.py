@@ -7,7 +7,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sweeps.record.space import parse
+from sweeps.record.grammar import parse
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
