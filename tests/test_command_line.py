@@ -71,7 +71,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("study=line_fit study.scale=smal", PLAIN, ["'study.smal.", "Did you mean 'study.small."]),
     ("hydra.run.dir=/proc/no", PLAIN, ["the run's folder cannot be written", "/proc/no", "hydra.run.dir=/where"]),
     ("hydra.sweep.dir=/proc/no", SWEPT, ["the study's folder /proc/no cannot be written", "hydra.sweep.dir=/where"]),
-    ("ranks=2", PLAIN, ["several processes", "add -m"]),
+    ("ranks=2", PLAIN, ["several processes", "Add -m"]),
     ("gpus=64 batch_size=64", BOTH, ["gpus=64", "this machine has", "GPUs"]),
     ("optimizer.beta_1=1.5", SWEPT, ["optimizer.beta_1=1.5", "< 1"]),
     (
@@ -122,7 +122,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("lr=range(1,3)", PLAIN, ["lr=range(1,3)", "-m"]),
     ("lr=interval(0.1,1)", PLAIN, ["lr=interval(0.1,1)", "-m"]),
     ("lr=interval(0.1,1)", SWEPT, ["lr=interval", "grid", "hydra/sweeper=optuna", "lr=0.1,1.0"]),
-    ("lr=tag(log,interval(0.1,1))", SWEPT, ["lr=interval", "hydra/sweeper=optuna", "lr=0.1,1.0"]),
+    ("lr=tag(log,interval(0.1,1))", SWEPT, ["lr=tag(log,interval(0.1,1)): a grid needs a finite list", "hydra/sweeper=optuna", "lr=0.1,1.0"]),
     ("lr=range(1,10,0)", SWEPT, ["lr=range(1,10,0)", "no end", "lr=range(1, 10, 2)"]),
     ("lr=range(1,inf)", SWEPT, ["lr=range(1,inf)", "no end", "lr=range(1, 10, 2)"]),
     ("lr=range(3,1)", SWEPT, ["lr=range(3,1)", "no values"]),
