@@ -191,7 +191,7 @@ def test_a_damaged_study_concerns_that_study(answer: Answer, tmp_path: Path, nam
         assert f"{damaged} cannot be read: " in said
         assert str(damaged) in listed
         assert len(said.splitlines()) <= 2
-        assert ("go on with: " in said) or ("type the command that started study" in said)
+        assert ("Repair it with: " in said) or ("type the command that started study" in said)
 
 
 @pytest.mark.parametrize(
