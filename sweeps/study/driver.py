@@ -286,7 +286,7 @@ class Driver:
             self._notify(next((line for line in lines if line.startswith("study ")), f"study {self._name} is finished"))
 
     def _notify(self, subject: str) -> None:
-        """Notify the user, once, that the study has ended or stopped, if it has trials. Print why that failed."""
+        """Send the user one notification that the study has ended or stopped, if it has trials. Print why that failed."""
         if self._notify_target is None or not self._study.rows:
             return
         target, self._notify_target = self._notify_target, None  # first, because Ctrl-C may interrupt the sending

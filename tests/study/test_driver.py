@@ -161,7 +161,7 @@ def test_nothing_is_killed_where_nothing_ran(run: Run, clock: Clock, capsys: pyt
     with pytest.raises(SystemExit, match="130"):
         run(launcher)
     out = capsys.readouterr().out
-    assert "killed" not in out and out.startswith("interrupted. Resume with: ")
+    assert "were killed" not in out and out.startswith("interrupted. Resume with: ")
 
 
 def test_a_study_that_is_being_run_is_left_alone(run: Run, clock: Clock, tmp_path: Path) -> None:
