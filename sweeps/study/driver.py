@@ -282,11 +282,11 @@ class Driver:
         lines = what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
-        if not end.had_ended and not end.running:  # because otherwise nothing happened, or the study goes on elsewhere
+        if not end.had_ended and not end.running:  # because otherwise nothing happened, or trials still run elsewhere
             self._notify(next((line for line in lines if line.startswith("study ")), f"study {self._name} is finished"))
 
     def _notify(self, subject: str) -> None:
-        """Send the user one notification that the study has ended or stopped, if it has trials. Print why that failed."""
+        """Send the user one notification that a study with trials has ended or stopped. Print why that failed."""
         if self._notify_target is None or not self._study.rows:
             return
         target, self._notify_target = self._notify_target, None  # first, because Ctrl-C may interrupt the sending
