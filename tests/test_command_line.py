@@ -82,7 +82,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     (
         "dataset.augment.rotation=5 dataset.augment=light",
         BOTH,
-        ["dataset.augment=light and dataset.augment.rotation=5: one would", "'dataset.augment={rotation: 5, ...}'"],
+        ["dataset.augment=light and dataset.augment.rotation=5 conflict", "'dataset.augment={rotation: 5, ...}'"],
     ),
     (
         "dataset.augment.rotation=5 dataset.augment=light,strong",
