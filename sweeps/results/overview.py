@@ -80,9 +80,9 @@ def _build_best(findings: Findings) -> Section:
     study, answer = findings.study, findings.answer
     line = configurations.describe_best_configuration(findings)
     body = _render_best(findings) + parts_as_html([*([line] if line else []), *notes.paragraphs(findings.notes)])
-    if answer.trial and study.again:
+    if answer.trial and study.best_command:
         where = f'<small class="note">in {_safe(str(Path.cwd()))}</small>'
-        body += f'<p class="again">Reproduce {where}:</p><p><code class="line">{_safe(study.again)}</code></p>'
+        body += f'<p class="again">Reproduce {where}:</p><p><code class="line">{_safe(study.best_command)}</code></p>'
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
     title = "Best trials" if answer.front else "Best configuration" if answer.configuration else "Best trial"
     return Section(title, html=body or Paragraph(nothing).html, wide=False)

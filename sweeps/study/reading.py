@@ -28,7 +28,7 @@ def blank(folder: Path, definition: Definition) -> StudySnapshot:
         space=definition.parameters,
         searched=is_search(definition),
         done="".join(last_lines(folder / DONE, 1)),
-        again=sweeps_line("best", folder),
+        best_command=sweeps_line("best", folder),
         seed_key=definition.seed_key,
         repeats=repeats,
         size=definition.size,

@@ -59,7 +59,7 @@ def search(folder: Path, count: int = 20) -> StudySnapshot:
         rows.append(trial(folder, number, point, curve, state, error))
     space = {"lr": "log interval(0.0001, 0.1)", "batch_size": "16,32,64,128", "optimizer": "sgd,adam,rmsprop"}
     summary = StudySnapshot("search", folder, ("accuracy",), ("maximize",), rows, count + 5, searched=True)
-    return replace(summary, space=space, again="python -m sweeps best search")
+    return replace(summary, space=space, best_command="python -m sweeps best search")
 
 
 def grid(folder: Path) -> StudySnapshot:
@@ -69,7 +69,7 @@ def grid(folder: Path) -> StudySnapshot:
         state, error = (State.OUT_OF_MEMORY, "MemoryError: 128 do not fit") if full else (State.COMPLETED, "")
         rows.append(trial(folder, number, {"lr": lr, "batch_size": batch}, [] if full else curve, state, error))
     again = "python -m sweeps best grid"
-    return StudySnapshot("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), again=again)
+    return StudySnapshot("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), best_command=again)
 
 
 def two_objectives(folder: Path) -> StudySnapshot:
