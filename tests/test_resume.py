@@ -298,7 +298,7 @@ def test_a_driver_that_locks_do_not_reach_is_told_apart(tmp_path: Path) -> None:
     done = lines.run(line, tmp_path)
     assert done.code == 2, done.said
     assert "is being run by process 17 on elsewhere" in done.err
-    assert "gone is forgotten after a minute" in done.err
+    assert "gone, its lock expires after a minute" in done.err
     assert len(done.err.splitlines()) == 2
     os.utime(study / "driver.lock", (time.time() - 100,) * 2)  # no sign of life for long
     done = lines.run(line, tmp_path)

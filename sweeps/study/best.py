@@ -29,12 +29,12 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
     """
     if number is None:
         mean = configurations.best(study)
-        trial = next(row for row in [*mean.rows, *mean.raced] if row.result) if mean else study.best()
+        trial = next(trial for trial in [*mean.rows, *mean.raced] if trial.result) if mean else study.best()
     else:
-        trial = next((row for row in study.rows if row.number == number), None)
+        trial = next((trial for trial in study.rows if trial.number == number), None)
     if trial is None or not trial.objective:
         missing = "completed trial with a result" if number is None else f"result of trial {number}"
-        best_numbers = ", ".join(str(row.number) for row in study.top(5)) or "none yet"
+        best_numbers = ", ".join(str(trial.number) for trial in study.top(5)) or "none yet"
         raise UserError(
             f"study {study.name} has no {missing}.\nChoose a trial with a result, best first: {best_numbers}"
         )

@@ -26,7 +26,7 @@ def blank(folder: Path, definition: Definition) -> StudySnapshot:
         definition.total // repeats,
         fixed=definition.config,
         space=definition.parameters,
-        searched=is_search(definition),
+        searched="GridSampler" not in definition.search.get("sampler", "GridSampler"),
         done="".join(last_lines(folder / DONE, 1)),
         best_command=sweeps_line("best", folder),
         seed_key=definition.seed_key,
@@ -59,8 +59,3 @@ def _update_queued(trial: TrialRecord) -> TrialRecord:
         with suppress(OSError):  # because the recorded state is the best that is left
             return read_state(trial)
     return trial
-
-
-def is_search(definition: Definition) -> bool:
-    """Return whether a sampler chooses the trials; False if the definition names no sampler."""
-    return "GridSampler" not in definition.search.get("sampler", "GridSampler")
