@@ -42,13 +42,15 @@ class State(StrEnum):
     @property
     def is_bad(self) -> bool:
         """Return whether the trial ended without a usable result."""
-        good = {State.COMPLETED, State.PRUNED, State.INFEASIBLE}
-        return self not in {State.QUEUED, State.RUNNING, State.CANCELLED, *good}
+        return self not in _NOT_BAD
 
     @property
     def decides(self) -> bool:
         """Return whether a trial in this state ends its whole configuration, whatever its other seeds do."""
         return self in {State.PRUNED, State.INFEASIBLE, State.FAILED, State.DIVERGED, State.OUT_OF_MEMORY}
+
+
+_NOT_BAD = {State.QUEUED, State.RUNNING, State.CANCELLED, State.COMPLETED, State.PRUNED, State.INFEASIBLE}
 
 
 @dataclass(frozen=True)
