@@ -222,7 +222,7 @@ def test_several_objectives(tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0, out
     assert all(len(row.objective) == 2 for row in trials(tmp_path))
-    assert "trials on the front" in out
+    assert "Pareto front: " in out
     page = (tmp_path / "multirun" / "s" / "report.html").read_text()
     assert "<h2>Pareto front</h2>" in page
     assert "<h2>Hypervolume</h2>" in page

@@ -153,11 +153,7 @@ class Loop:
         """Adopt the living attempts of an earlier driver, and record which attempts have ended. Others are retried."""
         if self.record.repairs:
             self.watchers.view.say(self.record.repairs)
-        lost = [trial for trial in self.record.trials if trial.state in RETRIED]
-        limits = self.settings.max_attempts, self.launcher.max_timeouts
-        reopened = [trial.number for trial in lost if self.starter.may_reopen(trial, *limits)]
-        if reopened:
-            self.record.reopen(reopened)
+        if reopened := self.starter.reopen(self.settings.max_attempts, self.launcher.max_timeouts):
             self.watchers.view.say(f"trials {', '.join(map(str, reopened))} were given up and resume now")
         for trial in self.record.study.open:
             try:

@@ -10,7 +10,7 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.record.fold import trial_as_json
 from sweeps.record.study import Added, TrialRecord
 from sweeps.record.writer import Record
-from sweeps.study.attempt import Attempt, may_be_reopened
+from sweeps.study.attempt import RETRIED, Attempt, may_be_reopened
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
 
@@ -116,7 +116,15 @@ class Starter:
         self._offsets.setdefault(trial.number, 0)
         return job
 
-    def may_reopen(self, trial: TrialRecord, max_attempts: int, max_timeouts: int | None) -> bool:
+    def reopen(self, max_attempts: int, max_timeouts: int | None) -> list[int]:
+        """Reopen the trials that were given up and may resume under these limits. Return their numbers."""
+        lost = [trial for trial in self.record.trials if trial.state in RETRIED]
+        numbers = [trial.number for trial in lost if self._may_reopen(trial, max_attempts, max_timeouts)]
+        if numbers:
+            self.record.reopen(numbers)
+        return numbers
+
+    def _may_reopen(self, trial: TrialRecord, max_attempts: int, max_timeouts: int | None) -> bool:
         """Return whether a trial that was given up may resume under the limits of this command."""
         try:
             timeout_min = self.make_job(trial).request.timeout_min
