@@ -6,8 +6,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.command_lines import ROOT
 
 FILES = [ROOT / "sweep.py", ROOT / "conf.py", *(ROOT / "sweeps").rglob("*.py"), *(ROOT / "trainers").rglob("*.py")]
@@ -32,16 +30,21 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_words(file: Path) -> None:
-    tree = ast.parse(file.read_text())
-    wrong = [f"line {line}: name what {name!r} holds" for line, name in names(tree) if name.strip("_") in VAGUE]
+def mistakes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the advice of each name, message and docstring that breaks a rule."""
+    for line, name in names(tree):
+        if name.strip("_") in VAGUE:
+            yield line, f"name the content of {name!r}"
     for line, text in texts(tree):
         if " " in text.strip() and (words := BANNED.intersection(re.findall(r"\w+", text.lower()))):
-            wrong.append(f"line {line}: put the message in other words: {', '.join(words)}")
+            yield line, f"use other words in the message: {', '.join(words)}"
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(function) or "Return").split()[0].rstrip(".,:")
             if first not in VERBS:
-                wrong.append(f"line {function.lineno}: begin with an imperative verb of words.toml, not {first!r}")
-    assert not wrong, "\n".join(wrong)
+                yield function.lineno, f"begin with an imperative verb of words.toml, not {first!r}"
+
+
+def test_words() -> None:
+    trees = {file.relative_to(ROOT): ast.parse(file.read_text()) for file in FILES}
+    assert not [f"{file}:{line}: {advice}" for file, tree in trees.items() for line, advice in mistakes(tree)]
