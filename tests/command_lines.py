@@ -169,9 +169,9 @@ def steps(trial: Path) -> list[int]:
 
 
 def processes(folder: Path) -> list[psutil.Process]:
-    """Every process that works in `folder`."""
+    """Return every process that works in `folder`; `info` has its name, also once it has ended."""
     found = []
-    for process in psutil.process_iter(["cwd", "status"]):
+    for process in psutil.process_iter(["cwd", "name", "status"]):
         cwd, status = process.info["cwd"], process.info["status"]
         if cwd and status != psutil.STATUS_ZOMBIE and Path(cwd).is_relative_to(folder):
             found.append(process)

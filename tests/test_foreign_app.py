@@ -409,7 +409,7 @@ def test_what_a_trial_starts_ends_with_it(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
 
     def left() -> int:
-        return sum(process.name() == "sleep" for process in processes(tmp_path))
+        return sum(process.info["name"] == "sleep" for process in processes(tmp_path))
 
     lines.wait_until(lambda: left() == 2)
     lines.wait_until((study / "0" / "attempts" / "1" / "end.json").exists)

@@ -254,7 +254,7 @@ def test_ctrl_c_twice_kills(tmp_path: Path) -> None:
 
 def test_what_trials_started_ends_when_their_driver_is_killed(tmp_path: Path) -> None:
     driver = lines.start(theirs(*SLOW, "+spawns=1"), tmp_path)
-    wait_until(lambda: sum(process.name() == "sleep" for process in processes(tmp_path)) == 4)
+    wait_until(lambda: sum(process.info["name"] == "sleep" for process in processes(tmp_path)) == 4)
     driver.kill()
     driver.communicate()
     wait_until(lambda: not processes(tmp_path), timeout_s=5)
