@@ -8,16 +8,8 @@ from sweeps.commands import app, best, listing, remove, reports, resume, stop, u
 from sweeps.errors import UserError
 from sweeps.results.terminal import escape_unencodable
 
-__all__ = [
-    "best",
-    "listing",
-    "main",
-    "remove",
-    "reports",
-    "resume",
-    "stop",
-    "ui",
-]  # because each module adds its commands to the app
+# All modules are imported, because each adds its commands to the app.
+__all__ = ["best", "listing", "main", "remove", "reports", "resume", "stop", "ui"]
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ class Study:
     def model(self, trial: int | None = None) -> Any:
         """Load the saved model of a trial, by default the best, with mlflow.pyfunc.
 
-        A refit's model comes first, above all of a refit on all data. Raises UserError without a saved model.
+        The model of a refit is preferred, first of a refit on all data. Raises UserError without a saved model.
         """
         from sweeps.tracking.saved_model import load_saved_model
 

@@ -62,16 +62,15 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
     except BrokenPipeError:
         if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
             raise
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # because the reader, as in --help | head, has closed
+        # Not an error, because the reader, as in --help | head, has closed the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (UserError, HydraException, InterpolationResolutionError) as error:  # first, because some are OSErrors
         print(error if isinstance(error, UserError) else explain(error, _composed(config_dir)), file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
         if run_job.__code__ not in passed or run.__code__ in passed:
-            raise  # because only Hydra's own error concerns the folder of a single run
+            raise  # because only Hydra's own errors, outside of `run`, concern the folder of a single run
         advice = "Start in another folder, or type hydra.run.dir=/where/there/is/room"
         print(f"the run's folder cannot be written: {error}\n{advice}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -85,7 +84,7 @@ def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
             raise UserError(f"{word}: a key is typed without dashes\nType: {word.lstrip('-')}")
         if sign and key in ("hydra.sweeper", "hydra.launcher"):
             raise UserError(f"{word}: a group is chosen with a slash\nType: {key.replace('.', '/')}={value}")
-        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # because Hydra takes these for values
+        if key and re.fullmatch(r"(?i)true|false|[\d.]+", value):  # because Hydra reads these as the group's value
             choices = sorted(file.stem for file in (config_dir / key).glob("*.yaml"))
             if choices and value not in choices:
                 raise UserError(f"{word}: {key} is chosen by name\nChoose one of: {', '.join(choices)}")
@@ -103,7 +102,7 @@ def run(cfg: DictConfig, task: Task) -> Any:
         check(cfg, starts=True)
         refuse_conflicts(hydra)
         _refuse_sweep(hydra.overrides.hydra)
-        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because it checks the GPUs
+        if OmegaConf.get_type(hydra.launcher) is LocalLauncherConf:  # because only it is for this machine
             Machine.here().request(whole)
         if processes(cfg) > 1:
             raise UserError("a trial of several processes needs a launcher.\nAdd -m to the command")

@@ -42,7 +42,7 @@ class RateLimit:
     _not_before = 0.0
 
     def due(self, trials: int) -> bool:
-        """Return whether a round of reads of this many trials may begin now. True counts as the begin of a round."""
+        """Return whether a round of reads of this many trials may begin now. If so, the round begins."""
         if time.monotonic() < self._not_before:
             return False
         self._not_before = time.monotonic() + trials / LOOKS_PER_S
@@ -219,7 +219,7 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(_BEAT_S):
-            with suppress(OSError):  # because a disk may be away for a moment, until the next beat
+            with suppress(OSError):  # because the next beat follows if the disk is away for a moment
                 os.utime(self.path)
 
 

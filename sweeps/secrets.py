@@ -26,7 +26,7 @@ def without_password(text: str) -> str:
 def refuse_typed(*typed: object) -> None:
     """Raise UserError if command lines or unresolved configs contain a password.
 
-    Other users can read it in the study's files and in every list of processes.
+    Other users could read the password in the study's files and in every list of processes.
     """
     if match := _PASSWORD.search(json.dumps(typed, default=str)):
         raise UserError(

@@ -117,7 +117,7 @@ class SweeperConf:
     patience: int | None = at_least(1, None)
     """Early stopping: stop after this many trials without improvement. The study is then done. Null: never."""
     max_hours: float | None = field(default=None, metadata={"above": 0})
-    """Budget: hours in which trials waited or ran, over all drivers. No trial starts once the budget is spent, or if
+    """Budget: hours in which any trial waited or ran, over all drivers. No trial starts once the budget is spent, or if
     its predicted end exceeds the budget. Null: no limit."""
     max_gpu_hours: float | None = field(default=None, metadata={"above": 0})
     """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if it would exceed them."""
@@ -129,7 +129,7 @@ class SweeperConf:
     start: list[dict[str, Any]] = field(default_factory=list)
     """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any omitted params."""
     learn_from: list[str] = field(default_factory=list)
-    """Warm start: names of earlier studies, in the folder of this study's folder, whose trials the sampler uses."""
+    """Warm start: earlier studies, by name beside this study's folder or by path, whose trials the sampler uses."""
     refit: list[str] | None = None
     """Overrides of `python -m sweeps refit`, which trains the best trial once more and saves its model."""
     refit_all_data: list[str] | None = None

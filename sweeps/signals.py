@@ -8,7 +8,7 @@ from typing import Any
 
 @contextmanager
 def on_signals(handle: Callable[[int, Any], None]) -> Iterator[None]:
-    """Call `handle` for SIGINT, SIGTERM and SIGHUP, but not for a SIGHUP that nohup ignores."""
+    """Call `handle` for SIGINT, SIGTERM and SIGHUP, but not for a SIGHUP that is ignored, as under nohup."""
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)

@@ -20,7 +20,7 @@ class Proposal:
     by: By
     of: int | None = None  # first trial of the configuration, if that is another trial
     seed: Mapping[str, int] = field(default_factory=dict)  # as `TrialRecord.seed`
-    outside: bool = False  # whether the params lie outside of the search space
+    outside: bool = False  # whether the params are outside of the search space
     added: str = ""  # name under which a person added the trial
     infeasible: str = ""  # reason why the trial cannot run here
     memory: Mapping[str, Any] = field(default_factory=dict)  # opaque data that the sampler stores with the trial

@@ -8,11 +8,8 @@ from sweeps.record.space import Choice, Interval, Parameter, SearchSpace, canoni
 from sweeps.trial.job import Point, Value
 
 _MOST_COMPARED = 10_000  # points
-_RANDOM, _BEST, _VALUES = (
-    400,
-    5,
-    12,
-)  # random candidates; best points with neighbours; values of each of their parameters
+_RANDOM = 400  # random candidates
+_BEST, _VALUES = 5, 12  # best points with neighbours; values to try of each of their parameters
 _NEAR = 0.3  # largest step to a neighbour, as a fraction of the interval; most steps are far smaller
 
 
@@ -54,7 +51,10 @@ class Proposals:
         return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
     def candidates(self, best: Sequence[Point], draws: Iterator[float]) -> list[Point]:
-        """Return random points, and neighbours of the best in one unconditional value, by `draws` from 0 to 1."""
+        """Return random points and neighbours of the `best` points, by `draws` from 0 to 1.
+
+        A neighbour differs in one parameter, on which no other parameter depends.
+        """
         points = [self._random(draws) for _ in range(_RANDOM)]
         conditions = {parameter.condition.key for parameter in self._space.parameters if parameter.condition}
         for point in islice(filter(self._space.contains, best), _BEST):

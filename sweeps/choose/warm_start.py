@@ -132,7 +132,7 @@ def _find_study(name: str, folder: Path) -> Path:
     if study is None:
         studies = definition.suggest_study(name, folder.parent)
         raise UserError(
-            f"hydra.sweeper.learn_from={name}: there is no such earlier study.\nIn {folder.parent}: {studies}"
+            f"hydra.sweeper.learn_from={name}: there is no such earlier study in {folder.parent}.\n{studies}"
         )
     if study.absolute() == folder:
         raise UserError(f"hydra.sweeper.learn_from={name}: this is the study itself.\nChoose an earlier study.")

@@ -11,7 +11,7 @@ from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.trial.job import Point, State
 
 LOST = {State.LOST, State.TIMED_OUT}
-"""States that allow no conclusion on the configuration."""
+"""States that allow no conclusion about the configuration."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def _may_change() -> tuple[str, ...]:
 
 
 def as_typed(config: DictConfig, key: str) -> str | None:
-    """Return a setting with its interpolations, except that the setting itself may interpolate another setting."""
+    """Return a setting, or the setting that it interpolates, as text with its interpolations; None without a value."""
     try:
         value = written(config, source(config, key))
     except KeyError:
@@ -257,7 +257,7 @@ def _values(parameter: Parameter) -> str:
 
 
 def _kind_of_interval(values: str) -> tuple[bool, bool] | None:
-    """Return whether an interval is logarithmic, and whether it is whole, which Optuna cannot change; else None."""
+    """Return whether an interval is logarithmic, and whether it is whole; Optuna can change neither. Else None."""
     match = re.fullmatch(r"(log )?interval\((\S+), (\S+)\)", values)
     return match and (bool(match[1]), all(end.lstrip("-").isdecimal() for end in match.groups()[1:]))
 

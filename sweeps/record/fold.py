@@ -1,4 +1,4 @@
-"""The fold of a journal's events into frozen trials, and the events that the trials' folders replace."""
+"""The fold of a journal's events into frozen trials, and events of trials that only their folders record."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence

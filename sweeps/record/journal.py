@@ -51,7 +51,7 @@ class Journal:
             os.truncate(self.path, self._whole)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append events, fsynced. Raises OSError if it cannot, and then leaves the file unchanged."""
+        """Append events, fsynced. If that fails, raises OSError and leaves the file unchanged."""
         self.trim()
         lines = [{"line": self.count + i, **event} for i, event in enumerate(events)]
         if self.path.exists():

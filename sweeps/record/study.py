@@ -232,7 +232,7 @@ class StudySnapshot:
 
     @property
     def all_failed(self) -> bool:
-        """Return whether some trials failed, and no trial has a result or is running."""
+        """Return whether trials failed, and none completed, was pruned, was infeasible or is running."""
         alive = self.count(State.COMPLETED, State.PRUNED, State.INFEASIBLE, State.RUNNING)
         return bool(self.bad()) and not alive
 
@@ -250,7 +250,7 @@ class StudySnapshot:
 
 
 def read_state(trial: TrialRecord) -> TrialRecord:
-    """Return the trial with the state that its folder shows, because no driver has recorded its end."""
+    """Return the trial, whose end no driver has recorded, with the state that its folder shows."""
     folder = TrialFolder(trial.folder)
     trial = replace(trial, attempts=tuple(folder.ends()))
     newest = folder.newest()

@@ -217,7 +217,7 @@ class Sampler:
         return point
 
     def _propose_custom(self, study: StudySnapshot, number: int, start: Point) -> Proposal:
-        """Return true values of the sampler, and values of the user's own function. Raises UserError if it raises."""
+        """Return the sampler's true values with values of the user's own function. Raises UserError if that raises."""
         assert self._search.custom
         trial = optuna.Trial(self._fed.study, self._fed.begin(number, self._encoding.encode(start)))
         point: Point = {}

@@ -37,7 +37,7 @@ class Encoding:
 
 
 def encoded_distribution(parameter: Parameter) -> BaseDistribution:
-    """Return the distribution that a sampler chooses from: indices for ordered numbers, else categories."""
+    """Return the distribution that a sampler chooses from: an interval, indices of ordered numbers, or categories."""
     if isinstance(parameter, Interval):
         return _interval(parameter)
     if parameter.ordered:

@@ -25,7 +25,7 @@ def importance(study: StudySnapshot, space: SearchSpace) -> dict[str, float]:
     ends = [(trials[0].configuration, verdict(trials, study.repeats)) for trials in groups if not trials[0].outside]
     completed = [(point, end) for point, end in ends if end and end.state is State.COMPLETED and end.objective]
     if len(completed) < MIN_FOR_IMPORTANCE:
-        return {}  # here, because importing scikit-learn takes a second
+        return {}  # before the rest imports scikit-learn, because that takes a second
     optuna_study = optuna.create_study()
     for point, end in completed:
         if math.isfinite(end.objective[0]) and space.contains(point):

@@ -80,7 +80,7 @@ class Mirror:
         self._connected = True
 
     def tick(self, at_once: bool = False) -> None:
-        """Write new changes, after a failure only once its pause is over or `at_once`. Raises nothing."""
+        """Write new changes. After a failure, skip until its pause is over, unless `at_once`. Raises nothing."""
         self._pending |= dict.fromkeys(self._changes.read_new(self._study))
         if (not self._pending and self._connected) or (self._clock() < self._not_before and not at_once):
             return

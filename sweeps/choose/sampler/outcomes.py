@@ -1,4 +1,4 @@
-"""How configurations ended, in the order in which the record has it: the data that a search learns from."""
+"""The outcomes of configurations, in the order of the record: the data that a search learns from."""
 
 from dataclasses import dataclass, field
 
