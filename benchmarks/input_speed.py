@@ -10,7 +10,7 @@ CIFAR-10 as JPEG files in class folders, resized to 128 x 128, batch 32, one cor
 - augmentation (strong) in the compiled step, against the same Keras layers in a `tf.data` map;
 - larger than memory: a CNN over 6 GB of images in a process that may use 2 GB, against the same from memory (24 GB).
 
-Each measurement is a process of its own. RateLimit are repeated, one of each way after the other, so that other work on
+Each measurement is a process of its own. Rounds are repeated, one of each way after the other, so that other work on
 the machine hits all alike; what is compared is CPU time.
 """
 

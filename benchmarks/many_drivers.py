@@ -62,7 +62,7 @@ def lacking(uri: str, studies: dict[str, Ended]) -> list[str]:
     for name, ended in studies.items():
         words = [line for line in ended.said.splitlines() if "MLflow" in line]
         if ended.code or (words and "MLflow answers again" not in words[-1]):  # a slow answer loses nothing
-            found.append(f"{name} ended with {ended.code}: {words or ended.said[-500:]}")
+            found.append(f"{name} ended with {ended.code}: {ended.said[-500:] if ended.code else words}")
         runs = client.search_runs([experiment.experiment_id], f"tags.study = '{name}' AND tags.role = 'trial'")
         if sorted(run.data.params["x"] for run in runs) != [str(x) for x in range(TRIALS)]:
             found.append(f"{name} has {len(runs)} runs")
