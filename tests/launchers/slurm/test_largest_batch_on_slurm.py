@@ -24,4 +24,4 @@ def test_what_a_node_found_bounds_those_that_ask_for_the_same(tmp_path: Path) ->
     done = run([SWEEP, "-m", *same, "batch_size=64,65", "hydra.sweeper.study_name=bounded"], tmp_path, home)
     assert done.code == 0, done.said
     assert [row.state for row in rows(tmp_path / "multirun" / "bounded")] == ["completed", "infeasible"]
-    assert "on a SLURM node (mem_gb=2) with gpus=0: the largest that fits is 64, found by" in done.out
+    assert "on a SLURM node (mem_gb=2) with gpus=0: the largest batch that fits is 64, found by" in done.out
