@@ -118,7 +118,7 @@ def _folder(dataset: Mapping[str, Any]) -> Path:
 def _check_search(cfg: Any) -> None:
     if not cfg.gpus and memory_limit_gb() is None:
         raise ValueError(
-            "gpus=0: the largest batch on a CPU needs a memory limit, because the kernel would kill other processes.\n"
+            "gpus=0: the largest batch on a CPU needs a memory limit, because the kernel may kill any process.\n"
             "Type hydra.launcher.mem_gb=8, the memory of a trial in GB, or gpus=1"
         )
     if cfg.nodes * cfg.ranks > 1:

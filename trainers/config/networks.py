@@ -94,13 +94,16 @@ def _check_fine_tuning(model: Mapping[str, Any], weights: object, epochs: int) -
     if weights is None and (fine_tune is not True or head):
         setting = f"head_epochs={head}" if fine_tune is True else f"fine_tune={str(fine_tune).lower()}"
         raise ValueError(
-            f"model.{setting} with model.weights=null: the base would keep its random weights. Use "
-            f"model.weights=imagenet or a file of weights, remove model.{setting}, or confirm with model.weights=random"
+            f"model.{setting} with model.weights=null: the base would be frozen with random weights. "
+            f"Use model.weights=imagenet or a file of weights, remove model.{setting}, or confirm with "
+            "model.weights=random"
         )
     if fine_tune is False and head:
         raise ValueError(f"model.head_epochs={head} has no effect with model.fine_tune=false. Remove one of the two")
     if head and head >= epochs:
-        raise ValueError(f"model.head_epochs={head} leaves no epoch for fine-tuning; try epochs={head + 5}")
+        raise ValueError(
+            f"model.head_epochs={head} leaves none of {epochs} epochs for fine-tuning; try epochs={head + 5}"
+        )
 
 
 def check_weights(name: str, path: str) -> None:

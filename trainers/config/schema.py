@@ -79,7 +79,7 @@ class Config:
     dataset: dict[str, Any] = field(default_factory=partial(defaults, "dataset"))
     # f(cfg, trial) -> float | dict[str, float]; preload: modules imported once for all trials of a study
     trainer: dict[str, Any] = field(default_factory=partial(defaults, "trainer"))
-    # f(at, total, **settings) -> shares of lr: trainers/schedules.py
+    # f(at, total, **settings) -> factors of lr: trainers/schedules.py
     lr_schedule: dict[str, Any] = field(default_factory=partial(defaults, "lr_schedule", CONSTANT))
     # f(batch_size, epoch, **settings) -> batch size
     batch_schedule: dict[str, Any] = field(default_factory=partial(defaults, "batch_schedule", CONSTANT_BATCH))

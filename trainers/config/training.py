@@ -73,8 +73,9 @@ def check_devices(cfg: Any) -> None:
     is_scaled, size = cfg.lr_scaling != "none", cfg.lr_batch_size
     if is_scaled != (size is not None) or (is_scaled and size < 1):
         raise ValueError(
-            f"lr_scaling={cfg.lr_scaling} lr_batch_size={'null' if size is None else size}: each needs the other. "
-            "Use both, as in lr_scaling=linear lr_batch_size=256 (>= 1, the batch size of lr), or remove both"
+            f"lr_scaling={cfg.lr_scaling} lr_batch_size={'null' if size is None else size}: lr_scaling and "
+            "lr_batch_size >= 1 need each other. "
+            "Use both, as in lr_scaling=linear lr_batch_size=256 (the batch size of lr), or remove both"
         )
     if cfg.warmup_epochs and not is_scaled:
         raise ValueError(
@@ -97,7 +98,7 @@ def check_task(cfg: Any) -> None:
 
 
 def check_objective(cfg: Any) -> None:
-    """Raise ValueError for labels that the loss does not take, and for an objective without validation data."""
+    """Raise ValueError for labels that the loss does not take, and for a validation metric without validation data."""
     if cfg.dataset.get("labels") == "one_hot" and ".Sparse" in str(cfg.loss.get("_target_")):
         raise ValueError(f"dataset.labels=one_hot, but {cfg.loss['_target_']} takes classes; try loss=softmax")
     if cfg.dataset.get("validation") == "none" and str(cfg.loss.get("objective")).startswith("val_"):
@@ -108,7 +109,7 @@ def check_objective(cfg: Any) -> None:
 
 
 def check_plausible(cfg: Any) -> None:
-    """Raise ValueError for a target above 1, a warm-up longer than the training, and an objective never reported."""
+    """Raise ValueError for an objective never reported, a val_accuracy target above 1, and too long a warm-up."""
     _check_reported(cfg)
     if cfg.target is not None and cfg.target > 1 and cfg.loss.get("objective") == "val_accuracy":
         hint = f"; try target={cfg.target / 100:g}" if cfg.target <= 100 else ""
@@ -173,5 +174,5 @@ def check_schedules(cfg: Any, rows: int | None) -> None:
             remedy = "start=0.1"
         raise ValueError(
             f"lr_schedule={rates} reaches 0 in epoch {epoch} of {planned.epochs}: "
-            f"training would stop there; try lr_schedule.{remedy}"
+            f"nothing would be learned there; try lr_schedule.{remedy}"
         )

@@ -67,7 +67,7 @@ def _split_folders(root: Path, names: Sequence[str]) -> dict[str, str]:
     if len(parts) < len(names):
         other = next(name for name in names if name not in parts.values())
         raise ValueError(
-            f"{root}: only validation and test are allowed beside {parts['train']!r}. Remove the folder {other!r}"
+            f"{root}: only validation and test are allowed beside {parts['train']!r}. Move the folder {other!r}"
         )
     return parts
 
@@ -116,8 +116,9 @@ def _part(
         images = list(_images(folder / name, times))
         if not images:
             raise ValueError(f"{folder / name} contains no image; a class needs at least one ({READ})")
+        label = classes.index(name)
         for image in images:
-            yield classes.index(name), image.path, image.stat()
+            yield label, image.path, image.stat()
 
 
 def list_images_once(path: object) -> Listing:

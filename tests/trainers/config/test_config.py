@@ -142,19 +142,20 @@ BAD_VALUES = [
     ("lr_schedule=one_cycle lr_schedule.warmup_share=1", "lr_schedule.warmup_share=1: must be a number > 0 and < 1"),
     (
         "lr_schedule=polynomial lr_schedule.decay_epochs=3",
-        "lr_schedule=polynomial reaches 0 in epoch 4 of 5: training would stop there; try lr_schedule.final=0.01",
+        "lr_schedule=polynomial reaches 0 in epoch 4 of 5: nothing would be learned there; try lr_schedule.final=0.01",
     ),
     (
         "lr_schedule=warmup lr_schedule.start=0",
-        "lr_schedule=warmup reaches 0 in epoch 1 of 5: training would stop there; try lr_schedule.start=0.1",
+        "lr_schedule=warmup reaches 0 in epoch 1 of 5: nothing would be learned there; try lr_schedule.start=0.1",
     ),
     (
         "lr_schedule=step lr_schedule.every_epochs=1 lr_schedule.factor=0.1 epochs=50",
-        "lr_schedule=step reaches 0 in epoch 36 of 50: training would stop there; try lr_schedule.factor=0.9",
+        "lr_schedule=step reaches 0 in epoch 36 of 50: nothing would be learned there; try lr_schedule.factor=0.9",
     ),
     (
         "lr_schedule=exponential lr_schedule.factor=0.001 steps=600",
-        "lr_schedule=exponential reaches 0 in epoch 12 of 15: training would stop there; try lr_schedule.factor=0.9",
+        "lr_schedule=exponential reaches 0 in epoch 12 of 15: nothing would be learned there; "
+        "try lr_schedule.factor=0.9",
     ),
     (
         "batch_schedule=doubling epochs=9",
@@ -187,19 +188,19 @@ BAD_VALUES = [
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.fine_tune=false",
-        "model.fine_tune=false with model.weights=null: the base would keep its random weights. Use "
+        "model.fine_tune=false with model.weights=null: the base would be frozen with random weights. Use "
         "model.weights=imagenet or a file of weights, remove model.fine_tune=false, "
         "or confirm with model.weights=random",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.head_epochs=2",
-        "model.head_epochs=2 with model.weights=null: the base would keep its random weights. Use "
+        "model.head_epochs=2 with model.weights=null: the base would be frozen with random weights. Use "
         "model.weights=imagenet or a file of weights, remove model.head_epochs=2, "
         "or confirm with model.weights=random",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.weights=imagenet model.head_epochs=5",
-        "model.head_epochs=5 leaves no epoch for fine-tuning; try epochs=10",
+        "model.head_epochs=5 leaves none of 5 epochs for fine-tuning; try epochs=10",
     ),
     (
         "model=mobilenetv2 dataset=cifar10 model.weights=imagenet model.head_epochs=1 model.fine_tune=false",
@@ -257,13 +258,13 @@ BAD_VALUES = [
     ("lr_scaling=cube", "lr_scaling=cube: must be none, linear, sqrt"),
     (
         "lr_scaling=linear",
-        "lr_scaling=linear lr_batch_size=null: each needs the other. Use both, as in lr_scaling=linear "
-        "lr_batch_size=256 (>= 1, the batch size of lr), or remove both",
+        "lr_scaling=linear lr_batch_size=null: lr_scaling and lr_batch_size >= 1 need each other. Use both, as in "
+        "lr_scaling=linear lr_batch_size=256 (the batch size of lr), or remove both",
     ),
     (
         "lr_batch_size=256",
-        "lr_scaling=none lr_batch_size=256: each needs the other. Use both, as in lr_scaling=linear "
-        "lr_batch_size=256 (>= 1, the batch size of lr), or remove both",
+        "lr_scaling=none lr_batch_size=256: lr_scaling and lr_batch_size >= 1 need each other. Use both, as in "
+        "lr_scaling=linear lr_batch_size=256 (the batch size of lr), or remove both",
     ),
     (
         "warmup_epochs=2",

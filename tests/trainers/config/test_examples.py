@@ -68,7 +68,7 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (
         lambda i: image(folder(i, "train", "test") / "more" / "1.png"),
         (),
-        "FOLDER: only validation and test are allowed beside 'train'. Remove the folder 'more'",
+        "FOLDER: only validation and test are allowed beside 'train'. Move the folder 'more'",
     ),
     (folder, ("dataset.validation=test",), "dataset.validation=test, but FOLDER has no test set"),
     (folder, ("dataset.validation_split=0.99",), "dataset.validation_split=0.99 leaves no training example of 12"),
