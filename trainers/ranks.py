@@ -14,7 +14,7 @@ _POLL_S = 1.0
 
 @contextmanager
 def detect_lost_ranks(size: int) -> Iterator[None]:
-    """Convert the error that TensorFlow raises if one of several ranks is lost. Raises RankLost."""
+    """Raise RankLost in place of the error that TensorFlow raises if one of several ranks is lost."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -31,7 +31,7 @@ def detect_lost_ranks(size: int) -> Iterator[None]:
 class Watchdog:
     """Ends this process, and so the attempt, if `steps` does not change for too long inside the context.
 
-    TensorFlow waits for a rank that hangs without a time limit. Its timeout_seconds is no alternative, because each
+    TensorFlow waits without a time limit for a rank that hangs. Its timeout_seconds is no alternative, because each
     collective then leaves two threads that sleep until the timeout.
     """
 

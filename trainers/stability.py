@@ -11,7 +11,7 @@ TOLERANCE = 0.01
 
 
 def epochs_to_stable(values: Sequence[float]) -> int | None:
-    """Return the first epoch (from 1) from which the mean over 3 epochs stays within 1% of its final value.
+    """Return the first epoch (from 1) from which the mean of the last 3 epochs stays within 1% of its final value.
 
     Returns None for fewer than three epochs.
     """

@@ -20,7 +20,7 @@ class Subset(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A dataset. Training and validation set are rows (int32) of the same arrays, which are never copied.
+    """A dataset. Training, validation and test set are rows (int32) of arrays, which stay whole.
 
     x and x_test are uint8 (pixels of 0..255) or float32, shape (rows, *input_shape); from the cache, both are the same
     `OnDisk`. y and y_test are int32 classes, shape (rows,), or float32 values, shape (rows, outputs).

@@ -144,7 +144,7 @@ def _remove(path: Path) -> bool:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Wait for the lock on a file; a process that waits prints its owner."""
+    """Hold the lock on a file; a process that waits for the lock prints its holder."""
     with path.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -56,7 +56,7 @@ def check(dataset: Mapping[str, Any], task: str) -> Examples:
 
 
 def image_size(size: Any) -> tuple[int, int]:
-    """Return (height, width) of `dataset.size`: one number for both, or two; None = 128. Raises ValueError."""
+    """Return (height, width) of `dataset.size`, one number or two; None = 128. Raises ValueError for other values."""
     size = DEFAULT_SIZE if size is None else size
     sides = [size, size] if isinstance(size, int) else size
     if (

@@ -115,7 +115,7 @@ def _decode_all(source: ImageFolder, size: tuple[int, int], depth: int, write: c
         paths = tf.constant([listing.name(row) for row in range(total)])
 
         def decode_row(row: Any) -> Any:
-            # 0 means the file's own channels; ensure_shape drops images with others, which Pillow tries below.
+            # 0 = the channels of the file. If their number is not `depth`, ensure_shape fails and Pillow tries below.
             file, channels = tf.io.read_file(paths[row]), source.channels or 0
             image = tf.ensure_shape(tf.io.decode_image(file, channels, expand_animations=False), (None, None, depth))
             return row, _as(tf.image.resize(image, size), tf.uint8)
