@@ -89,9 +89,9 @@ class SweeperConf:
     pruner: Any = None
     """Pruner: end a trial early. hydra/sweeper/pruner=none, median, asha, hyperband, percentile or wilcoxon."""
     objective: Any = None
-    """Objective: the key of the task's result to search on, or a list of several. Null: the result is a number."""
+    """Objective: the metric to optimize, or a list of metrics. Null: the task function returns a number."""
     direction: Any = "minimize"
-    """Direction of the search: minimize or maximize; for several objectives a list with a direction for each."""
+    """Direction: minimize or maximize the objective. For several objectives: a list with a direction for each."""
     study_name: str | None = None
     """Name of the study. The name of an existing study resumes that study. Null: the time of the start."""
     storage: str | None = None
@@ -99,9 +99,9 @@ class SweeperConf:
     n_trials: int | None = at_least(1, None)
     """Number of trials; with `repeats`, of configurations. Default: 20 in a search, every point in a grid."""
     repeats: int = at_least(1, 1)
-    """Replicates: run each configuration of a search under this many seeds. The search uses their mean."""
+    """Replicates: run each configuration of a search with this many seeds. The search uses their mean."""
     final_race: int = at_least(0, 0)
-    """Final race: run this many of the best configurations under fresh seeds. A test drops the worse. 0: no race."""
+    """Final race: run this many of the best configurations with fresh seeds. t-tests eliminate the worse. 0: none."""
     final_race_seeds: int = at_least(2, 5)
     """Final race: the maximum number of fresh seeds for each configuration."""
     seed_key: str = "seed"
@@ -111,16 +111,16 @@ class SweeperConf:
     max_failure_rate: float | None = at_least(0, None)
     """Failure limit: start no trial once more than this fraction (0 to 1) failed. Null: exit with 1 if any failed."""
     max_attempts: int = at_least(1, 3)
-    """Retries: give a trial up after this many attempts that were lost, or reached the time limit without progress."""
+    """Retries: give up a trial after this many attempts that were lost, or timed out without progress."""
     target: float | None = None
-    """Target: stop the search once a trial reaches this objective. The study is then done. Null: no target."""
+    """Target: stop the search once a trial reaches this objective. The study is then finished. Null: no target."""
     patience: int | None = at_least(1, None)
-    """Early stopping: stop after this many trials without improvement. The study is then done. Null: never."""
+    """Early stopping: stop after this many trials without improvement. The study is then finished. Null: never."""
     max_hours: float | None = field(default=None, metadata={"above": 0})
-    """Budget: hours in which any trial waited or ran, over all drivers. No trial starts once the budget is spent, or if
-    its predicted end exceeds the budget. Null: no limit."""
+    """Budget: hours in which any trial was queued or ran, over all drivers. No trial starts once the budget is spent,
+    or if its predicted end exceeds the budget. Null: no limit."""
     max_gpu_hours: float | None = field(default=None, metadata={"above": 0})
-    """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if it would exceed them."""
+    """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if the trial would exceed them."""
     budget_overrun: bool = False
     """Start trials as long as the budgets are not spent, even if their predicted ends exceed the budgets."""
     memory_axes: list[str] = field(default_factory=list)
@@ -129,13 +129,13 @@ class SweeperConf:
     start: list[dict[str, Any]] = field(default_factory=list)
     """Warm start: points to try first: '[{lr: 0.001, batch_size: 64}]'. The sampler chooses any omitted params."""
     learn_from: list[str] = field(default_factory=list)
-    """Warm start: earlier studies, by name beside this study's folder or by path, whose trials the sampler uses."""
+    """Warm start: earlier studies whose trials the sampler uses, by name (beside this study's folder) or by path."""
     refit: list[str] | None = None
     """Overrides of `python -m sweeps refit`, which trains the best trial once more and saves its model."""
     refit_all_data: list[str] | None = None
     """Overrides of `python -m sweeps refit --all-data`, which trains on the validation data, too."""
     extend: bool = False
-    """Extend a study of this name: resume it with more values, more trials or changed code."""
+    """Extend the study of this name: resume the study with more values, more trials or changed code."""
     preview: bool = False
     """Preview: only print the trials that would run, and their cost."""
     notify: Any = None
@@ -210,9 +210,9 @@ class LocalLauncherConf:
     gpus_per_node: int = at_least(0, 0)
     """Number of GPUs for each trial."""
     cpus_per_task: int | None = at_least(0, None)
-    """CPU cores for each process. Null: 1, or with GPUs an equal fraction of all cores. 0: none, if it only waits."""
+    """CPU cores for each process. Null: 1, or with GPUs an equal share of all cores. 0: for trials that only wait."""
     mem_gb: float | None = at_least(0.001, None)
-    """Limit of a trial's resident memory, in GB, child processes included. Null: none, and 1 GB a rank is assumed."""
+    """Limit of a trial's resident memory with child processes, in GB. Null: none; 1 GB for each rank is assumed."""
     timeout_min: float | None = at_least(0.001, None)
     """Time limit of an attempt, in minutes. Null: no limit."""
     preload: list[str] = field(default_factory=list)
@@ -227,7 +227,7 @@ class SlurmLauncherConf:
     timeout_min: int = at_least(1, 60)
     """Time limit of a job, in minutes."""
     signal_delay_s: int = at_least(0, 120)
-    """Seconds before the time limit at which a trial is warned. It then saves its state and resumes in a new job."""
+    """Seconds before the time limit at which a trial gets a signal, saves its state, and resumes in a new job."""
     nodes: int = at_least(1, 1)
     """Number of nodes of a job."""
     tasks_per_node: int = at_least(1, 1)
@@ -237,15 +237,15 @@ class SlurmLauncherConf:
     cpus_per_task: int | None = at_least(1, None)
     """Number of CPU cores for each task, as --cpus-per-task."""
     cpus_per_gpu: int | None = at_least(1, None)
-    """Number of CPU cores for each GPU, instead of cpus_per_task; none without a GPU."""
+    """Number of CPU cores for each GPU, instead of cpus_per_task. Without a GPU, it has no effect."""
     gpus_per_node: int | None = at_least(0, None)
     """Number of GPUs on each node, as --gpus-per-node."""
     gpus_per_task: int | None = at_least(0, None)
     """Number of GPUs for each task, as --gpus-per-task."""
     gres: str | None = None
-    """Generic resources, as --gres, for sites that count GPUs in this way: gpu:2."""
+    """Generic resources, as --gres, for sites that request GPUs in this way: gpu:2."""
     mem_gb: float | None = at_least(0.001, None)
-    """Memory on each node, in GB. Null: 4, or the sum that mem_per_cpu or mem_per_gpu makes."""
+    """Memory on each node, in GB. Null: 4, or as requested by mem_per_cpu or mem_per_gpu."""
     mem_per_cpu: str | None = None
     """Memory for each CPU core, in SLURM's notation: 4G."""
     mem_per_gpu: str | None = None
@@ -281,13 +281,13 @@ class SlurmLauncherConf:
     max_num_timeout: int | None = at_least(0, None)
     """Times that a trial may reach its time limit and resume. Null: no limit while each attempt makes progress."""
     detach: bool = False
-    """Detach: submit as many jobs as fit (with workers, a whole grid), print how to resume, and exit. Jobs run on."""
+    """Detach: submit as many jobs as fit (with workers, a whole grid), print how to resume, and exit. Jobs continue."""
     keep_on_interrupt: bool = False
     """Keep all jobs after Ctrl-C. False: running jobs finish their epoch, and queued jobs are cancelled."""
     max_submissions_per_min: int = at_least(1, 600)
     """Maximum number of job submissions per minute."""
     poll_s: float = at_least(0.5, 5.0)
-    """Seconds between two polls of SLURM's queue. The end of a trial is noticed at once, without a poll."""
+    """Seconds between two polls of SLURM's queue. The driver notices the end of a trial without a poll."""
 
     def __post_init__(self) -> None:
         if self.trials_per_job == 1 and self.trials_at_once > 1:

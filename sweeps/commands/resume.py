@@ -56,7 +56,7 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
 
 
 def _add(study: StudySnapshot, definition_: Definition, text: str) -> bool:
-    """Add a trial by hand. Return whether a driver is running, which then starts the trial."""
+    """Add a trial. Return whether a driver is running; the driver then starts the trial."""
     file = manual.add_point(definition_, study, text)
     driver = holder(study.folder / "driver.lock")
     if driver is None:
@@ -67,7 +67,7 @@ def _add(study: StudySnapshot, definition_: Definition, text: str) -> bool:
 
 
 def _reopen(study: StudySnapshot, definition_: Definition, retry: str, trials: str) -> None:
-    """Mark trials of the states `retry`, or of those the numbers `trials`, as queued. Raises UserError."""
+    """Reopen the trials in the states `retry`. With `trials`, reopen only these numbers. Raises UserError."""
     from sweeps.study.reading import blank
     from sweeps.study.upgrade import open_record
 

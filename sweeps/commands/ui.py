@@ -32,7 +32,7 @@ def ui(
 ) -> None:
     """Serve MLflow's pages and print the link to a study.
 
-    The server listens at 127.0.0.1.
+    The server listens on 127.0.0.1.
     """
     from sweeps.secrets import refuse_typed, without_password
     from sweeps.tracking import pages
@@ -70,7 +70,7 @@ def ui(
 
 @command()
 def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
-    """Send to MLflow what it lacks of a study.
+    """Send the missing data of a study to MLflow.
 
     Use it after an outage, for detached jobs, or for a new store.
     """
