@@ -37,7 +37,7 @@ class CorruptFile(Exception):
 
 
 class RateLimit:
-    """The pace of rounds of reads of all trials' files, within LOOKS_PER_S."""
+    """A limit on the rate at which all trials' files are read, within LOOKS_PER_S."""
 
     _not_before = 0.0
 
@@ -52,8 +52,8 @@ class RateLimit:
 def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
     """Replace the file `path` at once: a reader sees the old content or the new, never a part.
 
-    With `sync` this is true after a crash of the node, too. Half a surrogate pair, which a file's name may have, is
-    written as its escape.
+    With `sync`, this holds also after a crash of the node. A lone surrogate, as in the name of a file, is written as
+    its escape.
     """
     aside = _aside(path)
     try:
@@ -93,7 +93,7 @@ def write_once(path: Path, content: str | bytes) -> None:
 
 
 def append_lines(path: Path, lines: Sequence[Any], sync: bool = False) -> None:
-    """Append values as lines of JSON. Raises OSError and leaves the file unchanged if that fails. For one writer."""
+    """Append values as lines of JSON, by one writer. If a write fails, restore the file and raise OSError."""
     data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
     with _naming(path), path.open("ab+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
@@ -207,7 +207,7 @@ class Lock:
             threading.Thread(target=self._beat, name="lock", daemon=True).start()
 
     def taken_over_by(self) -> Holder | None:
-        """Return another process that has the lock now, after both took it at once without a common kernel; or None."""
+        """Return another process that has the lock now, or None. Without a common kernel, two can take it at once."""
         other = _note(self.path)
         return other if other.pid and other != self._own else None
 
@@ -232,7 +232,7 @@ def holder(path: Path) -> Holder | None:
 
 
 def _is_held(path: Path, file: int, command: int) -> bool:
-    """Return whether another process has the lock. If not, the command F_OFD_SETLK has taken it."""
+    """Return whether another process has the lock. If not, and the command is F_OFD_SETLK, take the lock."""
     locked = _ask_kernel(file, command)
     note = _note(path)
     if locked or not note.pid:

@@ -16,10 +16,10 @@ class Grid:
 
     space: SearchSpace
     memory: OutOfMemory
-    max_points: int | None = None  # points to try, without the points that a person adds; None: all
+    max_points: int | None = None  # points to try, without added points; None: all
     _changes: Changes = field(default_factory=Changes)
     _tried: set[str] = field(default_factory=set)
-    _count: int = 0  # tried points, without the points that a person added
+    _count: int = 0  # tried points, without added points
     _left: Iterator[Point] | None = None
 
     def next(self, study: StudySnapshot) -> Next:

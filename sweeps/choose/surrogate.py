@@ -24,12 +24,12 @@ _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' lo
 class Surrogate:
     """A model of the losses at encoded points, with a Matérn 5/2 kernel that has a length for each parameter.
 
-    Only the ranks of the losses count, as normal quantiles. So an outlier changes nothing, and math.inf can be the loss
-    of any bad point.
+    The model uses only the ranks of the losses, as normal quantiles. An outlier therefore has no effect, and a bad
+    point may have the loss math.inf.
     """
 
     def __init__(self, parameter_indices: Sequence[int], scales: Sequence[float] = ()) -> None:
-        """Start from the `scales` of an earlier fit. `parameter_indices` has the parameter of each coordinate."""
+        """Start from the `scales` of an earlier fit. Coordinate i belongs to the parameter `parameter_indices[i]`."""
         self._indices = np.array(parameter_indices)
         self._prior = np.append(np.full(max(parameter_indices) + 1, _LENGTH), _NOISE)
         self._scales = np.array(scales) if len(scales) == len(self._prior) else self._prior
@@ -40,7 +40,10 @@ class Surrogate:
         return [float(scale) for scale in self._scales]
 
     def fit(self, encoded: Encoded, losses: Sequence[float], failed: Encoded, rng: Any) -> None:
-        """Fit `losses` at `encoded`, oldest first (two must differ), and `failed` points; `rng` is a RandomState."""
+        """Fit the model to the `losses` at the points `encoded`, oldest first, and to the points that `failed`.
+
+        At least two losses must differ. `rng` is a RandomState.
+        """
         chosen = _best_and_newest(losses)
         x, y = np.array([encoded[i] for i in chosen]), _quantiles(np.array([losses[i] for i in chosen]))
         least = self._neg_log_posterior(self._scales, x, y)

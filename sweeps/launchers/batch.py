@@ -30,7 +30,7 @@ def launch(
     hydra_context: HydraContext,
     task_function: TaskFunction,
 ) -> list[JobReturn]:
-    """Run a batch of trials as Hydra's `Launcher.launch`, for another library's sweeper."""
+    """Run a batch of trials for another library's sweeper, with the arguments of Hydra's `Launcher.launch`."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     app = pack_app(task_function, hydra_context)
     jobs: dict[int, Job] = {}

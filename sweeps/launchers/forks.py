@@ -1,4 +1,4 @@
-"""Client of the fork server: starts it, sends it trials, and receives their outcomes. Knows of no slots."""
+"""Client of the fork server: starts the server, sends trials, and receives outcomes. The caller assigns slots."""
 
 import json
 import os
@@ -75,8 +75,8 @@ class Forks:
     ) -> None:
         """Fork the trial on `cores` (none: all cores) and `gpus`, with `threads` for each process.
 
-        The trial ends as out_of_memory if its processes use more than `mem_gb`. A `world` of several ranks, without
-        addresses, makes one process for each rank; the ranks divide the cores.
+        If its processes use more than `mem_gb`, the trial ends as out_of_memory. If `world` (without addresses) has
+        several ranks, fork one process for each rank; the ranks divide the cores.
         """
         resources = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
         payload = cloudpickle.dumps((job, time.time()))
@@ -111,7 +111,7 @@ class Forks:
         self._send_message((number, Outcome(state, reason)))
 
     def close(self) -> None:
-        """Close the pipe, at which the server kills its trials and ends."""
+        """Close the pipe. The server then kills its trials and ends."""
         if not hasattr(self, "_process"):  # because open() was never called
             return
         self._server.close()

@@ -25,7 +25,7 @@ Positions = Mapping[int, Sequence[float]]
 
 
 def parallel_coordinates(source: FigureData) -> Figure | None:
-    """Return the figure; None for fewer than two axes. Trials without a value of an objective end below."""
+    """Return the figure; None for fewer than two axes. A missing objective is drawn below its axis."""
     trials, note = source.select(MOST_LINES)
     count = len(source.study.objective)
     objectives = {i: axis for i in range(count) if (axis := _objective_axis(source, trials, i))}

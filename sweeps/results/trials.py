@@ -113,7 +113,7 @@ class Trials:
         return "<br>".join([f"<b>trial {trial.number}</b> {state}", *lines])
 
     def as_data(self, findings: Findings) -> dict[str, Any]:
-        """Return the data for the page's script. `lines` has each line of the configurations once."""
+        """Return the data for the page's script. Configurations share `lines`, which has each line once."""
         rows, lines = shown_of(findings), dict[str, int]()
         log_size = max(300, min(_LOG, _LOGS // max(1, len(rows))))
         points = sum(len(steps) for files in self._files.values() for steps, _ in files.curves.values())
@@ -152,7 +152,7 @@ class Trials:
 
 
 def shown_of(findings: Findings) -> list[TrialRecord]:
-    """Return the trials that are shown, by number: all, or of more than 2000 the best and the newest."""
+    """Return the shown trials by number: all, or if there are more than 2000, the best and the newest."""
     rows = sorted(findings.study.rows, key=lambda trial: trial.number)
     if len(rows) <= 2 * _SHOWN:
         return rows
@@ -219,5 +219,5 @@ def _wrapped(words: str, most: int = 56) -> str:
 
 
 def _masked(words: str, most: int) -> str:
-    """Return the words without passwords, then cut: half a password would not be recognized."""
+    """Return the words without passwords, cut afterwards because half a password would not be recognized."""
     return without_password(words)[:most]

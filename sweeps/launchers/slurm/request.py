@@ -84,7 +84,7 @@ def _mem_gb(settings: SlurmLauncherConf) -> float | None:
 
 
 def _gpus_per_node(settings: SlurmLauncherConf) -> int:
-    """Return the GPUs on each node by the setting that the site uses."""
+    """Return the number of GPUs on each node, by whichever setting requests GPUs."""
     if settings.gpus_per_node:
         return settings.gpus_per_node
     if settings.gpus_per_task:
@@ -93,7 +93,7 @@ def _gpus_per_node(settings: SlurmLauncherConf) -> int:
 
 
 def _count(item: str) -> int | None:
-    """Return the GPUs in an item of --gres, such as gpu, gpu:2 or gpu:v100:2; None for another resource."""
+    """Return the number of GPUs in an item of --gres: gpu, gpu:2 or gpu:v100:2; None for another resource."""
     words = item.split(":")
     if words[0] != "gpu":
         return None
