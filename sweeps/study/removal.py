@@ -61,9 +61,7 @@ def pack(study: Path) -> Path:
     try:
         with aside.open("wb") as file:
             with tarfile.open(fileobj=file, mode="w:gz") as tar:
-                tar.add(
-                    study.resolve(), study.name, filter=lambda file: None if Path(file.name).name == _LOCK else file
-                )
+                tar.add(study.resolve(), study.name, filter=_without_lock)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(packed)
@@ -71,6 +69,10 @@ def pack(study: Path) -> Path:
         aside.unlink(missing_ok=True)
     delete(study)
     return packed
+
+
+def _without_lock(file: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if file.name.endswith(f"/{_LOCK}") else file
 
 
 def delete(study: Path) -> None:

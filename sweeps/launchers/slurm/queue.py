@@ -29,7 +29,9 @@ _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
 _ABSENT_S = 30.0
 _RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr(1), RunawayJobs
-_UNREACHABLE = re.compile("contact slurm controller|refused|configuration source|s_p_parse_file|timed out|took longer")
+_UNREACHABLE = re.compile(
+    "contact slurm controller|Connection refused|configuration source|s_p_parse_file|timed out|took longer"
+)
 _CHECKS = "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
 
 GONE = "GONE"  # our own state for a job without a record in SLURM
