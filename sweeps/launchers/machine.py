@@ -34,9 +34,7 @@ class Machine:
         """Return the resources of this composed trial. Raises UserError if this machine has less."""
         settings = read(config.hydra.launcher, LocalLauncherConf)
         if settings.nodes > 1:
-            advice = (
-                f"Train in ranks={settings.nodes} processes here, or send trials to a cluster: hydra/launcher=slurm"
-            )
+            advice = f"Train in ranks={settings.nodes} processes here, or {_ON_A_CLUSTER}"
             raise UserError(f"nodes={settings.nodes}: this machine is one node. {advice}")
         rank_cores, ranks = self._cores_per_rank(settings), settings.tasks_per_node
         cores_name = "cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"

@@ -12,7 +12,7 @@ RETRIED = {State.LOST, State.TIMED_OUT}
 
 @dataclass
 class Attempt:
-    """A trial that is ready, queued or running. Until the attempt has a folder, `job.attempt` is 0."""
+    """An attempt that is ready, queued or running. Until the attempt has a folder, `job.attempt` is 0."""
 
     job: Job
     trial: TrialRecord  # the trial when the attempt was made

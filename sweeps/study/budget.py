@@ -21,7 +21,7 @@ class Enough:
     """Why no further trial starts, in words."""
 
     reason: str
-    setting: str = ""  # the setting to raise for further trials; empty if that alone would not help
+    setting: str = ""  # the setting to change for further trials; empty if that alone would not help
     done: bool = False  # whether the study reached its goal
 
 

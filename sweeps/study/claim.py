@@ -34,7 +34,7 @@ class Claim:
             ) from None
 
     def undo(self) -> None:
-        """Remove the files of a study that was refused before it began, and release the folder."""
+        """Remove the files that were created since the claim, because the study was refused; release the folder."""
         with suppress(OSError):  # because the user has to see the refusal, not this error
             if self._made:
                 gone = self._folder.rename(self._folder.with_name(f".{self._folder.name}.refused-{time.time_ns()}"))

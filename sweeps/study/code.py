@@ -34,12 +34,8 @@ _GIT_S = 5.0
 _ENGINE = Path(sweeps.__file__).parent
 _TESTS = {"tests", "test", "docs"}  # folders that may be edited while a study is open, because no trial imports them
 _OF_OTHERS = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
-_OF_A_HOOK = {
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_PREFIX",
-}  # variables of git that would name another repository
+# Variables that git sets for its hooks, and that would name another repository.
+_OF_A_HOOK = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
 
 
 @dataclass(frozen=True)
@@ -82,9 +78,8 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
         code, top, diff = take(file)
         _write(folder, number, code, top, diff)
         if not code.files:
-            note = (
-                note or f"the app's code is not saved: {code.trouble}. Trials run its files as they are at their start"
-            )
+            present = "Each trial runs the app's files as they are when the trial starts"
+            note = note or f"the app's code is not saved: {code.trouble}. {present}"
     if not (code.files and file):
         return None, note
     copies = folder / str(number) / SOURCE
@@ -129,7 +124,10 @@ _GIT_COMMANDS = {
 
 
 def _git(top: Path, *words: str) -> str:
-    """Return the output of git. Raises OSError or SubprocessError if git is missing, fails or hangs."""
+    """Return the output of git; empty if a command other than ls-files fails.
+
+    Raises OSError or SubprocessError if git is missing or hangs, or ls-files fails.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     process = subprocess.run(

@@ -108,7 +108,7 @@ class Driver:
         return UserError(f"the study had to stop: {error}\nWhat has ended is kept. Resume with: {self._resume_line}")
 
     def failed(self) -> bool:
-        """Return whether more trials failed than max_failure_rate allows."""
+        """Return whether more trials failed than max_failure_rate allows, or all are infeasible."""
         return failed(self._study, self._settings)
 
     def _claim_folder(self) -> None:

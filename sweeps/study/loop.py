@@ -43,7 +43,7 @@ class Loop:
     stop_reason: Callable[[], str]  # returns why the study should stop, in words; empty if it should not
     clock: Callable[[], float] = time.time
     pruner: "Pruner | None" = None
-    ahead: bool = False  # whether to choose the next trial before there is room, as a grid does: it learns nothing
+    ahead: bool = False  # whether to choose the next trial before there is room, because a grid learns nothing
 
     interrupted: bool = False
     detach: bool = False  # whether to leave running trials without a driver once there is no room for another

@@ -107,7 +107,7 @@ def _advise_key(key: str, config: DictConfig) -> str:
 
 
 def keys(config: DictConfig) -> list[str]:
-    """Return all keys of a configuration, also those of its sections, as dotted names."""
+    """Return all keys of a configuration, its sections included, as dotted names."""
     return _dotted(OmegaConf.to_container(config))
 
 

@@ -33,7 +33,7 @@ from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
 
-_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # the default of Hydra, which a named study replaces
+_HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # the default of Hydra, which multirun/<name> replaces
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,8 @@ def name_study(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:
         folder = Path(config.hydra.sweep.dir)
         name = name or folder.name
     else:
-        name = (
-            name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
-        )  # with the pid, because two may start at once
+        # With the process id, because two studies may start in the same second.
+        name = name or f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
         folder = Path("multirun", name)
     if not name or Path(name).name != name or name.startswith((".", "-")) or len(os.fsencode(name)) > 200:
         raise UserError(

@@ -40,7 +40,7 @@ class Stop:
                 race = "; then the final race starts" if self.settings.final_race else ""
                 self._message = f"Search finished ({self.enough.reason}). Running trials complete{race}."
         if self.enough and not self._cancelled:
-            # `cancel_pending` is for all that is queued: wait until trials of the race and of a person have started.
+            # Only once trials of the race and of a person have started, because `cancel_pending` cancels them too.
             self._cancelled = all(attempt.started_at or attempt.trial.searched for attempt in running)
             if self._cancelled:
                 self.cancel_pending()

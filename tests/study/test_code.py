@@ -187,7 +187,7 @@ def test_too_much_is_not_kept(repo: Path, keep_: Keep, monkeypatch: pytest.Monke
     assert kept is None
     assert said == (
         "the app's code is not saved: its folder has more than 2 modules or 20 MB of modules. "
-        "Trials run its files as they are at their start"
+        "Each trial runs the app's files as they are when the trial starts"
     )
 
 

@@ -53,7 +53,7 @@ class SlurmBase(TrialLauncher):
         self._watcher = Watcher(self._jobs, settings.poll_s)
         self._over: list[tuple[int, Outcome]] = []
         self._not_before = 0.0  # time of the next submission
-        self._rate_limit = RateLimit()
+        self._looks = RateLimit()  # of the files of trials and workers
         self._busy = ""  # why SLURM accepts no jobs now
         self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
 

@@ -4,7 +4,7 @@ A worker's folder, beside the folders of the other workers of its pool:
 
     ../queue/TOKEN       a trial that waits for any worker, as a cloudpickled Job             (driver)
     claimed/             created when this worker is ready for trials                         (worker)
-    claimed/TOKEN        a trial that this worker claimed by renaming its file                (worker)
+    claimed/TOKEN        a trial that this worker claimed by a rename, and that is not over   (worker)
     dismissed            the request to end when idle                                         (driver)
 """
 

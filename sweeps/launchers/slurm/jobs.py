@@ -61,7 +61,7 @@ class SlurmTrials(SlurmBase):
         self._watcher.stop()
 
     def _look(self) -> None:
-        if not self._rate_limit.due(len(self._trials)):
+        if not self._looks.due(len(self._trials)):
             return
         for name, job in list(self._trials.items()):
             with self._retrying(f"trial {job.number}"):

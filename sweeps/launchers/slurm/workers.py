@@ -156,7 +156,7 @@ class SlurmWorkers(SlurmBase):
         self._report(trial.job.number, end)
 
     def _look(self) -> None:
-        if self._rate_limit.due(len(self._trials) + len(self._jobs)):
+        if self._looks.due(len(self._trials) + len(self._jobs)):
             with self._retrying("the queue of the workers"):
                 self._update_trials()
             for worker in list(self._jobs.values()):
