@@ -24,7 +24,7 @@ class LoopEnd:
 
     running: int  # number of trials that run without this driver
     stopped: str  # why no further trial was started; empty if all were started
-    enough: Enough | None  # the same, if the study had enough
+    enough: Enough | None  # why the study had enough; None if it stopped for another reason
     interrupted: bool
     had_ended: bool  # whether all trials had ended before
 

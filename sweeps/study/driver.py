@@ -94,7 +94,7 @@ class Driver:
             self._claim.undo() if refused else self._claim.lock.release()
 
     def _report_interrupt(self, keep: bool) -> None:
-        """Print how to resume, and whether running trials were killed, which with `keep` they are not."""
+        """Print how to resume, and whether running trials were killed. With `keep`, trials that can continue do."""
         killed = not keep and self._study.count(State.RUNNING) > 0
         print(f"{'running trials were killed' if killed else 'interrupted'}. Resume with: {self._resume_line}")
         self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
