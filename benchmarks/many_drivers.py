@@ -64,7 +64,7 @@ def lacking(uri: str, studies: dict[str, Ended]) -> list[str]:
         if ended.code or (words and "MLflow answers again" not in words[-1]):  # a slow answer loses nothing
             found.append(f"{name} ended with {ended.code}: {ended.said[-500:] if ended.code else words}")
         runs = client.search_runs([experiment.experiment_id], f"tags.study = '{name}' AND tags.role = 'trial'")
-        if sorted(run.data.params["x"] for run in runs) != [str(x) for x in range(TRIALS)]:
+        if sorted(run.data.params.get("x", "") for run in runs) != [str(x) for x in range(TRIALS)]:
             found.append(f"{name} has {len(runs)} runs")
         for run in runs:
             steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "objective")]

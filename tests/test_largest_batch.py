@@ -109,7 +109,7 @@ def test_on_a_cpu_it_needs_a_limit(swept: list[str], tmp_path: Path) -> None:
     done = run([SWEEP, *swept, "+find=largest_batch", "model=mlp"], tmp_path)
     assert done.code == 2
     first, second = done.err.splitlines()
-    assert first.startswith("gpus=0: to find the largest batch on a CPU takes a limit")
+    assert first.startswith("gpus=0: the largest batch on a CPU needs a memory limit")
     assert "Type hydra.launcher.mem_gb=8" in second
     assert not done.out
     assert not (tmp_path / "multirun").exists()

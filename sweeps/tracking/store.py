@@ -5,7 +5,9 @@ import os
 import re
 import sqlite3
 import tempfile
-from contextlib import closing, suppress
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,23 @@ def _absolute(uri: str) -> str:
 
 def _sqlite_file(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:////") else None
+
+
+_ONCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+_once = threading.Lock()
+
+
+@contextmanager
+def sent_once() -> Iterator[None]:
+    """Send the requests within once, and wait longer for an answer, because a repeated creation makes a second run."""
+    with _once:
+        before = {name: os.environ.get(name) for name in _ONCE}
+        os.environ.update(_ONCE)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def is_refusal(error: Exception) -> bool:

@@ -21,7 +21,7 @@ from sweeps.results import picture, report
 from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, outage_errors
+from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, outage_errors, sent_once
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -218,7 +218,9 @@ class StudyRun:
     def _create(self, name: str, tags: Mapping[str, str]) -> str:
         tags = {**tags, "study": self.study.name, **self._source_tags}
         masked = {tag: without_password(value) for tag, value in tags.items()}
-        return self._register(self.client.create_run(self.experiment_id, tags=masked, run_name=without_password(name)))
+        with sent_once():
+            run = self.client.create_run(self.experiment_id, tags=masked, run_name=without_password(name))
+        return self._register(run)
 
     def _register(self, run: Any) -> str:
         self._artifact_uris[run.info.run_id] = run.info.artifact_uri

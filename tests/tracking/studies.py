@@ -148,7 +148,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        self._process = self._servers.start(self.folder, self.port)
+        self.process = self._servers.start(self.folder, self.port)
         wait_for(self.answers)
 
     def answers(self) -> bool:
@@ -158,6 +158,6 @@ class Server:
             return False
 
     def kill(self) -> None:
-        if self._process:
-            self._servers.kill(self._process)
-            self._process = 0
+        if self.process:
+            self._servers.kill(self.process)
+            self.process = 0

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -438,6 +439,23 @@ def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
     again = open_tracker(server.uri, study)
     finish(again, summary_of(study, *rows))
     assert [step for step, _ in steps_of(server.uri, runs(server.uri)["lr=0.1"])] == [0, 1, 2, 3]
+
+
+@pytest.mark.long
+def test_a_run_whose_answer_comes_late_is_not_created_twice(server: Server, tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    tracker = open_tracker(server.uri, study)
+    trial = new_row(study, 0)
+    os.kill(server.process, signal.SIGSTOP)
+    try:
+        assert tracker.start_trial(trial, []) == {}
+        time.sleep(7)  # longer than other requests wait, which are repeated
+    finally:
+        os.kill(server.process, signal.SIGCONT)
+    finish(tracker, summary_of(study, complete(trial)))
+    client = MlflowClient(server.uri)
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    assert len(client.search_runs(experiments, "tags.role = 'trial'")) == 1
 
 
 def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: Path) -> None:

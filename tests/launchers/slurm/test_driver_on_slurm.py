@@ -114,7 +114,7 @@ def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
     study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
     finish(tmp_path, *study, "hydra.launcher.detach=true")
     wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
-    assert "1 end after their trials' epoch" in sweeps(tmp_path, "stop", "s")
+    assert "1 stop after the current epoch" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
     assert states(tmp_path) == {0: "cancelled"}
     finish(tmp_path, *study)
