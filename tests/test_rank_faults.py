@@ -108,6 +108,7 @@ def test_a_killed_driver_takes_its_ranks_along_and_the_same_command_goes_on(
     assert result(folder, "driver") == undisturbed
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs_is_waited_for_as_long_as_was_said(folder: Path) -> None:
     hangs = ["model._target_=tests.trainers.hanging.cnn_that_hangs", "hydra.launcher.rank_timeout_s=3"]
     driver = start(folder, "hangs", *hangs, "hydra.sweeper.max_attempts=1")

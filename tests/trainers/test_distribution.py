@@ -41,6 +41,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return {name: (found, folders[name]) for name, found in zip(RUNS, said, strict=True)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["adam", "nesterov"])
 def test_two_devices_train_as_one_does(optimizer: str, two: Trained, tmp_path: Path) -> None:
     found, folder = two[optimizer]

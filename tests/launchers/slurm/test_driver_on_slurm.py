@@ -121,6 +121,7 @@ def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
     assert_done_once(tmp_path, 3, 20)
 
 
+@pytest.mark.long
 def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> None:
     study = ["+x=1,2,3", "+epochs=30", ONE_AT_A_TIME]
     driver = start(tmp_path, *study)
