@@ -56,6 +56,7 @@ def test_two_devices_train_as_one_does(optimizer: str, two: Trained, tmp_path: P
             assert of_two[name] == pytest.approx(array, abs=1e-5)
 
 
+@pytest.mark.long
 def test_a_rest_is_left_out(two: Trained) -> None:
     steps = [array for array in Recorder(two["a rest"][1]).checkpoint().values() if array.dtype.kind == "i"]
     assert steps[0] == 2
