@@ -58,7 +58,7 @@ def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
     assert f"driver: process {driver.pid} on" in shown
     assert "slots: 2 in use, none free\n3 queued: all slots are in use\n" in shown
     assert re.search(r"^trial 1 running   x=2   step \d+   objective=2   \d s ago$", shown, re.M)
-    assert "go on with" not in shown
+    assert "Resume" not in shown
     assert f"process {driver.pid} on" in sweeps(tmp_path, "list").out
     stopped = sweeps(tmp_path, "stop", "s")
     assert stopped.code == 0, stopped.said
@@ -319,7 +319,7 @@ def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkey
     assert code == 0
     assert "study good: sent 2 of 2 trials to MLflow\ndashboard: python -m sweeps ui good" in said
     assert "study failed: sent 3 of 3 trials to MLflow" in answer("sync", "failed")[1]
-    kept = "study killed: MLflow is up to date; 2 trials have not ended"
+    kept = "study killed: MLflow is up to date; 2 trials not ended yet"
     assert kept in answer("sync", "killed")[1]
     code, said = answer("sync", "good")
     assert (code, said.splitlines()[0]) == (0, "study good: MLflow is up to date")

@@ -12,6 +12,7 @@ from sweeps.errors import UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
+from sweeps.wording import counted
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use")]
 OneOrNewest = Annotated[str | None, typer.Argument(metavar="NAME", help="name of the study; default: the newest")]
@@ -117,7 +118,7 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
         console.print(f"study {name}: {tracker.problem}", soft_wrap=True)
         return False
     result = f"sent {sent} of {len(study.rows)} trials to MLflow" if sent else "MLflow is up to date"
-    result += f"; {unfinished} trials have not ended" if unfinished else ""
+    result += f"; {counted(unfinished, 'trial')} not ended yet" if unfinished else ""
     console.print(f"study {name}: {result}", soft_wrap=True)
     console.print(tracker.dashboard_line(), soft_wrap=True)
     return True

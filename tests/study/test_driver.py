@@ -371,7 +371,7 @@ def test_a_study_that_has_enough_waits_for_nobody(
         commands.main()
     said = capsys.readouterr().out
     assert "done: trial 0 reached target=1000" in said
-    assert "waiting" not in said and "go on with" not in said
+    assert "none can start" not in said and "Resume" not in said
 
 
 def test_a_full_disk_shows_what_there_is_and_names_the_file(
