@@ -28,7 +28,7 @@ def main(command: str, name: str, *rest: str) -> None:
 
 
 def request(method: str, path: str, content: dict[str, str]) -> dict[str, Any]:
-    """Send a request and return the answer. If the server refuses, print its message and exit, unless a user exists."""
+    """Send a request and return the answer. Exit with the server's message if it refuses, unless the user exists."""
     admin = "admin", Path("/run/secrets/admin_password").read_text().strip()
     query, body = (content, None) if method == "GET" else (None, content)
     response = requests.request(method, f"{API}/{path}", auth=admin, timeout=30, params=query, json=body)

@@ -1,7 +1,8 @@
 """MLflow's tracking server in one process; `serve.py upgrade` upgrades its tables to this version of MLflow instead.
 
 It starts as root, because only root can read the secrets, and continues as the user mlflow. `mlflow server` would start
-a second process with the secrets in its environment, where /proc and `inspect` show them; here they do not.
+a second process with the secrets in its environment, where /proc shows them. Neither /proc nor `inspect` shows secrets
+that a running process adds to its own environment.
 """
 
 import os

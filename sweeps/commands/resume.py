@@ -23,7 +23,7 @@ _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasi
 def resume(
     name: Name,
     root: Root = MULTIRUN,
-    retry: Annotated[str, typer.Option(help=f"also retry trials in these states: {', '.join(_RETRIED)}")] = "",
+    retry: Annotated[str, typer.Option(help=f"also retry trials in some of these states: {','.join(_RETRIED)}")] = "",
     trials: Annotated[str, typer.Option(help="retry only the trials of these numbers, as in 3,7")] = "",
     add: Annotated[
         str | None,

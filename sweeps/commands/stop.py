@@ -21,7 +21,7 @@ from sweeps.wording import counted
 def stop(
     name: Name,
     root: Root = MULTIRUN,
-    trial: Annotated[int | None, typer.Option(help="stop this trial alone and for good, as pruned")] = None,
+    trial: Annotated[int | None, typer.Option(help="stop only this trial, for good; it counts as pruned")] = None,
 ) -> None:
     """Stop a study after the current epoch of its trials.
 

@@ -15,7 +15,7 @@ from sweeps.wording import text
 MOST_TICKS = 12
 NONE = "none"  # label where a trial lacks the parameter
 _NONE_POSITION = -1 / 8
-_LARGEST, _SMALLEST = 1e300, 1e-300  # because larger numbers may have an infinite difference, smaller ones one of 0
+_LARGEST, _SMALLEST = 1e300, 1e-300  # because larger numbers differ by inf, and fractions of smaller ones are 0
 _INTERVAL = re.compile(r"(log )?interval\((\S+), (\S+)\)")
 
 

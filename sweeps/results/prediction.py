@@ -44,7 +44,7 @@ class Forecast:
     value: float
     low: float
     high: float
-    is_cut: bool  # whether the interval was cut to a tenth and ten times the value
+    is_cut: bool  # whether the interval was cut at a tenth and ten times the value
 
 
 def forecast(
@@ -103,7 +103,7 @@ def find_doubts(series: Series, count: int) -> list[str]:
     doubts = {
         "two counts fit any law: measure a third": len({c.count for c in counts}) == 2,
         f"epochs of one count deviate by {noise:.0%}, counts by only {effect:.0%}": noise > effect,
-        "the measurements fit no known law: the interval was cut to a tenth and ten times": epoch_time.is_cut,
+        "the measurements fit no known law: the interval was cut at a tenth and ten times the value": epoch_time.is_cut,
         f"{count} is {count / largest:.3g} times the largest measured count": count > _FAR * largest,
         f"with {per_node} per node (the largest measured), {count} need more nodes than measured": count > capacity,
     }

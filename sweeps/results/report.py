@@ -26,7 +26,7 @@ from sweeps.wording import text
 
 CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
-_MOST_IN_MARKDOWN = 7800  # characters: MLflow cuts after 8000; stars for a password are longer
+_MOST_IN_MARKDOWN = 7800  # characters, because MLflow cuts after 8000, and masking a password may lengthen it
 _ROWS_IN_HTML = 1000
 _ROWS_READ_LIVE = 200
 _WIDE = {"Parameters and objective", "Slices"}

@@ -74,7 +74,7 @@ def _interval_cells(forecast: Forecast) -> list[str]:
 
 
 def doubts(scaling: Scaling) -> list[str]:
-    """Return sentences about unreliable forecasts: one for each series, or if all series agree, a single one."""
+    """Return sentences about unreliable forecasts; series with equal doubts share a sentence."""
     by_doubt: dict[str, list[str]] = {}
     for series in scaling.series:
         lists = [find_doubts(series, count) for count in scaling.forecast_counts]

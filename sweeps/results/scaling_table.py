@@ -2,7 +2,7 @@
 
 Columns: gpus, nodes, ranks (at least one of them); epoch_time or total_time (s, of the whole training). Optional:
 images_per_second, accuracy, epochs (that were trained), seed. The values of any other column name the series. Lines
-with equal names and counts are repetitions. Lines that begin with # are comments.
+of one series with equal counts are repetitions. Lines that begin with # are comments.
 """
 
 import csv

@@ -122,8 +122,8 @@ class View:
     def ended(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print a line for a trial that has ended.
 
-        The first trial with a failure signature has the end of its log. An infeasible trial has a line only if its
-        reason, without numbers, is new.
+        If the trial is the first one with its failure signature, the end of its log follows. An infeasible trial has a
+        line only if its reason, without numbers, is new.
         """
         if self._started:
             self._print_started(study)
@@ -188,7 +188,7 @@ class View:
 
 def show_scaling(scaling: Scaling) -> None:
     """Print the scaling page without its figure."""
-    from sweeps.results import scaling_page  # because plotly would delay the start of a driver
+    from sweeps.results import scaling_page  # here, because importing numpy would delay the start of a driver
 
     view = View()
     for part in scaling_page.build_parts(scaling):

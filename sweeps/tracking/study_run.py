@@ -193,7 +193,7 @@ class StudyRun:
         return str(experiment.experiment_id)
 
     def _open_run(self, command: str) -> str:
-        """Return the study's run: by the id in its folder, if that is damaged by the folder's path; else a new run."""
+        """Return the id of the run that the study's folder records, or that records this folder; else of a new run."""
         folder, name = TrialFolder(self.study.folder), self.study.name
         tags = {"role": "study", "folder": str(folder.path.absolute())}
         earlier = []

@@ -46,8 +46,8 @@ class TrialRun:
     def was_closed(self) -> bool:
         """Return whether the study's run already has the complete trial, as the trial's folder records it."""
         tracking = read_tracking(self._folder.path)
-        trial = tracking.get("parent"), tracking.get("trial"), tracking.get("closed")
-        return trial == (self._study.run_id, self.trial.number, True)
+        recorded = tracking.get("parent"), tracking.get("trial"), tracking.get("closed")
+        return recorded == (self._study.run_id, self.trial.number, True)
 
     def open(self) -> str:
         """Return the id of the trial's run, which is reopened, or created if there is none."""
@@ -104,7 +104,7 @@ class TrialRun:
     def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
         """Return the whole trial's metrics and tags.
 
-        The metrics are best/ its objectives, its returned metrics that were never reported, and its costs.
+        The metrics are each objective as best/NAME, the returned metrics that were never reported, and the costs.
         """
         trial = self.trial
         objective = dict(zip(self._study.study.objective, trial.objective, strict=False))
