@@ -95,7 +95,7 @@ def find_doubts(series: Series, count: int) -> list[str]:
     """Return reasons not to trust the forecasts for a count."""
     counts, epoch_time = series.counts, predict_epoch_time(series, count)
     if epoch_time is None:
-        return ["no forecast from a single count: measure a second"]
+        return ["one count is not enough: measure a second"]
     largest, per_node = counts[-1].count, max(c.count // c.nodes for c in counts)
     capacity = per_node * max(c.nodes for c in counts)
     noise = max(c.noise for c in counts)

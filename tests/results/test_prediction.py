@@ -130,7 +130,7 @@ def test_no_time_to_stable_from_one_count(known: dict[str, Any]) -> None:
     ("known", "wanted", "expected"),
     [
         ({"n1": [8.0], "n2": [4.0], "n4": [2.0]}, 4, []),
-        ({"n1": [8.0]}, 4, ["no forecast from a single count: measure a second"]),
+        ({"n1": [8.0]}, 4, ["one count is not enough: measure a second"]),
         ({"n1": [8.0], "n2": [4.0]}, 2, ["two counts fit any law: measure a third"]),
         (
             {"n1": [8.0, 5.3, 10.7], "n2": [7.0], "n4": [6.0]},

@@ -301,7 +301,7 @@ def test_single_count_has_a_remark() -> None:
     found = page_of(sample(4, 1, "m=a"), sample(4, 2, "m=b"), sample(8, 1, "m=b"))
     assert found.remarks == ["Measured for a single count, so not compared: 4 GPUs m=a."]
     assert len(scaling_page.words(found)) == 1
-    assert "no forecast from a single count" in " ".join(scaling_page.doubts(found))
+    assert "one count is not enough" in " ".join(scaling_page.doubts(found))
 
 
 def test_columns_without_data_are_omitted() -> None:
