@@ -28,7 +28,7 @@ _BY_STEP: dict[str, Any] = {
 }
 _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
 Names = Sequence[str]
-_STATE, _ERROR = "state", "error"  # tags of a trial's run
+_STATE, _ERROR = "tags.`state`", "tags.`error`"  # columns of a trial's run
 
 
 def tag(
@@ -56,29 +56,39 @@ def tag(
     shared = [name for name in params if name not in lacking] or params
     gpus = sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE))
     charts = _charts(params, shared, best, numbers, _main_curves(objective, curves), gpus)
-    sections = {chart["metricSectionId"] for chart in charts}
-    columns = [f"tags.`{_STATE}`", *(f"metrics.`{m}`" for m in best), *(f"params.`{p}`" for p in params[:12])]
-    error = f"tags.`{_ERROR}`"
-    columns.insert(1 if errors_first else len(columns), error)
+    columns = _columns(params, best, errors_first)
     state = {  # MLflow fills in its defaults for all other keys
         "searchFilter": f"tags.study = {quote(study)} AND tags.role = 'trial'",
         "orderByKey": f"metrics.`{best[0]}`",
         "orderByAsc": not maximize,
         "selectedColumns": columns,
         "columnOrder": columns,
-        "columnWidths": {error: 600 if errors_first else 300},
+        "columnWidths": {_ERROR: 600 if errors_first else 300},
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
-        "compareRunSections": [
-            {"uuid": name, "name": name, "columns": count, "cardHeight": height, "display": True, "isReordered": True}
-            for name, (count, height) in _SECTIONS.items()
-            if name in sections
-        ],
+        "compareRunSections": _sections(charts),
         "isAccordionReordered": True,
     }
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     content = {"name": study, "createdAt": int(time.time() * 1000), "state": packed}
     return tag_name(study), json.dumps(content)
+
+
+def _columns(params: Names, best: Names, errors_first: bool) -> list[str]:
+    """Return the columns of the table of trials: the state, the objectives, the first params and the error."""
+    columns = [_STATE, *(f"metrics.`{name}`" for name in best), *(f"params.`{name}`" for name in params[:12])]
+    columns.insert(1 if errors_first else len(columns), _ERROR)
+    return columns
+
+
+def _sections(charts: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the sections of the page that have a chart."""
+    filled = {chart["metricSectionId"] for chart in charts}
+    return [
+        {"uuid": name, "name": name, "columns": count, "cardHeight": height, "display": True, "isReordered": True}
+        for name, (count, height) in _SECTIONS.items()
+        if name in filled
+    ]
 
 
 def _charts(params: Names, shared: Names, best: Names, numbers: Names, metrics: Names, gpus: Names) -> list[Any]:
