@@ -91,8 +91,9 @@ def _plain(element: Any, text: str) -> Value:
 def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> Interval:
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
     if unknown := sorted(sweep.tags - {"log"}):
-        function = "int(" if unknown[0] == "int" else "tag(log, "
-        example = shlex.quote(f"{key}={function}interval({low}, {high}))")
+        interval = f"interval({low}, {high})"
+        interval = f"int({interval})" if "int" in unknown else interval
+        example = shlex.quote(f"{key}=tag(log, {interval})" if log or "int" not in unknown else f"{key}={interval}")
         raise UserError(f"{key}: unknown tag({unknown[0]}, ...).\nRemove it, or type {example}")
     if low is None or high is None or not math.isfinite(high - low):
         raise UserError(f"{key}=interval({low}, {high}) has no end.\nType both ends: {key}=interval(0.1,1.0)")

@@ -25,8 +25,8 @@ def show_status(study: StudySnapshot, driver: str, jobs: str, dashboard: str) ->
             study, rows=[replace(t, state=State.QUEUED) if t.state is State.RUNNING else t for t in study.rows]
         )
     counts = count_states(study)
-    total = "" if study.total is None else f" of {study.total}"
-    view.say(f"study {study.name}: {study.over()}{total} trials have ended ({format_counts(counts)})")
+    total = "an unknown number of" if study.total is None else study.total
+    view.say(f"study {study.name}: {study.over()} of {total} trials have ended ({format_counts(counts)})")
     view.say(f"driver: {driver or 'none'}")
     if driver and status:
         view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")

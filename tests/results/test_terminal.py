@@ -200,6 +200,11 @@ def test_the_reason_why_queued_trials_do_not_start(
     assert any(line.startswith(reason) for line in lines)
 
 
+def test_a_total_may_be_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_status(StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED)]), "", "", "")
+    assert "study s: 1 of an unknown number of trials have ended (1 completed)" in capsys.readouterr().out
+
+
 def test_trials_start_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     view, now = View(), 0.0
     view.console = Console(file=io.StringIO())
