@@ -10,8 +10,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition, find, sweeps_line
-from sweeps.record.study import StudySnapshot
+from sweeps.record.study import StudySnapshot, result_of
 from sweeps.results import report
+from sweeps.results.terminal import relative_path, tally
 from sweeps.study.best import choose_trial
 from sweeps.study.reading import read_study
 from sweeps.study.refit import folders
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Study:
     """A snapshot of a study. Load the study again to see later changes."""
 
-    summary: StudySnapshot
+    snapshot: StudySnapshot
     definition: Definition
 
     @classmethod
@@ -35,20 +36,35 @@ class Study:
         folder, definition = find(name, root)
         return cls(read_study(folder, definition), definition)
 
+    def __repr__(self) -> str:
+        """Return five lines: the trials by state, the objectives, the best trial, the folder and the attributes."""
+        study, trial = self.snapshot, None
+        with suppress(UserError):
+            trial = choose_trial(self.snapshot, None)
+        objectives = zip(study.objective, study.directions, strict=True)
+        best = f"trial {trial.number}: {result_of(trial, study)}   {trial.name}" if trial else "no trial has a result"
+        return (
+            f"study {study.name}: {tally(study)}\n"
+            f"objective: {', '.join(f'{name} ({direction})' for name, direction in objectives)}\n"
+            f"best: {best}\n"
+            f"folder: {relative_path(study.folder)}\n"
+            "attributes: trials, curves, best, config(7), figures, model()"
+        )
+
     @property
     def name(self) -> str:
-        return self.summary.name
+        return self.snapshot.name
 
     @property
     def folder(self) -> Path:
-        return self.summary.folder
+        return self.snapshot.folder
 
     @cached_property
     def trials(self) -> "pd.DataFrame":
         """Return one line for each trial, by number: state, params, objectives, metrics, costs, error and folder."""
         import pandas as pd
 
-        header, *lines = report.cells(self.summary)
+        header, *lines = report.cells(self.snapshot)
         return pd.DataFrame(lines, columns=header).set_index(header[0])
 
     @cached_property
@@ -61,7 +77,7 @@ class Study:
 
         renamed = {name: f"metric.{name}" for name in ("trial", "step", "time")}
         lines: list[dict[str, Any]] = []
-        for trial in sorted(self.summary.rows, key=lambda trial: trial.number):
+        for trial in sorted(self.snapshot.rows, key=lambda trial: trial.number):
             with suppress(OSError):  # because an unreadable file concerns this trial only
                 for line in TrialFolder(trial.folder).read_metrics().values:
                     metrics = {renamed.get(name, name): value for name, value in line.metrics.items()}
@@ -78,7 +94,7 @@ class Study:
 
         Raises UserError if the trial has no result, or its configuration cannot be read.
         """
-        record = choose_trial(self.summary, trial)
+        record = choose_trial(self.snapshot, trial)
         try:
             config = OmegaConf.load(record.folder / ".hydra" / "config.yaml")
         except Exception as error:  # because a damaged file raises many kinds of errors
@@ -92,7 +108,7 @@ class Study:
         """Return the figures of the report, by their titles."""
         from sweeps.results.figures import build_plotly_figures
 
-        return build_plotly_figures(self.summary)
+        return build_plotly_figures(self.snapshot)
 
     def model(self, trial: int | None = None) -> Any:
         """Load the saved model of a trial, by default the best, with mlflow.pyfunc.
@@ -101,7 +117,7 @@ class Study:
         """
         from sweeps.tracking.saved_model import load_saved_model
 
-        record = choose_trial(self.summary, trial)
+        record = choose_trial(self.snapshot, trial)
         trained = [*(refit / "0" for refit in reversed(folders(self.folder, record))), record.folder]
         model = next((model for folder in trained if (model := TrialFolder(folder).model)), None)
         if model is None:

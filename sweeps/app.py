@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
@@ -32,7 +32,7 @@ from sweeps.settings import SINGLE_RUN_SETTINGS, LocalLauncherConf, SweeperConf,
 from sweeps.signals import on_signals
 from sweeps.study import notify
 from sweeps.study.compose import check, processes, refuse_conflicts
-from sweeps.study.mistakes import explain
+from sweeps.study.mistakes import explain, explain_lacking
 from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
@@ -65,7 +65,7 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         # Not an error, because the reader, as in --help | head, has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (UserError, HydraException, InterpolationResolutionError) as error:  # first, because some are OSErrors
-        print(error if isinstance(error, UserError) else explain(error, _composed(config_dir)), file=sys.stderr)
+        print(error if isinstance(error, UserError) else _explain(error, config_dir), file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
@@ -197,13 +197,36 @@ def _tracked(
         print(tracker.dashboard_line())
 
 
-def _composed(config_dir: Path) -> DictConfig:
-    """Compose the configuration with the choices of the command line, but without its values, one of which is wrong."""
+def _explain(error: Exception, config_dir: Path) -> str:
+    """Return an error of Hydra in two lines, by the configuration with the typed choices and without typed values."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir), version_base="1.3"):
-        defaults = compose("config", return_hydra_config=True)
-        choices = [text for text in sys.argv[1:] if text.partition("=")[0] in defaults.hydra.runtime.choices]
-        try:
-            return compose("config", choices, return_hydra_config=True)
-        except HydraException:  # because a choice is wrong, or swept
-            return defaults
+        config = compose("config", return_hydra_config=True)
+        groups = config.hydra.runtime.choices
+        typed = {group: value for group, _, value in (word.partition("=") for word in sys.argv[1:])}
+        if advice := _explain_lacking(error, typed, [group for group in typed if group in groups]):
+            return advice
+        if choices := [f"{group}={value}" for group, value in typed.items() if group in groups]:
+            with suppress(HydraException):  # because a choice is wrong, or swept
+                config = compose("config", choices, return_hydra_config=True)
+        return explain(error, config)
+
+
+def _explain_lacking(error: Exception, typed: Mapping[str, str], groups: Sequence[str]) -> str:
+    """Return the advice for a typed value that only some choices of a swept group have; else an empty string."""
+    key = next((key for key in typed if str(error).startswith(f"Could not override '{key}'")), "")
+    for group in groups:
+        if key.startswith(f"{group}.") and "," in typed[group]:
+            choices = typed[group].split(",")
+            having = [choice for choice in choices if _composes(f"{group}={choice}", f"{key}={typed[key]}")]
+            lacking = [choice for choice in choices if choice not in having]
+            if having and lacking:
+                return explain_lacking(group, having, lacking, key, typed[key])
+    return ""
+
+
+def _composes(*overrides: str) -> bool:
+    try:
+        return bool(compose("config", [*overrides]))
+    except HydraException:
+        return False

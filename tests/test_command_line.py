@@ -163,6 +163,14 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
         ],
     ),
     (
+        "optimizer=adam,momentum optimizer.momentum=0.9",
+        SWEPT,
+        [
+            "optimizer=adam has no 'optimizer.momentum'",
+            r"+hydra.sweeper.conditional_params={optimizer\=momentum: {optimizer.momentum",
+        ],
+    ),
+    (
         r"hydra.sweeper.conditional_params={{optimizer\=adam:{{optimizer.beta_2:0.9}}}}",
         SWEPT,
         ["'hydra.sweeper.conditional_params' is in the conf", "To add them: '+hydra.sweeper.conditional_params={opt"],

@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hydra.errors import OverrideParseException
@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.record.followed import source
 from sweeps.settings import FOREIGN_NAMES, suggest_setting
 
+CONDITIONS = "hydra.sweeper.conditional_params"
 _GRAMMAR = (
     "Type key=value, or with -m key=a,b or 'key=interval(0.1, 1)'; other letters need quotes, as in 'key=\"é\"'. "
     "All keys are in --help"
@@ -40,6 +41,13 @@ def closest(word: str, words: Iterable[str]) -> str:
     matches = difflib.get_close_matches(word, [*words])
     swapped = [match for match in matches if sorted(match) == sorted(word)]
     return next(iter([*swapped, *matches]), "")
+
+
+def explain_lacking(group: str, having: Sequence[str], lacking: Sequence[str], key: str, typed: str) -> str:
+    """Return that only some choices of a swept group have a key, and how to sweep the key under these choices."""
+    condition = f"{group}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
+    declared = f'+{CONDITIONS}={{{condition}: {{{key}: "{typed}"}}}}'
+    return f"{group}={','.join(lacking)} has no '{key}'. In place of {key}={typed} type:\n{shlex.quote(declared)}"
 
 
 def _explain_key(key: str, to_add: str, config: DictConfig) -> str:

@@ -14,10 +14,9 @@ from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, text_of
 from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer
-from sweeps.study.mistakes import closest, keys
+from sweeps.study.mistakes import CONDITIONS, closest, explain_lacking, keys
 from sweeps.trial.job import Point
 
-_CONDITIONS = "hydra.sweeper.conditional_params"
 Check = Callable[[Point], object]
 """Raises UserError if a trial with this point cannot run."""
 
@@ -65,7 +64,7 @@ def _refuse_impossible(
     condition: Condition, names: Sequence[str], space: SearchSpace, composer: Composer, config: DictConfig
 ) -> None:
     """Raise UserError if no trial can have the key of a condition, or one of its values."""
-    key, prefix = condition.key, f"{_CONDITIONS} has {condition}: {condition.key}"
+    key, prefix = condition.key, f"{CONDITIONS} has {condition}: {condition.key}"
     swept = [parameter for parameter in space.parameters if parameter.key == key]
     texts = [text_of(value) for parameter in swept if isinstance(parameter, Choice) for value in parameter.values]
     texts += composer.options(key)
@@ -116,7 +115,7 @@ def _fractions(interval: Interval) -> UserError:
     whole = replace(interval, low=low, high=max(math.floor(interval.high), low + 1)).typed
     problem = f"{key}={interval.typed} has fractions, and {key} is a whole number"
     if interval.condition:
-        return UserError(f'{problem}\nIn {_CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}')
+        return UserError(f'{problem}\nIn {CONDITIONS} type under {interval.condition}: {{{key}: "{whole}"}}')
     return UserError(f"{problem}\nType: {shlex.quote(f'{key}={whole}')}")
 
 
@@ -140,10 +139,7 @@ def _lacking(error: UserError, space: SearchSpace, compose: Check) -> UserError 
         having = [text for text, chosen in pairs if _passes(compose, {group.key: chosen, **value})]
         lacking = [text for text in group.texts if text not in having]
         if having and lacking:
-            condition = f"{group.key}={','.join(having)}".replace("=", r"\=").replace(",", r"\,")
-            declared = f'+{_CONDITIONS}={{{condition}: {{{key}: "{typed[key]}"}}}}'
-            problem = f"{group.key}={','.join(lacking)} has no '{key}'"
-            return UserError(f"{problem}. In place of {key}={typed[key]} type:\n{shlex.quote(declared)}")
+            return UserError(explain_lacking(group.key, having, lacking, key, typed[key]))
     return None
 
 

@@ -130,7 +130,7 @@ def test_a_study_loads_before_it_goes_on(before: dict[str, Path], name: str) -> 
     ended = EXPECTED[name]["ended"]
     objective = loaded.trials[loaded.definition.objective[0]].dropna().to_dict()
     assert objective == {number: values[0] for number, _, _, values, _ in ended if values}
-    assert loaded.summary.total == EXPECTED[name]["total"]
+    assert loaded.snapshot.total == EXPECTED[name]["total"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -142,7 +142,7 @@ def test_it_ends_as_if_nothing_had_happened(after: dict[str, tuple[Path, Done]],
     assert [row.number for row in found] == list(range(len(found)))
     assert all(row.state.is_over for row in found)
     with chdir(study.parents[1]):
-        assert sweeps.load(name).summary.total == len(found)
+        assert sweeps.load(name).snapshot.total == len(found)
 
 
 @pytest.mark.parametrize("name", NAMES)

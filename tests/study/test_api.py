@@ -48,6 +48,16 @@ def test_a_study_as_data_frames(study: Study, tmp_path: Path) -> None:
         loaded.config(2)
 
 
+def test_repr_of_a_study_is_five_lines(study: Study, tmp_path: Path) -> None:
+    assert repr(sweeps.load(tmp_path.name, tmp_path.parent)).splitlines() == [
+        f"study {tmp_path.name}: 4 trials: 3 completed, 1 failed",
+        "objective: objective (minimize)",
+        "best: trial 0: objective=100   x=1",
+        f"folder: {tmp_path}",
+        "attributes: trials, curves, best, config(7), figures, model()",
+    ]
+
+
 def test_a_metric_named_as_a_column_takes_none_of_its_place(study: Study, tmp_path: Path) -> None:
     study.trial(0).append_metrics(MetricsLine(9, 5.0, {"time": 7.0, "step": 8.0, "loss": 1.0}))
     curves = sweeps.load(tmp_path.name, tmp_path.parent).curves
