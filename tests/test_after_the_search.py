@@ -55,6 +55,9 @@ hydra:
 """
 
 
+pytestmark = pytest.mark.long  # a server, and whole studies
+
+
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
     """The folder of an app whose study `s` has ended."""

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.command_lines import SWEEP, rows, run, sweeps
 
 CODE = """
@@ -14,6 +16,7 @@ def train(cfg, trial):
 """
 
 
+@pytest.mark.long
 def test_a_bad_point_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(CODE)
     search = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=0"]
@@ -39,6 +42,7 @@ def train(cfg, trial):
 """
 
 
+@pytest.mark.long
 def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SMALL)
     search = ["-m", "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=1", "trainer=own", "trainer._target_=mine.train"]

@@ -171,6 +171,7 @@ def loads(folder: Path, program: str, *arguments: str) -> set[str]:
     return loaded
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["-m", "seed=1,2", "hydra.sweeper.preview=true"], ["-m", "seed=1,2", "epochs=1", "tracking=none"]],
@@ -200,6 +201,7 @@ def test_to_look_at_a_study_loads_no_optuna(drivers: tuple[Path, dict[str, set[s
     assert "optuna" not in loads(drivers[0], "sweeps", *words)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trainer, loaded", [("own", 0.0), ("keras", 1.0)])
 def test_a_trainer_of_ones_own_runs_without_tensorflow(tmp_path: Path, trainer: str, loaded: float) -> None:
     (tmp_path / "mine.py").write_text(

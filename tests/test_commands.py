@@ -21,6 +21,7 @@ from tests import command_lines as lines
 from tests.command_lines import GRID, Done, processes, rows, run_all, steps, sweeps, theirs, wait_until
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "where, folder", [([], "multirun/s"), (["hydra.sweep.dir=theirs/t"], "theirs/t")], ids=["here", "theirs"]
 )

@@ -96,6 +96,7 @@ def test_each_end_has_its_name(all_ends: tuple[Path, int, str], number: int, how
         assert str(folder / "multirun" / "s" / str(number) / "attempts" / "1" / "log") in out
 
 
+@pytest.mark.long
 def test_a_lost_trial_gets_all_its_attempts(tmp_path: Path) -> None:
     assert run(tmp_path, *GRID, "+how=is_killed")[0] == 1
     assert len(list((tmp_path / "multirun" / "s" / "0" / "attempts").iterdir())) == 3
@@ -214,6 +215,7 @@ def test_every_sampler_searches(tmp_path: Path, sampler: str, n: int) -> None:
     assert len({row.params["+x"] for row in found}) > 1
 
 
+@pytest.mark.long
 def test_several_objectives(tmp_path: Path) -> None:
     directions = "hydra.sweeper.direction=[minimize,minimize]"
     code, out = run(
@@ -231,6 +233,7 @@ def test_several_objectives(tmp_path: Path) -> None:
 SEEDS = ["hydra.sweeper.repeats=2", "hydra.sweeper.final_race=2", "hydra.sweeper.final_race_seeds=3"]
 
 
+@pytest.mark.long
 def test_repeats_and_a_final_race(tmp_path: Path) -> None:
     asked = [*SEARCH, "+x=1,2,3,4", "hydra.sweeper.n_trials=3", *SEEDS, "hydra.sweeper.seed_key=++y"]
     code, out = run(tmp_path, *asked)
@@ -284,6 +287,7 @@ def test_a_search_space_in_code(tmp_path: Path) -> None:
     assert all(row.objective == [row.params["+x"] ** 2 + row.params["z"]] for row in trials(tmp_path))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "pruner, settings",
     [
@@ -307,6 +311,7 @@ def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: li
     assert all((len(steps(row.folder)) < 40) == (row.state == "pruned") for row in found)
 
 
+@pytest.mark.long
 def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
     alone = str(shutil.copy(THEIRS, tmp_path))  # with little code beside it to be kept
     line = [alone, *theirs(*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1")[1:]]
@@ -331,6 +336,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert "Traceback" not in out
 
 
+@pytest.mark.long
 def test_trials_whose_folders_cannot_be_made_are_refused_until_they_can(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
     study.mkdir(parents=True)
@@ -394,6 +400,7 @@ def test_a_budget_of_gpu_hours(tmp_path: Path) -> None:
     assert len(trials(tmp_path)) == 1
 
 
+@pytest.mark.long
 def test_memory_is_limited_where_a_user_says_so(tmp_path: Path) -> None:
     limit = "hydra.launcher.mem_gb=0.5"
     code, out = run(tmp_path, *GRID, limit, "+eats_gb=0.01,0.8")
@@ -404,6 +411,7 @@ def test_memory_is_limited_where_a_user_says_so(tmp_path: Path) -> None:
     assert code == 0, out
 
 
+@pytest.mark.long
 def test_what_a_trial_starts_ends_with_it(tmp_path: Path) -> None:
     driver = lines.start(theirs(*GRID, "+spawns=1", "+x=1,2", "+sleep=1.5", "hydra.sweeper.n_jobs=1"), tmp_path)
     study = tmp_path / "multirun" / "s"
@@ -461,6 +469,7 @@ def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:
     assert [row.state for row in trials(tmp_path)] == [State.COMPLETED, State.FAILED]
 
 
+@pytest.mark.long
 def test_a_study_in_a_folder_that_holds_others_leaves_them_alone(tmp_path: Path) -> None:
     assert run(tmp_path, *GRID, "+x=1,2,3,4")[0] == 0
     done = lines.run(theirs(*GRID, "+x=5,6", "hydra.sweep.dir=multirun", name="all"), tmp_path)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.command_lines import GRID, Done, end, rows, run, sweeps
 
 APP = """
@@ -23,6 +25,7 @@ if __name__ == "__main__":
 FILES = {"app.py": APP, "lib/__init__.py": "", "lib/helper.py": "VALUE = 1.0\n", "lib/data.txt": "7"}
 
 
+@pytest.mark.long
 def test_trials_run_the_code_that_their_study_began_with(tmp_path: Path) -> None:
     for name, content in FILES.items():
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -119,6 +119,7 @@ def test_a_rank_that_hangs_is_waited_for_as_long_as_was_said(folder: Path) -> No
     assert re.match(r"rank \d: one of 2 ranks hangs: none took a step after step \d+ for longer than", row.error)
 
 
+@pytest.mark.long
 def test_what_one_rank_raises_inside_of_a_step_is_what_the_trial_failed_of(folder: Path) -> None:
     done = lines.finish(start(folder, "breaks", "model._target_=tests.trainers.hanging.cnn_that_breaks"), folder, 60)
     assert done.code == 1, done.said

@@ -119,6 +119,7 @@ def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} <= {"mlflow.db", "mlartifacts", "multirun"}
 
 
+@pytest.mark.long
 def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) -> None:
     typo = ["hydra.sweeper.objective=val_acc", "seed=1,2,3,4", "epochs=100000", "tracking=none"]
     code, out = finish(folder, "refused", *typo)
@@ -142,6 +143,7 @@ def epochs_of_two(study: Path) -> bool:
     return sum(len(steps(file.parent)) > 2 for file in study.glob("*/metrics.jsonl")) == 2
 
 
+@pytest.mark.long
 def test_ctrl_c_once_lets_trials_end_their_epoch_and_says_how_to_go_on(folder: Path) -> None:
     driver = start(folder, "once", "seed=1,2,3", "epochs=100000", "tracking=none")
     wait_until(lambda: epochs_of_two(folder / "multirun" / "once"))
@@ -260,6 +262,7 @@ def test_what_trials_started_ends_when_their_driver_is_killed(tmp_path: Path) ->
     wait_until(lambda: not processes(tmp_path), timeout_s=5)
 
 
+@pytest.mark.long
 def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
     driver = start(folder, "lost", "seed=1", "epochs=80", "trainer.checkpoint_interval_s=0.0", "tracking=none")
     trial = folder / "multirun" / "lost" / "0"
@@ -317,6 +320,7 @@ def test_a_driver_that_was_taken_over_from_elsewhere_stops(tmp_path: Path) -> No
     assert json.loads((study / "driver.lock").read_text()) == note
 
 
+@pytest.mark.long
 def test_another_study_of_the_same_name_is_refused_unless_it_extends(tmp_path: Path) -> None:
     def run(*arguments: str) -> Done:
         return lines.run(theirs(*GRID, *arguments, name="same"), tmp_path)
@@ -332,6 +336,7 @@ def test_another_study_of_the_same_name_is_refused_unless_it_extends(tmp_path: P
     assert run("+x=1,2,3").code == 0
 
 
+@pytest.mark.long
 def test_failed_trials_are_retried_when_a_person_says_so(tmp_path: Path) -> None:
     line = theirs(*GRID, "+x=1,2,3", f"+wants={tmp_path}/flag")
     study = tmp_path / "multirun" / "s"
@@ -355,6 +360,7 @@ def test_failed_trials_are_retried_when_a_person_says_so(tmp_path: Path) -> None
     assert sorted(int(path.name) for path in study.iterdir() if path.name.isdecimal()) == [0, 1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how, ended, less, more",
     [

@@ -144,6 +144,7 @@ def test_a_password_in_an_address_is_refused_and_nothing_is_written(
         assert not [file for file in done.folder.rglob("*") if file.is_file() and b"geheim" in file.read_bytes()], name
 
 
+@pytest.mark.long
 def test_a_password_from_the_environment_is_written_nowhere(
     python_path: dict[str, str], migrated: Path, tmp_path: Path
 ) -> None:

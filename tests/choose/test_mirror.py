@@ -92,6 +92,7 @@ def test_what_is_added_from_outside_and_repeats_are_told_beside(tmp_path: Path, 
     assert [trial.user_attrs["seed"] for trial in shown(url)] == [{"+seed": 0}, {"+seed": 1}]
 
 
+@pytest.mark.long
 def test_a_storage_that_was_away_gets_what_it_lacks(tmp_path: Path, url: str) -> None:
     now = [0.0]
     search = asked(tmp_path, *LINES)

@@ -401,6 +401,7 @@ def test_a_driver_killed_before_its_choice_was_written_chooses_the_same(make: Ma
     assert chosen[0].begin[0].params == chosen[1].begin[0].params
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("running", [1, 3])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_search_killed_after_each_trial_asks_for_the_same_points(

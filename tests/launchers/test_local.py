@@ -183,6 +183,7 @@ class TestLocalTrials(LauncherContract):
         assert (over.state, "timeout_min" in over.error) == (State.TIMED_OUT, True)
         assert are_gone(process_ids(trials, job)[:1])
 
+    @pytest.mark.long
     @pytest.mark.parametrize("how", ["ended", "timed out", "closed", "server killed", "server killed, closed"])
     def test_what_a_trial_started_ends_with_it(self, trials: LocalTrials, make_job: MakeJob, how: str) -> None:
         bystander = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
@@ -216,6 +217,7 @@ class TestLocalTrials(LauncherContract):
         submit(trials, make_job(0, completes))
         assert set(exits(trials, 1)) == {0}
 
+    @pytest.mark.long
     def test_a_server_killed_just_before_it_is_needed(self, trials: LocalTrials, make_job: MakeJob) -> None:
         submit(trials, make_job(0, completes))
         exits(trials, 1)
@@ -228,6 +230,7 @@ class TestLocalTrials(LauncherContract):
             submit(trials, make_job(1, completes))
             exits(trials, 1)
 
+    @pytest.mark.long
     def test_a_server_killed_just_before_a_time_limit(self, trials: LocalTrials, make_job: MakeJob) -> None:
         job = make_job(0, never_returns, timeout_min=0.05)
         submit(trials, job)

@@ -138,6 +138,7 @@ def test_the_ranks_of_a_trial_know_of_each_other(trials: LocalTrials, make_job: 
     assert [line.metrics for line in job.folder.read_metrics().values] == [{"objective": 1.0}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", BAD_ENDS, ids=lambda task: task.__name__)
 def test_a_rank_that_ends_too_early_ends_the_attempt(
     trials: LocalTrials, make_job: MakeJob, task: Callable[[Any], float]
@@ -164,12 +165,14 @@ def the_chief_is_late(cfg: Any) -> float:
     return None if rank() else 1.0  # type: ignore[return-value]
 
 
+@pytest.mark.long
 def test_a_chief_may_take_longer_to_end_than_ranks_wait_for_a_step(trials: LocalTrials, make_job: MakeJob) -> None:
     job = make_job(0, the_chief_is_late, tasks_per_node=2, rank_timeout_s=1)
     submit(trials, job)
     assert end_of(trials, job, timeout_s=20).state is State.COMPLETED
 
 
+@pytest.mark.long
 def test_a_rank_that_stays_when_the_trial_is_over_is_killed(trials: LocalTrials, make_job: MakeJob) -> None:
     job = make_job(0, the_other_does_not_end, tasks_per_node=2)
     submit(trials, job)

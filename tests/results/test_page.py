@@ -74,6 +74,7 @@ def points(figure: Locator) -> Locator:
     return figure.locator(".scatterlayer .points path.point")
 
 
+@pytest.mark.long
 def test_a_search_shows_all_its_trials(pages: Pages) -> None:
     page = pages("search")
     expect(page.locator(".counts li")).to_have_text(
@@ -156,6 +157,7 @@ def test_click_or_key_opens_a_trial(pages: Pages) -> None:
     expect(panel.get_by_role("heading", name="trial 13: diverged")).to_be_visible()
 
 
+@pytest.mark.long
 def test_tables_are_sorted_by_a_click(pages: Pages) -> None:
     page = pages("search")
     table = section(page, "Trials").locator("table")
@@ -176,6 +178,7 @@ def test_tables_are_sorted_by_a_click(pages: Pages) -> None:
     assert known == [True] * 8 + [False] * 12  # of two that run the last value
 
 
+@pytest.mark.long
 def test_it_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path]) -> None:
     def looks_at_all(page: Page) -> None:
         for box in page.locator("section").all():
@@ -239,6 +242,7 @@ def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], brows
         expect(page.locator("#trial .log")).to_contain_text("epoch 1")
 
 
+@pytest.mark.long
 def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser, tmp_path: Path) -> None:
     summary = search(tmp_path)
     trials = Trials(summary.objective)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.command_lines import GRID, run
 from tests.tracking.studies import runs, steps_of
 
@@ -28,6 +30,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_its_curves_arrive_in_the_trials_run(store: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     settings = ["+epochs=3", "+batch=16", "+shuffle=false", f"hydra.sweeper.tracking_uri={store}"]

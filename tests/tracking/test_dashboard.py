@@ -40,6 +40,9 @@ BROWSER_ARGUMENTS = [
 ]
 
 
+pytestmark = pytest.mark.long  # a server, and whole studies
+
+
 def chromium() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):

@@ -65,5 +65,6 @@ def test_a_driver_killed_while_it_made_the_store_is_followed_by_another(tmp_path
         assert note["run_id"] == runs(uri)["s"].info.run_id
 
 
+@pytest.mark.long
 def test_drivers_may_start_at_once_in_a_new_store(tmp_path: Path) -> None:
     assert run(TOGETHER, tmp_path) == "[0, 0]\n"

@@ -56,6 +56,7 @@ def test_a_kept_model_is_logged_with_its_signature_once(tmp_path: Path) -> None:
     assert loaded.predict(np.zeros((1, 2), np.float32)).tolist() == [[1.0, 1.0]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("finalized", [False, True])
 def test_what_an_earlier_attempt_or_a_killed_driver_left_is_replaced(tmp_path: Path, finalized: bool) -> None:
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")

@@ -92,6 +92,7 @@ def files_with(text: str, folder: Path) -> list[Path]:
     return [file for file in folder.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
 
 
+@pytest.mark.long
 def test_it_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = server.uri.replace("://", "://me:sesame@")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -156,6 +157,7 @@ def words_of(process: psutil.Process) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_a_whole_study_and_its_dashboard_show_it_nowhere(with_password: str, tmp_path: Path) -> None:
     extra = {"DATABASE": with_password, "PYTHONPATH": str(ROOT)}
     how = ["hydra.sweeper.tracking_uri='${oc.env:DATABASE}'", "hydra.sweeper.study_name=s"]

@@ -221,6 +221,7 @@ def test_the_page_is_there_while_the_study_runs(store: str, tmp_path: Path, monk
     assert tracker.problem is None
 
 
+@pytest.mark.long
 def test_a_page_that_cannot_be_sent_costs_nothing_else(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +318,7 @@ def test_a_run_deleted_by_hand_stops_nothing(store: str, tmp_path: Path) -> None
     assert runs(store)["lr=0.2"].info.status == runs(store)["s"].info.status == "FINISHED"
 
 
+@pytest.mark.long
 def test_a_trainer_that_logs_itself_writes_into_its_own_run(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
     row = new_row(tmp_path / "s", 0)
@@ -409,6 +411,7 @@ def test_importing_it_does_not_import_mlflow() -> None:
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
+@pytest.mark.long
 def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(server.uri, study)
@@ -458,6 +461,7 @@ def test_a_run_whose_answer_comes_late_is_not_created_twice(server: Server, tmp_
     assert len(client.search_runs(experiments, "tags.role = 'trial'")) == 1
 
 
+@pytest.mark.long
 def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: Path) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(server.uri, study)

@@ -29,6 +29,7 @@ def test_every_epoch_is_reported(tmp_path: Path) -> None:
     assert all(isinstance(value, float) for metrics in trial.reported for value in metrics.values())
 
 
+@pytest.mark.long
 def test_a_stopped_training_resumes_from_its_checkpoint(tmp_path: Path) -> None:
     straight = Recorder(tmp_path / "straight")
     expected = fit(straight)

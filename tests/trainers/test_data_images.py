@@ -136,6 +136,7 @@ def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[st
     assert "test_accuracy" in ends[0][0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gb", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_an_augmented_training_goes_on_to_the_same_bits(gb: int, tmp_path: Path) -> None:
     folder = write(tmp_path / "images")

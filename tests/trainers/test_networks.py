@@ -80,6 +80,7 @@ def test_the_smallest_images_are_those_that_keras_takes(name: str) -> None:
 
 
 # One of each kind: -1..1, colours turned round and centred, inside the network itself.
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -116,6 +117,7 @@ def test_images_with_two_channels_are_refused() -> None:
         networks.build(section, (32, 32, 2), 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "learning"),
     [
@@ -176,6 +178,7 @@ def test_the_head_first_and_then_the_base_at_its_own_rate(images: Path, tmp_path
                 np.testing.assert_array_equal(resumed.checkpoint()[name], array)
 
 
+@pytest.mark.long
 def test_the_base_learns_in_the_second_phase(images: Path, tmp_path: Path) -> None:
     cfg = configured(images)
     cfg.model.update({"_target_": "tests.trainers.test_networks.tiny", "weights": "some", "head_epochs": 2})

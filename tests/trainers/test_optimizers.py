@@ -93,6 +93,7 @@ def test_a_step_is_that_of_tensorflow(kind: str, l1: float, l2: float) -> None:
     np.testing.assert_allclose(w.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["proximal_gd", pytest.param("proximal_adagrad", marks=pytest.mark.long)])
 def test_a_proximal_training_goes_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
     cfg = compose(

@@ -118,6 +118,7 @@ def test_one_that_hangs_is_killed_and_is_not_too_large() -> None:
     assert not [child for child in left if child.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.long
 def test_the_watch_acts_before_the_limit_is_reached() -> None:
     limit_gb = psutil.Process().memory_info().rss / 1e9 + 0.5
     assert run_in_subprocess(lambda: fill(0.1), limit_gb) == 10

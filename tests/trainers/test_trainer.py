@@ -46,6 +46,7 @@ def test_every_optimizer_learns_at_its_default_rate(optimizer: str, tmp_path: Pa
     assert recorder.reported[-1]["loss"] < 0.9 * recorder.reported[0]["loss"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [ADAM, CNN])
 def test_the_seed_decides_every_bit(settings: tuple[str, ...], tmp_path: Path) -> None:
     ends = []

@@ -86,6 +86,7 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
         assert [json.loads(line)["step"] for line in lines] == list(range(1, epochs + 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "count, left, epochs, settings",
     [
@@ -196,6 +197,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings", [pytest.param([], id="jobs"), pytest.param([WARM], id="warm", marks=pytest.mark.long)]
 )

@@ -212,6 +212,7 @@ def eat_memory(cfg: Any) -> float:
     return 0.0
 
 
+@pytest.mark.long
 def test_each_end_has_its_name(trials: SlurmTrials, make_job: Callable[..., Job], monkeypatch: Any) -> None:
     # As if the driver ran in a job itself, whose settings its own jobs must not inherit.
     for name, value in {"SLURM_JOB_ID": "1", "SLURM_MEM_PER_CPU": "100", "SLURM_NTASKS": "9"}.items():

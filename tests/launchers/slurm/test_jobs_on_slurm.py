@@ -114,6 +114,7 @@ def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_j
     assert steps == list(range(1, reached + 42))
 
 
+@pytest.mark.long
 def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make_job: MakeJob) -> None:
     job = make_job(1, train)
     submit(trials, job)
@@ -152,6 +153,7 @@ def test_a_limit_on_submitted_jobs_is_a_reason_to_wait(
     assert exits(trials, 1)[2].state is State.COMPLETED
 
 
+@pytest.mark.long
 def test_array_parallelism_and_submission_rate(make_job: MakeJob) -> None:
     narrow = SlurmTrials(SlurmLauncherConf(array_parallelism=2, max_submissions_per_min=120))
     first = make_job(1, sleep)
@@ -191,6 +193,7 @@ def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: Make
     cluster_sh("revive", "slurmdbd")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "after_sbatch", ["killed before the id was written down", pytest.param("over", marks=pytest.mark.long)]
 )

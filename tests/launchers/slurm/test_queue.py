@@ -30,6 +30,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "_ABSENT_S", 0.05)
 
 
+@pytest.mark.long
 def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> None:
     mark = str(time.time_ns())
     options = {"ends": ["--wrap=true"], "fails": ["--wrap=exit 3"], "waits": ["--hold", "--wrap=true"]}

@@ -80,6 +80,7 @@ def test_each_job_has_the_resources_of_its_trial(trials: SlurmTrials, make_job: 
     assert [len(found["CUDA_VISIBLE_DEVICES"].split(",")) for found in (one, two, four)] == [1, 2, 4]
 
 
+@pytest.mark.long
 def test_ranks_start_in_one_step_and_end_as_one(trials: SlurmTrials, make_job: MakeJob) -> None:
     whole = make_job(1, describe, nodes=2, tasks_per_node=2, gpus_per_node=2)
     dies = make_job(2, rank_1_dies, tasks_per_node=2)
@@ -107,6 +108,7 @@ def test_ranks_start_in_one_step_and_end_as_one(trials: SlurmTrials, make_job: M
     assert not list(whole.folder.path.rglob("ranks/*.json"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "signal", [pytest.param(False, id="pruned"), pytest.param(True, id="warned by SLURM", marks=pytest.mark.long)]
 )

@@ -103,6 +103,7 @@ def train(cfg, trial):
 """
 
 
+@pytest.mark.long
 def test_each_trial_of_a_grid_gets_its_own_nodes_and_gpus_and_all_are_compared(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     grid = [

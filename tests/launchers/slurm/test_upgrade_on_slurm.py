@@ -11,6 +11,7 @@ from tests import old_studies
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
+@pytest.mark.long
 def test_a_study_of_the_version_before_goes_on_in_jobs(tmp_path: Path) -> None:
     study = old_studies.unpack(tmp_path, "slurm")
     done = lines.run(old_studies.command(study), tmp_path)

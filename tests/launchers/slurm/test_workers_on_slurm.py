@@ -101,6 +101,7 @@ def state_of(slurm_job: str) -> str:
     return slurm("sacct", "--noheader", "--allocations", "--format=State", f"--jobs={slurm_job}").strip()
 
 
+@pytest.mark.long
 def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: MakeJob) -> None:
     settings = {"trials_per_job": None}
     launcher = start(array_parallelism=1, **settings)
@@ -116,6 +117,7 @@ def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: Ma
     wait_for(lambda: state_of(said(jobs[0])[0]) == "COMPLETED", 20)  # a worker that did its work ends well
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "gpus",
     [
@@ -137,6 +139,7 @@ def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
     assert sorted(map(sorted, by_job.values())) == [[["0,1"], ["2,3"]]] * 2
 
 
+@pytest.mark.long
 def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(start: Any, make_job: MakeJob) -> None:
     settings = {"trials_per_job": None}
     launcher = start(array_parallelism=1, **settings)
@@ -158,6 +161,7 @@ def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(
         assert job.attempt_folder.stop_reason() is State.LOST  # and so it saved its state
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_start_refuses_its_trials(start: Any, make_job: MakeJob) -> None:
     launcher = start(trials_per_job=None)
     jobs = [
@@ -172,6 +176,7 @@ def test_a_worker_that_cannot_start_refuses_its_trials(start: Any, make_job: Mak
         assert words in outcomes[number].error
 
 
+@pytest.mark.long
 def test_of_trials_side_by_side_the_one_that_took_too_much_is_to_blame(start: Any, make_job: MakeJob) -> None:
     settings = {"trials_per_job": None, "trials_at_once": 2, "mem_gb": 0.4}
     launcher = start(array_parallelism=1, **settings)

@@ -68,6 +68,7 @@ def test_a_former_schedule_is_checked_and_works_as_the_one_that_it_is() -> None:
         check("batch_schedule=doubling", "batch_schedule._target_=conf.plan.doubling_batch", "epochs=9")
 
 
+@pytest.mark.long
 def test_a_trial_of_an_older_study_runs_in_a_fork_and_the_study_goes_on(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     command = [SWEEP, "-m", *FORMERLY, "hydra.sweeper.study_name=older"]
