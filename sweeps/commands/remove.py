@@ -21,7 +21,7 @@ def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     from sweeps.study import removal
 
     folder, _ = definition.find(name, root)
-    with removal.locked(folder):
+    with removal.locked(folder, root):
         yes or typer.confirm(f"pack {folder} and remove it?", abort=True)
         packed = removal.pack(folder)
     console.print(f"{packed}\nUnpack: {definition.unpack_line(packed)}", soft_wrap=True)
@@ -37,7 +37,7 @@ def delete(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     from sweeps.tracking.registry import delete_runs
 
     folder, definition_ = definition.find(name, root)
-    with removal.locked(folder):
+    with removal.locked(folder, root):
         yes or typer.confirm(f"delete {folder}, and the study's runs in MLflow?", abort=True)
         count = delete_runs(store_of(definition_), folder)
         with chdir(working_folder(definition_)):

@@ -1,6 +1,7 @@
 """How a study is put away: packed into one file, or deleted."""
 
 import os
+import shlex
 import shutil
 import tarfile
 import time
@@ -13,16 +14,18 @@ from sweeps.files import Lock, LockHeld
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
 from sweeps.record.definition import ARCHIVE, sweeps_line
 from sweeps.trial.folder import TrialFolder
+from sweeps.wording import counted
 
 _LOCK = "driver.lock"
 
 
 @contextmanager
-def locked(study: Path) -> Iterator[None]:
-    """Keep every driver out of the study.
+def locked(study: Path, root: Path) -> Iterator[None]:
+    """Keep every driver out of a study, the content of which is going to be removed from `root`.
 
-    Raises UserError if a driver runs it, SLURM jobs of it may still run, or its folder holds packed studies.
+    Raises UserError if a driver runs the study, SLURM jobs of it may still run, or its folder is not the study's alone.
     """
+    _refuse_place(study, root)
     if any(study.glob("*.tar.gz")):  # because older versions allowed the name of the archive
         raise UserError(f"{study} holds packed studies (*.tar.gz).\nMove them to another folder first")
     try:
@@ -38,6 +41,28 @@ def locked(study: Path) -> Iterator[None]:
         lock.release()
 
 
+def _refuse_place(study: Path, root: Path) -> None:
+    """Raise UserError if the folder is outside of `root`, is a link or a mount point, or holds another study."""
+    folder = Path(os.path.normpath(study.absolute()))
+    if folder.parent != Path(os.path.normpath(root.absolute())):
+        line = shlex.join([folder.name, "--root", str(folder.parent)])
+        raise UserError(f"{folder} is not directly in {root}.\nName the study and its folder: {line}")
+    if study.is_symlink():
+        target = study.resolve()
+        raise UserError(
+            f"{study} is a symbolic link to {target}.\n"
+            f"Name the folder itself: {target.name} --root {shlex.quote(str(target.parent))}; then remove the link"
+        )
+    if study.is_mount():
+        raise UserError(f"{study} is a mount point.\nUnmount it first")
+    if nested := sorted(file.parent for file in study.glob("**/study.json") if file.parent != study):
+        inner = nested[0]
+        raise UserError(
+            f"{study} holds another study: {inner}.\nMove it to another folder first: "
+            f"{shlex.join(['mv', str(inner), str(study.with_name(inner.name))])}"
+        )
+
+
 def _refuse_jobs(study: Path) -> None:
     trials = (TrialFolder(file.parent) for file in study.rglob("trial.json"))
     unfinished = [trial.path for trial in trials if (newest := trial.newest()) and not newest.is_over]
@@ -46,9 +71,8 @@ def _refuse_jobs(study: Path) -> None:
     except SlurmError as error:
         raise UserError(f"SLURM does not report whether study {study.name} has jobs: {error}") from error
     if jobs:
-        raise UserError(
-            f"study {study.name} still has {len(jobs)} SLURM jobs.\nStop them first: {sweeps_line('stop', study)}"
-        )
+        count = counted(len(jobs), "SLURM job")
+        raise UserError(f"study {study.name} still has {count}.\nStop them first: {sweeps_line('stop', study)}")
 
 
 def pack(study: Path) -> Path:
@@ -61,7 +85,7 @@ def pack(study: Path) -> Path:
     try:
         with aside.open("wb") as file:
             with tarfile.open(fileobj=file, mode="w:gz") as tar:
-                tar.add(study.resolve(), study.name, filter=_without_lock)
+                tar.add(study, study.name, filter=_without_lock)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(packed)
@@ -76,10 +100,7 @@ def _without_lock(file: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def delete(study: Path) -> None:
-    """Delete the study's folder, also if it is a link: first rename it, so that it disappears at once."""
-    folder = study.resolve()
-    gone = folder.rename(folder.with_name(f".{folder.name}.deleted-{time.time_ns()}"))
-    if study.is_symlink():
-        study.unlink()
+    """Delete the study's folder: first rename it, so that it disappears at once."""
+    gone = study.rename(study.with_name(f".{study.name}.deleted-{time.time_ns()}"))
     (gone / "study.json").unlink(missing_ok=True)  # first, because after a crash the rest is no study
     shutil.rmtree(gone)

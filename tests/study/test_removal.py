@@ -1,5 +1,6 @@
-"""Putting a study away, also one whose folder is a link to another disk."""
+"""Archive and delete: nothing but the named study is removed."""
 
+import os
 import shlex
 import subprocess
 import tarfile
@@ -12,19 +13,54 @@ from sweeps.record.definition import unpack_line
 from sweeps.study import removal
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_study_is_packed_whole_and_then_gone(tmp_path: Path, linked: bool) -> None:
-    study, folder = tmp_path / "multirun" / "s", tmp_path / ("scratch" if linked else "multirun") / "s"
-    (folder / "0").mkdir(parents=True)
+def test_archived_study_is_packed_whole_and_its_folder_is_removed(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    (study / "0").mkdir(parents=True)
     for name in ("study.json", "driver.lock", "0/trial.json"):
-        (folder / name).write_text("{}")
-    if linked:
-        study.parent.mkdir()
-        study.symlink_to(folder)
+        (study / name).write_text("{}")
     with tarfile.open(removal.pack(study)) as tar:
         assert sorted(tar.getnames()) == ["s", "s/0", "s/0/trial.json", "s/study.json"]
-    assert not study.is_symlink() and not study.exists()
-    assert list(folder.parent.iterdir()) == ([] if linked else [study.parent / "archive"])
+    assert list(tmp_path.iterdir()) == [tmp_path / "archive"]
+
+
+def make_study(folder: Path) -> Path:
+    """Write a study's files."""
+    folder.mkdir(parents=True)
+    (folder / "study.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["../s", "../../x/s", "inner/s"])
+def test_study_outside_of_the_root_is_not_removed(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "home" / "multirun"
+    root.mkdir(parents=True)
+    study = make_study(Path(os.path.normpath(root / name)))
+    with pytest.raises(UserError, match=r"is not directly in .*\n.*--root "), removal.locked(root / name, root):
+        pass
+    with removal.locked(study, study.parent):
+        pass
+
+
+def test_link_to_a_study_is_not_removed(tmp_path: Path) -> None:
+    study, link = make_study(tmp_path / "scratch" / "s"), tmp_path / "multirun" / "mine"
+    link.parent.mkdir()
+    link.symlink_to(study)
+    answer = f"symbolic link to {study}.\n.*: s --root {study.parent};"
+    with pytest.raises(UserError, match=answer), removal.locked(link, link.parent):
+        pass
+
+
+def test_mount_point_is_not_removed() -> None:
+    with pytest.raises(UserError, match="is a mount point"), removal.locked(Path("/proc"), Path("/")):
+        pass
+
+
+def test_study_that_holds_another_study_is_not_removed(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "pilot")
+    inner = make_study(study / "inner")
+    answer = f"holds another study: {inner}.\n.*mv {inner} {tmp_path / 'inner'}"
+    with pytest.raises(UserError, match=answer), removal.locked(study, tmp_path):
+        pass
 
 
 def test_what_it_says_to_type_unpacks_a_study_of_any_name(tmp_path: Path) -> None:
@@ -42,5 +78,5 @@ def test_a_study_that_was_named_as_the_packed_ones_are_is_not_removed_with_them(
     study.mkdir()
     (study / "study.json").write_text("{}")
     (study / "mine.tar.gz").write_text("")
-    with pytest.raises(UserError, match="holds packed studies"), removal.locked(study):
+    with pytest.raises(UserError, match="holds packed studies"), removal.locked(study, tmp_path):
         pass
