@@ -113,7 +113,7 @@ def test_the_best_trial_is_refit_and_registered_once(app: Path) -> None:
     assert load("s", app / "multirun").model().predict([2.0]) == [3.5]
 
 
-def test_what_cannot_be_refit_says_why(tmp_path: Path) -> None:
+def test_refused_refit_names_the_reason(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1,2"), tmp_path)
     done = sweeps(tmp_path, "refit", "s")
     assert done.code == 2

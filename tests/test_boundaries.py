@@ -58,7 +58,7 @@ def importers(module: str) -> set[str]:
         ("pandas", ("sweeps/api.py",)),
     ],
 )
-def test_who_imports_it(module: str, allowed: tuple[str, ...]) -> None:
+def test_importers_of_a_heavy_library(module: str, allowed: tuple[str, ...]) -> None:
     found = importers(module)
     assert found
     assert all(file.startswith(allowed) for file in found), found
@@ -176,7 +176,7 @@ def loads(folder: Path, program: str, *arguments: str) -> set[str]:
     "arguments",
     [["--help"], ["-m", "seed=1,2", "hydra.sweeper.preview=true"], ["-m", "seed=1,2", "epochs=1", "tracking=none"]],
 )
-def test_a_driver_loads_nothing_that_it_does_not_need_yet(tmp_path: Path, arguments: list[str]) -> None:
+def test_driver_imports_lazily(tmp_path: Path, arguments: list[str]) -> None:
     assert loads(tmp_path, SWEEP, *arguments) == {"sweeps"}
 
 
@@ -197,13 +197,15 @@ def test_only_a_search_loads_optuna(drivers: tuple[Path, dict[str, set[str]]]) -
 
 
 @pytest.mark.parametrize("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]])
-def test_to_look_at_a_study_loads_no_optuna(drivers: tuple[Path, dict[str, set[str]]], words: list[str]) -> None:
+def test_commands_that_read_a_study_do_not_import_optuna(
+    drivers: tuple[Path, dict[str, set[str]]], words: list[str]
+) -> None:
     assert "optuna" not in loads(drivers[0], "sweeps", *words)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("trainer, loaded", [("own", 0.0), ("keras", 1.0)])
-def test_a_trainer_of_ones_own_runs_without_tensorflow(tmp_path: Path, trainer: str, loaded: float) -> None:
+def test_custom_trainer_runs_without_tensorflow(tmp_path: Path, trainer: str, loaded: float) -> None:
     (tmp_path / "mine.py").write_text(
         "import sys\n"
         "def train(cfg, trial):\n"

@@ -345,7 +345,7 @@ def test_help_is_given(flag: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_help_names_the_settings_also_of_somebody_elses_app(tmp_path: Path) -> None:
+def test_help_names_the_settings_of_a_foreign_app(tmp_path: Path) -> None:
     done = run([THEIRS, "hydra/help=sweepyard", "hydra/sweeper=optuna", "--help"], tmp_path)
     assert done.code == 0, done.err
     for setting in ("hydra.sweeper.n_trials=20", "hydra.launcher.mem_gb=null", "hydra.launcher.partition=null"):

@@ -240,7 +240,7 @@ def test_a_trial_whose_folder_cannot_be_read_concerns_that_trial(answer: Answer,
     assert code == 0 and "0 of 3 trials have ended" in said, (end, said)
 
 
-def test_a_damaged_study_is_mended_by_going_on(studies: Path, tmp_path: Path) -> None:
+def test_resuming_repairs_a_corrupt_study(studies: Path, tmp_path: Path) -> None:
     shutil.copytree(studies / "multirun" / "failed", tmp_path / "multirun" / "failed")
     study = tmp_path / "multirun" / "failed"
     whole = (study / "journal.jsonl").read_bytes()
@@ -295,14 +295,14 @@ def test_help_shows_no_type_of_a_flag_and_no_braces(answer: Answer, monkeypatch:
     assert "sweeps status [OPTIONS] NAME\n" in shown and "sweeps ui [OPTIONS] [NAME]\n" in shown
 
 
-def test_the_list_tells_whole_names_and_where_there_are_none(answer: Answer, tmp_path: Path) -> None:
+def test_list_prints_whole_names(answer: Answer, tmp_path: Path) -> None:
     name = "optimizers_and_learning_rates_of_the_second_network_2026-11-22"
     shutil.copytree(tmp_path / "multirun" / "good", tmp_path / "multirun" / name)
     assert f" {name} " in answer("list")[1]
     assert answer("list", "--root", "nowhere") == (0, "there are no studies in nowhere; start one with sweep.py -m\n")
 
 
-def test_a_study_that_is_packed_is_said_to_be(answer: Answer, tmp_path: Path) -> None:
+def test_archived_study_is_reported(answer: Answer, tmp_path: Path) -> None:
     packed = tmp_path / "multirun" / "archive" / "old.tar.gz"
     packed.parent.mkdir()
     packed.touch()
@@ -310,7 +310,7 @@ def test_a_study_that_is_packed_is_said_to_be(answer: Answer, tmp_path: Path) ->
     assert answer("status", "old") == (2, f"{said} multirun\n")
 
 
-def test_sync_brings_mlflow_what_it_lacks(answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_adds_missing_records_to_mlflow(answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     code, said = answer("sync")
     assert code == 0
@@ -351,7 +351,7 @@ def test_sync_leaves_a_study_to_its_driver(answer: Answer, tmp_path: Path) -> No
     assert code == 0 and f"study good is being run by process {os.getpid()} on" in said
 
 
-def test_resume_says_where_it_cannot_go(studies: Path, answer: Answer, tmp_path: Path) -> None:
+def test_resume_names_the_missing_folder(studies: Path, answer: Answer, tmp_path: Path) -> None:
     file = tmp_path / "multirun" / "good" / "study.json"
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "working_folder": str(tmp_path / "moved")}))
@@ -360,7 +360,7 @@ def test_resume_says_where_it_cannot_go(studies: Path, answer: Answer, tmp_path:
     assert str(tmp_path / "moved") in said
 
 
-def test_a_study_that_was_renamed_goes_on_nowhere_else(studies: Path, answer: Answer, tmp_path: Path) -> None:
+def test_renamed_study_resumes_in_its_folder(studies: Path, answer: Answer, tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "good"
     content = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps({**content, "working_folder": str(tmp_path)}))

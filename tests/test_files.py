@@ -87,7 +87,7 @@ def test_write_whole(tmp_path: Path, content: str | bytes) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_first_word_stands(tmp_path: Path) -> None:
+def test_first_outcome_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "file"
     for word in ("first", "second", "third"):
         write_once(file, word)
@@ -118,7 +118,7 @@ def test_a_writer_that_is_killed_leaves_the_old_content_or_the_new(tmp_path: Pat
     assert file.read_text() == "anew"
 
 
-def test_of_writers_that_race_one_says_the_first_word(tmp_path: Path, fork: Fork) -> None:
+def test_one_of_racing_writers_writes_the_outcome(tmp_path: Path, fork: Fork) -> None:
     for number in range(10):
         file, start = tmp_path / str(number), tmp_path / f"start{number}"
 
@@ -220,7 +220,7 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("room", range(0, 40, 3))
-def test_lines_that_the_disk_does_not_take_leave_the_file_as_it_was(tmp_path: Path, fork: Fork, room: int) -> None:
+def test_failed_write_leaves_the_file_unchanged(tmp_path: Path, fork: Fork, room: int) -> None:
     file = tmp_path / "file"
     append_lines(file, ["before"])
     before = file.read_bytes()
@@ -291,7 +291,7 @@ def test_a_damaged_file_is_kept_under_another_name(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("file.json.damaged-*"))) == 2
 
 
-def test_what_somebody_else_wrote_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_user_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "job.pickle"
     file.write_bytes(b"mine")
     assert read_own(file) == b"mine"
@@ -364,7 +364,7 @@ def test_looking_never_takes(tmp_path: Path, fork: Fork) -> None:
     assert [wait(pid) for pid in lookers] == [1, 1]
 
 
-def test_of_many_one_gets_it(tmp_path: Path, fork: Fork) -> None:
+def test_one_of_many_claims_the_lock(tmp_path: Path, fork: Fork) -> None:
     path, start, ended = tmp_path / "lock", tmp_path / "start", tmp_path / "ended"
 
     def race() -> bool:
@@ -443,7 +443,7 @@ def test_who_beats_holds_the_lock_and_who_is_silent_does_not(
     assert str(holder(path)).startswith(f"process {pid} on {host}")
 
 
-def test_a_holder_that_beats_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_holder_with_a_heartbeat_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_BEAT_S", 0.01)
     lock = Lock(tmp_path / "lock", beats=True)
     for _ in range(3):
@@ -457,7 +457,7 @@ def test_a_holder_that_beats_is_heard(tmp_path: Path, monkeypatch: pytest.Monkey
     lock.release()
 
 
-def test_two_that_took_it_in_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork: Fork) -> None:
+def test_two_claims_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork: Fork) -> None:
     """The one that noted itself last has it, and the other can tell."""
     path = tmp_path / "lock"
     monkeypatch.setattr(files, "_ask_kernel", lambda file, command: None)
@@ -494,7 +494,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lock.release()
 
 
-def test_another_error_of_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_disk_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 

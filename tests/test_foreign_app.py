@@ -131,7 +131,7 @@ def test_a_grid_needs_no_objective(objectives: dict[str, Done]) -> None:
     assert "best" not in status.out
 
 
-def test_a_search_of_what_returns_nothing_is_refused_before_it_starts(objectives: dict[str, Done]) -> None:
+def test_search_over_a_function_without_result_is_refused(objectives: dict[str, Done]) -> None:
     done = objectives["silent search"]
     assert done.code == 2, done.said
     assert len(done.err.splitlines()) <= 2
@@ -312,7 +312,7 @@ def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: li
 
 
 @pytest.mark.long
-def test_a_full_disk_stops_the_study_which_then_goes_on(tmp_path: Path) -> None:
+def test_study_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
     alone = str(shutil.copy(THEIRS, tmp_path))  # with little code beside it to be kept
     line = [alone, *theirs(*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1")[1:]]
     done = lines.finish(lines.start_afresh(line, tmp_path, largest_file=5_500), tmp_path)
@@ -371,7 +371,7 @@ def test_failures_within_the_rate_are_fine_and_more_end_the_study(
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_somebody_elses_launcher(tmp_path: Path, launcher: str) -> None:
+def test_foreign_launcher(tmp_path: Path, launcher: str) -> None:
     code, out = run(tmp_path, "hydra/sweeper=grid", f"hydra/launcher={launcher}", "+x=1,2,3")
     assert code == 0, out
     assert [row.objective for row in trials(tmp_path)] == [[1.0], [4.0], [9.0]]
@@ -401,7 +401,7 @@ def test_a_budget_of_gpu_hours(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_memory_is_limited_where_a_user_says_so(tmp_path: Path) -> None:
+def test_memory_limit_of_the_user_is_applied(tmp_path: Path) -> None:
     limit = "hydra.launcher.mem_gb=0.5"
     code, out = run(tmp_path, *GRID, limit, "+eats_gb=0.01,0.8")
     assert code == 1, out
@@ -412,7 +412,7 @@ def test_memory_is_limited_where_a_user_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_a_trial_starts_ends_with_it(tmp_path: Path) -> None:
+def test_processes_of_an_ended_trial_are_killed(tmp_path: Path) -> None:
     driver = lines.start(theirs(*GRID, "+spawns=1", "+x=1,2", "+sleep=1.5", "hydra.sweeper.n_jobs=1"), tmp_path)
     study = tmp_path / "multirun" / "s"
 

@@ -26,7 +26,7 @@ FILES = {"app.py": APP, "lib/__init__.py": "", "lib/helper.py": "VALUE = 1.0\n",
 
 
 @pytest.mark.long
-def test_trials_run_the_code_that_their_study_began_with(tmp_path: Path) -> None:
+def test_trials_run_the_code_of_the_studys_start(tmp_path: Path) -> None:
     for name, content in FILES.items():
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "mine" / name).write_text(content)

@@ -42,7 +42,7 @@ def test_the_table_shows_batch_and_memory(found: Done, largest: int) -> None:
     assert re.search(rf"│ +0 │.*│ {largest} +│", found.out), found.out
 
 
-def test_each_try_is_told_in_the_log(found: Done, largest: int) -> None:
+def test_each_tried_batch_is_logged(found: Done, largest: int) -> None:
     log = (found.study() / "0/attempts/1/log").read_text()
     assert f"batch_size={largest} fits\n" in log
     assert " does not fit, see tries.log\n" in log
@@ -50,7 +50,7 @@ def test_each_try_is_told_in_the_log(found: Done, largest: int) -> None:
     assert "saved for trainings on this machine (" in log
 
 
-def test_a_single_run_beyond_it_is_refused(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+def test_single_run_beyond_the_limit_is_refused(largest: int, home: dict[str, str], tmp_path: Path) -> None:
     done = run([SWEEP, *WIDE, f"batch_size={largest + 1}"], tmp_path, home)
     assert done.code == 2
     first, second = done.err.splitlines()
@@ -59,7 +59,7 @@ def test_a_single_run_beyond_it_is_refused(largest: int, home: dict[str, str], t
     assert not (tmp_path / "multirun").exists()
 
 
-def test_a_search_goes_on_without_what_does_not_fit(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+def test_search_continues_without_batches_that_do_not_fit(largest: int, home: dict[str, str], tmp_path: Path) -> None:
     sizes = f"batch_size={largest},1250"
     random = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1"]
     line = [SWEEP, "-m", *random, "hydra.sweeper.n_trials=2", *WIDE, sizes, "epochs=1", "steps=1"]
@@ -74,7 +74,7 @@ def test_a_search_goes_on_without_what_does_not_fit(largest: int, home: dict[str
     assert "1 of 2 trials are infeasible, and were not started\n" in done.out
 
 
-def test_a_grid_does_too_unless_nothing_of_it_fits(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+def test_grid_leaves_out_infeasible_points_unless_all_are(largest: int, home: dict[str, str], tmp_path: Path) -> None:
     line = [SWEEP, "-m", *WIDE, "epochs=1", "steps=1"]
     done = run([*line, f"batch_size=1250,{largest}"], tmp_path / "some", home)
     assert done.code == 0, done.said
@@ -86,7 +86,7 @@ def test_a_grid_does_too_unless_nothing_of_it_fits(largest: int, home: dict[str,
     assert not (done.folder / "multirun").exists()
 
 
-def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_killed_search_resumes(tmp_path: Path) -> None:
     home = {"KERAS_HOME": str(tmp_path / "home")}
     line = [*FIND, "batch_size=16", "trainer.most=250"]
     trial = tmp_path / "multirun" / "found" / "0"
@@ -105,7 +105,7 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("swept", [[], ["-m"], ["gpus=0,0"]])
-def test_on_a_cpu_it_needs_a_limit(swept: list[str], tmp_path: Path) -> None:
+def test_search_on_a_cpu_needs_a_limit(swept: list[str], tmp_path: Path) -> None:
     done = run([SWEEP, *swept, "+find=largest_batch", "model=mlp"], tmp_path)
     assert done.code == 2
     first, second = done.err.splitlines()

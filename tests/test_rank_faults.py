@@ -71,7 +71,7 @@ FAULTS = [
 
 
 @pytest.mark.long
-def test_a_lost_rank_ends_the_attempt_and_the_trial_goes_on(folder: Path, undisturbed: dict[str, float]) -> None:
+def test_lost_rank_ends_the_attempt_and_the_trial_resumes(folder: Path, undisturbed: dict[str, float]) -> None:
     driver = start(folder, "faults", "hydra.sweeper.max_attempts=5")
     own = trial(folder, "faults")
     for number, (rank, what, _) in enumerate(FAULTS, start=1):
@@ -93,9 +93,7 @@ def test_a_lost_rank_ends_the_attempt_and_the_trial_goes_on(folder: Path, undist
 
 
 @pytest.mark.long
-def test_a_killed_driver_takes_its_ranks_along_and_the_same_command_goes_on(
-    folder: Path, undisturbed: dict[str, float]
-) -> None:
+def test_killed_driver_ends_its_ranks_and_the_command_resumes(folder: Path, undisturbed: dict[str, float]) -> None:
     driver = start(folder, "driver")
     own = trial(folder, "driver")
     wait_until(lambda: len(steps(own.path)) >= EPOCHS // 2)
@@ -109,7 +107,7 @@ def test_a_killed_driver_takes_its_ranks_along_and_the_same_command_goes_on(
 
 
 @pytest.mark.long
-def test_a_rank_that_hangs_is_waited_for_as_long_as_was_said(folder: Path) -> None:
+def test_hanging_rank_is_awaited_for_the_configured_time(folder: Path) -> None:
     hangs = ["model._target_=tests.trainers.hanging.cnn_that_hangs", "hydra.launcher.rank_timeout_s=3"]
     driver = start(folder, "hangs", *hangs, "hydra.sweeper.max_attempts=1")
     done = lines.finish(driver, folder, 60)

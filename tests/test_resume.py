@@ -219,7 +219,7 @@ def test_a_terminal_that_is_closed_ends_a_study_in_good_order(tmp_path: Path) ->
     assert not processes(tmp_path)
 
 
-def test_nohup_stays_what_it_is(tmp_path: Path) -> None:
+def test_nohup_is_respected(tmp_path: Path) -> None:
     driver = subprocess.Popen(
         ["nohup", sys.executable, *theirs(*SLOW)],
         cwd=tmp_path,
@@ -263,7 +263,7 @@ def test_what_trials_started_ends_when_their_driver_is_killed(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
+def test_killed_trial_resumes_in_a_new_attempt(folder: Path) -> None:
     driver = start(folder, "lost", "seed=1", "epochs=80", "trainer.checkpoint_interval_s=0.0", "tracking=none")
     trial = folder / "multirun" / "lost" / "0"
     wait_until(lambda: len(steps(trial)) > 5)
@@ -278,7 +278,7 @@ def test_a_killed_trial_goes_on_in_a_new_attempt(folder: Path) -> None:
     assert end(trial, 2).state is State.COMPLETED
 
 
-def test_a_second_driver_is_told_who_holds_the_study(tmp_path: Path) -> None:
+def test_second_driver_names_the_driver_that_runs_the_study(tmp_path: Path) -> None:
     first = lines.start(theirs(*SLOW), tmp_path)
     wait_until(lambda: epochs_of_two(tmp_path / "multirun" / "s"))
     done = lines.run(theirs(*SLOW), tmp_path)
@@ -292,7 +292,7 @@ def test_a_second_driver_is_told_who_holds_the_study(tmp_path: Path) -> None:
     wait_until(lambda: not processes(tmp_path), timeout_s=5)
 
 
-def test_a_driver_that_locks_do_not_reach_is_told_apart(tmp_path: Path) -> None:
+def test_driver_on_a_disk_without_locks_is_recognized(tmp_path: Path) -> None:
     line = theirs(*GRID, "+x=1,2")
     study = tmp_path / "multirun" / "s"
     study.mkdir(parents=True)
@@ -321,7 +321,7 @@ def test_a_driver_that_was_taken_over_from_elsewhere_stops(tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_another_study_of_the_same_name_is_refused_unless_it_extends(tmp_path: Path) -> None:
+def test_other_study_of_the_same_name_is_refused_unless_extended(tmp_path: Path) -> None:
     def run(*arguments: str) -> Done:
         return lines.run(theirs(*GRID, *arguments, name="same"), tmp_path)
 
@@ -337,7 +337,7 @@ def test_another_study_of_the_same_name_is_refused_unless_it_extends(tmp_path: P
 
 
 @pytest.mark.long
-def test_failed_trials_are_retried_when_a_person_says_so(tmp_path: Path) -> None:
+def test_retry_failed_retries_failed_trials(tmp_path: Path) -> None:
     line = theirs(*GRID, "+x=1,2,3", f"+wants={tmp_path}/flag")
     study = tmp_path / "multirun" / "s"
     assert lines.run(line, tmp_path).code == 1
@@ -369,7 +369,7 @@ def test_failed_trials_are_retried_when_a_person_says_so(tmp_path: Path) -> None
         ("hangs", State.TIMED_OUT, ["hydra.launcher.timeout_min=0.03"], "hydra.launcher.timeout_min=0.04"),
     ],
 )
-def test_a_trial_that_was_given_up_goes_on_with_more_attempts_or_time(
+def test_abandoned_trial_resumes_with_more_attempts_or_time(
     tmp_path: Path, how: str, ended: State, less: list[str], more: str
 ) -> None:
     less = ["hydra.sweeper.max_attempts=1", *less]

@@ -102,7 +102,7 @@ def ended(python_path: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_an_end_is_told_and_written_down(ended: dict[str, Done], how: str) -> None:
+def test_outcome_is_reported_and_written(ended: dict[str, Done], how: str) -> None:
     done = ended[how]
     code, state, error = ENDS[how]
     assert done.code == code, done.said

@@ -70,7 +70,7 @@ def data_of(study: str, mnist: Path, images: Path) -> list[str]:
 pytestmark = pytest.mark.long
 
 
-def test_all_of_them_are_known() -> None:
+def test_all_studies_are_documented() -> None:
     assert {path.stem for path in (ROOT / "conf" / "study").glob("*.yaml")} == {*STUDIES, "best_lr_batch", "optimizers"}
     page = (ROOT / "docs" / "studies.md").read_text()
     for name, count in STUDIES.items():

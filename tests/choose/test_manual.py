@@ -43,7 +43,7 @@ KEYS = ("lr", "batch_size", "+m.act", "beta under o=a", "beta under o=b")
         ("lr=true batch_size=null", {"lr": True, "batch_size": None}),
     ],
 )
-def test_a_point_as_it_is_typed(tmp_path: Path, text: str, point: Point) -> None:
+def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> None:
     file = manual.add_point(definition(*KEYS), summary(tmp_path), text)
     assert json.loads(file.read_text()) == point
     assert manual.list_added_files(tmp_path) == [file]
@@ -186,7 +186,7 @@ def test_a_study_that_has_enough_still_takes_what_is_added(make_study: MakeStudy
     assert [row.params for row in done.summary.rows if row.objective] == [{"x": 1}, {"x": 9}]
 
 
-def test_what_is_added_is_tried_though_its_study_goes_on_to_the_race(make_study: MakeStudy, clock: Clock) -> None:
+def test_added_trials_run_before_the_race(make_study: MakeStudy, clock: Clock) -> None:
     """It had waited for room when the search had enough, while another trial had hardly begun."""
     study = make_study("x=1,2", "seed=0", target=1, final_race=1, final_race_seeds=2)
     launcher = FakeLauncher(returns_x, clock, slots=1, queue=1)
@@ -285,7 +285,7 @@ def test_what_is_added_is_a_configuration_where_seeds_repeat(
     assert again.summary.total == done.summary.total
 
 
-def test_that_a_search_has_enough_is_said_after_what_was_started_before(make_study: MakeStudy, clock: Clock) -> None:
+def test_end_of_a_search_is_printed_after_earlier_starts(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4", target=1)
     done = study.drive(FakeLauncher(by_trial(trains(9), t0=returns_x), clock, slots=2))
     news = next(i for i, line in enumerate(done.lines) if line.startswith("Search finished"))

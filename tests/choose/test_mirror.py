@@ -82,7 +82,7 @@ def test_a_key_under_several_conditions_has_one_name(
     assert {key for trial in shown(url) for key in trial.params} == keys
 
 
-def test_what_is_added_from_outside_and_repeats_are_told_beside(tmp_path: Path, url: str) -> None:
+def test_added_trials_and_repeats_are_counted_separately(tmp_path: Path, url: str) -> None:
     sampler = {"_target_": "optuna.samplers.RandomSampler", "seed": 1}
     search = asked(tmp_path, "x=1,2", sampler=sampler, n_trials=1, repeats=2, seed_key="+seed")
     mirror = mirror_of(search, url)
@@ -93,7 +93,7 @@ def test_what_is_added_from_outside_and_repeats_are_told_beside(tmp_path: Path, 
 
 
 @pytest.mark.long
-def test_a_storage_that_was_away_gets_what_it_lacks(tmp_path: Path, url: str) -> None:
+def test_returned_storage_receives_missing_trials(tmp_path: Path, url: str) -> None:
     now = [0.0]
     search = asked(tmp_path, *LINES)
     mirror = mirror_of(search, url, lambda: now[0])
@@ -115,7 +115,7 @@ def test_a_storage_that_was_away_gets_what_it_lacks(tmp_path: Path, url: str) ->
     assert [trial.values for trial in shown(url)] == [[1.0], [2.0], [2.0]]
 
 
-def test_a_study_that_has_begun_goes_on_without_its_storage(tmp_path: Path, url: str) -> None:
+def test_started_study_continues_without_its_storage(tmp_path: Path, url: str) -> None:
     search = asked(tmp_path, *LINES)
     search.run(lambda point: 1.0, most=1)
     away = Mirror("sqlite:////no/such/folder/s.db", search.study, search.space)
@@ -124,7 +124,7 @@ def test_a_study_that_has_begun_goes_on_without_its_storage(tmp_path: Path, url:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "sqlite:////no/such/folder/studies.db", "mysql+nodriver://host/db"])
-def test_a_new_study_is_refused_where_it_cannot_be_used(tmp_path: Path, url: str) -> None:
+def test_new_study_is_refused_without_its_storage(tmp_path: Path, url: str) -> None:
     search = asked(tmp_path, *LINES)
     with pytest.raises(UserError, match=r"hydra.sweeper.storage cannot be used: "):
         mirror_of(search, url)

@@ -81,7 +81,7 @@ def points(drive: Drive) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
-def test_a_sampler_is_told_the_mean(make_study: MakeStudy, clock: Clock, slots: int) -> None:
+def test_sampler_observes_the_mean(make_study: MakeStudy, clock: Clock, slots: int) -> None:
     study = make_study(*SPACE, **REPEATS)
     done = study.drive(FakeLauncher(judged(noisy), clock, slots))
     assert done.states() == ["completed"] * 12
@@ -101,7 +101,7 @@ def test_a_sampler_is_told_the_mean(make_study: MakeStudy, clock: Clock, slots: 
 
 
 @pytest.mark.parametrize("outcome", [State.DIVERGED, State.OUT_OF_MEMORY, State.FAILED])
-def test_one_that_fails_decides_for_its_configuration(make_study: MakeStudy, clock: Clock, outcome: State) -> None:
+def test_failed_repeat_decides_for_its_configuration(make_study: MakeStudy, clock: Clock, outcome: State) -> None:
     def judge(point: Point) -> float | State:
         return outcome if point["seed"] == 1 and int(str(point["x"])) % 2 else noisy(point)
 
@@ -118,7 +118,7 @@ def test_one_that_fails_decides_for_its_configuration(make_study: MakeStudy, clo
         assert trial.constraints.get("runs") == (1.0 if failed else None)
 
 
-def test_what_was_lost_says_nothing(make_study: MakeStudy, clock: Clock) -> None:
+def test_lost_trials_have_no_outcome(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study(*SPACE, **REPEATS, max_attempts=1)
     done = study.drive(FakeLauncher(judged(lambda point: State.LOST if point["seed"] == 2 else noisy(point)), clock))
     assert len(done.summary.rows) == 12
@@ -144,7 +144,7 @@ def test_a_repeat_that_reached_its_time_limit_is_not_in_the_mean(make_study: Mak
 
 
 @pytest.mark.parametrize("repeats", [1, 10])
-def test_a_surrogate_chooses_as_often_whatever_the_repeats(make_study: MakeStudy, clock: Clock, repeats: int) -> None:
+def test_surrogate_chooses_equally_often_with_repeats(make_study: MakeStudy, clock: Clock, repeats: int) -> None:
     settings = {"sampler": {**DEFAULT, "n_startup_trials": 4}, "n_trials": 12, "repeats": repeats}
     study = make_study("x=interval(0.0,8.0)", "seed=0", **settings)
     done = study.drive(FakeLauncher(judged(lambda point: abs(float(str(point["x"])) - 3)), clock, slots=1))
@@ -208,7 +208,7 @@ def test_the_best_run_on_under_fresh_seeds(
     assert again.summary.total == done.summary.total
 
 
-def test_a_race_goes_on_seed_by_seed_where_no_test_decides(make_study: MakeStudy, clock: Clock) -> None:
+def test_race_continues_by_seed_until_a_test_decides(make_study: MakeStudy, clock: Clock) -> None:
     def alike(point: Point) -> float:
         return noisy({**point, "x": 1}) + int(str(point["x"])) / 1e6 * (-1) ** int(str(point.get("seed", 0)))
 
@@ -271,7 +271,7 @@ ENOUGH: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("settings", "said"), ENOUGH)
-def test_a_race_is_run_to_its_end_also_where_the_search_has_enough(
+def test_race_completes_after_the_search_has_enough(
     make_study: MakeStudy, clock: Clock, settings: dict[str, Any], said: str
 ) -> None:
     def judge(point: Point) -> float:
@@ -318,7 +318,7 @@ def test_a_race_after_enough_is_finished_by_the_next_driver(
     assert all(row.state.is_over for row in done.summary.rows if row.race)
 
 
-def test_what_has_begun_a_race_ends_it(make_study: MakeStudy, clock: Clock) -> None:
+def test_interrupted_race_is_completed(make_study: MakeStudy, clock: Clock) -> None:
     """Also where better ones come in between."""
     study = make_study("x=3,4,5,1,2", "seed=0", final_race=2, final_race_seeds=4)
 
@@ -421,7 +421,7 @@ def test_folders_know_what_a_damaged_journal_lost(make_study: MakeStudy, clock: 
 @pytest.mark.parametrize(
     "repeat", ['"x"', "[]", '{"of": "x"}', '{"of": 99, "seed": {"seed": 7}}', '{"of": 0, "seed": 3}']
 )
-def test_a_folder_that_tells_nonsense(make_study: MakeStudy, clock: Clock, repeat: str) -> None:
+def test_folder_with_invalid_content(make_study: MakeStudy, clock: Clock, repeat: str) -> None:
     study = make_study(*SPACE, **REPEATS)
     study.drive(FakeLauncher(judged(noisy), clock))
     (study.folder / "journal.jsonl").unlink()

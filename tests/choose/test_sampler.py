@@ -89,7 +89,7 @@ def told(search: Asked, sampler: str) -> list[optuna.trial.FrozenTrial]:
         ("QMC", State.OUT_OF_MEMORY, TrialState.FAIL, None),
     ],
 )
-def test_what_a_sampler_is_told_and_a_person_sees(
+def test_values_for_a_sampler_and_for_a_user(
     make: MakeSearch, sampler: str, outcome: float | State, state: TrialState, constraint: float | None
 ) -> None:
     search = make("x=interval(0,1)", "y=interval(0,1)", sampler=sampler)
@@ -125,7 +125,7 @@ def test_what_the_task_lacks_blames_no_point(make: MakeSearch) -> None:
 
 @pytest.mark.parametrize("directions", [("minimize",), ("minimize", "maximize")])
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_sampler_goes_on_through_failures(make: MakeSearch, sampler: str, directions: tuple[str, ...]) -> None:
+def test_every_sampler_continues_through_failures(make: MakeSearch, sampler: str, directions: tuple[str, ...]) -> None:
     if len(directions) > 1 and sampler in ("CmaEs", "GP"):
         pytest.skip("CMA-ES has one objective; the Gaussian process takes a minute for two")
     lines = ["x=interval(0.0,1.0)", "n=int(interval(1,40))", "b=16,32,64,100", "o=adam,sgd"]
@@ -162,7 +162,7 @@ def test_a_made_up_value_is_in_no_importance(make: MakeSearch) -> None:
     assert search.choosing.importance(search.study)["x"] > 0.9
 
 
-def test_few_trials_tell_of_no_importance(make: MakeSearch) -> None:
+def test_few_trials_have_no_importance(make: MakeSearch) -> None:
     search = make("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", sampler="Random")
     search.run(lambda point: float(point["x"] or 0), most=9)
     assert search.choosing.importance(search.study) == {}
@@ -240,7 +240,7 @@ def test_an_axis_that_nothing_is_known_of(axis: str, unknown: str) -> None:
         memory.refuse_unknown(swept)
 
 
-def test_a_grid_goes_on_without_what_cannot_fit(make_study: MakeStudy, clock: Clock) -> None:
+def test_grid_continues_without_infeasible_points(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("o=a,b", "x=1,2,3,4", memory_axes=["x"], n_jobs=1)
     out = ends(Outcome(State.OUT_OF_MEMORY, "MemoryError"))
     launcher = FakeLauncher(by_trial(trains(), t1=out, t5=out), clock, slots=1)
@@ -253,7 +253,7 @@ def test_a_grid_goes_on_without_what_cannot_fit(make_study: MakeStudy, clock: Cl
     assert study.drive(FakeLauncher(trains(), clock)).states()[:3] == ["completed", "completed", "infeasible"]
 
 
-def test_a_search_knows_of_it_after_its_driver_died(make: MakeSearch) -> None:
+def test_search_knows_infeasible_points_after_a_kill(make: MakeSearch) -> None:
     def outcome(point: Point) -> float | State:
         return State.OUT_OF_MEMORY if int(point["x"] or 0) > 2 else float(point["x"] or 0)
 
@@ -309,7 +309,7 @@ def test_numbers_are_an_axis_and_words_are_choices(line: str, expected: BaseDist
         ("x=interval(0.5,1)", FloatDistribution(0.5, 1.0)),
     ],
 )
-def test_ones_own_code_sees_what_was_typed(line: str, expected: BaseDistribution) -> None:
+def test_custom_code_receives_typed_values(line: str, expected: BaseDistribution) -> None:
     assert true_distribution(space(line).parameters[0]) == expected
 
 
@@ -363,7 +363,7 @@ def test_a_finite_space_is_tried_once_and_then_over(
     assert make(*lines, conditional=conditional, sampler=sampler).run(lambda point: 2.0) == []
 
 
-def test_points_of_ones_own_code_are_left_alone(make: MakeSearch) -> None:
+def test_points_of_custom_code_are_not_changed(make: MakeSearch) -> None:
     search = make("x=1,2", custom_search_space=f"{__name__}.custom")
     found = search.run(lambda point: 1.0)
     assert (search.study.total, len(found)) == (20, 20)
@@ -382,7 +382,7 @@ def looks_at_x(cfg: DictConfig, trial: optuna.Trial) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["Default", "Grid", "Random"])
-def test_ones_own_code_sees_values_not_places(make: MakeSearch, sampler: str) -> None:
+def test_custom_code_receives_values(make: MakeSearch, sampler: str) -> None:
     seen.clear()
     lines, named = ["x=range(-5.5,5.5,0.5)"], {"custom_search_space": f"{__name__}.looks_at_x", "n_trials": 9}
     found = make(*lines, sampler=sampler, **named).run(lambda point: 1.0, most=4)
@@ -394,7 +394,7 @@ def test_ones_own_code_sees_values_not_places(make: MakeSearch, sampler: str) ->
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_driver_killed_before_its_choice_was_written_chooses_the_same(make: MakeSearch, sampler: str) -> None:
+def test_driver_killed_before_its_choice_is_written_repeats_the_choice(make: MakeSearch, sampler: str) -> None:
     lines = ["x=1,2,3,4,5", "y=interval(0.0,1.0)"]
     make(*lines, sampler=sampler).run(lambda point: float(point["y"] or 0), most=12)
     chosen = [make(*lines, sampler=sampler).choosers[-1].next(make(*lines, sampler=sampler).study) for _ in range(2)]
@@ -433,7 +433,7 @@ def test_a_search_killed_after_each_trial_asks_for_the_same_points(
         whole = points
 
 
-def test_an_interval_that_is_extended_goes_on_from_there(make: MakeSearch) -> None:
+def test_extended_interval_continues(make: MakeSearch) -> None:
     first = make("x=int(interval(1,3))").run(lambda point: 1.0)
     second = make("x=int(interval(1,5))", extend=True, n_trials=40).run(lambda point: 1.0)
     assert sorted(int(point["x"] or 0) for point in first + second) == [1, 2, 3, 4, 5]
@@ -548,7 +548,7 @@ def test_where_the_nearest_has_failed_the_next_seems_to() -> None:
 # Where it starts
 
 
-def test_it_starts_where_it_is_told_to(make: MakeSearch) -> None:
+def test_search_starts_at_the_configured_batch(make: MakeSearch) -> None:
     start = [{"lr": 0.01, "b": 32.0, "o": "sgd"}, {"b": 16}, {"o": "adam", "beta": 0.9}]
     under = {"o=adam": ["beta=interval(0.8,0.99)"]}
     lines = ["+lr=interval(0.0,1.0)", "b=16,32,64", "o=adam,sgd"]
@@ -604,7 +604,7 @@ def test_a_driver_that_was_killed_at_the_start_starts_there_all_the_same(make: M
         ([{"n": n} for n in range(1, 5)], "4 points, but hydra.sweeper.n_trials=3"),
     ],
 )
-def test_where_it_cannot_start(make: MakeSearch, start: list[dict[str, Any]], said: str) -> None:
+def test_launcher_that_cannot_start(make: MakeSearch, start: list[dict[str, Any]], said: str) -> None:
     lines = ["x=interval(0.0,1.0)", "n=int(interval(1,9))", "b=16,32", "o=adam,sgd"]
     with pytest.raises(UserError) as error:
         make(*lines, conditional={"o=adam": ["z=1,2"]}, start=start, n_trials=3)
@@ -644,7 +644,7 @@ LINES = ["x=interval(0.0,1.0)", "y=interval(0.0,1.0)"]
 
 
 @pytest.mark.parametrize("sampler", ["TPE", GP])
-def test_it_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callable[..., Path], sampler: str) -> None:
+def test_search_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callable[..., Path], sampler: str) -> None:
     """Whose trials are nowhere among its own."""
     folder = make_earlier(*LINES, outcome=bowl)
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
@@ -715,7 +715,7 @@ def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Calla
         ({}, ["y=interval(0.0,1.0)"], "none of its 30 trials is in"),
     ],
 )
-def test_what_it_cannot_learn_from(
+def test_unusable_earlier_studies(
     make: MakeSearch, make_earlier: Callable[..., Path], settings: dict[str, Any], lines: list[str], said: str
 ) -> None:
     folder = make_earlier(*LINES, outcome=bowl)
@@ -725,7 +725,7 @@ def test_what_it_cannot_learn_from(
     assert len(str(error.value).splitlines()) <= 2
 
 
-def test_a_damaged_journal_is_mended(make: MakeSearch, tmp_path: Path) -> None:
+def test_corrupt_journal_is_repaired(make: MakeSearch, tmp_path: Path) -> None:
     search = make("x=1,2.5,4", "o=a,b")
     rows = [trial for _ in range(3) if (trial := search.ask())]
     (tmp_path / "journal.jsonl").write_bytes(b"")

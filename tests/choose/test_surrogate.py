@@ -20,7 +20,7 @@ def learned(places: list[list[float]], losses: list[float], failed: list[list[fl
     return surrogate
 
 
-def test_it_is_scikit_learns() -> None:
+def test_result_equals_scikit_learn() -> None:
     rng = np.random.RandomState(0)
     x, y, there, lengths = rng.rand(30, 3), rng.randn(30), rng.rand(7, 3), np.array([0.2, 0.5, 3.0])
     known = _Posterior(lengths, 0.1, x, y)
@@ -31,7 +31,7 @@ def test_it_is_scikit_learns() -> None:
         assert ours == pytest.approx(expected)
 
 
-def test_it_promises_most_between_good_places() -> None:
+def test_expected_improvement_is_highest_between_good_points() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
     surrogate = learned(tried, [(x - 0.33) ** 2 for [x] in tried])
     assert AXIS[surrogate.expected_improvement(AXIS).argmax()][0] == pytest.approx(0.33, abs=0.1)
@@ -54,7 +54,7 @@ def test_draws_have_the_mean_and_deviation_that_are_expected() -> None:
     assert draws.std(0) == pytest.approx(deviation, rel=0.1)
 
 
-def test_what_lies_beside_failures_promises_less() -> None:
+def test_expected_improvement_is_lower_near_failures() -> None:
     tried, losses = [[0.1], [0.3], [0.5]], [3.0, 2.0, 1.0]
     ahead = [[x] for x in (0.55, 0.6, 0.7, 0.8)]
     before, after = (learned(tried, losses, failed).expected_improvement(ahead) for failed in ([], [[0.75], [0.9]]))
@@ -70,13 +70,13 @@ def test_only_the_order_of_losses_counts() -> None:
     assert _quantiles(np.array([1.0, math.inf, math.inf])) == pytest.approx([-0.967, 0.431, 0.431], abs=0.001)
 
 
-def test_it_finds_which_parameter_matters() -> None:
+def test_importance_ranks_the_parameters() -> None:
     tried = np.random.RandomState(0).rand(40, 3).tolist()
     scales = learned(tried, [math.sin(6 * y) for _, y, _ in tried])._scales
     assert scales[1] < min(scales[0], scales[2]) - 0.7
 
 
-def test_of_many_results_the_best_and_the_newest_count() -> None:
+def test_best_and_newest_of_many_results_are_used() -> None:
     losses = [float((7 * i) % 1000) for i in range(1000)]
     kept = _best_and_newest(losses)
     assert kept[100:] == [*range(900, 1000)]

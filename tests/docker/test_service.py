@@ -104,7 +104,7 @@ def test_an_old_password_is_known_no_more(service: Service) -> None:
     assert service.ask("GET", SEARCH, "dora").status_code == 401
 
 
-def test_a_reader_writes_into_nobodys_experiment_until_asked_in(service: Service, tmp_path: Path) -> None:
+def test_reader_needs_permission_to_write_into_an_experiment(service: Service, tmp_path: Path) -> None:
     alice = service.client("alice")
     experiment = alice.create_experiment("of alice")
     run = alice.create_run(experiment).info.run_id
@@ -158,7 +158,7 @@ def test_a_server_killed_in_mid_sweep_loses_nothing(service: Service, tmp_path: 
         assert run.data.metrics["best/objective"] == float(x)
 
 
-def test_the_trainer_image_trains_against_it(service: Service) -> None:
+def test_trainer_image_trains_with_the_service(service: Service) -> None:
     service.user("carol")
     choices = ["optimizer=adam,sgd", "lr=0.001,0.01", "batch_size=32,64", "epochs=1"]
     told = ["tracking.experiment=image", "hydra.sweeper.study_name=image"]

@@ -180,7 +180,7 @@ class LauncherContract:
         assert [line.step for line in job.folder.read_metrics().values] == [0, 1, 2]
         assert "hello from the trial and its driver" in job.attempt_folder.log.read_text()
 
-    def test_a_bad_end_has_a_name_and_takes_nobody_with_it(self, trials: TrialLauncher, make_job: MakeJob) -> None:
+    def test_bad_end_has_a_state_and_ends_no_other_trial(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         tasks = [*self.BAD_ENDS, completes]
         jobs = [make_job(number, task) for number, task in enumerate(tasks)]
         outcomes: dict[int, Outcome] = {}
@@ -195,7 +195,7 @@ class LauncherContract:
             assert ends[task].state is state
             assert words.lower() in ends[task].error.lower()
 
-    def test_a_trial_hears_that_it_should_stop(self, trials: TrialLauncher, make_job: MakeJob) -> None:
+    def test_trial_receives_a_stop(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         job = make_job(0, asks_whether_to_stop)
         submit(trials, job)
         wait_until(lambda: bool(job.folder.read_metrics().values))

@@ -95,7 +95,7 @@ def test_how_a_trial_of_theirs_ends(
     assert end.started_at is not None
 
 
-def test_a_batch_is_as_large_as_it_may_be(tmp_path: Path) -> None:
+def test_batch_has_the_largest_allowed_size(tmp_path: Path) -> None:
     jobs = make_jobs(tmp_path, 3, GRID)
     theirs = Theirs(jobs, lambda job: float(job.number))
     trials = BatchTrials(theirs, size=2)
@@ -109,7 +109,7 @@ def test_a_batch_is_as_large_as_it_may_be(tmp_path: Path) -> None:
     assert theirs.batches == [[["+x=0"], ["+x=1"]], [["+x=2"]]]
 
 
-def test_what_a_launcher_of_theirs_raises_ends_its_batch_alone(tmp_path: Path) -> None:
+def test_error_of_a_foreign_launcher_ends_only_its_batch(tmp_path: Path) -> None:
     jobs = make_jobs(tmp_path, 2, GRID)
     trials = BatchTrials(Theirs(jobs, raises, fatal=True), size=2)
     assert [trials.submit(job) for job in jobs] == [True, True]
@@ -119,7 +119,7 @@ def test_what_a_launcher_of_theirs_raises_ends_its_batch_alone(tmp_path: Path) -
     ]
 
 
-def test_a_full_disk_is_the_trials_to_tell(tmp_path: Path) -> None:
+def test_full_disk_is_reported_by_the_trial(tmp_path: Path) -> None:
     (job,) = jobs = make_jobs(tmp_path, 1, GRID)
     (job.attempt_folder.path / "began").mkdir()
     trials = BatchTrials(Theirs(jobs, raises), size=1)
@@ -158,7 +158,7 @@ def test_our_launcher_under_their_sweeper(tmp_path: Path, how: str, code: int, w
     assert not list(tmp_path.glob("multirun/*/*/.returns*"))
 
 
-def test_a_batch_is_numbered_as_hydra_numbers_it(tmp_path: Path) -> None:
+def test_batch_is_numbered_as_in_hydra(tmp_path: Path) -> None:
     """Hydra's launch() counts on from its first trial, so what a retry leaves out begins a batch of its own."""
     jobs = make_jobs(tmp_path, 4, GRID)
     trials = BatchTrials(Theirs(jobs, lambda job: float(job.number)), size=10)

@@ -185,7 +185,7 @@ class TestLocalTrials(LauncherContract):
 
     @pytest.mark.long
     @pytest.mark.parametrize("how", ["ended", "timed out", "closed", "server killed", "server killed, closed"])
-    def test_what_a_trial_started_ends_with_it(self, trials: LocalTrials, make_job: MakeJob, how: str) -> None:
+    def test_processes_of_a_trial_end_with_the_trial(self, trials: LocalTrials, make_job: MakeJob, how: str) -> None:
         bystander = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
         task = leaves_others_behind if how == "ended" else leaves_others_and_waits
         job = make_job(0, task, timeout_min=0.1 if how == "timed out" else None)

@@ -190,7 +190,7 @@ def leaves_its_step(cfg: Any) -> float:
     return 1.0
 
 
-def test_all_hear_a_stop_at_the_same_step(trials: LocalTrials, make_job: MakeJob) -> None:
+def test_all_ranks_receive_a_stop_at_the_same_step(trials: LocalTrials, make_job: MakeJob) -> None:
     job = make_job(0, leaves_its_step, tasks_per_node=2)
     submit(trials, job)
     wait_until(lambda: len(job.folder.read_metrics().values) > 3)
@@ -240,7 +240,7 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
         exchange_addresses(attempt, World(0, 3, addresses=("n1", "n2", "n3"), timeout_s=0.2))
 
 
-def test_of_what_the_ranks_say_the_first_that_knows_more_counts(tmp_path: Path) -> None:
+def test_first_specific_reason_of_the_ranks_counts(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path).new_attempt()
     assert first_failure(attempt) is None
     (attempt.path / "ranks").mkdir()

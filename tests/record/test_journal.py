@@ -76,7 +76,7 @@ def test_each_line_has_its_number(study: Study, again: Again) -> None:
     is_whole(study, again()[0])
 
 
-def test_damage_to_any_line_is_mended_from_the_folders(study: Study, again: Again) -> None:
+def test_corrupt_line_is_repaired_from_the_folders(study: Study, again: Again) -> None:
     whole = journal_of(study).read_bytes()
     lines = whole.splitlines(keepends=True)
     chance = random.Random(1)
@@ -97,14 +97,14 @@ def test_damage_to_any_line_is_mended_from_the_folders(study: Study, again: Agai
             one.unlink()
 
 
-def test_a_journal_of_nobodys_is_set_aside(study: Study, again: Again) -> None:
+def test_foreign_journal_is_quarantined(study: Study, again: Again) -> None:
     journal_of(study).write_text('{"op_code": 99, "worker_id": "x", "study_id": 0}\n')
     is_whole(study, again()[0])
     assert len(list(study.folder.glob("journal.jsonl.damaged-*"))) == 1
 
 
 @pytest.mark.parametrize("cut", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
-def test_a_journal_that_was_cut_is_mended_from_the_folders(study: Study, again: Again, cut: float) -> None:
+def test_cut_journal_is_repaired_from_the_folders(study: Study, again: Again, cut: float) -> None:
     journal = journal_of(study)
     os.truncate(journal, int(cut * journal.stat().st_size))
     known = journal.read_bytes().rpartition(b"\n")[0].count(b'"op":"asked"')
@@ -115,7 +115,7 @@ def test_a_journal_that_was_cut_is_mended_from_the_folders(study: Study, again: 
         assert f"{journal} lacks {3 - known} trials" in done.out
 
 
-def test_a_journal_that_is_gone_doubled_or_somebody_elses(study: Study, again: Again) -> None:
+def test_missing_doubled_or_foreign_journal(study: Study, again: Again) -> None:
     journal = journal_of(study)
     whole = journal.read_bytes()
     for content in (b"", whole + whole, b"\x89PNG\r\n\x1a\n" + whole, b"\x00" * 5000, b"{}\n", b"null\n"):
@@ -140,7 +140,7 @@ def test_half_a_last_line_is_dropped_without_a_word(study: Study, again: Again) 
     assert journal.read_bytes().startswith(before)
 
 
-def test_a_trial_that_nothing_tells_of_any_more_keeps_its_number(study: Study, again: Again) -> None:
+def test_trial_without_records_keeps_its_number(study: Study, again: Again) -> None:
     journal_of(study).write_bytes(b"")
     (study.trial(1).path / "trial.json").write_text("\x00")
     done, launcher = again()
@@ -202,7 +202,7 @@ def forked(act: Callable[[], object]) -> int:
     return pid
 
 
-def test_a_driver_killed_while_it_writes_leaves_a_journal_that_goes_on(make_study: MakeStudy, clock: Clock) -> None:
+def test_driver_killed_while_writing_leaves_a_usable_journal(make_study: MakeStudy, clock: Clock) -> None:
     chance, study = random.Random(1), make_study("x=range(400)")
     for _ in range(12):
         pid = forked(lambda: study.drive(FakeLauncher(trains(1), clock)))
@@ -217,7 +217,7 @@ def test_a_driver_killed_while_it_writes_leaves_a_journal_that_goes_on(make_stud
     assert [trial.params["x"] for trial in record.trials] == list(range(len(record.trials)))
 
 
-def test_a_full_disk_leaves_the_journal_as_it_was(study: Study) -> None:
+def test_full_disk_leaves_the_journal_unchanged(study: Study) -> None:
     record = study.record(study.settings)
     before = journal_of(study).read_bytes()
 
@@ -310,7 +310,7 @@ def test_a_summary_is_what_the_driver_recorded(study: Study) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\n", b"{}\n", b"null\n", b'{"op_code":0,"line":0}\n'])
-def test_a_damaged_journal_is_told_and_left_alone(study: Study, content: bytes) -> None:
+def test_corrupt_journal_is_reported_and_not_changed(study: Study, content: bytes) -> None:
     journal_of(study).write_bytes(content)
     with pytest.raises(UserError, match="study s: ") as caught:
         read_study(study.folder, definition())
@@ -330,7 +330,7 @@ def test_an_address_is_resolved_only_to_be_used(monkeypatch: pytest.MonkeyPatch)
         resolved("${oc.env:NO_SUCH}")
 
 
-def test_a_point_from_outside_lies_inside_once_the_space_has_grown(make_study: MakeStudy, clock: Clock) -> None:
+def test_outside_point_is_inside_after_the_space_has_grown(make_study: MakeStudy, clock: Clock) -> None:
     few = make_study("x=1,2")
     few.added = lambda: iter([({"x": 8}, "1.json")]) if not few.last.summary.added else iter(())
     done = few.drive(FakeLauncher(trains(1), clock))

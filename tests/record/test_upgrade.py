@@ -110,12 +110,12 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Don
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_had_ended_is_read_as_it_was(before: dict[str, Path], name: str) -> None:
+def test_ended_trials_are_read_unchanged(before: dict[str, Path], name: str) -> None:
     assert as_text(over(before[name])) == as_text(EXPECTED[name]["ended"])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_commands_answer_before_the_study_goes_on(before: dict[str, Path], name: str) -> None:
+def test_commands_answer_before_a_study_resumes(before: dict[str, Path], name: str) -> None:
     study, total = before[name], EXPECTED[name]["total"]
     count = len(EXPECTED[name]["ended"])
     assert f"study {name}: {count} of {total} trials have ended" in answer(study, "status", name)
@@ -124,7 +124,7 @@ def test_the_commands_answer_before_the_study_goes_on(before: dict[str, Path], n
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_study_loads_before_it_goes_on(before: dict[str, Path], name: str) -> None:
+def test_study_loads_before_it_resumes(before: dict[str, Path], name: str) -> None:
     with chdir(before[name].parents[1]):
         loaded = sweeps.load(name)
     ended = EXPECTED[name]["ended"]
@@ -134,7 +134,7 @@ def test_a_study_loads_before_it_goes_on(before: dict[str, Path], name: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_ends_as_if_nothing_had_happened(after: dict[str, tuple[Path, Done]], name: str) -> None:
+def test_resumed_study_ends_like_an_uninterrupted_study(after: dict[str, tuple[Path, Done]], name: str) -> None:
     study, done = after[name]
     assert done.code == EXPECTED[name]["code"], done.said
     assert "Traceback" not in done.err
@@ -189,7 +189,7 @@ def test_its_trials_and_its_best_are_those_that_the_version_before_would_have_ha
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_commands_answer_after_it_went_on(after: dict[str, tuple[Path, Done]], name: str) -> None:
+def test_commands_answer_after_a_study_resumed(after: dict[str, tuple[Path, Done]], name: str) -> None:
     study, _ = after[name]
     count = len(records(study))
     assert f"study {name}: {count} of {count} trials have ended" in answer(study, "status", name)
@@ -198,7 +198,7 @@ def test_the_commands_answer_after_it_went_on(after: dict[str, tuple[Path, Done]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_study_loads_after_it_went_on(after: dict[str, tuple[Path, Done]], name: str) -> None:
+def test_study_loads_after_it_resumed(after: dict[str, tuple[Path, Done]], name: str) -> None:
     study, _ = after[name]
     with chdir(study.parents[1]):
         loaded = sweeps.load(name)
@@ -216,7 +216,7 @@ SEARCHES = ["search", "learned", "asha", "front", "nsgaii", "cmaes", "repeats", 
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_has_as_many_trials_as_it_was_to_have(after: dict[str, tuple[Path, Done]], name: str) -> None:
+def test_search_has_the_requested_number_of_trials(after: dict[str, tuple[Path, Done]], name: str) -> None:
     """Beside those of the final race, which ends when a test tells."""
     study, _ = after[name]
     assert sum(not row.race for row in records(study)) == EXPECTED[name]["total"]
@@ -247,7 +247,7 @@ def test_what_failed_is_avoided_and_what_cannot_run_is_no_trial_twice(after: dic
     assert not [row for row in later if row.infeasible]
 
 
-def test_nothing_is_left_to_do_after_it(after: dict[str, tuple[Path, Done]]) -> None:
+def test_sync_leaves_nothing_to_do(after: dict[str, tuple[Path, Done]]) -> None:
     for name in ("grid", "search", "race", "front", "stored_search"):
         study, _ = after[name]
         known = as_text(over(study))
@@ -258,7 +258,7 @@ def test_nothing_is_left_to_do_after_it(after: dict[str, tuple[Path, Done]]) -> 
 
 
 @pytest.mark.parametrize("name", ["learned", "done_search"])
-def test_the_name_that_its_sampler_had_is_taken(tmp_path: Path, name: str) -> None:
+def test_former_sampler_name_is_accepted(tmp_path: Path, name: str) -> None:
     """Optuna's own tpe has that name now: a study that was begun with the old one goes on with it."""
     names = [[], ["hydra/sweeper/sampler=tpe"]]
     names += [["hydra/sweeper/sampler=default"]] * CONVERTS
@@ -279,7 +279,7 @@ def cut(journal: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["grid", "search", "repeats", "race", "front"])
-def test_a_journal_that_was_cut_is_mended_from_the_folders(tmp_path: Path, before: dict[str, Path], name: str) -> None:
+def test_cut_journal_is_repaired_from_the_folders(tmp_path: Path, before: dict[str, Path], name: str) -> None:
     study = old_studies.unpack(tmp_path, name)
     journal = study / "study.journal"
     cut(journal)

@@ -20,7 +20,7 @@ def test_an_interval_is_scipys(count: int) -> None:
 
 
 @pytest.mark.parametrize("values", [[], [0.5]])
-def test_one_value_tells_no_spread(values: list[float]) -> None:
+def test_single_value_has_no_spread(values: list[float]) -> None:
     assert interval(values) == (-math.inf, math.inf)
 
 
@@ -75,7 +75,7 @@ NEAR, BEST, FAR = (0.90, 0.93, 0.91, 0.94), (0.92, 0.91, 0.93, 0.92), (0.5, 0.52
         ([runs(0.5), runs(None)], [0], [1], [(0, 2), (0, 3)]),  # for an interval
     ],
 )
-def test_how_a_race_stands(
+def test_race_is_described(
     results: Sequence[Results], alive: list[int], dropped: list[int], todo: list[tuple[int, int]]
 ) -> None:
     standing = race(results, [1, 2, 3, 4], maximize=True)

@@ -87,7 +87,7 @@ def test_a_hypervolume_is_optunas(size: int) -> None:
     assert hypervolume(points, [0.9] * size) == pytest.approx(expected)
 
 
-def test_it_grows_with_the_trials_from_the_worst_of_all(tmp_path: Path) -> None:
+def test_front_volume_grows_from_the_worst_point(tmp_path: Path) -> None:
     summary = study(tmp_path, (MAX, MIN), (0.5, 10), State.FAILED, (0.75, 6), (0.5, 8), (1.0, 8))
     assert reference(summary, summary.top()) == [0.5, 10]
     assert hypervolumes(summary, summary.top()) == [(0, 0), (2, 1), (3, 1), (4, 1.5)]

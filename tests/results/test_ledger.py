@@ -43,7 +43,7 @@ def test_a_trial_costs_what_its_attempts_did(
     assert cost == {"seconds/tracking": 0.25, **{f"seconds/{phase}": value for phase, value in seconds.items()}}
 
 
-def test_a_study_tells_what_came_to_nothing() -> None:
+def test_study_reports_failed_cost() -> None:
     states = [State.COMPLETED, State.PRUNED, State.INFEASIBLE, State.DIVERGED, State.LOST, State.CANCELLED]
     rows = [TrialRecord(i, {}, state, Path(str(i)), attempts=(KILLED,)) for i, state in enumerate(states)]
     by_kind = costs.of_study(rows)
@@ -63,7 +63,7 @@ def test_nothing_ran_and_nothing_was_spent() -> None:
     assert costs.tail_s([]) == 0.0
 
 
-def test_slots_that_stand_empty_at_the_end() -> None:
+def test_idle_slots_at_the_end() -> None:
     spans = [(0.0, 10.0), (0.0, 4.0), (4.0, 6.0), (6.0, 7.0)]  # two slots; one has nothing to do from 7 to 10
     ends = [Outcome(State.COMPLETED, queued_at=0.0, started_at=began, ended_at=ended) for began, ended in spans]
     rows = [TrialRecord(i, {}, State.COMPLETED, Path(str(i)), attempts=(end,)) for i, end in enumerate(ends)]

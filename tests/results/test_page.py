@@ -179,7 +179,7 @@ def test_tables_are_sorted_by_a_click(pages: Pages) -> None:
 
 
 @pytest.mark.long
-def test_it_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path]) -> None:
+def test_page_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path]) -> None:
     def looks_at_all(page: Page) -> None:
         for box in page.locator("section").all():
             box.scroll_into_view_if_needed()
@@ -201,7 +201,7 @@ def test_it_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path])
 
 
 @pytest.mark.long
-def test_it_is_dark_in_the_dark(pages: Pages) -> None:
+def test_page_is_dark_in_dark_mode(pages: Pages) -> None:
     page = pages("search")
     words = figure(page, "History").locator(".xtitle")
     expect(words).to_have_css("fill", "rgb(27, 34, 42)")
@@ -243,7 +243,7 @@ def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], brows
 
 
 @pytest.mark.long
-def test_it_refreshes_itself_while_the_study_runs_and_not_after(browser: Browser, tmp_path: Path) -> None:
+def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Path) -> None:
     summary = search(tmp_path)
     trials = Trials(summary.objective)
     report.write_live(summary, trials, again_s=0.2)

@@ -165,7 +165,7 @@ def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("completed", [2, 9, 10])
-def test_an_importance_is_told_of_ten_trials(tmp_path: Path, completed: int) -> None:
+def test_importance_needs_ten_trials(tmp_path: Path, completed: int) -> None:
     summary = study(tmp_path, *({"x": i, "y": i} for i in range(12)), importance={"x": 0.8, "y": 0.2}, searched=True)
     summary = with_trials(summary, *(ended(row, State.PRUNED) for row in summary.rows[completed:]))
     page = report.write(summary).read_text()
@@ -198,7 +198,7 @@ def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", b'{"step": 1, "ti{"step": 2}\n', None])
-def test_a_trial_whose_metrics_cannot_be_read_takes_no_report_with_it(tmp_path: Path, damage: bytes | None) -> None:
+def test_unreadable_metrics_of_a_trial_do_not_stop_the_report(tmp_path: Path, damage: bytes | None) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
@@ -240,7 +240,7 @@ ALL_KINDS = {
     "section", ["Parameters and objective", "History", "Learning curves", "Two parameters", "Slices"]
 )
 @pytest.mark.parametrize("has_value", [True, False])
-def test_every_trial_that_began_is_in_every_figure_by_its_mark(tmp_path: Path, section: str, has_value: bool) -> None:
+def test_every_started_trial_has_its_mark_in_every_figure(tmp_path: Path, section: str, has_value: bool) -> None:
     points: list[Point] = [{"x": i + 1, "y": i * i} for i in range(8)]
     summary = study(tmp_path, *points)
     metrics = {"acc": 0.05} if has_value else {}
@@ -259,7 +259,7 @@ def test_every_trial_that_began_is_in_every_figure_by_its_mark(tmp_path: Path, s
     assert [marks[i] for i in range(len(ALL_KINDS))] == [*ALL_KINDS.values()]
 
 
-def test_curves_show_the_best_and_the_newest_and_say_so(tmp_path: Path) -> None:
+def test_curves_show_and_name_the_best_and_newest_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(100)))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0, "loss": 0.5}))
@@ -344,7 +344,7 @@ def test_heat_map_of_words_has_a_cell_for_each(tmp_path: Path) -> None:
     assert cells["customdata"] == [[0, 2], [1, 3]]
 
 
-def test_a_failed_trial_stands_in_its_cell(tmp_path: Path) -> None:
+def test_failed_trial_is_in_its_cell(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": x, "n": n} for x in ("a<b>", "c") for n in (64, 100_000)))
     summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     cells, failed = drawn(summary, "Two parameters")["data"]
@@ -366,7 +366,7 @@ def test_no_heat_map_unless_two_numbers_or_a_grid_of_two_were_swept(tmp_path: Pa
     assert "Two parameters" not in figures.build_figures(Findings(summary), {})
 
 
-def test_of_many_numbers_the_heat_map_has_the_two_most_important(tmp_path: Path) -> None:
+def test_heat_map_shows_the_two_most_important_parameters(tmp_path: Path) -> None:
     points: list[Point] = [{"a": i, "b": i * i, "c": -i} for i in range(12)]
     summary = study(tmp_path, *points, importance={"a": 0.2, "b": 0.1, "c": 0.7})
     layout = drawn(summary, "Two parameters")["layout"]
@@ -381,7 +381,7 @@ def test_one_value_far_off_does_not_take_all_colors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("direction", "side", "edge"), [("maximize", "below", -1.7), ("minimize", "above", 3.6)])
-def test_values_far_off_stand_at_the_edge(tmp_path: Path, direction: str, side: str, edge: float) -> None:
+def test_distant_values_are_at_the_edge(tmp_path: Path, direction: str, side: str, edge: float) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(20)), direction=direction)
     far = -50.0 if direction == "maximize" else 50.0
     summary = with_trials(summary, with_outcome(summary.rows[7], objective=[far]))
@@ -495,9 +495,7 @@ def test_the_largest_and_least_numbers_have_their_page(tmp_path: Path, what: str
     assert "nan" not in picture.render_picture(summary)
 
 
-def test_a_figure_that_cannot_be_drawn_says_so_among_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figure_that_cannot_be_drawn_is_replaced_by_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(source: FigureData) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -508,7 +506,7 @@ def test_a_figure_that_cannot_be_drawn_says_so_among_the_others(
     )
 
 
-def test_of_thousands_of_metrics_the_page_has_some_and_the_objective(tmp_path: Path) -> None:
+def test_page_limits_metrics_and_shows_the_objective(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     metrics = {f"m{i}": 1.0 for i in range(1000)} | {"acc": 0.5}
     summary = with_trials(summary, *(replace(row, metrics=metrics) for row in summary.rows))
@@ -620,7 +618,7 @@ def test_a_study_that_has_enough_is_finished(tmp_path: Path) -> None:
     assert "<b>5</b> not started" in page and "Done: trial 3 reached target=0.3." in page
 
 
-def test_equal_errors_are_told_once_with_their_trials(tmp_path: Path) -> None:
+def test_equal_errors_are_printed_once_with_their_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(5)))
     for row in summary.rows[:4]:
         error = f"port {row.number} is <taken>" if row.number < 3 else "other"
@@ -644,7 +642,7 @@ class Now:
         return self.now
 
 
-def test_a_running_study_has_its_page_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_study_writes_its_page_periodically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary, clock = study(tmp_path, *GRID, planned=9), Now()
     summary = with_trials(summary, ended(summary.rows[0], State.RUNNING))
     page = live.LivePage(summary, clock=clock)
@@ -669,7 +667,7 @@ def test_a_running_study_has_its_page_now_and_then(tmp_path: Path, monkeypatch: 
     assert '"again_s":0.0' in (tmp_path / report.HTML).read_text()
 
 
-def test_a_running_search_tells_what_matters_now_and_then(tmp_path: Path) -> None:
+def test_running_search_reports_importances_periodically(tmp_path: Path) -> None:
     summary, clock, asked = study(tmp_path, *({"x": i, "y": i} for i in range(210)), searched=True), Now(), list[int]()
     rows, known = summary.rows, list[TrialRecord]()
 
@@ -729,7 +727,7 @@ def test_reading_many_trials_does_not_hold_up_the_driver(tmp_path: Path) -> None
     assert [*trials.as_data(Findings(summary))["trials"]] == [0, 1, 2, 3]
 
 
-def test_of_very_many_trials_the_best_and_the_newest_are_told(tmp_path: Path) -> None:
+def test_best_and_newest_of_many_trials_are_described(tmp_path: Path) -> None:
     queued = (TrialRecord(i, {"x": i}, State.QUEUED, tmp_path) for i in range(2500))
     rows = [ended(row, State.COMPLETED, objective=[float(row.number)]) for row in queued]
     summary = StudySnapshot("s", tmp_path, ("acc",), ("minimize",), rows)
@@ -743,7 +741,7 @@ def test_of_very_many_trials_the_best_and_the_newest_are_told(tmp_path: Path) ->
     assert shown <= {row.number for row in told} and len(shown) == 1500
 
 
-def test_what_trials_noted_is_said_once_and_numbers_stand_beside_their_own(tmp_path: Path) -> None:
+def test_notes_of_trials_are_printed_once(tmp_path: Path) -> None:
     summary = study(tmp_path, {"lr": 0.1}, {"lr": 0.2})
     for row in summary.rows:
         summary = with_trials(summary, replace(row, metrics={**row.metrics, "weight": 2.0 + row.number}))
@@ -818,7 +816,7 @@ def test_a_report_derives_each_thing_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", pages.STUDIES)
-def test_whatever_shows_a_study_leaves_it_as_it_is(tmp_path: Path, name: str) -> None:
+def test_reading_commands_do_not_change_a_study(tmp_path: Path, name: str) -> None:
     summary = pages.STUDIES[name](tmp_path)
     summary = with_trials(summary, *(replace(row, metrics={}) for row in summary.rows))  # as another driver runs them
     before = deepcopy(summary)

@@ -367,7 +367,7 @@ def test_unreadable_metrics_leave_the_report(tmp_path: Path, damage: bytes | Non
     assert [count.count for count in counts(found)] == [2]
 
 
-def test_the_command_that_shows_it(tmp_path: Path) -> None:
+def test_command_that_opens_the_dashboard(tmp_path: Path) -> None:
     done = lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=4", "+epoch_time=1"), tmp_path)
     assert done.code == 0, done.said
     assert "<h2>Scaling</h2>" in (done.study() / "report.html").read_text()

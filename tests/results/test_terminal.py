@@ -89,7 +89,7 @@ def test_lines_of_a_file_are_as_long_as_they_need_to_be() -> None:
     assert View().console.width > 80  # under pytest stdout is no terminal
 
 
-def test_what_went_wrong_in_one_way_is_told_once(view: View) -> None:
+def test_equal_failures_are_printed_once(view: View) -> None:
     rows = [row(i, State.FAILED, f"OSError: part {i} of the data is missing") for i in range(15)]
     rows.append(row(15, State.FAILED, "ValueError: another one"))
     study = summary(*rows)
@@ -113,13 +113,13 @@ def test_logs_are_named_where_there_are_some(view: View, tmp_path: Path) -> None
     assert "logs: nowhere/<trial>/attempts/<n>/log" in said(view)
 
 
-def test_what_is_said_steers_no_terminal_and_holds_no_password(view: View) -> None:
+def test_printed_texts_have_no_control_characters_and_passwords(view: View) -> None:
     view.say("a\x1b[2J\x00b\x1b]0;title\x07 c\nd postgresql://me:sesame@host/db")
     text = said(view)
     assert text.rstrip() == "ab c\nd postgresql://me:***@host/db"
 
 
-def test_what_an_encoding_lacks_is_said_as_an_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unencodable_characters_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_ = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(bytes_, "ascii"))
     escape_unencodable()
@@ -128,7 +128,7 @@ def test_what_an_encoding_lacks_is_said_as_an_escape(monkeypatch: pytest.MonkeyP
     assert bytes_.getvalue() == b"\\xe4 \\ud800\n"
 
 
-def test_an_outage_is_told_when_it_begins_and_when_it_ends(view: View) -> None:
+def test_outage_is_reported_at_its_start_and_end(view: View) -> None:
     def away(why: str) -> Outage:
         return Outage(f"MLflow does not answer: {why}", "MLflow answers again")
 
@@ -158,14 +158,14 @@ def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.Capt
     assert driver_status.read(tmp_path) == DriverStatus(1, False)
 
 
-def test_a_note_is_told_once_however_many_it_counts(view: View) -> None:
+def test_note_is_printed_once_for_all_trials(view: View) -> None:
     for count in range(9, 0, -1):
         view.tick(summary(), [f"{count} pending: Priority"])
     if not view.console.is_terminal:
         assert said(view).splitlines() == ["9 pending: Priority"]
 
 
-def test_what_waits_for_a_silent_slurm_is_not_said_to_wait_for_imports() -> None:
+def test_trials_waiting_for_slurm_are_not_reported_as_importing() -> None:
     away = "SLURM accepts no jobs now: Unable to contact slurm controller"
     assert _explain_wait(DriverStatus(0, full=True, notes=(away,)), driver=True, jobs=True) == f": {away}"
     assert "importing" in _explain_wait(DriverStatus(0, full=True), driver=True, jobs=False)
@@ -238,7 +238,7 @@ def test_several_objectives_end_with_the_number_of_trials_on_the_front(view: Vie
     assert "\nPareto front: 3 trials\n" in said(view)
 
 
-def test_a_study_goes_on_when_nobody_reads_what_it_says_any_more() -> None:
+def test_study_continues_after_its_output_is_closed() -> None:
     """As of `| head`, or of `| tee log` at Ctrl-C."""
     code = "from sweeps.results.terminal import View; v = View(); [v.say('x' * 9999) for _ in range(99)]; print('end')"
     reader, writer = os.pipe()

@@ -43,7 +43,7 @@ FAILED = Outcome(State.FAILED, "RuntimeError: too large")
         ([TIMED_OUT, LOST, LOST, LOST], 3, 5, False),
     ],
 )
-def test_how_often_a_trial_goes_on(
+def test_number_of_automatic_retries(
     ends: list[Outcome], max_attempts: int, max_timeouts: int | None, expected: bool
 ) -> None:
     assert may_resume(ends, max_attempts, max_timeouts) is expected
@@ -57,7 +57,7 @@ def test_how_often_a_trial_goes_on(
         ([TIMED_OUT] * 3, "it reached its time limit; given up after 3 attempts. Raise hydra.launcher.timeout_min or"),
     ],
 )
-def test_who_is_given_up_is_told_why(ends: list[Outcome], words: str) -> None:
+def test_abandoned_trial_has_the_reason(ends: list[Outcome], words: str) -> None:
     assert give_up_reason(ends).startswith(words)
 
 
@@ -79,7 +79,7 @@ def test_who_is_given_up_is_told_why(ends: list[Outcome], words: str) -> None:
         ([], 60, 9, None, False),
     ],
 )
-def test_who_was_given_up_goes_on_when_more_is_allowed(
+def test_abandoned_configuration_resumes_when_more_is_allowed(
     ends: list[Outcome], timeout_min: float | None, max_attempts: int, max_timeouts: int | None, expected: bool
 ) -> None:
     state = ends[-1].state if ends else State.LOST

@@ -59,7 +59,7 @@ def composed(
         ),
     ],
 )  # fmt: skip
-def test_the_line_that_trains_it_again(tmp_path: Path, typed: str, expected: str) -> None:
+def test_command_that_trains_a_trial_again(tmp_path: Path, typed: str, expected: str) -> None:
     row = composed(trial(tmp_path, lr=1), "lr=1")
     assert " ".join(best.command(definition(*typed.split()), row)) == expected
 
@@ -72,7 +72,7 @@ def test_what_needs_a_launcher_has_one(tmp_path: Path, where: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1, 2]", "\x00", "text"])
-def test_a_trial_whose_files_are_damaged_is_told_from_what_was_typed(tmp_path: Path, content: str | None) -> None:
+def test_params_of_a_corrupt_trial_come_from_its_overrides(tmp_path: Path, content: str | None) -> None:
     row = trial(tmp_path, **{"lr": 0.1, "model.hidden": "[64]", "+x": "a b"})
     if content is not None:
         composed(row)
@@ -213,5 +213,5 @@ def test_several_best_trials_leave_the_choice_to_a_person(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("dataset", ["digits", "line", "points"])
 @pytest.mark.parametrize("kind", ["refit", "refit_all_data"])
-def test_our_own_app_takes_what_it_is_refit_with(dataset: str, kind: str) -> None:
+def test_app_accepts_its_refit_settings(dataset: str, kind: str) -> None:
     check(f"dataset={dataset}", *yaml.safe_load((CONF / "trainer" / "keras.yaml").read_text())[kind])

@@ -65,12 +65,14 @@ def test_patience_that_ran_out_is_over_for_good(make_study: MakeStudy, clock: Cl
     assert enough and enough.reason == "2 trials ended without an improvement on trial 1 (patience=2)"
 
 
-def test_patience_has_no_say_before_there_is_a_result(make_study: MakeStudy, clock: Clock) -> None:
+def test_patience_starts_with_the_first_result(make_study: MakeStudy, clock: Clock) -> None:
     failing = FakeLauncher(takes(clock, 0.1, objective=(math.nan,)), clock, 1)
     assert over(make_study("x=range(5)", patience=1).drive(failing)) == 5
 
 
-def test_a_target_lets_running_trials_end_and_a_higher_one_goes_on(make_study: MakeStudy, clock: Clock) -> None:
+def test_reached_target_completes_running_trials_and_a_higher_target_resumes(
+    make_study: MakeStudy, clock: Clock
+) -> None:
     study = make_study("x=range(6)", n_jobs=2, target=100)  # trial n returns 100 + n
     done = study.drive(FakeLauncher(by_trial(trains(3), t1=trains(6)), clock, slots=2))
     assert done.ended() == ["completed"] * 2
@@ -104,7 +106,7 @@ def test_running_trials_complete_when_the_search_is_finished(
         ((1,), {"max_hours": 99, "max_gpu_hours": 99}, 6),
     ],
 )
-def test_a_budget_looks_forward_unless_told(
+def test_budget_predicts_by_default(
     make_study: MakeStudy, clock: Clock, hours: tuple[float, ...], settings: dict[str, Any], ended: int
 ) -> None:
     study = make_study("x=range(6)", **settings)
@@ -141,7 +143,7 @@ def test_what_waits_in_a_queue_is_not_counted_against_a_budget(make_study: MakeS
     assert "is predicted to take 1 hours on 1 GPUs" in done.loop.stop.reason
 
 
-def test_a_trial_that_goes_on_from_its_checkpoint_takes_what_is_left_of_it(make_study: MakeStudy, clock: Clock) -> None:
+def test_resumed_trial_uses_the_rest_of_its_budget(make_study: MakeStudy, clock: Clock) -> None:
     def script(job: Job) -> Acts:
         begin(job)
         yield

@@ -74,14 +74,14 @@ def test_what_counts_as_the_apps_own(repo: Path, keep_: Keep, git: bool) -> None
     assert kept_files(repo) == {*APP, "new.py", "a b.py", "lib/deeper/f.py", "untracked.py"}
 
 
-def test_an_app_among_tests_is_kept_with_what_lies_beside_it(repo: Path, keep_: Keep) -> None:
+def test_code_copy_of_an_app_among_tests_has_its_neighbours(repo: Path, keep_: Keep) -> None:
     write(repo, {"tests/apps/mine.py": "", "tests/apps/helper.py": "", "tests/test_a.py": ""})
     commit(repo)
     keep_(file="tests/apps/mine.py")
     assert kept_files(repo) == {*APP, "tests/apps/mine.py", "tests/apps/helper.py"}
 
 
-def test_a_commit_with_changes_is_kept_as_it_is_now(repo: Path, keep_: Keep) -> None:
+def test_uncommitted_changes_are_part_of_the_code_copy(repo: Path, keep_: Keep) -> None:
     write(repo, {".env": "TOKEN=secret", "where.txt": ""})
     commit(repo)
     write(repo, {"lib/part.py": "VALUE = 2\n", ".env": "TOKEN=other", "where.txt": "postgres://me:pass@host/db\n"})
@@ -168,7 +168,7 @@ def test_a_damaged_record_is_named_and_made_anew(repo: Path, keep_: Keep, conten
 
 
 @pytest.mark.parametrize("place", ["digest", "copy"])
-def test_damage_to_what_is_kept_is_mended(repo: Path, keep_: Keep, place: str) -> None:
+def test_corrupt_cache_is_repaired(repo: Path, keep_: Keep, place: str) -> None:
     known, _ = keep_()
     record, copy = repo / "multirun/s/code/1/code.json", repo / "multirun/s/code/1/.source/lib/part.py"
     if place == "digest":

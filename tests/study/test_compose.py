@@ -76,7 +76,7 @@ OVERRIDES = [
 
 
 @pytest.mark.parametrize("overrides", OVERRIDES, ids=" ".join)
-def test_it_is_what_hydra_composes(
+def test_composed_config_equals_that_of_hydra(
     overrides: list[str], composer: Composer, loader: ConfigLoader, master: DictConfig
 ) -> None:
     hydras = loader.load_sweep_config(master, overrides)
@@ -195,7 +195,7 @@ def test_an_apps_own_checks_see_the_settings_of_the_trial(
         (["lr=-1,1"], "lr=-1.0"),
     ],
 )
-def test_what_is_wrong_with_a_point_is_said_of_the_space(composer: Composer, lines: list[str], said: str) -> None:
+def test_error_of_a_point_names_the_space(composer: Composer, lines: list[str], said: str) -> None:
     space = parse(composer.parse(lines), {}, {})
 
     def compose(point: Point) -> DictConfig:
@@ -246,7 +246,7 @@ def test_nothing_that_is_typed_is_lost(composer: Composer, lines: str, lost: boo
         ("hydra/launcher=basic ranks=2", "ranks=2: this launcher starts one process.\nUse hydra/launcher=local"),
     ],
 )
-def test_a_trial_has_the_processes_that_the_apps_own_keys_say(composer: Composer, lines: str, said: str) -> None:
+def test_trial_has_the_processes_of_the_apps_keys(composer: Composer, lines: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         check(composer.compose(lines.split(), 0))
     assert said in str(caught.value)

@@ -28,12 +28,12 @@ def make(*lines: str, name: str = "s", config: dict[str, object] | None = None, 
     return define(name, sweeper, space, whole, total(sweeper, space), None)
 
 
-def test_with_repeats_there_are_more_trials() -> None:
+def test_repeats_multiply_the_trials() -> None:
     assert make("x=range(1,10)", **SEARCH, repeats=3).total == 15
     assert make("x=1,2", "seed=0,1", repeats=2).total == 4  # of a grid the seeds are an axis
 
 
-def test_it_is_written_and_read_as_it_was(tmp_path: Path) -> None:
+def test_content_is_read_as_written(tmp_path: Path) -> None:
     made = make("x=1,2", "opt=adam,sgd", "y=tag(log,interval(0.1,1))", **SEARCH)
     assert write_or_check(tmp_path, made, extend=False) == ""
     assert read(tmp_path) == made
@@ -87,7 +87,7 @@ def test_another_study_is_refused_with_the_differences(
         {"config": {"trainer": {"preload": ["torch"]}}},
     ],
 )
-def test_what_may_change_while_a_study_goes_on(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_settings_that_may_change_on_resume(tmp_path: Path, changes: dict[str, object]) -> None:
     write_or_check(tmp_path, make(), extend=False)
     assert write_or_check(tmp_path, make(**changes), extend=False) == ""  # type: ignore[arg-type]
 
@@ -159,7 +159,7 @@ def test_no_study(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_what_to_type_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_resume_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     words = ["python", "sweep.py", "-m", "lr=1,2", "s='a b'", "hydra.sweeper.study_name=old"]
     monkeypatch.setattr("sys.orig_argv", [*words, "hydra.sweeper.extend=true"])
     line = resume_line(make(name="new"))
@@ -188,7 +188,7 @@ def as_written(**sweeper: object) -> Definition:
         ({"tracking_uri": "http://host:5000"}, None, "http://host:5000"),
     ],
 )
-def test_an_address_is_written_down_as_it_was_typed(
+def test_address_is_stored_as_typed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     sweeper: dict[str, object],

@@ -97,7 +97,7 @@ def raises(launcher: FakeLauncher, error: BaseException, at: int = 3) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_what_it_did_not_expect_never_ends_what_runs_elsewhere(
+def test_unexpected_error_does_not_end_running_jobs(
     run: Run, clock: Clock, error: BaseException, raised: type[BaseException], keep: bool
 ) -> None:
     launcher = FakeLauncher(trains(), clock, survives=True)
@@ -118,7 +118,7 @@ def test_what_it_did_not_expect_never_ends_what_runs_elsewhere(
         (signal.SIGTERM, False, False),
     ],
 )
-def test_a_signal_ends_it_with_130_and_the_line_that_goes_on(
+def test_signal_ends_the_driver_with_130_and_the_resume_command(
     run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], number: signal.Signals, survives: bool, keep: bool
 ) -> None:
     launcher = FakeLauncher(trains(9), clock, survives=survives)
@@ -175,7 +175,7 @@ def test_a_study_that_is_being_run_is_left_alone(run: Run, clock: Clock, tmp_pat
     run(launcher)
 
 
-def test_two_drivers_that_no_lock_tells_apart(run: Run, clock: Clock, tmp_path: Path) -> None:
+def test_two_drivers_without_locks(run: Run, clock: Clock, tmp_path: Path) -> None:
     """The later one goes on, and this one leaves its jobs to it."""
     launcher = FakeLauncher(trains(9), clock, survives=True)
     lock = tmp_path / "multirun" / "s" / "driver.lock"
@@ -189,7 +189,7 @@ def test_two_drivers_that_no_lock_tells_apart(run: Run, clock: Clock, tmp_path: 
         assert not (tmp_path / "multirun" / "s" / str(number) / "attempts" / "1" / "stop").exists()
 
 
-def test_a_search_says_what_it_needs_before_it_starts_a_trial(run: Run, clock: Clock, tmp_path: Path) -> None:
+def test_search_names_its_missing_settings_before_any_trial(run: Run, clock: Clock, tmp_path: Path) -> None:
     launcher = FakeLauncher(trains(), clock)
     with pytest.raises(UserError, match="a search needs an objective, and returns_nothing"):
         run(launcher, "hydra.sweeper.n_trials=5", sweep="x=interval(0,1)", function=returns_nothing, sweeper="optuna")
@@ -198,7 +198,7 @@ def test_a_search_says_what_it_needs_before_it_starts_a_trial(run: Run, clock: C
 
 
 @pytest.mark.parametrize("setting", ["hydra.sweeper.storage", "hydra.sweeper.tracking_uri"])
-def test_a_password_is_refused_and_from_the_environment_it_is_in_no_file(
+def test_password_from_the_environment_is_in_no_file(
     run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     launcher = FakeLauncher(trains(), clock)
@@ -271,7 +271,7 @@ def test_a_preview_counts_what_cannot_run_here(
     assert not (tmp_path / "multirun").exists()
 
 
-def test_a_grid_says_that_it_does_not_search(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_grid_reports_that_samplers_are_unused(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     run(FakeLauncher(trains(), clock), "hydra.sweeper.n_trials=9", sweep="x=1,2,3")
     said = (
         "the grid has 3 points: each is tried once, not hydra.sweeper.n_trials=9; to search, add hydra/sweeper=optuna"
@@ -281,7 +281,7 @@ def test_a_grid_says_that_it_does_not_search(run: Run, clock: Clock, capsys: pyt
     assert "n_trials" not in capsys.readouterr().out
 
 
-def test_what_cannot_run_here_is_retried_when_a_person_says_so(
+def test_infeasible_trials_are_retried_on_request(
     run: Run, limited: None, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = FakeLauncher(trains(), clock)
@@ -313,7 +313,7 @@ def test_what_cannot_run_here_is_retried_when_a_person_says_so(
     assert [row.params["x"] for row in sorted(done.rows, key=lambda row: row.number)] == [1, 2, 3, 4, 5]
 
 
-def test_a_trial_that_had_begun_goes_on_whatever_is_known_by_now(run: Run, limited: None, clock: Clock) -> None:
+def test_started_trial_resumes_though_infeasible_by_now(run: Run, limited: None, clock: Clock) -> None:
     launcher = FakeLauncher(trains(9), clock, slots=1)
     raises(launcher, KeyboardInterrupt(signal.SIGTERM))
     with pytest.raises(SystemExit):
@@ -323,7 +323,7 @@ def test_a_trial_that_had_begun_goes_on_whatever_is_known_by_now(run: Run, limit
     assert states(run(launcher, sweep="x=1,2")) == ["completed", "infeasible"]
 
 
-def test_a_search_none_of_whose_points_can_run_says_so_and_fails(
+def test_search_without_feasible_points_fails_with_the_reason(
     run: Run, limited: None, clock: Clock, capsys: pytest.CaptureFixture[str], drivers: list[Driver]
 ) -> None:
     launcher, search = FakeLauncher(trains(), clock), {"sweep": "x=range(3,5)", "sweeper": "optuna"}
@@ -358,7 +358,7 @@ def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: py
     assert len(launcher.submitted) == 3
 
 
-def test_a_study_that_has_enough_waits_for_nobody(
+def test_complete_study_waits_for_no_trial(
     run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = list[str]()
@@ -398,7 +398,7 @@ def test_a_full_disk_shows_what_there_is_and_names_the_file(
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device", "report.html"), ZeroDivisionError("a bug")])
-def test_a_page_that_cannot_be_written_at_the_end_is_told_last(
+def test_unwritable_page_is_reported_last(
     run: Run, clock: Clock, error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def raise_(summary: StudySnapshot) -> None:
@@ -427,7 +427,7 @@ def test_a_name_with_signs_that_hydra_reads_otherwise(run: Run, clock: Clock, tm
         ),
     ],
 )
-def test_what_is_likely_meant_otherwise_is_said_first(
+def test_likely_mistakes_are_printed_first(
     run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sweep: str, said: str
 ) -> None:
     preview = ("hydra.sweeper.n_trials=2", "hydra.sweeper.preview=true")
@@ -547,7 +547,7 @@ def test_a_study_that_was_refused_before_its_first_trial_leaves_no_folder(
     assert states(run(launcher)) == ["completed"] * 3
 
 
-def test_a_study_that_has_begun_stays_where_a_command_for_it_is_refused(run: Run, clock: Clock, tmp_path: Path) -> None:
+def test_refused_command_leaves_a_started_study_unchanged(run: Run, clock: Clock, tmp_path: Path) -> None:
     launcher = FakeLauncher(trains(), clock)
     run(launcher)
     with pytest.raises(UserError, match="storage cannot be used"):

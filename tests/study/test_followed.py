@@ -54,5 +54,5 @@ def test_what_is_written_is_not_resolved(config: DictConfig) -> None:
 
 
 @pytest.mark.parametrize("group", ["launcher/local", "launcher/slurm"])
-def test_what_the_files_of_a_group_say(group: str) -> None:
+def test_choices_of_a_group_have_descriptions(group: str) -> None:
     assert by_default(group, "gpus_per_node") == "gpus"

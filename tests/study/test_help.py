@@ -51,7 +51,7 @@ def test_every_setting_is_described(kind: type, config: Compose) -> None:
         (("tracking.uri='${oc.env:MY_DB}'",), ["  tracking.uri=$${oc.env:MY_DB} "]),
     ],
 )
-def test_a_setting_is_shown_as_one_types_it(config: Compose, words: tuple[str, ...], lines: list[str]) -> None:
+def test_setting_is_printed_as_typed(config: Compose, words: tuple[str, ...], lines: list[str]) -> None:
     shown = sweeps_help.text(_root_=config(*words))
     for line in lines:
         assert line in shown

@@ -212,7 +212,7 @@ def undisturbed(
     return kind, survives, done, kills.operations
 
 
-def test_without_kills_there_is_all_of_it(undisturbed: tuple[str, bool, Drive, int]) -> None:
+def test_training_without_kills_is_complete(undisturbed: tuple[str, bool, Drive, int]) -> None:
     """Else nothing would be tested below."""
     _, _, done, operations = undisturbed
     records = done.summary.rows

@@ -97,9 +97,7 @@ def test_a_file_that_cannot_be_read_concerns_one_trial(
         assert f"{os.strerror(number)}: '{file}'" in done.out
 
 
-def test_what_a_pruner_could_not_be_told_it_is_told_later(
-    make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pruner_observes_delayed_reports(make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its journal lay on a full disk."""
     heard: list[tuple[int, int]] = []
 
@@ -117,9 +115,7 @@ def test_what_a_pruner_could_not_be_told_it_is_told_later(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00\xff", '{"state": "fine"}', '{"state": "lost", "x": 1}'])
-def test_an_end_that_holds_no_end_is_lost_and_the_trial_goes_on(
-    make_study: MakeStudy, clock: Clock, content: str
-) -> None:
+def test_file_without_an_outcome_counts_as_lost(make_study: MakeStudy, clock: Clock, content: str) -> None:
     def damaged(job: Job) -> Acts:
         yield from trains()(job)
         if job.attempt == 1:
@@ -148,7 +144,7 @@ def test_what_cannot_be_read_from_the_start_is_left_for_the_next_command(make_st
 
 
 @pytest.mark.parametrize("name", [".stop", "heard"])
-def test_a_trial_that_cannot_be_told_to_stop_keeps_nobody_else_from_it(
+def test_trial_that_cannot_be_stopped_does_not_block_other_stops(
     make_study: MakeStudy, clock: Clock, name: str
 ) -> None:
     study = make_study("x=1,2,3", n_jobs=3)
@@ -188,7 +184,7 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
     assert "trial 1 failed: too large by b   (x=2)\n    what it said" in out
 
 
-def test_a_disk_that_is_away_is_told_of_when_it_goes_and_when_it_comes(make_study: MakeStudy, clock: Clock) -> None:
+def test_missing_disk_is_reported_when_it_goes_and_returns(make_study: MakeStudy, clock: Clock) -> None:
     study, launcher = make_study(), FakeLauncher(trains(40), clock)
 
     def away(path: Path) -> bool:
@@ -205,7 +201,7 @@ def test_a_disk_that_is_away_is_told_of_when_it_goes_and_when_it_comes(make_stud
 # Refused
 
 
-def test_three_identical_refusals_stop_the_study_which_says_so_once(make_study: MakeStudy, clock: Clock) -> None:
+def test_three_identical_refusals_stop_the_study_with_one_message(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(30)")
     launcher = FakeLauncher(ends(REFUSED, begins=False), clock, slots=1)
     done = study.drive(launcher)
@@ -305,7 +301,7 @@ def limited(epochs: int, per_attempt: int, hour_s: float = 3600) -> Script:
         (10, 2, 3, 4, 5, "completed"),
     ],
 )
-def test_a_time_limit_goes_on_as_long_as_attempts_advance(
+def test_timed_out_trial_resumes_while_attempts_advance(
     make_study: MakeStudy,
     clock: Clock,
     epochs: int,
@@ -327,9 +323,7 @@ def test_a_time_limit_goes_on_as_long_as_attempts_advance(
 
 
 @pytest.mark.parametrize("said", [LOST, Outcome(State.LOST), Outcome(State.TIMED_OUT)])
-def test_a_trial_that_is_lost_each_time_is_given_up_in_words(
-    make_study: MakeStudy, clock: Clock, said: Outcome
-) -> None:
+def test_trial_lost_each_time_is_abandoned_with_a_message(make_study: MakeStudy, clock: Clock, said: Outcome) -> None:
     launcher = FakeLauncher(by_trial(trains(), t0=ends(said)), clock)
     done = make_study("x=1,2").drive(launcher)
     assert done.states() == [str(said.state), "completed"]
@@ -352,7 +346,7 @@ def test_a_trial_that_is_lost_each_time_is_given_up_in_words(
         (Outcome(State.OUT_OF_MEMORY, "too much"), {"max_attempts": 10}, False),
     ],
 )
-def test_a_trial_that_was_given_up_goes_on_when_more_is_allowed(
+def test_abandoned_trial_resumes_when_more_is_allowed(
     make_study: MakeStudy, clock: Clock, said: Outcome, changes: dict[str, Any], goes_on: bool
 ) -> None:
     study = make_study("x=1,2")
@@ -367,7 +361,7 @@ def test_a_trial_that_was_given_up_goes_on_when_more_is_allowed(
 
 
 @pytest.mark.parametrize(("timeout_min", "goes_on"), [(10.0, False), (9.5, False), (10.5, True), (None, True)])
-def test_a_trial_that_was_given_up_goes_on_with_more_time(
+def test_abandoned_trial_resumes_with_more_time(
     make_study: MakeStudy, clock: Clock, timeout_min: float | None, goes_on: bool
 ) -> None:
     def ten_minutes(job: Job) -> Acts:
@@ -406,7 +400,7 @@ def test_what_is_final_stays_so(make_study: MakeStudy, clock: Clock, said: Outco
     assert again.submitted == []
 
 
-def test_a_trial_that_is_lost_while_its_study_stops_goes_on_later(make_study: MakeStudy, clock: Clock) -> None:
+def test_trial_lost_while_its_study_stops_resumes_later(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(4)")
     launcher = FakeLauncher(ends(LOST), clock)
     done = study.drive(launcher, lambda: "it was stopped" if launcher.polls == 1 else "")
@@ -456,7 +450,7 @@ def test_a_grid_needs_no_objective(make_study: MakeStudy, clock: Clock) -> None:
     assert study.drive(FakeLauncher(returns_nothing, clock)).states() == ["completed"] * 3
 
 
-def test_a_search_needs_one_and_says_so_after_its_first_trial(make_study: MakeStudy, clock: Clock) -> None:
+def test_search_without_an_objective_stops_after_its_first_trial(make_study: MakeStudy, clock: Clock) -> None:
     sampler = {"_target_": "optuna.samplers.RandomSampler", "seed": 1}
     study = make_study("x=interval(0,1)", sampler=sampler, n_trials=20)
     done = study.drive(FakeLauncher(returns_nothing, clock, slots=1))
@@ -516,7 +510,7 @@ def test_which_signals_leave_the_jobs_alone(
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_ctrl_c_ends_it_at_once(make_study: MakeStudy, clock: Clock, first: signal.Signals) -> None:
+def test_second_ctrl_c_ends_the_driver_at_once(make_study: MakeStudy, clock: Clock, first: signal.Signals) -> None:
     launcher = FakeLauncher(ends(*[LOST] * 9), clock)
     launcher.script = deaf
     sent = {3: first, 5: signal.SIGINT}
@@ -566,7 +560,7 @@ def test_python_m_sweeps_stop(make_study: MakeStudy, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("survives", [False, True])
-def test_another_driver_adopts_what_lives_and_goes_on_with_the_rest(
+def test_next_driver_adopts_running_jobs_and_resumes_the_rest(
     make_study: MakeStudy, clock: Clock, survives: bool
 ) -> None:
     study = make_study("x=range(5)")
@@ -588,7 +582,7 @@ def test_another_driver_adopts_what_lives_and_goes_on_with_the_rest(
         assert study.trial(0).ends()[0].error == "it ended with its driver"
 
 
-def test_what_was_refused_while_no_driver_ran_goes_on_with_the_next_one(make_study: MakeStudy, clock: Clock) -> None:
+def test_refused_trials_resume_with_the_next_driver(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(2)")
     refused = ends(Outcome(State.REFUSED, "no space left"), begins=False)
     launcher = FakeLauncher(refused, clock, survives=True)
@@ -682,7 +676,7 @@ def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
     assert sum(end.gpu_hours for row in done.summary.rows for end in row.attempts) == pytest.approx(4, rel=0.01)
 
 
-def test_a_budget_takes_back_what_waits_for_its_turn(make_study: MakeStudy, clock: Clock) -> None:
+def test_exhausted_budget_cancels_queued_trials(make_study: MakeStudy, clock: Clock) -> None:
     """A cluster has all trials long before the first one fails."""
     launcher = FakeLauncher(ends(Outcome(State.FAILED, "too large")), clock, slots=1, queue=10, survives=True)
     done = make_study("x=range(6)", max_failure_rate=0.3).drive(launcher)
@@ -699,7 +693,7 @@ def test_a_config_that_is_not_valid_fails_its_trial_alone(make_study: MakeStudy,
     assert done.row(1).error == "trial 1 makes no sense"
 
 
-def test_what_cannot_run_here_is_left_out_and_told_once_for_each_reason(make_study: MakeStudy, clock: Clock) -> None:
+def test_infeasible_points_are_left_out_with_one_message_for_each_reason(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4")
     study.infeasible = lambda row: row.number in (1, 3)
     done = study.drive(FakeLauncher(trains(), clock))
@@ -718,7 +712,7 @@ def test_what_a_pruner_ended_is_not_infeasible(make_study: MakeStudy, clock: Clo
     assert not any(row.infeasible for row in done.summary.rows)
 
 
-def test_many_that_cannot_run_keep_nobody_waiting(make_study: MakeStudy, clock: Clock) -> None:
+def test_many_infeasible_trials_delay_no_other(make_study: MakeStudy, clock: Clock) -> None:
     """The loop looks around after each, at once: running trials are heard, and a signal too."""
     study = make_study("x=range(60)")
     study.infeasible = lambda row: row.number > 0
@@ -730,7 +724,7 @@ def test_many_that_cannot_run_keep_nobody_waiting(make_study: MakeStudy, clock: 
     assert clock.now - began < 1
 
 
-def test_a_signal_among_those_that_cannot_run_is_heard(make_study: MakeStudy, clock: Clock) -> None:
+def test_signal_between_infeasible_points_is_received(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(60)")
     study.infeasible = lambda row: row.number > 0
 
@@ -761,7 +755,7 @@ def test_what_a_trial_reports_reaches_the_summary_while_it_runs(make_study: Make
     assert seen == [102.0, 101.0, 100.0]
 
 
-def test_steps_that_were_heard_are_not_heard_again(
+def test_observed_steps_are_not_observed_again(
     make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trial that was lost goes on: its pruner sees each step once."""
@@ -789,7 +783,7 @@ def test_folders_are_those_of_the_trials(make_study: MakeStudy, clock: Clock) ->
     assert study.trial(1).read_metrics().values[2] == line
 
 
-def test_the_page_is_looked_after_while_trials_run_and_its_trouble_is_told(make_study: MakeStudy, clock: Clock) -> None:
+def test_page_is_updated_while_trials_run_and_errors_are_reported(make_study: MakeStudy, clock: Clock) -> None:
     class Page:
         problem = ""
 

@@ -59,7 +59,7 @@ def script(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_a_command_is_told_how_a_study_ended(
+def test_notify_command_receives_the_end_of_a_study(
     run: Run,  # noqa: F811
     clock: Clock,
     tmp_path: Path,
@@ -91,7 +91,7 @@ def test_a_command_is_told_how_a_study_ended(
     ],
     ids=str,
 )
-def test_a_stop_is_told_too(
+def test_stop_is_notified(
     run: Run,  # noqa: F811
     clock: Clock,
     tmp_path: Path,
@@ -121,7 +121,7 @@ def test_a_stop_is_told_too(
 
 
 @pytest.mark.parametrize("code", [200, 404, 500, 302])
-def test_a_webhook_is_told_and_its_address_is_nowhere(
+def test_webhook_is_called_and_its_address_is_in_no_file(
     run: Run,  # noqa: F811
     clock: Clock,
     tmp_path: Path,
@@ -155,9 +155,7 @@ def test_a_webhook_is_told_and_its_address_is_nowhere(
         (["echo", "{subject}\0"], "echo cannot be run: embedded null byte"),
     ],
 )
-def test_what_goes_wrong_is_told_in_a_line(
-    how: str | list[object], wrong: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_is_printed_in_one_line(how: str | list[object], wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notify, "_COMMAND_S", 0.2)
     said = notify.send(how, "study s is finished", "a text \ud800")
     assert said == (f"hydra.sweeper.notify: {wrong}" if wrong else "")

@@ -63,7 +63,7 @@ def test_study_that_holds_another_study_is_not_removed(tmp_path: Path) -> None:
         pass
 
 
-def test_what_it_says_to_type_unpacks_a_study_of_any_name(tmp_path: Path) -> None:
+def test_printed_command_unpacks_a_study_of_any_name(tmp_path: Path) -> None:
     study = tmp_path / "multi run" / "it's $HOME"
     study.mkdir(parents=True)
     (study / "study.json").write_text("{}")
@@ -73,7 +73,7 @@ def test_what_it_says_to_type_unpacks_a_study_of_any_name(tmp_path: Path) -> Non
     assert (study / "study.json").read_text() == "{}" and shlex.split(line)[0] == "tar"
 
 
-def test_a_study_that_was_named_as_the_packed_ones_are_is_not_removed_with_them(tmp_path: Path) -> None:
+def test_study_named_archive_is_not_removed_with_packed_studies(tmp_path: Path) -> None:
     study = tmp_path / "archive"
     study.mkdir()
     (study / "study.json").write_text("{}")

@@ -62,7 +62,7 @@ def test_a_grid_holds_every_value_once(line: str, overrides: list[str]) -> None:
         ("x=range(0.1,0.4,0.1)", [0.1, 0.2, 0.30000000000000004, 0.4]),
     ],
 )
-def test_an_override_holds_the_value_it_was_made_from(line: str, values: list[object]) -> None:
+def test_override_parses_to_its_value(line: str, values: list[object]) -> None:
     grid = space(line)
     texts = [override for point in grid.points() for override in grid.overrides(point)]
     read = [PARSER.parse_override(text).value() for text in texts]
@@ -116,7 +116,7 @@ def test_what_makes_no_sense(line: str, message: str) -> None:
         space(line)
 
 
-def test_an_interval_in_a_grid_says_what_to_type() -> None:
+def test_interval_in_a_grid_names_the_command() -> None:
     with pytest.raises(UserError, match="hydra/sweeper=optuna"):
         list(space("x=interval(0,1)").points())
 

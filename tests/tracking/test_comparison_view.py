@@ -26,7 +26,7 @@ def view(**changes: Any) -> dict[str, Any]:
     return content
 
 
-def test_it_shows_this_studys_trials_best_first() -> None:
+def test_view_shows_trials_of_the_study_best_first() -> None:
     content = view()
     assert content["searchFilter"] == "tags.study = 's' AND tags.role = 'trial'"
     assert (content["orderByKey"], content["orderByAsc"]) == ("metrics.`best/val_accuracy`", False)
@@ -94,14 +94,14 @@ def test_several_objectives_are_all_shown() -> None:
     assert (content["orderByKey"], content["orderByAsc"]) == ("metrics.`best/loss`", True)
 
 
-def test_every_chart_stands_in_a_section() -> None:
+def test_every_chart_is_in_a_section() -> None:
     content = view()
     sections = {section["uuid"] for section in content["compareRunSections"]}
     assert {chart["metricSectionId"] for chart in content["compareRunCharts"]} == sections
     assert len({chart["uuid"] for chart in content["compareRunCharts"]}) == len(content["compareRunCharts"])
 
 
-def test_it_stays_within_what_mlflow_stores() -> None:
+def test_description_fits_into_mlflow() -> None:
     params = [f"model.layers.{i}.a_rather_long_name" for i in range(100)]
     _, value = comparison_view.tag("s" * 200, params, ["o"], False, params)
     assert len(value) < 20_000

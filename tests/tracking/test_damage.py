@@ -96,7 +96,7 @@ def test_a_study_of_the_same_name_elsewhere_is_another(store: str, tmp_path: Pat
     assert notes[0] != notes[1]
 
 
-def test_a_driver_that_died_before_it_noted_its_run_left_one_to_find(store: str, tmp_path: Path) -> None:
+def test_run_of_a_driver_killed_before_its_note_is_adopted(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     open_tracker(store, study)._finished.set()
     known = ids(store)
@@ -166,7 +166,7 @@ def test_a_disk_that_is_away_for_a_moment_costs_nothing(store: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("error", [RuntimeError("what nobody foresaw"), RecursionError(), MemoryError()])
-def test_the_thread_survives_and_tells(
+def test_thread_survives_and_reports_errors(
     store: str, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(run: TrialRun, *arguments: Any) -> Any:
@@ -186,9 +186,7 @@ def test_the_thread_survives_and_tells(
     assert runs(store)["lr=0.2"].info.status == runs(store)["s"].info.status == "FINISHED"
 
 
-def test_a_start_whatever_fails_is_no_end_of_the_driver(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_start_does_not_end_the_driver(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tracker = open_tracker(store, tmp_path / "s")
     row = new_row(tmp_path / "s", 0)
     monkeypatch.setattr(StudyRun, "open_child", lambda *_: 1 / 0)
@@ -248,7 +246,7 @@ def test_when_a_trial_ended_is_the_same_each_time(store: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
-def test_trials_that_go_on_without_the_driver_stay_open(store: str, tmp_path: Path, state: State) -> None:
+def test_detached_trials_stay_open(store: str, tmp_path: Path, state: State) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(store, study)
     rows = [replace(new_row(study, 0), state=state), replace(new_row(study, 1), state=State.QUEUED)]
@@ -261,7 +259,7 @@ def test_trials_that_go_on_without_the_driver_stay_open(store: str, tmp_path: Pa
     assert status == {"s": "RUNNING", "lr=0.1": "RUNNING", "lr=0.2": "KILLED"}
 
 
-def test_a_trial_tried_again_loses_its_old_error(store: str, tmp_path: Path) -> None:
+def test_retried_trial_loses_its_old_error(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     row = new_row(study, 0)
     row = row.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.FAILED, "boom")))

@@ -139,7 +139,7 @@ def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -
     expect(page.get_by_role("button", name="New Chat")).to_have_count(0)  # the assistant
 
 
-def test_of_a_search_pruned_trials_are_there_and_contours(dashboard: tuple[str, str], page: Page) -> None:
+def test_view_of_a_search_has_pruned_trials_and_contours(dashboard: tuple[str, str], page: Page) -> None:
     page.goto(dashboard[0] + comparison_view.path("3", "search"))
     expect(page.get_by_text("20 matching runs")).to_be_visible()
     for axis in ("lr", "batch_size", "optimizer", "best/accuracy"):
@@ -152,7 +152,7 @@ def test_of_a_search_pruned_trials_are_there_and_contours(dashboard: tuple[str, 
 
 
 @pytest.mark.long
-def test_of_two_objectives_both_are_axes_and_columns(dashboard: tuple[str, str], page: Page) -> None:
+def test_two_objectives_are_axes_and_columns(dashboard: tuple[str, str], page: Page) -> None:
     page.goto(dashboard[0] + comparison_view.path("4", "two"))
     expect(page.get_by_text("12 matching runs")).to_be_visible()
     for axis in ("lr", "best/accuracy", "best/seconds"):

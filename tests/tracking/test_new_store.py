@@ -55,7 +55,7 @@ def run(code: str, *arguments: object) -> str:
 
 
 @pytest.mark.long
-def test_a_driver_killed_while_it_made_the_store_is_followed_by_another(tmp_path: Path) -> None:
+def test_store_of_a_killed_driver_is_completed_by_the_next(tmp_path: Path) -> None:
     said = run(KILLED, tmp_path, time.time())
     assert said.splitlines() == [f"{number} 0" for number in range(3)], said
     for number in range(3):

@@ -51,7 +51,7 @@ def test_those_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None
     assert params == {**rest, **swept}
 
 
-def test_those_of_somebody_elses_app(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_a_foreign_app(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "sesame")
     config = OmegaConf.create(
         {

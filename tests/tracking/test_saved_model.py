@@ -30,7 +30,7 @@ def keep(folder: TrialFolder, what: float) -> None:
     save_model(path, python_model=Plus(what), signature=ModelSignature(SHAPE, SHAPE), pip_requirements=[])
 
 
-def test_a_kept_model_is_logged_with_its_signature_once(tmp_path: Path) -> None:
+def test_saved_model_is_logged_once_with_its_signature(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     study = tmp_path / "s"
     for _ in range(2):  # the second driver finds all of it there

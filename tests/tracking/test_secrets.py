@@ -53,7 +53,7 @@ def test_a_password_is_seen_and_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "."])
-def test_to_look_for_one_takes_no_longer_in_one_long_word(letter: str) -> None:
+def test_password_search_is_fast_in_long_words(letter: str) -> None:
     began = time.perf_counter()
     without_password(letter * 30_000)
     assert time.perf_counter() - began < 0.5
@@ -79,7 +79,7 @@ def test_what_holds_none_is_left_alone(text: str) -> None:
     refuse_typed({"tracking": {"uri": text}, "other": ["http://host:5000", "me@host"]})
 
 
-def test_a_config_is_checked_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_is_checked_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE", "postgresql://me:sesame@host/db")
     config = OmegaConf.create({"tracking": {"uri": "${oc.env:DATABASE}"}, "hydra": {"overrides": ["lr=1"]}})
     refuse_typed(OmegaConf.to_container(config, resolve=False))
@@ -93,7 +93,7 @@ def files_with(text: str, folder: Path) -> list[Path]:
 
 
 @pytest.mark.long
-def test_it_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = server.uri.replace("://", "://me:sesame@")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setattr(sys, "argv", ["sweep.py", f"tracking.uri={uri}"])
@@ -130,14 +130,14 @@ def with_password(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return f"{store.replace('sqlite:///', 'sqlite:///file:')}?uri=true&password=sesame"
 
 
-def test_a_deleted_experiment_is_explained_without_it(with_password: str, tmp_path: Path) -> None:
+def test_deleted_experiment_is_explained(with_password: str, tmp_path: Path) -> None:
     client = MlflowClient(with_password)
     client.delete_experiment(client.create_experiment("e"))
     with pytest.raises(UserError, match=r"MLFLOW_TRACKING_URI=.*password=\*\*\*"):
         open_tracker(with_password, tmp_path / "s")
 
 
-def test_a_trial_has_it_from_its_drivers_environment_or_not_at_all(
+def test_trial_reads_the_secret_from_the_drivers_environment_only(
     with_password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker = open_tracker(with_password, tmp_path / "s")
@@ -158,7 +158,7 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_whole_study_and_its_dashboard_show_it_nowhere(with_password: str, tmp_path: Path) -> None:
+def test_study_and_dashboard_do_not_show_a_secret(with_password: str, tmp_path: Path) -> None:
     extra = {"DATABASE": with_password, "PYTHONPATH": str(ROOT)}
     how = ["hydra.sweeper.tracking_uri='${oc.env:DATABASE}'", "hydra.sweeper.study_name=s"]
     driver = start_afresh([THEIRS, "-m", *GRID, "+x=1,2", "+sleep=1", *how], tmp_path, extra)
@@ -201,7 +201,7 @@ def test_one_that_is_typed_is_refused_before_anything_starts(key: str, mode: lis
     assert files_with("sesame", tmp_path) == [] and not (tmp_path / "multirun").exists()
 
 
-def test_what_is_typed_takes_it_from_the_environment(
+def test_typed_password_is_replaced_by_the_environment(
     with_password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of single runs, of which `ui` has no folder; a study notes where it is."""

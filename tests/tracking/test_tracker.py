@@ -100,7 +100,7 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     assert json.loads((row.folder / "tracking.json").read_text())["closed"] is True
 
 
-def test_the_note_of_a_study_of_gpus_tells_how_it_scales(store: str, tmp_path: Path) -> None:
+def test_description_of_a_gpu_study_has_its_scaling(store: str, tmp_path: Path) -> None:
     tracker, rows = open_tracker(store, tmp_path / "s"), []
     for number, gpus in enumerate((1, 2)):
         row = new_row(tmp_path / "s", number, gpus=gpus)
@@ -167,7 +167,7 @@ def test_a_config_that_was_refused_is_shown_as_failed(store: str, tmp_path: Path
     assert runs(store)["s"].info.status == "FAILED"
 
 
-def test_what_could_not_run_is_shown_as_infeasible_and_loses_that_when_it_runs(store: str, tmp_path: Path) -> None:
+def test_infeasible_mark_is_removed_when_the_trial_runs(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     end = Outcome(State.INFEASIBLE, "it is too large")
     row = TrialRecord(0, {"lr": 0.1}, State.QUEUED, study / "0").with_end(end)
@@ -255,7 +255,7 @@ def test_more_lines_than_one_call_takes(store: str, tmp_path: Path) -> None:
     assert [step for step, _ in steps_of(store, runs(store)["lr=0.1"])] == list(range(1100))
 
 
-def test_the_next_driver_goes_on_in_the_same_runs(store: str, tmp_path: Path) -> None:
+def test_next_driver_continues_the_same_runs(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     first = open_tracker(store, study)
     rows = [new_row(study, number) for number in range(3)]
@@ -294,7 +294,7 @@ def test_a_new_store_gets_everything(store: str, migrated: Path, tmp_path: Path)
         assert [step for step, _ in steps_of(uri, runs(uri)["lr=0.1"])] == [0, 1]
 
 
-def test_what_mlflow_refuses_is_told_and_the_rest_is_sent(store: str, tmp_path: Path) -> None:
+def test_refused_records_are_reported_and_the_rest_is_sent(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
     row = new_row(tmp_path / "s", 0)
     client = MlflowClient(store)
@@ -373,7 +373,7 @@ def test_a_store_that_cannot_be_used_is_a_users_mistake(
         open_tracker(uri, tmp_path / "s")
 
 
-def test_of_a_full_disk_the_cause_is_told_before_sqlalchemys_advice() -> None:
+def test_full_disk_is_named_before_the_advice_of_sqlalchemy() -> None:
     error = "(raised as a result of Query-invoked autoflush; consider using a session.no_autoflush block)\n"
     assert first_line(Exception(f"{error}(sqlite3.OperationalError) database or disk is full\n[SQL: x]")) == (
         "(sqlite3.OperationalError) database or disk is full"
@@ -406,7 +406,7 @@ def test_which_store_and_what_leads_there(
     assert tracker.dashboard_line().startswith(f"dashboard: {line.format(cwd=Path.cwd())}")
 
 
-def test_importing_it_does_not_import_mlflow() -> None:
+def test_tracking_is_imported_without_mlflow() -> None:
     heavy = "import sys, sweeps.tracking.tracker; print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "set()\n"
 
@@ -462,7 +462,7 @@ def test_a_run_whose_answer_comes_late_is_not_created_twice(server: Server, tmp_
 
 
 @pytest.mark.long
-def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: Path) -> None:
+def test_end_in_an_outage_names_what_is_missing(server: Server, tmp_path: Path) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(server.uri, study)
     row = new_row(study, 0)
@@ -477,7 +477,7 @@ def test_finishing_in_an_outage_says_what_is_missing(server: Server, tmp_path: P
     assert runs(server.uri)["lr=0.1"].info.status == "FINISHED"
 
 
-def test_of_what_a_trial_returned_best_has_the_objective_alone(store: str, tmp_path: Path) -> None:
+def test_best_has_only_the_objective_of_the_returned_metrics(store: str, tmp_path: Path) -> None:
     tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
     tracker.start_trial(row, [])
     train(row, range(2))
@@ -530,7 +530,7 @@ def test_a_long_log_is_kept_head_and_tail(store: str, tmp_path: Path) -> None:
     assert 5_000_000 < len(kept) < 5_001_000
 
 
-def test_a_store_that_was_deleted_is_told_of_and_written_anew(store: str, migrated: Path, tmp_path: Path) -> None:
+def test_deleted_store_is_reported_and_written_again(store: str, migrated: Path, tmp_path: Path) -> None:
     """As `python -m sweeps sync` does, also of a trial that goes on without a driver."""
     study = tmp_path / "s"
     tracker, rows = open_tracker(store, study), [new_row(study, number) for number in range(2)]

@@ -76,7 +76,7 @@ def test_a_kill_between_the_renames_loses_one_checkpoint_at_most(tmp_path: Path)
     assert restore(tmp_path, make_model()).epoch == 1
 
 
-def test_nothing_readable_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_dataset_without_readable_files_names_the_remedy(tmp_path: Path) -> None:
     save_two(tmp_path)
     for name in ("newest.npz", "previous.npz"):
         (tmp_path / name).write_bytes(b"PK")

@@ -147,7 +147,7 @@ def test_without_a_validation_set_the_training_loss_judges(tmp_path: Path) -> No
     assert not recorder.notes
 
 
-def test_a_test_set_that_judged_is_said_to_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validation_on_the_test_set_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorder = Recorder(tmp_path)
     result = train(compose("dataset.validation=test", "epochs=2"), recorder)
     assert "dataset.validation=test" in recorder.notes

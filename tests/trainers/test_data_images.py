@@ -108,7 +108,7 @@ def test_a_cut_cache_file_is_made_anew(name: str, tmp_path: Path, own_cache: Pat
     np.testing.assert_array_equal(pixels_of(load(f"dataset.path={folder}")), whole)
 
 
-def test_a_cache_folder_of_ones_own(tmp_path: Path, own_cache: Path) -> None:
+def test_custom_cache_folder(tmp_path: Path, own_cache: Path) -> None:
     load(f"dataset.path={write(tmp_path / 'images', each=2)}", f"dataset.cache={tmp_path}/mine")
     assert list((tmp_path / "mine").glob("*/images.npy"))
     assert not own_cache.exists()
@@ -138,7 +138,7 @@ def test_from_the_file_and_from_memory_train_to_the_same_bits(settings: tuple[st
 
 @pytest.mark.long
 @pytest.mark.parametrize("gb", [pytest.param(0, marks=pytest.mark.long), 2])
-def test_an_augmented_training_goes_on_to_the_same_bits(gb: int, tmp_path: Path) -> None:
+def test_augmented_training_resumes_to_the_same_bits(gb: int, tmp_path: Path) -> None:
     folder = write(tmp_path / "images")
     settings = (*SMALL, "epochs=4", "dataset.augment=strong", f"dataset.resident_gb={gb}", "model.dropout=0.2")
     cfg = compose("dataset=image_folder", "dataset.size=8", f"dataset.path={folder}", *settings)
@@ -228,7 +228,7 @@ def test_a_broken_image_is_left_out_and_counted(tmp_path: Path, capsys: pytest.C
         assert f"skipped 1 of 30 images, first {path}" in capsys.readouterr().out
 
 
-def test_a_class_of_which_nothing_can_be_decoded_is_told_of(tmp_path: Path) -> None:
+def test_class_without_readable_images_is_reported(tmp_path: Path) -> None:
     folder = write(tmp_path / "images", splits=("train", "test"))
     for path in (folder / "train" / "green").iterdir():
         path.write_bytes(path.read_bytes()[:-40])
@@ -281,7 +281,7 @@ def test_a_full_cache_loses_the_least_recently_used(tmp_path: Path) -> None:
         cache.open_entry(tmp_path, "e", 1e-9, lambda: plan(0))
 
 
-def test_an_entry_is_not_removed_while_it_is_made(tmp_path: Path) -> None:
+def test_cache_entry_is_not_removed_while_written(tmp_path: Path) -> None:
     def small(write: cache.Write) -> dict[str, int]:
         write(0, np.ones((10, 100), np.uint8))
         return {}
@@ -337,7 +337,7 @@ def test_a_killed_maker_leaves_nothing_that_is_read(tmp_path: Path, own_cache: P
     assert not list(own_cache.glob(".*.making"))
 
 
-def test_arrays_are_resized_the_same_way(tmp_path: Path, own_cache: Path) -> None:
+def test_arrays_are_resized_like_images(tmp_path: Path, own_cache: Path) -> None:
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (20, 6, 6, 3), np.uint8)
     y = np.arange(20) % 4

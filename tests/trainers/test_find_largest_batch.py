@@ -64,11 +64,11 @@ def test_the_largest_is_found_to_six_percent(fits: int, start: int, unit: int, m
         (10**9, 32, 2, 1248, [32, 64, 128, 256, 512, 1024, 1248]),
     ],
 )
-def test_in_which_order_it_tries(fits: int, start: int, unit: int, most: int, tried: list[int]) -> None:
+def test_order_of_tried_batches(fits: int, start: int, unit: int, most: int, tried: list[int]) -> None:
     assert list(search(fits, start, unit, most)) == tried
 
 
-def test_it_resumes_from_any_tries() -> None:
+def test_search_resumes_from_any_tried_batches() -> None:
     whole = search(1000, 32, 1, 50_000)
     for made in range(len(whole)):
         part = dict(list(whole.items())[:made])
@@ -84,7 +84,7 @@ def test_it_resumes_from_any_tries() -> None:
         ({1024: False}, 250, 250),
     ],
 )
-def test_a_bound_that_shrank_ends_it(tried: dict[int, bool], most: int, next_: int | None) -> None:
+def test_shrunk_bound_ends_the_search(tried: dict[int, bool], most: int, next_: int | None) -> None:
     assert next_size(tried, 32, 1, most, 0.06) == next_
 
 
@@ -164,7 +164,7 @@ def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_
     )
 
 
-def test_the_log_of_the_trial_says_nothing_that_reads_as_its_own_end(
+def test_log_of_a_trial_has_no_false_outcome(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A launcher reads it in the log where a trial was killed from outside: sweeps/launchers/fork_server.py."""
@@ -199,7 +199,9 @@ def test_several_gpus_share_it(tries: list[int], tmp_path: Path, monkeypatch: py
     assert (found["largest_batch"], found["per_gpu"], found["advised"]) == (288, 72, 256)
 
 
-def test_it_begins_with_the_share_of_a_gpu(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_starts_with_the_memory_of_one_gpu(
+    tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
     find(search_of("gpus=2", "batch_per_gpu=100"), Trial(tmp_path))  # type: ignore[arg-type]
     assert tries[:2] == [200, 400]

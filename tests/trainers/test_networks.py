@@ -89,7 +89,7 @@ def test_the_smallest_images_are_those_that_keras_takes(name: str) -> None:
         pytest.param("EfficientNetV2B0", marks=pytest.mark.long),
     ],
 )
-def test_a_network_sees_pixels_as_it_was_made_for(name: str, tmp_path: Path) -> None:
+def test_network_receives_pixels_in_its_own_range(name: str, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype(np.float32)
     keras.utils.set_random_seed(0)
     model = networks.application((32, 32, 3), 3, name=name.lower(), weights=None, dropout=0.0)
@@ -230,7 +230,7 @@ def efficient() -> keras.Model:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["base.weights.h5", "base.h5", "base.keras"])
-def test_a_file_of_any_network_is_told_from_anothers(name: str, efficient: keras.Model, tmp_path: Path) -> None:
+def test_weights_of_another_network_are_recognized(name: str, efficient: keras.Model, tmp_path: Path) -> None:
     path = str(tmp_path / name)
     efficient.save_weights(path) if "weights" in name else efficient.save(path)
     known.check_weights("EfficientNetB0", path)
@@ -301,7 +301,7 @@ def test_only_the_first_download_is_alone(weights: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.long
-def test_a_base_may_stay_as_the_seed_drew_it(images: Path) -> None:
+def test_base_may_keep_its_random_weights(images: Path) -> None:
     bases = []
     for settings in (("model.weights=random", "model.fine_tune=false"), ("model.weights=random",), ()):
         cfg = configured(images, "model.name=mobilenet", *settings)  # which has half as many layers
@@ -367,7 +367,7 @@ def test_no_model_is_kept_unless_asked_for(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.keras"))
 
 
-def test_a_line_says_where_it_lies(tmp_path: Path) -> None:
+def test_line_names_its_file(tmp_path: Path) -> None:
     cfg = compose(
         "dataset=line", "optimizer=sgd", "lr=0.1", "epochs=20", "model.initial_weight=5", "model.initial_bias=-1"
     )
@@ -394,18 +394,18 @@ def test_the_closed_form_is_that_of_scikit_learn(inputs: int) -> None:
     assert mse == pytest.approx(np.mean((y[:, 0] - theirs.predict(x)) ** 2), rel=1e-6)
 
 
-def test_nobody_compares_a_thousand_weights() -> None:
+def test_thousand_weights_are_not_compared() -> None:
     assert least_squares(np.zeros((3, 28, 28), np.float32), np.zeros((3, 1), np.float32)) == {}
 
 
-def test_a_line_through_pixels_is_judged_as_it_is_trained() -> None:
+def test_line_through_pixels_is_validated_as_trained() -> None:
     model = networks.linear((1,), 1, initial_weight=2.0, initial_bias=0.0)
     pixels, y = np.array([[0], [51], [255]], np.uint8), np.array([[0.0], [0.4], [2.0]], np.float32)
     assert line_of(model, pixels, y)["mse"] == pytest.approx(0, abs=1e-12)
     assert least_squares(pixels, y) == pytest.approx({"weight": 2.0, "bias": 0.0, "mse": 0.0, "r2": 1.0}, abs=1e-7)
 
 
-def test_a_line_begins_where_it_is_told(tmp_path: Path) -> None:
+def test_line_starts_at_the_given_column(tmp_path: Path) -> None:
     model = networks.linear((2,), 1, initial_weight=5.0, initial_bias=-1.0)
     assert model(np.array([[1.0, 2.0]])).numpy()[0, 0] == pytest.approx(14.0)
     assert line_of(model, np.zeros((3, 2)), np.zeros((3, 1))) == {

@@ -44,7 +44,7 @@ def least_squares() -> tuple[np.ndarray, np.ndarray]:
     ("optimizer", "lr"), [(optimizers.ProximalGradientDescent, 0.1), (optimizers.ProximalAdagrad, 1.0)]
 )
 @pytest.mark.parametrize(("l1", "l2"), [(0.4, 0.0), (0.4, 0.2), (0.0, 0.0)])
-def test_it_ends_where_the_lasso_does(
+def test_proximal_training_converges_to_the_lasso(
     optimizer: type[keras.optimizers.Optimizer], lr: float, l1: float, l2: float
 ) -> None:
     x, y = least_squares()
@@ -95,7 +95,7 @@ def test_a_step_is_that_of_tensorflow(kind: str, l1: float, l2: float) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["proximal_gd", pytest.param("proximal_adagrad", marks=pytest.mark.long)])
-def test_a_proximal_training_goes_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
+def test_proximal_training_resumes_to_the_same_bits(name: str, tmp_path: Path) -> None:
     cfg = compose(
         f"optimizer={name}",
         "optimizer.l1_regularization_strength=0.002",

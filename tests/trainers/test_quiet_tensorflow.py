@@ -18,7 +18,7 @@ def test_lines_are_left_out_and_all_others_stay_in_their_order(capfd: pytest.Cap
     assert capfd.readouterr().err == "a warning\nE0000 I0000 an error\nwithout an end\nafter it\n"
 
 
-def test_what_is_said_before_a_crash_is_kept(tmp_path: Path) -> None:
+def test_output_before_a_crash_is_kept(tmp_path: Path) -> None:
     crash = "import os\nfrom trainers.quiet_tensorflow import drop_lines\n"
     crash += "with drop_lines('I0000'):\n    os.write(2, b'I0000 x\\nno AVX here\\n')\n    os.abort()\n"
     code = f"import sys; sys.modules['tensorflow'] = None\n{crash}"

@@ -24,7 +24,7 @@ SCHEDULES = (
 
 @pytest.mark.long
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_stopped_training_goes_on_to_the_same_bits(schedule: str, tmp_path: Path) -> None:
+def test_stopped_training_resumes_to_the_same_bits(schedule: str, tmp_path: Path) -> None:
     cfg = compose(*SMALL, "epochs=3", *schedule.split())
     straight = Recorder(tmp_path / "straight")
     expected = train(cfg, straight)

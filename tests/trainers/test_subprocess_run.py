@@ -51,19 +51,19 @@ ANOTHER: list[tuple[str, Callable[[], object], str]] = [
 ]
 
 
-def test_what_it_returns_comes_back_from_another_process() -> None:
+def test_result_returns_from_another_process() -> None:
     assert run_in_subprocess(lambda: (os.getppid(), "fine"), limit_gb=100) == (os.getpid(), "fine")
 
 
 @pytest.mark.parametrize(("work", "words"), [case[1:] for case in TOO_LARGE], ids=[case[0] for case in TOO_LARGE])
-def test_it_ran_out_of_memory(work: Callable[[], object], words: str) -> None:
+def test_out_of_memory_is_recognized(work: Callable[[], object], words: str) -> None:
     with pytest.raises(OutOfMemory) as raised:
         run_in_subprocess(work)
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(("work", "words"), [case[1:] for case in ANOTHER], ids=[case[0] for case in ANOTHER])
-def test_it_ended_by_something_else(work: Callable[[], object], words: str) -> None:
+def test_study_ended_by_another_cause(work: Callable[[], object], words: str) -> None:
     with pytest.raises(RuntimeError) as raised:
         run_in_subprocess(work)
     assert words in str(raised.value)
@@ -84,7 +84,7 @@ def test_one_that_takes_long_to_die_is_waited_for(monkeypatch: pytest.MonkeyPatc
         run_in_subprocess(lambda: slowly_die(60), timeout_s=0.2)
 
 
-def test_it_writes_no_core() -> None:
+def test_killed_trial_writes_no_core_dump() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     try:
@@ -93,7 +93,7 @@ def test_it_writes_no_core() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
-def test_what_it_prints_goes_where_it_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_goes_to_the_given_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_text("before\n")
     run_in_subprocess(lambda: os.write(1, b"out\n") + os.write(2, b"err\n"), log=tmp_path / "log")
     with pytest.raises(RuntimeError, match="No such file"):

@@ -60,9 +60,7 @@ def test_the_seed_decides_every_bit(settings: tuple[str, ...], tmp_path: Path) -
 
 @pytest.mark.parametrize("stop_after", [1, 3])
 @pytest.mark.parametrize("settings", [ADAM, pytest.param(MOMENTUM, marks=pytest.mark.long)])
-def test_a_stopped_training_goes_on_to_the_same_bits(
-    settings: tuple[str, ...], stop_after: int, tmp_path: Path
-) -> None:
+def test_stopped_training_resumes_to_the_same_bits(settings: tuple[str, ...], stop_after: int, tmp_path: Path) -> None:
     cfg = compose(*settings, "epochs=4")
     straight = Recorder(tmp_path / "straight")
     expected = train(cfg, straight)

@@ -85,7 +85,7 @@ def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
             attempt.end()
 
 
-def test_the_first_word_of_an_end_stands(folder: TrialFolder) -> None:
+def test_first_outcome_is_final(folder: TrialFolder) -> None:
     attempt = folder.new_attempt()
     first = attempt.close(END)
     assert attempt.close(Outcome(State.LOST, "its node failed")) == first
@@ -106,7 +106,7 @@ def test_the_first_word_of_an_end_stands(folder: TrialFolder) -> None:
         '{"state": "completed", "objective": 3}',
     ],
 )
-def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str) -> None:
+def test_file_without_an_outcome_is_named(folder: TrialFolder, content: str) -> None:
     attempt = folder.new_attempt()
     file = attempt.path / "end.json"
     file.write_text(content)
@@ -130,7 +130,7 @@ def test_an_end_that_holds_none_names_its_file(folder: TrialFolder, content: str
         Outcome(State.DIVERGED, "loss is nan", metrics={"loss": float("inf")}),
     ],
 )
-def test_an_end_is_read_as_it_was_written(end: Outcome) -> None:
+def test_outcome_is_read_as_written(end: Outcome) -> None:
     assert Outcome.from_json(json.loads(json.dumps(end.as_json()))) == end
 
 
@@ -139,7 +139,7 @@ def test_an_end_is_read_as_it_was_written(end: Outcome) -> None:
     [("a file \udcff", "a file \\udcff"), ("x" * 100_000, "x" * 3000 + " ... (the rest is in its log)")],
     ids=["half a pair", "long"],
 )
-def test_an_error_can_be_shown_whatever_it_holds(error: str, shown: str) -> None:
+def test_any_error_can_be_printed(error: str, shown: str) -> None:
     assert Outcome.from_json(json.loads(json.dumps(Outcome(State.FAILED, error).as_json()))).error == shown
 
 
@@ -231,7 +231,7 @@ def test_a_request_to_stop_that_is_damaged_is_one_all_the_same(
     assert attempt.stop_requested() is expected
 
 
-def test_a_folder_that_was_deleted_is_made_again_for_its_end(tmp_path: Path) -> None:
+def test_deleted_folder_is_created_again_for_the_outcome(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path / "gone").attempt(1)
     assert attempt.close(Outcome(State.LOST, "its node failed")).state is State.LOST
     assert attempt.is_over
@@ -300,7 +300,7 @@ def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
     assert ends
 
 
-def test_news_stay_news_until_somebody_is_done_with_them(folder: TrialFolder) -> None:
+def test_events_stay_until_they_are_handled(folder: TrialFolder) -> None:
     reader = MetricsReader(folder)
     assert reader.unread().values == reader.unread().values == LINES
     assert reader.mark_read(reader.unread())

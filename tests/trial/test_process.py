@@ -69,7 +69,7 @@ def test_what_completes_a_trial(value: Any, objective: Objective | None, end: Ou
     assert end is None or outcome == end
 
 
-def test_what_it_raised_is_told_where_its_log_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_is_reported_though_the_log_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
         monkeypatch.setattr("sys.stderr", full)
         assert returned(ValueError("no such layer"), SEARCH).error == "ValueError: no such layer"
@@ -78,7 +78,7 @@ def test_what_it_raised_is_told_where_its_log_takes_no_more(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("heard", [State.PRUNED, State.CANCELLED, State.TIMED_OUT])
-def test_a_trial_that_heard_a_stop_ends_so_and_keeps_its_numbers(heard: State) -> None:
+def test_stopped_trial_keeps_its_metrics(heard: State) -> None:
     end = returned(0.5, SEARCH, heard)
     assert (end.state, end.objective, end.metrics) == (heard, [0.5], {"objective": 0.5})
     assert bool(end.error) == (heard is not State.PRUNED)  # every end that is no result has words
@@ -129,7 +129,7 @@ def test_a_trial_that_heard_a_stop_ends_so_and_keeps_its_numbers(heard: State) -
     ],
     ids=lambda value: repr(value)[:40] if not isinstance(value, Objective | State | list) else "",
 )
-def test_how_else_it_ends(value: Any, objective: Objective, state: State, words: list[str]) -> None:
+def test_other_ends_of_a_study(value: Any, objective: Objective, state: State, words: list[str]) -> None:
     end = returned(value, objective)
     assert end.state is state
     for word in words:

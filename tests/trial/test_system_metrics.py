@@ -57,7 +57,7 @@ def test_a_trial_that_ends_at_once_has_none(tmp_path: Path) -> None:
     assert sample(tmp_path, "pass", interval_s=5.0) == ([], "")
 
 
-def test_a_second_attempt_goes_on_counting(tmp_path: Path) -> None:
+def test_second_attempt_continues_the_step_count(tmp_path: Path) -> None:
     first, _ = sample(tmp_path, "time.sleep(0.5)")
     both, _ = sample(tmp_path, "time.sleep(0.5)")
     assert len(both) > len(first) > 0
@@ -100,7 +100,7 @@ def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dic
         ),
     ],
 )
-def test_what_a_gpu_does_not_tell_is_said_once(
+def test_missing_gpu_metrics_are_reported_once(
     tmp_path: Path, environment: dict[str, str], message: str, names: set[str]
 ) -> None:
     lines, log = sample(tmp_path, "time.sleep(0.5)", **environment)

@@ -86,7 +86,7 @@ def test_steps_of_an_earlier_attempt_are_recorded_once(folder: TrialFolder) -> N
 
 
 @pytest.mark.parametrize("reason", [State.PRUNED, State.CANCELLED])
-def test_a_stop_is_heard_and_stays_heard(folder: TrialFolder, reason: State) -> None:
+def test_stop_is_received_once_and_for_all(folder: TrialFolder, reason: State) -> None:
     attempt, trial = folder.attempt(1), Trial(folder, 1)
     assert (trial.should_stop(), attempt.stop_reason()) == (False, None)
     attempt.request_stop(reason)
@@ -171,7 +171,7 @@ def in_ranks(folder: TrialFolder, size: int, train: Callable[[Trial], int]) -> l
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_all_ranks_hear_a_stop_at_the_same_call(folder: TrialFolder, seed: int) -> None:
+def test_all_ranks_receive_a_stop_at_the_same_call(folder: TrialFolder, seed: int) -> None:
     chance = random.Random(seed)
     paces = [0.02, *(chance.uniform(0, 0.01) for _ in range(3))]  # the chief must not be through before rank 2 begins
 
@@ -192,14 +192,14 @@ def test_all_ranks_hear_a_stop_at_the_same_call(folder: TrialFolder, seed: int) 
     assert folder.attempt(1).stop_reason() is State.PRUNED
 
 
-def test_ranks_that_hear_nothing_train_to_the_end(folder: TrialFolder) -> None:
+def test_ranks_without_a_stop_train_to_the_end(folder: TrialFolder) -> None:
     def train(trial: Trial) -> int:
         return sum(not trial.should_stop() for _ in range(20))
 
     assert in_ranks(folder, 3, train) == [20] * 3
 
 
-def test_a_rank_that_asks_more_often_says_so(folder: TrialFolder) -> None:
+def test_rank_that_asks_more_often_is_an_error(folder: TrialFolder) -> None:
     chief, other = (Trial(folder, 1, world=World(rank, 2, timeout_s=0.1)) for rank in range(2))
     chief.should_stop()
     assert not other.should_stop()

@@ -94,7 +94,7 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
         pytest.param(12, 12, 10, [WARM, "hydra.launcher.worker_idle_s=5"], id="warm", marks=pytest.mark.long),  # queued
     ],
 )
-def test_detached_jobs_go_on_and_are_taken_up(
+def test_detached_jobs_continue_and_are_adopted(
     tmp_path: Path, count: int, left: int, epochs: int, settings: list[str]
 ) -> None:
     study = [f"+x=range({count})", f"+epochs={epochs}", "hydra.launcher.array_parallelism=2", *settings]
@@ -201,7 +201,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "settings", [pytest.param([], id="jobs"), pytest.param([WARM], id="warm", marks=pytest.mark.long)]
 )
-def test_jobs_run_the_code_that_their_study_began_with(tmp_path: Path, settings: list[str]) -> None:
+def test_jobs_run_the_code_of_the_studys_start(tmp_path: Path, settings: list[str]) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "helper.py").write_text("VALUE = 1\n")
     (tmp_path / "app.py").write_text(EDITED)

@@ -81,7 +81,9 @@ def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None
         (JobInfo("7", "COMPLETED"), "bye", State.FAILED, "ended without a result (SLURM job 7): bye"),
     ],
 )
-def test_what_slurm_and_the_log_say(attempt: AttemptFolder, info: JobInfo, log: str, state: State, words: str) -> None:
+def test_reasons_of_slurm_and_of_the_log(
+    attempt: AttemptFolder, info: JobInfo, log: str, state: State, words: str
+) -> None:
     attempt.log.write_text(log)
     end = outcome_of_attempt(info, attempt)
     assert (end.state, words in end.error) == (state, True), end
@@ -101,7 +103,7 @@ def test_what_never_began_is_refused(attempt: AttemptFolder) -> None:
     assert (end.state, "a setup line failed" in end.error) == (State.REFUSED, True)
 
 
-def test_a_full_disk_refuses_what_it_let_not_begin_and_costs_the_rest_an_attempt(attempt: AttemptFolder) -> None:
+def test_full_disk_refuses_new_trials_and_costs_running_trials_an_attempt(attempt: AttemptFolder) -> None:
     attempt.log.touch()  # which takes no words
     (attempt.path / "slurm" / "errno.28").touch()
     end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
@@ -114,7 +116,7 @@ def test_a_full_disk_refuses_what_it_let_not_begin_and_costs_the_rest_an_attempt
     assert (end.state, str(attempt.log) in end.error) == (State.REFUSED, True), end
 
 
-def test_what_was_told_to_make_room_is_lost_unless_its_owner_cancelled_it(attempt: AttemptFolder) -> None:
+def test_preempted_job_is_lost_unless_its_owner_cancelled_the_job(attempt: AttemptFolder) -> None:
     attempt.append_stop_answer(State.LOST)
     for info, state, words in [
         (JobInfo("7", "COMPLETED"), State.LOST, "SLURM requested its"),
@@ -137,7 +139,7 @@ def uses(job: Job, *megabytes: float, before: bool = False) -> None:
 KILLED = JobInfo("7", "OUT_OF_MEMORY")
 
 
-def test_of_a_worker_killed_for_memory_the_greediest_trial_alone_is_to_blame(
+def test_largest_trial_is_blamed_for_a_worker_killed_for_memory(
     scripted_slurm: ScriptedSlurm, make_job: Callable[..., Job], tmp_path: Path
 ) -> None:
     end = outcome_of_job(KILLED, tmp_path)
@@ -170,7 +172,7 @@ def test_of_a_worker_killed_for_memory_the_greediest_trial_alone_is_to_blame(
         (JobInfo("7", "NODE_FAIL"), State.LOST, "node failed"),
     ],
 )
-def test_what_a_worker_dies_of_is_no_fault_of_its_trials(
+def test_cause_of_a_workers_death_is_not_blamed_on_trials(
     attempt: AttemptFolder, make_job: Callable[..., Job], info: JobInfo, state: State, words: str
 ) -> None:
     attempt.log.write_text(f"{SRUN}Segmentation fault")

@@ -50,7 +50,7 @@ def driver(scripted_slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch) -> It
     new_driver.launcher._watcher.stop()
 
 
-def test_what_the_loop_is_told_of_the_launcher() -> None:
+def test_status_of_the_launcher() -> None:
     settings = SlurmLauncherConf(detach=True, max_num_timeout=4)
     launcher = SlurmTrials(settings)
     attributes = (launcher.survives, launcher.detach, launcher.keep_on_interrupt, launcher.max_timeouts)
@@ -58,7 +58,7 @@ def test_what_the_loop_is_told_of_the_launcher() -> None:
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_a_submission_without_an_answer_is_followed_until_it_is_known(
+def test_unanswered_submission_is_followed_until_its_job_is_known(
     driver: Driver, make_job: MakeJob, taken: bool
 ) -> None:
     job = make_job(1, task)
@@ -83,7 +83,7 @@ def test_a_submission_without_an_answer_may_be_refused_in_the_end(driver: Driver
 
 
 @pytest.mark.parametrize("damage", ["", "{", "noise", '{"id": "99"}', None])
-def test_a_job_is_adopted_whatever_became_of_its_ticket(driver: Driver, make_job: MakeJob, damage: str | None) -> None:
+def test_job_with_a_damaged_ticket_is_adopted(driver: Driver, make_job: MakeJob, damage: str | None) -> None:
     job, other = make_job(1, task), make_job(2, task)
     assert driver.launcher.submit(job)
     ticket = job.attempt_folder.path / "job.json"
@@ -192,7 +192,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
         ("BeginTime", None),
     ],
 )
-def test_a_job_that_will_never_start_is_told_of_once(
+def test_job_that_can_never_start_is_reported_once(
     driver: Driver, make_job: MakeJob, monkeypatch: Any, caplog: Any, reason: str, words: str | None
 ) -> None:
     monkeypatch.setattr(base, "_STUCK_S", 0.0)
@@ -204,7 +204,7 @@ def test_a_job_that_will_never_start_is_told_of_once(
     assert words is None or (words in caplog.text and "will not start by itself" in caplog.text)
 
 
-def test_who_cancelled_a_job_decides_whether_it_goes_on(driver: Driver, make_job: MakeJob) -> None:
+def test_canceller_of_a_job_decides_about_its_retry(driver: Driver, make_job: MakeJob) -> None:
     for number in range(3):
         assert driver.launcher.submit(make_job(number, task))
     names = driver.slurm.names
@@ -217,7 +217,7 @@ def test_who_cancelled_a_job_decides_whether_it_goes_on(driver: Driver, make_job
     assert driver.tick("CANCELLED", "CANCELLED", "CANCELLED")[2].state is State.CANCELLED
 
 
-def test_withdraw_takes_back_what_has_not_begun(driver: Driver, make_job: MakeJob) -> None:
+def test_cancel_pending_cancels_queued_jobs(driver: Driver, make_job: MakeJob) -> None:
     for number in range(2):
         assert driver.launcher.submit(make_job(number, task))
     driver.launcher.cancel_pending()
@@ -227,7 +227,7 @@ def test_withdraw_takes_back_what_has_not_begun(driver: Driver, make_job: MakeJo
     assert driver.tick("CANCELLED", "PREEMPTED")[1].state is State.LOST
 
 
-def test_a_cancelled_job_is_cancelled_again_if_it_lives_on(
+def test_job_that_survives_scancel_is_cancelled_again(
     driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "_CANCEL_AGAIN_S", 0.0)
@@ -255,7 +255,7 @@ def test_a_rank_that_hangs_when_its_chief_has_ended_keeps_no_nodes(
     assert driver.tick("CANCELLED")[1].state is State.COMPLETED
 
 
-def test_rank_1_says_why_its_trial_failed(driver: Driver, make_job: MakeJob) -> None:
+def test_rank_1_reports_the_error_of_its_trial(driver: Driver, make_job: MakeJob) -> None:
     job = make_job(1, task, nodes=2)
     assert driver.launcher.submit(job)
     place = job.attempt_folder
@@ -284,7 +284,7 @@ def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: M
     assert living_jobs(study, []) == []
 
 
-def test_jobs_whose_answer_never_came_are_told_of_on_leaving(driver: Driver, make_job: MakeJob, caplog: Any) -> None:
+def test_unanswered_submissions_are_reported_at_the_end(driver: Driver, make_job: MakeJob, caplog: Any) -> None:
     driver.slurm.never_answer(but_take=True)
     job = make_job(1, task)
     assert driver.launcher.submit(job)

@@ -219,7 +219,7 @@ def test_a_new_driver_adopts_what_an_earlier_one_submitted(
     assert job_id(job) == earlier_id
 
 
-def test_a_running_job_that_its_owner_cancels_is_cancelled(trials: SlurmTrials, make_job: MakeJob) -> None:
+def test_job_cancelled_by_its_owner_is_cancelled(trials: SlurmTrials, make_job: MakeJob) -> None:
     job = make_job(1, train)
     submit(trials, job)
     wait_for(running(job))

@@ -31,7 +31,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-def test_sacct_tells_the_ends_of_jobs_and_who_cancelled_them(cluster: None) -> None:
+def test_sacct_reports_ends_and_cancelling_users(cluster: None) -> None:
     mark = str(time.time_ns())
     options = {"ends": ["--wrap=true"], "fails": ["--wrap=exit 3"], "waits": ["--hold", "--wrap=true"]}
     ids = [run_job(f"--job-name={name}-{mark}", *words) for name, words in options.items()]
@@ -111,7 +111,7 @@ def talks_nonsense(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
     "break_slurm, problem",
     [(missing, "sacct cannot be run"), (cannot_fork, "squeue cannot be run"), (talks_nonsense, "cannot be queried")],
 )
-def test_the_watcher_survives_and_says_what_it_met(
+def test_watcher_survives_and_reports_errors(
     scripted_slurm: ScriptedSlurm, monkeypatch: Any, break_slurm: Callable[..., None], problem: str
 ) -> None:
     scripted_slurm.say("squeue", "/bin/cat $F/jobs")
@@ -151,7 +151,7 @@ def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slur
     watcher.stop()
 
 
-def test_an_accounting_that_hangs_keeps_back_nothing_that_squeue_tells(scripted_slurm: ScriptedSlurm) -> None:
+def test_hanging_accounting_does_not_delay_answers_of_squeue(scripted_slurm: ScriptedSlurm) -> None:
     forgotten, mine = FollowedJob(Path(), "forgotten", "9"), FollowedJob(Path(), "mine", "1")
     watcher = Watcher({"forgotten": forgotten, "mine": mine}, 3600)
     (scripted_slurm.folder / "names").write_text("mine\n")
@@ -194,7 +194,7 @@ def test_who_cancelled_a_job_is_asked_once_it_is_cancelled(scripted_slurm: Scrip
     assert not scripted_slurm.lines("asked")
 
 
-def test_scancel_says_what_went_wrong(scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: Any) -> None:
+def test_error_of_scancel_is_reported(scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: Any) -> None:
     cancel(["1", "2"])
     cancel(["3"], pending_only=True)
     assert scripted_slurm.lines("scancelled") == ["1 2", "--state=PENDING 3"]

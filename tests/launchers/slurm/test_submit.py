@@ -96,7 +96,7 @@ def test_a_job_leaves_word_of_a_disk_that_takes_none(
     assert [file.name for file in (attempt / "slurm").glob("errno*")] == left
 
 
-def test_a_full_disk_keeps_nobody_from_what_follows_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_does_not_stop_what_follows_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
         print_safely("retrying")
@@ -104,7 +104,7 @@ def test_a_full_disk_keeps_nobody_from_what_follows_the_words(monkeypatch: pytes
             full.close()
 
 
-def test_a_driver_inside_a_job_hands_nothing_of_it_on(
+def test_driver_inside_a_job_hides_the_job_from_its_trials(
     scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_a_job = {"SLURM_JOB_ID": "3", "SLURM_MEM_PER_CPU": "9", "SBATCH_EXCLUSIVE": "1", "PMI_RANK": "0", "PMIX_X": "1"}
@@ -168,9 +168,7 @@ def test_a_ticket_names_its_job(scripted_slurm: ScriptedSlurm, attempt: Path) ->
         ("true", ""),
     ],
 )
-def test_where_nobody_knows_whether_it_was_submitted(
-    scripted_slurm: ScriptedSlurm, attempt: Path, script: str, words: str
-) -> None:
+def test_unknown_submission(scripted_slurm: ScriptedSlurm, attempt: Path, script: str, words: str) -> None:
     scripted_slurm.say("sbatch", script)
     with pytest.raises(UnansweredError, match=words):
         send(attempt, print, "x")

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.mark.long
-def test_a_study_of_the_version_before_goes_on_in_jobs(tmp_path: Path) -> None:
+def test_study_of_the_previous_version_resumes_in_jobs(tmp_path: Path) -> None:
     study = old_studies.unpack(tmp_path, "slurm")
     done = lines.run(old_studies.command(study), tmp_path)
     assert done.code == 0, done.said

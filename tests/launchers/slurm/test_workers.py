@@ -229,7 +229,7 @@ def test_withdraw_takes_back_what_no_worker_has(start: Callable[..., Driver], ma
     assert states(driver.tick("RUNNING")) == {1: State.CANCELLED, 2: State.CANCELLED}
 
 
-def test_a_trial_whose_file_somebody_deleted_is_lost(
+def test_trial_with_a_deleted_file_is_lost(
     start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = start(array_parallelism=1)
@@ -297,7 +297,7 @@ def test_only_their_owner_may_look_into_the_queues(start: Callable[..., Driver],
 
 
 @pytest.mark.parametrize("damage", ["owner", "cut", "noise", "empty"])
-def test_a_worker_loads_only_what_is_whole_and_its_own(
+def test_worker_loads_only_complete_files_of_its_user(
     start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     driver = start(array_parallelism=1)
@@ -324,7 +324,7 @@ def test_a_worker_loads_only_what_is_whole_and_its_own(
     assert (outcomes[0].state, str(bad) in outcomes[0].error) == (State.LOST, True)
 
 
-def test_a_worker_puts_back_what_it_cannot_read_now(
+def test_worker_returns_unreadable_trials_to_the_queue(
     start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = start(array_parallelism=1)
@@ -372,7 +372,7 @@ def test_a_driver_that_is_killed_ends_its_workers(start: Callable[..., Driver], 
     assert list(driver.folder.glob("*/queue/*.job")) == []
 
 
-def test_what_is_kept_has_the_workers_that_it_needs(start: Callable[..., Driver], make_job: MakeJob) -> None:
+def test_kept_workers_match_the_queued_trials(start: Callable[..., Driver], make_job: MakeJob) -> None:
     driver = start(array_parallelism=2, detach=True)
     for number in range(8):
         assert driver.launcher.submit(make_job(number, task, **WARM))
@@ -383,9 +383,7 @@ def test_what_is_kept_has_the_workers_that_it_needs(start: Callable[..., Driver]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_slurm_and_workers_do_no_trial_is_forgotten(
-    start: Callable[..., Driver], make_job: MakeJob, seed: int
-) -> None:
+def test_random_slurm_faults_lose_no_trial(start: Callable[..., Driver], make_job: MakeJob, seed: int) -> None:
     """A random life: the invariant is checked after each step, and in the end all trials are over."""
     dice = random.Random(seed)
     driver = start(array_parallelism=dice.choice([1, 3]), trials_at_once=dice.choice([1, 2]))

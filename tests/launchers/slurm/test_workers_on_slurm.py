@@ -140,7 +140,7 @@ def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
 
 
 @pytest.mark.long
-def test_a_killed_worker_costs_its_running_trial_alone_and_a_new_driver_goes_on(start: Any, make_job: MakeJob) -> None:
+def test_killed_worker_costs_only_its_running_trial(start: Any, make_job: MakeJob) -> None:
     settings = {"trials_per_job": None}
     launcher = start(array_parallelism=1, **settings)
     first = make_job(1, patient, **settings)
@@ -177,7 +177,7 @@ def test_a_worker_that_cannot_start_refuses_its_trials(start: Any, make_job: Mak
 
 
 @pytest.mark.long
-def test_of_trials_side_by_side_the_one_that_took_too_much_is_to_blame(start: Any, make_job: MakeJob) -> None:
+def test_largest_of_parallel_trials_is_blamed_for_memory(start: Any, make_job: MakeJob) -> None:
     settings = {"trials_per_job": None, "trials_at_once": 2, "mem_gb": 0.4}
     launcher = start(array_parallelism=1, **settings)
     outcomes = submit(launcher, [make_job(1, greedy, **settings), make_job(2, patient, **settings)], 2)

@@ -289,7 +289,7 @@ def test_hydra_refuses_wrong_types_and_unknown_keys(override: str) -> None:
         compose(override)
 
 
-def test_a_file_of_weights_is_looked_at_before_it_is_loaded(tmp_path: Path) -> None:
+def test_file_of_weights_is_checked_before_loading(tmp_path: Path) -> None:
     import h5py
     import numpy as np
 
@@ -323,7 +323,7 @@ def test_a_file_of_weights_is_looked_at_before_it_is_loaded(tmp_path: Path) -> N
     assert said("mobilenetv2", tmp_path / "w.ckpt").endswith("must end in .h5, .keras or .hdf5")
 
 
-def test_a_loader_of_ones_own_gives_path_its_own_meaning() -> None:
+def test_custom_loader_interprets_path() -> None:
     check("dataset._target_=json.loads", "+dataset.path=a/folder", "dataset.n_train=null", "batch_size=9999")
 
 

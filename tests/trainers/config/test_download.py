@@ -62,7 +62,7 @@ def test_what_is_reached_or_needs_no_network(
 
 
 @pytest.mark.parametrize("name", ["MobileNetV2", "resnet50v2"])
-def test_weights_that_cannot_be_had_are_told_of(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_missing_weights_are_reported(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     asked = answering(monkeypatch, URLError("away"))
     model = {"_target_": "trainers.networks.application", "name": name, "weights": "imagenet"}
     for _ in range(2):

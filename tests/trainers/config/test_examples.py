@@ -127,7 +127,7 @@ def test_what_is_right(settings: tuple[str, ...], tmp_path: Path) -> None:
     check("dataset=image_folder", f"dataset.path={folder(tmp_path / 'i')}", "batch_size=2", *settings)
 
 
-def test_files_that_are_no_images_and_hidden_ones_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_files_and_files_without_images_are_skipped(tmp_path: Path) -> None:
     root = folder(tmp_path / "i")
     for name in ("cat/notes.txt", "cat/.DS_Store", "Thumbs.db", "cat/.hidden.png"):
         (root / name).touch()

@@ -40,7 +40,7 @@ def test_a_former_name_gives_the_same_module_whoever_comes_first(former: str, no
         assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0, (one, other)
 
 
-def test_each_way_to_say_a_former_name_finds_it() -> None:
+def test_each_form_of_a_former_name_is_resolved() -> None:
     from conf.checks.largest_batch import TooLarge  # type: ignore[import-not-found]
 
     from conf import plan  # type: ignore[attr-defined]
@@ -53,7 +53,7 @@ def test_each_way_to_say_a_former_name_finds_it() -> None:
         __import__("conf.nothing")
 
 
-def test_a_former_schedule_is_checked_and_works_as_the_one_that_it_is() -> None:
+def test_former_schedule_works_as_its_successor() -> None:
     former = ["lr_schedule._target_=conf.plan.constant", "batch_schedule._target_=conf.plan.constant_batch"]
     assert schedules.is_constant(check(*former))
     grows = ["lr_schedule=cosine", "lr_schedule._target_=conf.plan.cosine", "batch_schedule=doubling"]
@@ -69,7 +69,7 @@ def test_a_former_schedule_is_checked_and_works_as_the_one_that_it_is() -> None:
 
 
 @pytest.mark.long
-def test_a_trial_of_an_older_study_runs_in_a_fork_and_the_study_goes_on(tmp_path: Path) -> None:
+def test_trial_of_an_older_study_runs_in_a_fork(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     command = [SWEEP, "-m", *FORMERLY, "hydra.sweeper.study_name=older"]
     done = run([*command, "seed=1,2"], tmp_path, {"PYTHONPATH": str(tmp_path)})

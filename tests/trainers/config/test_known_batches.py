@@ -165,7 +165,7 @@ def test_the_share_of_a_gpu_is_checked_as_the_whole_batch(launcher: dict[str, An
         check("gpus=2", "batch_per_gpu=51")
 
 
-def test_of_several_processes_nothing_is_known(launcher: dict[str, Any]) -> None:
+def test_largest_batch_of_several_processes_is_unknown(launcher: dict[str, Any]) -> None:
     keep()
     check("ranks=2", "batch_size=200")
 

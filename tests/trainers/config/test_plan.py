@@ -135,7 +135,7 @@ def halving(at: np.ndarray, total: float, depth: int) -> np.ndarray:
     return 0.5 ** (depth * at)
 
 
-def test_a_schedule_of_ones_own() -> None:
+def test_custom_schedule() -> None:
     mine = "lr_schedule._target_=tests.trainers.config.test_plan.halving", "+lr_schedule.depth=2"
     assert rates(*mine, "epochs=1")[5] == pytest.approx(0.5)
 
