@@ -144,7 +144,7 @@ def epochs_of_two(study: Path) -> bool:
 
 
 @pytest.mark.long
-def test_ctrl_c_once_lets_trials_end_their_epoch_and_says_how_to_go_on(folder: Path) -> None:
+def test_first_ctrl_c_lets_trials_end_their_epoch(folder: Path) -> None:
     driver = start(folder, "once", "seed=1,2,3", "epochs=100000", "tracking=none")
     wait_until(lambda: epochs_of_two(folder / "multirun" / "once"))
     driver.send_signal(signal.SIGINT)

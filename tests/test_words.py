@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.command_lines import ROOT
 
 FILES = [ROOT / "sweep.py", ROOT / "conf.py", *(ROOT / "sweeps").rglob("*.py"), *(ROOT / "trainers").rglob("*.py")]
+TESTS = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "tests").rglob("*_contract.py")]
 WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text())
 VERBS, VAGUE, BANNED = (set(WORDS[kind].split()) for kind in ("verbs", "vague", "banned"))
 
@@ -43,6 +44,12 @@ def mistakes(tree: ast.AST) -> Iterator[tuple[int, str]]:
             first = (ast.get_docstring(function) or "Return").split()[0].rstrip(".,:")
             if first not in VERBS:
                 yield function.lineno, f"begin with an imperative verb of words.toml, not {first!r}"
+
+
+def test_names_of_tests() -> None:
+    """A test's name has no pronoun `it` and no banned word."""
+    names = [name for file in TESTS for name in re.findall(r"def (test_\w+)", file.read_text())]
+    assert not [name for name in names if (BANNED | {"it"}).intersection(name.split("_"))]
 
 
 def test_words() -> None:

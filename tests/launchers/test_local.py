@@ -218,7 +218,7 @@ class TestLocalTrials(LauncherContract):
         assert set(exits(trials, 1)) == {0}
 
     @pytest.mark.long
-    def test_a_server_killed_just_before_it_is_needed(self, trials: LocalTrials, make_job: MakeJob) -> None:
+    def test_server_killed_just_before_a_trial_starts(self, trials: LocalTrials, make_job: MakeJob) -> None:
         submit(trials, make_job(0, completes))
         exits(trials, 1)
         (server,) = servers()
@@ -343,7 +343,7 @@ def test_what_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
     trials.close()
 
 
-def test_a_server_killed_while_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_killed_while_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(2)")
     monkeypatch.syspath_prepend(tmp_path)
     trials = LocalTrials(["slow_to_import"], tmp_path / "fork_server.log")

@@ -124,7 +124,7 @@ def test_commands_answer_before_a_study_resumes(before: dict[str, Path], name: s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_study_loads_before_it_resumes(before: dict[str, Path], name: str) -> None:
+def test_former_study_loads_before_resuming(before: dict[str, Path], name: str) -> None:
     with chdir(before[name].parents[1]):
         loaded = sweeps.load(name)
     ended = EXPECTED[name]["ended"]
@@ -198,7 +198,7 @@ def test_commands_answer_after_a_study_resumed(after: dict[str, tuple[Path, Done
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_study_loads_after_it_resumed(after: dict[str, tuple[Path, Done]], name: str) -> None:
+def test_former_study_loads_after_resuming(after: dict[str, tuple[Path, Done]], name: str) -> None:
     study, _ = after[name]
     with chdir(study.parents[1]):
         loaded = sweeps.load(name)

@@ -849,7 +849,7 @@ def test_a_paragraph_in_three_ways() -> None:
     assert tables.Paragraph("*x* **y**").html == "<p>*x* **y**</p>"
 
 
-def test_the_last_page_reads_no_trial_again_that_a_page_before_it_has_read(tmp_path: Path) -> None:
+def test_last_page_reads_only_new_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.5}))

@@ -184,7 +184,7 @@ def test_a_log_that_cannot_be_read_is_not_shown(make_study: MakeStudy, clock: Cl
     assert "trial 1 failed: too large by b   (x=2)\n    what it said" in out
 
 
-def test_missing_disk_is_reported_when_it_goes_and_returns(make_study: MakeStudy, clock: Clock) -> None:
+def test_missing_disk_is_reported_on_loss_and_return(make_study: MakeStudy, clock: Clock) -> None:
     study, launcher = make_study(), FakeLauncher(trains(40), clock)
 
     def away(path: Path) -> bool:
@@ -741,7 +741,7 @@ def test_signal_between_infeasible_points_is_received(make_study: MakeStudy, clo
     assert clock.now - began >= 0.25  # there is time again, while the one that runs ends
 
 
-def test_what_a_trial_reports_reaches_the_summary_while_it_runs(make_study: MakeStudy, clock: Clock) -> None:
+def test_reports_of_a_running_trial_reach_the_snapshot(make_study: MakeStudy, clock: Clock) -> None:
     seen: list[float] = []
     study = make_study("x=1")
 

@@ -193,7 +193,7 @@ def test_log_of_a_trial_has_no_false_outcome(
     assert "batch_size=304: MemoryError: std::bad_alloc\n" in tried
 
 
-def test_several_gpus_share_it(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_gpus_share_the_batch(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
     found = find(search_of("gpus=4"), Trial(tmp_path))  # type: ignore[arg-type]
     assert (found["largest_batch"], found["per_gpu"], found["advised"]) == (288, 72, 256)

@@ -54,7 +54,7 @@ def softmax_by_hand() -> float:
         ),
     ],
 )
-def test_a_loss_is_the_number_it_should_be(loss: keras.losses.Loss, expected: float) -> None:
+def test_loss_has_the_expected_value(loss: keras.losses.Loss, expected: float) -> None:
     assert float(loss(CLASSES, LOGITS)) == pytest.approx(expected, rel=1e-5)
     assert float(loss(CLASSES[:, None], LOGITS)) == pytest.approx(expected, rel=1e-5)
     assert float(loss(ROWS, LOGITS)) == pytest.approx(expected, rel=1e-5)

@@ -272,7 +272,7 @@ def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], 
     assert joules == (None if expected is None else pytest.approx(expected / 3.6e6))
 
 
-def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
+def test_file_is_read_while_being_written(tmp_path: Path) -> None:
     """One process appends and says how it ended, this one reads: every line whole and once, every end whole."""
     count = 1500
     code = (

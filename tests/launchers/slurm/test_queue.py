@@ -178,7 +178,7 @@ def test_squeue_of_a_user_with_odd_jobs(scripted_slurm: ScriptedSlurm) -> None:
     assert {name: info.id for name, info in squeue().items()} == {"a|b": "1", "twice": "3", "\ufffd": "5"}
 
 
-def test_who_cancelled_a_job_is_asked_once_it_is_cancelled(scripted_slurm: ScriptedSlurm, impatient: None) -> None:
+def test_canceller_is_asked_once_for_each_job(scripted_slurm: ScriptedSlurm, impatient: None) -> None:
     (scripted_slurm.folder / "names").write_text("mine\n")
     watcher, job = watch("mine", "1")
     scripted_slurm.list("CANCELLED")

@@ -58,7 +58,7 @@ def of_two(**settings: Any) -> dict[str, Any]:
     return asked(2, **settings)
 
 
-def test_one_trial_asks_for_what_it_needs() -> None:
+def test_trial_requests_its_resources() -> None:
     assert asked() == {"mem": "4096MB"}
     assert asked(mem_gb=0.5, cpus_per_task=2) == {"mem": "512MB", "cpus_per_task": 2}
     assert asked(mem_per_cpu="2G") == {"mem_per_cpu": "2G"}

@@ -51,7 +51,7 @@ def test_a_job_is_named_by_its_folder_and_its_files_are_its_owners_alone(
     assert f"--output='{attempt}/log'" in script
 
 
-def test_what_a_job_runs_is_read_only_if_its_user_wrote_it(
+def test_job_reads_only_files_of_its_user(
     scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     send(attempt, print, "carried out")
