@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import struct
 import tempfile
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 LOOKS_PER_S = 1000.0  # maximum for the files of all trials, because a shared file system has other users
 _BEAT_S = 10.0
@@ -118,10 +119,22 @@ class Lines:
     damaged: int = 0  # number of lines without a value
 
 
+def _open(path: Path) -> BinaryIO:
+    """Open a file to read. Raises OSError for a folder, a pipe or a device, because a read may never return."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
     """Read the whole lines from byte `offset`, or all lines if the file is shorter. No lines without a file."""
     values, damaged = [], 0
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(FileNotFoundError), _open(path) as file:
         if file.seek(0, os.SEEK_END) < offset:
             offset = 0
         file.seek(offset)
@@ -139,16 +152,21 @@ def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the file's JSON object, or None without a file. Raises CorruptFile if the content is anything else."""
     try:
-        return {**json.loads(path.read_bytes())}  # raises TypeError unless the content is an object
+        with _open(path) as file:
+            return {**json.loads(file.read())}  # raises TypeError unless the content is an object
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise CorruptFile(path, error.strerror) from error
     except MALFORMED as error:
         raise CorruptFile(path, error) from error
 
 
 def read_own(path: Path) -> bytes:
     """Read a file to unpickle. Raises CorruptFile if the file does not belong to the user of this process."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.getuid():
             raise CorruptFile(path, f"it belongs to user {owner}")
         return file.read()
@@ -156,7 +174,7 @@ def read_own(path: Path) -> bytes:
 
 def last_lines(log: Path, count: int) -> list[str]:
     """Return the last lines of a log, from its last 64 KiB; empty if the log does not exist or cannot be read."""
-    with suppress(OSError), log.open("rb") as file:
+    with suppress(OSError), _open(log) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         return file.read().decode(errors="replace").splitlines()[-count:]
     return []

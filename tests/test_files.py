@@ -273,6 +273,15 @@ def test_what_is_no_json_object_is_unreadable(tmp_path: Path, content: bytes) ->
         read_json(file)
 
 
+def test_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CorruptFile, match="pipe cannot be read: not a regular file"):
+        read_json(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_lines(tmp_path / "pipe")
+    assert last_lines(tmp_path / "pipe", 3) == []
+
+
 def test_json_that_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     assert read_json(file) is None

@@ -20,9 +20,8 @@ from sweeps.results.findings import Findings, findings_of
 from sweeps.results.page import Section
 from sweeps.results.tables import Paragraph, Part, Table, parts_as_html
 from sweeps.results.trials import Trials
-from sweeps.secrets import without_password
 from sweeps.trial.job import State
-from sweeps.wording import text
+from sweeps.wording import printable, text
 
 CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
@@ -190,6 +189,15 @@ def cells(study: StudySnapshot) -> list[list[Any]]:
 
 def _render_csv(study: StudySnapshot) -> str:
     stream = io.StringIO()
-    masked = ([without_password(cell) if isinstance(cell, str) else cell for cell in row] for row in cells(study))
-    csv.writer(stream, lineterminator="\n").writerows(masked)
+    csv.writer(stream, lineterminator="\n").writerows([map(_printable_cell, row) for row in cells(study)])
     return stream.getvalue()
+
+
+def _printable_cell(cell: Any) -> Any:
+    """Return a cell without passwords and control characters. A text that a spreadsheet would compute gets a quote.
+
+    Source: https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    if not isinstance(cell, str):
+        return cell
+    return f"'{printable(cell)}" if cell.startswith(("=", "+", "-", "@")) else printable(cell)

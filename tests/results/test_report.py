@@ -197,6 +197,16 @@ def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
         assert [line["state"] for line in csv.DictReader(file)] == ["completed"] * 4
 
 
+def test_table_has_no_control_characters_and_no_formulas(tmp_path: Path) -> None:
+    texts = ["\x1b[31mred\x07", "=1+1", "+1", "@x"]
+    summary = study(tmp_path, *GRID)
+    trials = zip(summary.rows, texts, strict=False)
+    summary = with_trials(summary, *(ended(row, State.FAILED, error) for row, error in trials))
+    report.write(summary)
+    with (tmp_path / report.CSV).open(newline="") as file:
+        assert [line["error"] for line in csv.DictReader(file)] == ["red", "'=1+1", "'+1", "'@x"]
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", b'{"step": 1, "ti{"step": 2}\n', None])
 def test_unreadable_metrics_of_a_trial_do_not_stop_the_report(tmp_path: Path, damage: bytes | None) -> None:
     summary = study(tmp_path, *GRID)
