@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import socket
-import stat
 import struct
 import tempfile
 import threading
@@ -120,15 +119,10 @@ class Lines:
 
 
 def _open(path: Path) -> BinaryIO:
-    """Open a file to read. Raises OSError for a folder, a pipe or a device, because a read may never return."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
+    """Open a file to read. Raises OSError for a pipe, because opening a pipe waits for its writer."""
+    if path.is_fifo():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.open("rb")
 
 
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
