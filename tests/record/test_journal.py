@@ -62,7 +62,7 @@ def numbers(journal: Path) -> list[int]:
 
 
 def check_study(study: Study, done: Drive) -> None:
-    """Check that all three trials are completed with their objectives, and that the journal's lines have consecutive numbers."""
+    """Check that all trials are completed with their objectives, and that journal lines are numbered consecutively."""
     assert done.states() == DONE
     assert [done.row(number).objective for number in range(3)] == [[result_of(n)] for n in range(3)]
     assert [done.row(number).params for number in range(3)] == [{"x": n} for n in (1, 2, 3)]
@@ -140,7 +140,7 @@ def test_incomplete_last_line_is_dropped_silently(study: Study, resume: Resume) 
     assert journal.read_bytes().startswith(before)
 
 
-def test_trial_without_records_keeps_its_number(study: Study, resume: Resume) -> None:
+def test_trial_without_records_keeps_the_number(study: Study, resume: Resume) -> None:
     journal_of(study).write_bytes(b"")
     (study.trial(1).path / "trial.json").write_text("\x00")
     done, launcher = resume()

@@ -48,7 +48,7 @@ def resume(study: Path, *more: str) -> Done:
 
 
 def answer(study: Path, *words: str) -> str:
-    """Return the output of `python -m sweeps WORDS` in the folder where the study was started."""
+    """Return the output of `python -m sweeps WORDS` in the folder of the study's command."""
     output = io.StringIO()
     with chdir(study.parents[1]), redirect_stdout(output), pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "300")
@@ -174,9 +174,7 @@ def test_job_completed_after_driver_death_counts(resumed_studies: dict[str, tupl
     assert [end.state for end in TrialFolder(study / "1").ends()] == ["completed"]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if name != "search_custom"]
-)  # because the code of search_custom draws params at random
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "search_custom"])  # because code draws params
 def test_each_configuration_runs_under_each_seed_once(resumed_studies: dict[str, tuple[Path, Done]], name: str) -> None:
     study, _ = resumed_studies[name]
     params = [json.dumps(row.params, sort_keys=True) for row in records(study)]
