@@ -1,4 +1,4 @@
-"""The fixtures of tests/study, for tests of the record."""
+"""Studies with a clock of their own, as in tests/study."""
 
 from tests.study.conftest import clock, make_study
 
