@@ -1,4 +1,4 @@
-"""Composing as sweep.py does, in milliseconds."""
+"""Compose configs as sweep.py does, in milliseconds."""
 
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ CONF = Path(__file__).parents[1] / "conf"
 
 
 def compose(*overrides: str) -> DictConfig:
-    """Return the config of a trial, without its hydra node. Raises UserError if it cannot be composed."""
+    """Return the config of a trial without the hydra node. Raises UserError if the config cannot be composed."""
     config = _composer().compose(overrides, 0)
     with open_dict(config):
         del config["hydra"]

@@ -1,6 +1,4 @@
-"""Puts the repository on sys.path, as `python sweep.py` does: trainers is not installed. Shares the tests
-among processes (pytest-xdist).
-"""
+"""Put the repository on sys.path, because trainers is not installed, and share the test files among processes."""
 
 import gc
 import sys
@@ -16,7 +14,7 @@ if str(HERE.parent) not in sys.path:
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """One process runs the tests of a file, or all of SLURM's, which share a cluster."""
+    """Assign each test file to one process, and all SLURM tests to one process, because SLURM tests share a cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -25,7 +23,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty store of this MLflow: its migrations are most of a test's time."""
+    """Create an empty MLflow database once, because the migrations take most of a test's time."""
     from mlflow import MlflowClient
 
     database = tmp_path_factory.mktemp("store") / "mlflow.db"
@@ -38,9 +36,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # nobody looks through all the modules any more, again and again
+    gc.freeze()  # because each garbage collection would otherwise traverse all imported modules
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: SLURM's tests, and those at the top, which start whole sweeps."""
+    """Order the longest tests first: the SLURM tests, and the tests in this folder, which start whole sweeps."""
     items.sort(key=lambda item: ("slurm" not in item.path.parts, item.path.parent != HERE))

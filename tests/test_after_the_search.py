@@ -1,4 +1,4 @@
-"""After a search, as a person types it: best, refit, add, stop --trial, archive and delete; with a real MLflow."""
+"""The commands best, refit, resume --add, stop --trial, archive and delete after a search, with a real MLflow."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from sweeps.tracking.registry import register
 from tests import command_lines as lines
 from tests.command_lines import ROOT, rows, steps, sweeps, wait_until
 
-APP = '''"""An app that keeps a model, as mlflow.pyfunc writes one, where it is told to."""
+APP = '''"""An app that saves an mlflow.pyfunc model in the trial's folder if keep=true."""
 
 import hydra
 import mlflow
@@ -55,12 +55,12 @@ hydra:
 """
 
 
-pytestmark = pytest.mark.long  # a server, and whole studies
+pytestmark = pytest.mark.long  # because each test runs whole studies
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
-    """The folder of an app whose study `s` has ended."""
+    """Return the folder of an app whose study `s` has ended."""
     folder = tmp_path_factory.mktemp("app")
     shutil.copy(migrated, folder / "mlflow.db")
     (folder / "conf" / "line").mkdir(parents=True)
@@ -74,8 +74,8 @@ def app(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
     return folder
 
 
-def typed(folder: Path, line: str) -> str:
-    """What a line that was printed for a person to copy prints."""
+def run_in_shell(folder: Path, line: str) -> str:
+    """Run a printed command line in a shell, and return the output."""
     environment = {
         **lines.environment(),
         "PYTHONPATH": str(ROOT),
@@ -86,25 +86,25 @@ def typed(folder: Path, line: str) -> str:
     return done.stdout
 
 
-def test_the_best_trial_is_trained_again_from_its_line_and_from_its_file(app: Path) -> None:
-    found = yaml.safe_load((app / "multirun/s/optimization_results.yaml").read_text())
-    assert found == {"name": "optuna", "best_params": {"line.slope": 1.75}, "best_value": 0.5625}
-    said = sweeps(app, "best", "s").out.splitlines()
-    assert said[0] == "# trial 1: line.slope=1.75   error=0.5625"
-    assert said[1].endswith("app.py line=steep noise=0.5 line.slope=1.75")
-    composed = [yaml.safe_load(typed(app, f"{said[i]} --cfg job")) for i in (1, 3)]
+def test_best_prints_command_lines_of_the_trials_config(app: Path) -> None:
+    results = yaml.safe_load((app / "multirun/s/optimization_results.yaml").read_text())
+    assert results == {"name": "optuna", "best_params": {"line.slope": 1.75}, "best_value": 0.5625}
+    output = sweeps(app, "best", "s").out.splitlines()
+    assert output[0] == "# trial 1: line.slope=1.75   error=0.5625"
+    assert output[1].endswith("app.py line=steep noise=0.5 line.slope=1.75")
+    composed = [yaml.safe_load(run_in_shell(app, f"{output[i]} --cfg job")) for i in (1, 3)]
     assert composed[0] == composed[1] == yaml.safe_load((app / "multirun/s/1/.hydra/config.yaml").read_text())
 
 
-def test_the_best_trial_is_refit_and_registered_once(app: Path) -> None:
+def test_best_trial_is_refit_and_registered_once(app: Path) -> None:
     done = sweeps(app, "refit", "s")
     assert done.code == 0, done.said
     assert "trial 1 trained again: error=0.5625  kept=1" in done.out
     assert "registered in MLflow: s version 1" in done.out
     uri = f"sqlite:///{app / 'mlflow.db'}"
-    assert register(uri, "s", app / "multirun/s_refit_1/0", {}) == "s version 1"  # not a second time
+    assert register(uri, "s", app / "multirun/s_refit_1/0", {}) == "s version 1"  # because the run is registered
     client = MlflowClient(uri)
-    versions = {one.version: one for one in client.search_model_versions("name = 's'")}
+    versions = {version.version: version for version in client.search_model_versions("name = 's'")}
     tags = versions[1].tags
     assert (tags["study"], tags["trial"], tags["found_with"]) == ("s", "1", "error=0.5625")
     assert tags["configuration"] == "line=steep noise=0.5 line.slope=1.75"
@@ -125,7 +125,7 @@ def test_refused_refit_names_the_reason(tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 2
 
 
-def test_trials_are_added_and_ended_by_hand(tmp_path: Path) -> None:
+def test_commands_add_and_stop_trials(tmp_path: Path) -> None:
     driver = lines.start(
         lines.theirs(*lines.GRID, "+x=1,2", "+epochs=100000", "hydra.launcher.cpus_per_task=0"), tmp_path
     )
@@ -149,21 +149,21 @@ def test_trials_are_added_and_ended_by_hand(tmp_path: Path) -> None:
     assert not list((study / "added").glob("*.json"))
 
 
-def test_a_study_is_archived_and_deleted(app: Path, migrated: Path, tmp_path: Path) -> None:
+def test_study_is_archived_unpacked_and_deleted(app: Path, migrated: Path, tmp_path: Path) -> None:
     shutil.copy(migrated, tmp_path / "mlflow.db")
     words = [str(app / "app.py"), "-m", "line.slope=1,2", "hydra.sweeper.study_name=gone"]
     done = lines.run(words, tmp_path, {"PYTHONPATH": str(ROOT)})
     assert done.code == 0, done.said
-    asked = lines.run(["-m", "sweeps", "archive", "gone"], tmp_path, {"PYTHONPATH": str(ROOT)})
-    assert asked.code == 1  # nobody answered
+    unconfirmed = lines.run(["-m", "sweeps", "archive", "gone"], tmp_path, {"PYTHONPATH": str(ROOT)})
+    assert unconfirmed.code == 1  # because the confirmation has no answer
     packed = sweeps(tmp_path, "archive", "gone", "--yes").out.splitlines()
     assert not (tmp_path / "multirun" / "gone").exists()
     with tarfile.open(packed[0]) as tar:
         assert "gone/0/trial.json" in tar.getnames()
-    typed(tmp_path, packed[1].partition(": ")[2])
+    run_in_shell(tmp_path, packed[1].partition(": ")[2])
     assert [row.state for row in rows(tmp_path / "multirun" / "gone")] == ["completed"] * 2
     deleted = sweeps(tmp_path, "delete", "gone", "--yes")
     assert "and 3 runs in MLflow" in deleted.out, deleted.said
     assert [path.name for path in (tmp_path / "multirun").iterdir()] == ["archive"]
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    assert not client.search_runs([one.experiment_id for one in client.search_experiments()])
+    assert not client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])

@@ -1,4 +1,4 @@
-"""A search finds a configuration that is not valid: that trial fails, with the words of the check, and no other."""
+"""Searches with points that are invalid, repeated, or too large for the memory."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def train(cfg, trial):
 
 
 @pytest.mark.long
-def test_a_bad_point_fails_alone(tmp_path: Path) -> None:
+def test_invalid_points_fail_and_valid_points_complete(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(CODE)
     search = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=0"]
     mine = ["trainer=own", "trainer._target_=mine.train", "hydra.sweeper.custom_search_space=mine.space"]
@@ -43,12 +43,12 @@ def train(cfg, trial):
 
 
 @pytest.mark.long
-def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Path) -> None:
+def test_search_tries_each_point_once_and_learns_memory_limits(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SMALL)
     search = ["-m", "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=1", "trainer=own", "trainer._target_=mine.train"]
     first = ["hydra.sweeper.study_name=s", "hydra.sweeper.n_trials=20", "lr=0.1,0.1", "batch_size=16,17"]
-    known = ["hydra.sweeper.start=[{batch_size: 16}]"]
-    done = run([SWEEP, *search, *first, *known, "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    start = ["hydra.sweeper.start=[{batch_size: 16}]"]
+    done = run([SWEEP, *search, *first, *start, "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 1, done.err
     assert "lr=0.1,0.1 is 1 value: each is tried once" in done.out
     assert "the search space has 2 points: each is tried once, not hydra.sweeper.n_trials=20" in done.out
@@ -58,15 +58,15 @@ def test_a_small_space_is_searched_once_and_memory_is_learned_from(tmp_path: Pat
     assert (
         "is infeasible, and was not started: by batch_size/gpus it needs at least as much memory as trial 0" in done.out
     )
-    said = sweeps(tmp_path, "status", "s").out
-    assert "study s: 2 of 2 trials have ended" in said
-    assert "1 out_of_memory" in said
+    status = sweeps(tmp_path, "status", "s").out
+    assert "study s: 2 of 2 trials have ended" in status
+    assert "1 out_of_memory" in status
     second = ["hydra.sweeper.study_name=t", "hydra.sweeper.n_trials=2", "lr=0.1,0.2", "batch_size=16,18", "seed=7"]
-    known = [
+    start = [
         "hydra.sweeper.start=[{batch_size: 18, lr: 0.1}, {batch_size: 18, lr: 0.2}]",
         "hydra.sweeper.learn_from=[s]",
     ]
-    done = run([SWEEP, *search, *second, *known, "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    done = run([SWEEP, *search, *second, *start, "tracking=none"], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 0, done.err
     assert "warm start: 1 trial of study s; its configuration differs: seed=0, not 7" in done.out
     assert [row.number for row in rows(tmp_path / "multirun" / "t")] == [0, 1]

@@ -1,4 +1,4 @@
-"""Who may import what: read from the files, and seen in a driver that really ran."""
+"""The modules that may import each library, in the source files and in drivers that ran."""
 
 import ast
 import json
@@ -16,7 +16,7 @@ from tests.command_lines import ROOT, SWEEP, run
 
 _ABOVE = ("__init__", "__main__", "app")
 BASE = ("files", "settings", "signals", "errors", "secrets", "wording")
-ROOMS = ("sweep.py", "conf.py", "sweeps", "trainers")
+PLACES = ("sweep.py", "conf.py", "sweeps", "trainers")
 MOST_LINES, MOST_LINES_OF_A_CLASS = 300, 250
 
 
@@ -30,14 +30,14 @@ def imports(file: Path) -> Iterator[str]:
 
 
 def importers(module: str) -> set[str]:
-    """The files that import `module` or something in it."""
-    found = set()
-    for room in ROOMS:
-        path = ROOT / room
+    """Return the files that import `module` or a part of `module`."""
+    files = set()
+    for place in PLACES:
+        path = ROOT / place
         for file in [path] if path.is_file() else path.rglob("*.py"):
             if any(name == module or name.startswith(f"{module}.") for name in imports(file)):
-                found.add(str(file.relative_to(ROOT)))
-    return found
+                files.add(str(file.relative_to(ROOT)))
+    return files
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def importers(module: str) -> set[str]:
         ("optuna", ("sweeps/choose/sampler/",)),
         ("submitit", ("sweeps/launchers/slurm/",)),
         ("matplotlib", ("sweeps/results/picture.py",)),
-        ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # where a model is kept as MLflow has it
+        ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # because models are saved in MLflow's format
         ("fcntl", ("sweeps/files.py", "trainers/")),
-        ("trainers", ("trainers/", "sweep.py", "conf.py")),  # conf.py: the former names of some of its modules
+        ("trainers", ("trainers/", "sweep.py", "conf.py")),  # conf.py has the former names of modules
         (
             "sweeps.study",
             ("sweeps/study/", "sweeps/hydra_plugins/", "sweeps/commands/", "sweeps/app.py", "sweeps/api.py"),
@@ -58,14 +58,14 @@ def importers(module: str) -> set[str]:
         ("pandas", ("sweeps/api.py",)),
     ],
 )
-def test_importers_of_a_heavy_library(module: str, allowed: tuple[str, ...]) -> None:
-    found = importers(module)
-    assert found
-    assert all(file.startswith(allowed) for file in found), found
+def test_heavy_library_is_imported_by_allowed_files_only(module: str, allowed: tuple[str, ...]) -> None:
+    files = importers(module)
+    assert files
+    assert all(file.startswith(allowed) for file in files), files
 
 
 @pytest.mark.parametrize(
-    "room, allowed",
+    "package, allowed",
     [
         ("hydra_plugins", {"study", "launchers", "settings", "errors"}),
         ("commands", {"study", "choose", "results", "tracking", "launchers", "record", "trial", *BASE}),
@@ -80,19 +80,19 @@ def test_importers_of_a_heavy_library(module: str, allowed: tuple[str, ...]) -> 
         ("secrets", {"errors"}),
     ],
 )
-def test_arrows_run_one_way(room: str, allowed: set[str]) -> None:
-    path = ROOT / "sweeps" / room
+def test_package_imports_allowed_packages_only(package: str, allowed: set[str]) -> None:
+    path = ROOT / "sweeps" / package
     wrong = {
         f"{file.relative_to(ROOT)}: {name}"
         for file in (path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")])
         for name in imports(file)
-        if name.startswith("sweeps.") and name.split(".")[1] not in {room, *allowed}
+        if name.startswith("sweeps.") and name.split(".")[1] not in {package, *allowed}
     }
     assert not wrong
 
 
 def statements(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The import statements that run: those for type checkers alone do not."""
+    """Yield the import statements that run, without the statements under TYPE_CHECKING."""
     tree = ast.parse(file.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -100,36 +100,36 @@ def statements(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def room_of(file: Path) -> str:
+def package_of(file: Path) -> str:
     return file.relative_to(ROOT / "sweeps").parts[0].removesuffix(".py")
 
 
-def rooms_imported(statement: ast.Import | ast.ImportFrom) -> set[str]:
+def packages_imported(statement: ast.Import | ast.ImportFrom) -> set[str]:
     names = [alias.name for alias in statement.names]
     if isinstance(statement, ast.ImportFrom):
         names = [f"{statement.module}.{name}" for name in names]
     return {name.split(".")[1] for name in names if name.startswith("sweeps.")}
 
 
-def arrows() -> dict[str, Counter[str]]:
-    """For each room of sweeps, how many import statements it has of each other one."""
-    found: dict[str, Counter[str]] = {}
+def import_counts() -> dict[str, Counter[str]]:
+    """Count the import statements in each package of sweeps, by the imported package."""
+    counts: dict[str, Counter[str]] = {}
     for file in (ROOT / "sweeps").rglob("*.py"):
-        room = found.setdefault(room_of(file), Counter())
+        imported = counts.setdefault(package_of(file), Counter())
         for statement in statements(file):
-            room.update(rooms_imported(statement) - {room_of(file)})
-    return found
+            imported.update(packages_imported(statement) - {package_of(file)})
+    return counts
 
 
-def test_no_circle() -> None:
-    assert list(TopologicalSorter(arrows()).static_order())  # raises CycleError, which names the circle
+def test_packages_have_no_circular_imports() -> None:
+    assert list(TopologicalSorter(import_counts()).static_order())  # because a circle raises CycleError
 
 
-def test_study_leaves_showing_to_results() -> None:
-    assert 0 < arrows()["study"]["results"] <= 10
+def test_study_imports_results_in_few_places() -> None:
+    assert 0 < import_counts()["study"]["results"] <= 10
 
 
-def test_nothing_is_large() -> None:
+def test_files_and_classes_are_small() -> None:
     large: dict[str, int] = {}
     for file in [*(ROOT / "sweeps").rglob("*.py"), *(ROOT / "trainers").rglob("*.py")]:
         text, where = file.read_text(), str(file.relative_to(ROOT))
@@ -141,17 +141,17 @@ def test_nothing_is_large() -> None:
     assert not large
 
 
-def test_trainers_know_the_trial_alone() -> None:
-    ours = [
+def test_trainers_import_only_sweeps_trial() -> None:
+    imports_of_sweeps = [
         node
         for file in (ROOT / "trainers").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom) and "sweeps" in ast.unparse(node)
     ]
-    assert {ast.unparse(node).split(" import ")[0] for node in ours} == {"from sweeps.trial"}
+    assert {ast.unparse(node).split(" import ")[0] for node in imports_of_sweeps} == {"from sweeps.trial"}
 
 
-SHOWN = """
+PRINT_LOADED = """
 import runpy, sys, atexit
 program, sys.argv = sys.argv[1], sys.argv[1:]
 slow = {"tensorflow", "keras", "sweeps", "optuna", "plotly", "matplotlib", "mlflow", "pandas"}
@@ -161,9 +161,9 @@ run(program, run_name="__main__")
 """
 
 
-def loads(folder: Path, program: str, *arguments: str) -> set[str]:
-    """Run a script or a module, and return what it imported of all that is slow."""
-    command = [sys.executable, "-c", SHOWN, program, *arguments]
+def slow_imports(folder: Path, program: str, *arguments: str) -> set[str]:
+    """Run a script or a module, and return the slow libraries that the run imported."""
+    command = [sys.executable, "-c", PRINT_LOADED, program, *arguments]
     path = {"PYTHONPATH": f"{ROOT}:{folder}"}
     done = subprocess.run(command, cwd=folder, env=os.environ | path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -176,31 +176,32 @@ def loads(folder: Path, program: str, *arguments: str) -> set[str]:
     "arguments",
     [["--help"], ["-m", "seed=1,2", "hydra.sweeper.preview=true"], ["-m", "seed=1,2", "epochs=1", "tracking=none"]],
 )
-def test_driver_imports_lazily(tmp_path: Path, arguments: list[str]) -> None:
-    assert loads(tmp_path, SWEEP, *arguments) == {"sweeps"}
+def test_driver_imports_no_slow_library(tmp_path: Path, arguments: list[str]) -> None:
+    assert slow_imports(tmp_path, SWEEP, *arguments) == {"sweeps"}
 
 
 @pytest.fixture(scope="module")
 def drivers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[str]]]:
-    """A folder with a grid and a search, and what the driver of each imported."""
+    """Return a folder with a grid and a search, and the slow libraries that each driver imported."""
     folder = tmp_path_factory.mktemp("studies")
     (folder / "mine.py").write_text("def train(cfg, trial):\n    return {'val_accuracy': cfg.lr}\n")
     own = ["-m", "trainer=own", "trainer._target_=mine.train", "lr=0.1,0.2,0.3", "tracking=none"]
     grid, search = ["hydra.sweeper.study_name=grid"], ["hydra/sweeper=optuna", "hydra.sweeper.study_name=search"]
-    return folder, {"grid": loads(folder, SWEEP, *own, *grid), "search": loads(folder, SWEEP, *own, *search)}
+    return folder, {
+        "grid": slow_imports(folder, SWEEP, *own, *grid),
+        "search": slow_imports(folder, SWEEP, *own, *search),
+    }
 
 
-def test_only_a_search_loads_optuna(drivers: tuple[Path, dict[str, set[str]]]) -> None:
+def test_only_a_search_imports_optuna(drivers: tuple[Path, dict[str, set[str]]]) -> None:
     _, loaded = drivers
     assert "optuna" not in loaded["grid"]
     assert "optuna" in loaded["search"]
 
 
 @pytest.mark.parametrize("words", [["list"], ["status", "grid"], ["status", "search"], ["best", "search"]])
-def test_commands_that_read_a_study_do_not_import_optuna(
-    drivers: tuple[Path, dict[str, set[str]]], words: list[str]
-) -> None:
-    assert "optuna" not in loads(drivers[0], "sweeps", *words)
+def test_commands_reading_a_study_import_no_optuna(drivers: tuple[Path, dict[str, set[str]]], words: list[str]) -> None:
+    assert "optuna" not in slow_imports(drivers[0], "sweeps", *words)
 
 
 @pytest.mark.long

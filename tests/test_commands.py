@@ -1,4 +1,4 @@
-"""python -m sweeps: studies that exist, that run, that are damaged, and what is typed wrongly."""
+"""The commands of python -m sweeps on ended, running and damaged studies, and after typing mistakes."""
 
 import json
 import os
@@ -23,14 +23,14 @@ from tests.command_lines import GRID, Done, processes, rows, run_all, steps, swe
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "where, folder", [([], "multirun/s"), (["hydra.sweep.dir=theirs/t"], "theirs/t")], ids=["here", "theirs"]
+    "overrides, folder", [([], "multirun/s"), (["hydra.sweep.dir=theirs/t"], "theirs/t")], ids=["here", "theirs"]
 )
-def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: str) -> None:
-    done = lines.run(theirs(*GRID, *where, "+x=1,2"), tmp_path)
+def test_commands_find_an_ended_study(tmp_path: Path, overrides: list[str], folder: str) -> None:
+    done = lines.run(theirs(*GRID, *overrides, "+x=1,2"), tmp_path)
     assert done.code == 0, done.said
     study, root = tmp_path / folder, ["--root", str(Path(folder).parent)]
     (study / "report.html").unlink()
-    ways = {
+    arguments = {
         "list": ["list"],
         "status": ["status", study.name],
         "report": ["report", study.name],
@@ -38,19 +38,19 @@ def test_the_commands_for_what_exists(tmp_path: Path, where: list[str], folder: 
         "other": ["status", "other"],
     }
     with ThreadPoolExecutor(2) as pool:
-        answers = pool.map(lambda words: sweeps(tmp_path, *words, *root).said, ways.values())
-        said = dict(zip(ways, answers, strict=True))
-    assert "2 of 2" in said["list"]
-    assert "2 of 2 trials have ended (2 completed)" in said["status"]
-    assert "trials.csv" in said["report"]
+        answers = pool.map(lambda words: sweeps(tmp_path, *words, *root).said, arguments.values())
+        outputs = dict(zip(arguments, answers, strict=True))
+    assert "2 of 2" in outputs["list"]
+    assert "2 of 2 trials have ended (2 completed)" in outputs["status"]
+    assert "trials.csv" in outputs["report"]
     assert (study / "report.html").exists()
-    assert "is not running" in said["stop"]
-    assert f"Studies: {study.name}" in said["other"]
+    assert "is not running" in outputs["stop"]
+    assert f"Studies: {study.name}" in outputs["other"]
     assert json.loads((study / "study.json").read_text())["total"] == 2
     assert "study_name=s" in sweeps(tmp_path, "resume", study.name, *root).said
 
 
-def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
+def test_running_study_is_shown_and_stopped(tmp_path: Path) -> None:
     driver = lines.start(theirs(*GRID, "+x=1,2,3,4,5", "+epochs=100000"), tmp_path)
     study = tmp_path / "multirun" / "s"
     wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
@@ -79,7 +79,7 @@ def test_a_study_that_runs_is_shown_and_stopped(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a study that ended, one of which two trials failed, and one whose driver was killed."""
+    """Return a folder with three studies: a completed study, a study with two failed trials, and a killed study."""
     folder = tmp_path_factory.mktemp("studies")
     good = theirs(*GRID, "+x=1,2", name="good")
     failed = theirs(*GRID, "+how=fine,raises,exits", name="failed")
@@ -100,7 +100,7 @@ Answer = Callable[..., tuple[int, str]]
 def answer(
     studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Answer:
-    """Runs one of the commands on a copy of the studies, in this process: its exit code and all that it said."""
+    """Return a function that runs a command on a copy of the studies, and returns the exit code and the output."""
     shutil.copytree(studies / "multirun", tmp_path / "multirun")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
@@ -116,12 +116,12 @@ def answer(
     return run
 
 
-def test_what_a_driver_that_was_killed_left_is_queued(answer: Answer) -> None:
-    code, said = answer("status", "killed")
+def test_trials_of_a_killed_driver_are_queued(answer: Answer) -> None:
+    code, output = answer("status", "killed")
     assert code == 0
-    assert "0 of 3 trials have ended (3 queued)" in said
-    assert "driver: none" in said
-    assert "not finished. Resume: " in said
+    assert "0 of 3 trials have ended (3 queued)" in output
+    assert "driver: none" in output
+    assert "not finished. Resume: " in output
 
 
 WRONG = [
@@ -159,12 +159,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("words, said", WRONG, ids=[" ".join(words) for words, _ in WRONG])
-def test_what_cannot_be_is_answered_in_two_lines(answer: Answer, words: list[str], said: str) -> None:
-    code, answered = answer(*words)
+@pytest.mark.parametrize("words, message", WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_impossible_request_is_refused_in_two_lines(answer: Answer, words: list[str], message: str) -> None:
+    code, output = answer(*words)
     assert code == 2
-    assert len(answered.splitlines()) <= 2
-    assert said in answered
+    assert len(output.splitlines()) <= 2
+    assert message in output
 
 
 DAMAGES = {
@@ -178,21 +178,21 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", ["study.json", "journal.jsonl"])
 @pytest.mark.parametrize("name", ["failed", "killed"])
-def test_a_damaged_study_concerns_that_study(answer: Answer, tmp_path: Path, name: str, file: str, damage: str) -> None:
+def test_damaged_study_hides_no_other_study(answer: Answer, tmp_path: Path, name: str, file: str, damage: str) -> None:
     damaged = tmp_path / "multirun" / name / file
     damaged.write_bytes(DAMAGES[damage](damaged.read_bytes()))
     code, listed = answer("list")
     assert code == 0
     assert "2 of 2" in listed
     for words in (["status", name], ["report", name], ["stop", name], ["resume", name, "--retry", "failed"]):
-        code, said = answer(*words)
-        if file == "journal.jsonl" and damage == "cut" and "cannot be read" not in said:
-            continue  # a last line without its end is one that was never written
-        assert code == 2, said
-        assert f"{damaged} cannot be read: " in said
+        code, output = answer(*words)
+        if file == "journal.jsonl" and damage == "cut" and "cannot be read" not in output:
+            continue  # because a last line without a newline was never written
+        assert code == 2, output
+        assert f"{damaged} cannot be read: " in output
         assert str(damaged) in listed
-        assert len(said.splitlines()) <= 2
-        assert ("Repair it with: " in said) or ("type the command that started study" in said)
+        assert len(output.splitlines()) <= 2
+        assert ("Repair it with: " in output) or ("type the command that started study" in output)
 
 
 @pytest.mark.parametrize(
@@ -209,16 +209,16 @@ def test_a_damaged_study_concerns_that_study(answer: Answer, tmp_path: Path, nam
     ],
 )
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_other_damaged_files_hide_nothing(answer: Answer, tmp_path: Path, file: str, damage: str) -> None:
+def test_other_damaged_files_hide_no_trial(answer: Answer, tmp_path: Path, file: str, damage: str) -> None:
     damaged = tmp_path / "multirun" / "killed" / file
     damaged.write_bytes(DAMAGES[damage](damaged.read_bytes()))
     for words in (["list"], ["status", "killed"], ["report", "killed"], ["stop", "killed"]):
-        code, said = answer(*words)
-        assert code == 0, said
+        code, output = answer(*words)
+        assert code == 0, output
     assert "0 of 3 trials have ended" in answer("status", "killed")[1]
 
 
-def test_a_folder_in_the_place_of_a_file_concerns_that_study(
+def test_folder_in_place_of_a_lock_affects_one_study(
     answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
@@ -230,14 +230,14 @@ def test_a_folder_in_the_place_of_a_file_concerns_that_study(
     for study in (tmp_path / "multirun").iterdir():
         settings = study / "multirun.yaml"
         settings.write_text(settings.read_text().replace("tracking: false", "tracking: true"))
-    code, said = answer("sync")
-    assert code == 1 and "study good: sent 2 of 2 trials" in said and "Is a directory" in said
+    code, output = answer("sync")
+    assert code == 1 and "study good: sent 2 of 2 trials" in output and "Is a directory" in output
 
 
-def test_a_trial_whose_folder_cannot_be_read_concerns_that_trial(answer: Answer, tmp_path: Path) -> None:
+def test_folder_in_place_of_an_outcome_hides_no_trial(answer: Answer, tmp_path: Path) -> None:
     (end := tmp_path / "multirun" / "killed" / "1" / "attempts" / "1" / "end.json").mkdir()
-    code, said = answer("status", "killed")
-    assert code == 0 and "0 of 3 trials have ended" in said, (end, said)
+    code, output = answer("status", "killed")
+    assert code == 0 and "0 of 3 trials have ended" in output, (end, output)
 
 
 def test_resuming_repairs_a_corrupt_study(studies: Path, tmp_path: Path) -> None:
@@ -255,14 +255,14 @@ def test_resuming_repairs_a_corrupt_study(studies: Path, tmp_path: Path) -> None
     assert [len(row.attempts) for row in rows(study)] == [1, 1, 1]
 
 
-def test_the_list_counts_what_was_pruned_and_failed(answer: Answer) -> None:
+def test_list_counts_pruned_and_failed_trials(answer: Answer) -> None:
     lines = [re.split(r"\s*[│┃]\s*", line)[1:-1] for line in answer("list")[1].splitlines() if line[0] in "│┃"]
     assert lines[0] == ["study", "trials", "pruned", "failed", "best", "driver"]
     counts = {name: (trials, pruned, failed) for name, trials, pruned, failed, *_ in lines[1:]}
     assert counts == {"good": ("2 of 2", "", ""), "failed": ("3 of 3", "", "2"), "killed": ("0 of 3", "", "")}
 
 
-def test_the_list_counts_what_is_infeasible_as_pruned(answer: Answer, tmp_path: Path) -> None:
+def test_list_counts_infeasible_trials_as_pruned(answer: Answer, tmp_path: Path) -> None:
     study, _ = read("killed", tmp_path / "multirun")
     record = Record(study)
     record.open()
@@ -270,7 +270,7 @@ def test_the_list_counts_what_is_infeasible_as_pruned(answer: Answer, tmp_path: 
     assert re.search(r"killed +│ 1 of 3 +│ 1 +│ +│", answer("list")[1])
 
 
-def test_the_list_has_one_line_a_study_at_80_columns(
+def test_list_has_one_line_per_study_at_80_columns(
     answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -285,10 +285,10 @@ def test_the_list_has_one_line_a_study_at_80_columns(
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_help_shows_no_type_of_a_flag_and_no_braces(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_shows_no_flag_types_and_no_braces(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = answer("--help")[1]
-    assert "..." not in shown.partition("Commands:")[2]  # each command's summary is a whole sentence
+    assert "..." not in shown.partition("Commands:")[2]  # because each command's summary is a whole sentence
     for name in re.findall(r"^  (\w+)  ", shown.partition("Commands:")[2], re.M):
         shown += answer(name, "--help")[1]
     assert "bool" not in shown and "{" not in shown
@@ -306,74 +306,67 @@ def test_archived_study_is_reported(answer: Answer, tmp_path: Path) -> None:
     packed = tmp_path / "multirun" / "archive" / "old.tar.gz"
     packed.parent.mkdir()
     packed.touch()
-    said = "study old is packed in multirun/archive/old.tar.gz\nUnpack it with: tar -xzf multirun/archive/old.tar.gz -C"
-    assert answer("status", "old") == (2, f"{said} multirun\n")
+    message = (
+        "study old is packed in multirun/archive/old.tar.gz\nUnpack it with: tar -xzf multirun/archive/old.tar.gz -C"
+    )
+    assert answer("status", "old") == (2, f"{message} multirun\n")
 
 
 def test_sync_adds_missing_records_to_mlflow(answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    code, said = answer("sync")
+    code, output = answer("sync")
     assert code == 0
-    assert "study good is not tracked in MLflow. Send it: python -m sweeps sync good\n" in said
+    assert "study good is not tracked in MLflow. Send it: python -m sweeps sync good\n" in output
     assert not (tmp_path / "mlflow.db").exists()
-    code, said = answer("sync", "good")
+    code, output = answer("sync", "good")
     assert code == 0
-    assert "study good: sent 2 of 2 trials to MLflow\ndashboard: python -m sweeps ui good" in said
+    assert "study good: sent 2 of 2 trials to MLflow\ndashboard: python -m sweeps ui good" in output
     assert "study failed: sent 3 of 3 trials to MLflow" in answer("sync", "failed")[1]
-    kept = "study killed: MLflow is up to date; 2 trials not ended yet"
-    assert kept in answer("sync", "killed")[1]
-    code, said = answer("sync", "good")
-    assert (code, said.splitlines()[0]) == (0, "study good: MLflow is up to date")
+    message = "study killed: MLflow is up to date; 2 trials not ended yet"
+    assert message in answer("sync", "killed")[1]
+    code, output = answer("sync", "good")
+    assert (code, output.splitlines()[0]) == (0, "study good: MLflow is up to date")
     assert answer("status", "good")[1].endswith("dashboard: python -m sweeps ui good\n")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://h:1")
     assert "dashboard: http://h:1/#/experiments/1/runs?workflowType=machine_learning&" in answer("status", "good")[1]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     damaged = tmp_path / "multirun" / "good" / "multirun.yaml"
     damaged.write_text("{")
-    code, said = answer("sync", "good")
-    assert code == 2 and f"{damaged} cannot be read: " in said and "sweeps resume good" in said
+    code, output = answer("sync", "good")
+    assert code == 2 and f"{damaged} cannot be read: " in output and "sweeps resume good" in output
 
 
 @pytest.mark.parametrize("words", [["ui"], ["sync"], ["resume"], ["delete", "--yes"]])
-def test_a_study_whose_folder_is_elsewhere_by_now(answer: Answer, tmp_path: Path, words: list[str]) -> None:
+def test_study_without_a_working_folder_is_refused(answer: Answer, tmp_path: Path, words: list[str]) -> None:
     file = tmp_path / "multirun" / "good" / "study.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "working_folder": "/gone/away"}))
-    code, said = answer(words[0], "good", *words[1:])
+    code, output = answer(words[0], "good", *words[1:])
     assert code == 2
-    assert "study good: its working folder /gone/away does not exist.\nCreate the folder, or a link to" in said
+    assert "study good: its working folder /gone/away does not exist.\nCreate the folder, or a link to" in output
     assert file.exists()
 
 
-def test_sync_leaves_a_study_to_its_driver(answer: Answer, tmp_path: Path) -> None:
+def test_sync_skips_a_study_with_a_running_driver(answer: Answer, tmp_path: Path) -> None:
     lock = Lock(tmp_path / "multirun" / "good" / "driver.lock")
-    code, said = answer("sync", "good")
+    code, output = answer("sync", "good")
     lock.release()
-    assert code == 0 and f"study good is being run by process {os.getpid()} on" in said
+    assert code == 0 and f"study good is being run by process {os.getpid()} on" in output
 
 
-def test_resume_names_the_missing_folder(studies: Path, answer: Answer, tmp_path: Path) -> None:
-    file = tmp_path / "multirun" / "good" / "study.json"
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "working_folder": str(tmp_path / "moved")}))
-    code, said = answer("resume", "good")
-    assert code == 2
-    assert str(tmp_path / "moved") in said
-
-
-def test_renamed_study_resumes_in_its_folder(studies: Path, answer: Answer, tmp_path: Path) -> None:
+def test_resume_of_a_renamed_study_advises_moving_the_folder(studies: Path, answer: Answer, tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "good"
     content = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps({**content, "working_folder": str(tmp_path)}))
     renamed = study.rename(study.with_name("renamed"))
-    code, said = answer("resume", "renamed")
+    code, output = answer("resume", "renamed")
     assert code == 2
-    assert f"Move the folder first: mv {renamed} {study.parent / content['name']}" in said.replace("\n", " ")
+    assert f"Move the folder first: mv {renamed} {study.parent / content['name']}" in output.replace("\n", " ")
 
 
-def test_a_typing_mistake_is_answered_with_what_there_is(tmp_path: Path) -> None:
-    ways: dict[str, list[str]] = {"sttaus": ["sttaus", "x"], "nothing": [], "no name": ["status"]}
-    done: dict[str, Done] = run_all({k: ["-m", "sweeps", *w] for k, w in ways.items()}, tmp_path)
-    assert "'status'" in done["sttaus"].err
-    assert "resume" in done["nothing"].said
-    assert "'NAME'" in done["no name"].err
-    assert all(one.code == 2 for one in done.values())
+def test_typing_mistake_is_refused_with_the_alternatives(tmp_path: Path) -> None:
+    arguments: dict[str, list[str]] = {"sttaus": ["sttaus", "x"], "nothing": [], "no name": ["status"]}
+    results: dict[str, Done] = run_all({name: ["-m", "sweeps", *words] for name, words in arguments.items()}, tmp_path)
+    assert "'status'" in results["sttaus"].err
+    assert "resume" in results["nothing"].said
+    assert "'NAME'" in results["no name"].err
+    assert all(result.code == 2 for result in results.values())

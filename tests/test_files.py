@@ -1,4 +1,4 @@
-"""Files under processes that are really killed, disks that are really full, and locks that several want at once."""
+"""Files and locks under killed processes, full disks and simultaneous claims."""
 
 import errno
 import json
@@ -38,7 +38,10 @@ HOST = socket.gethostname()
 
 @pytest.fixture
 def fork() -> Iterator[Callable[[Callable[[], object]], int]]:
-    """(what a child process of this one does) -> its process id. Exits with 1 unless that returns something true."""
+    """Yield a function that runs `act` in a child process, and returns the process id.
+
+    The child exits with 0 if the result of `act` is true.
+    """
     children: list[int] = []
 
     def fork(act: Callable[[], object]) -> int:
@@ -65,9 +68,9 @@ def wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def wait_until(holds: Callable[[], object], timeout_s: float = 10) -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = 10) -> None:
     deadline = time.monotonic() + timeout_s
-    while not holds():
+    while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.002)
 
@@ -75,11 +78,11 @@ def wait_until(holds: Callable[[], object], timeout_s: float = 10) -> None:
 Fork = Callable[[Callable[[], object]], int]
 
 
-# Writing whole
+# Whole files
 
 
 @pytest.mark.parametrize("content", ["text", "", "ä\n", "half a pair \udcff", b"\x00\xff"])
-def test_write_whole(tmp_path: Path, content: str | bytes) -> None:
+def test_write_whole_replaces_the_content(tmp_path: Path, content: str | bytes) -> None:
     file = tmp_path / "file"
     file.write_text("before")
     write_whole(file, content)
@@ -96,7 +99,7 @@ def test_first_outcome_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_a_writer_that_is_killed_leaves_the_old_content_or_the_new(tmp_path: Path, fork: Fork, number: int) -> None:
+def test_killed_writer_leaves_old_or_new_content(tmp_path: Path, fork: Fork, number: int) -> None:
     file = tmp_path / "file"
     write_whole(file, "0" * 100_000)
 
@@ -118,7 +121,7 @@ def test_a_writer_that_is_killed_leaves_the_old_content_or_the_new(tmp_path: Pat
     assert file.read_text() == "anew"
 
 
-def test_one_of_racing_writers_writes_the_outcome(tmp_path: Path, fork: Fork) -> None:
+def test_one_racing_writer_writes_the_outcome(tmp_path: Path, fork: Fork) -> None:
     for number in range(10):
         file, start = tmp_path / str(number), tmp_path / f"start{number}"
 
@@ -135,11 +138,11 @@ def test_one_of_racing_writers_writes_the_outcome(tmp_path: Path, fork: Fork) ->
 
 
 @pytest.mark.parametrize("write", [write_whole, write_once])
-def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, fork: Fork, write: Callable[..., Any]) -> None:
+def test_full_disk_leaves_files_unchanged(tmp_path: Path, fork: Fork, write: Callable[..., Any]) -> None:
     file, other = tmp_path / "file", tmp_path / "other"
     file.write_text("before")
 
-    def fills() -> bool:
+    def fill_disk() -> bool:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         for path in (file, other):
             with pytest.raises(OSError, match="File too large") as raised:
@@ -147,9 +150,9 @@ def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, fork: Fork, write: 
             assert raised.value.filename == str(path)
         return True
 
-    assert wait(fork(fills)) == 0
+    assert wait(fork(fill_disk)) == 0
     assert file.read_text() == "before"
-    assert [*tmp_path.iterdir()] == [file]  # nor takes the room that is left
+    assert [*tmp_path.iterdir()] == [file]  # because a partial file would fill the disk further
 
 
 # Lines
@@ -163,13 +166,13 @@ def test_lines_are_appended_whole_and_read_once(tmp_path: Path) -> None:
     assert read_lines(file) == Lines([], 0)
     for count, value in enumerate(VALUES):
         append_lines(file, [value, count], sync=count % 2 == 0)
-        found = read_lines(file, offset)
-        offset, read = found.offset, read + found.values
+        lines = read_lines(file, offset)
+        offset, read = lines.offset, read + lines.values
         assert read_lines(file, offset) == Lines([], offset)
-    assert read == [one for count, value in enumerate(VALUES) for one in (value, count)]
+    assert read == [entry for count, value in enumerate(VALUES) for entry in (value, count)]
 
 
-def test_lines_cut_at_every_byte(tmp_path: Path) -> None:
+def test_file_cut_at_any_byte_keeps_whole_lines(tmp_path: Path) -> None:
     file = tmp_path / "file"
     append_lines(file, VALUES)
     whole = file.read_bytes()
@@ -178,7 +181,7 @@ def test_lines_cut_at_every_byte(tmp_path: Path) -> None:
         count = whole[:cut].count(b"\n")
         ends = whole[:cut].rfind(b"\n") + 1
         assert read_lines(file) == Lines(VALUES[:count], ends)
-        append_lines(file, ["more"])  # what was cut is not completed by it, though its newline alone was missing
+        append_lines(file, ["more"])  # because an append must not complete a cut line
         assert read_lines(file, ends) == Lines(["more"], file.stat().st_size, int(ends < cut))
 
 
@@ -196,13 +199,13 @@ def test_lines_cut_at_every_byte(tmp_path: Path) -> None:
         (b"[" * 100_000 + b"\n5\n", [5], 1),
     ],
 )
-def test_a_damaged_line_is_counted(tmp_path: Path, content: bytes, values: list[Any], damaged: int) -> None:
+def test_damaged_lines_are_counted(tmp_path: Path, content: bytes, values: list[Any], damaged: int) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)
     assert read_lines(file) == Lines(values, content.rfind(b"\n") + 1, damaged)
 
 
-def test_a_file_that_was_cut_before_the_offset_is_read_anew(tmp_path: Path) -> None:
+def test_file_cut_before_offset_is_read_from_start(tmp_path: Path) -> None:
     file = tmp_path / "file"
     append_lines(file, [1, 2, 3])
     offset = read_lines(file).offset
@@ -211,7 +214,7 @@ def test_a_file_that_was_cut_before_the_offset_is_read_anew(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])
-def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, bytes(data)[:most]))
     file = tmp_path / "file"
@@ -225,20 +228,20 @@ def test_failed_write_leaves_the_file_unchanged(tmp_path: Path, fork: Fork, room
     append_lines(file, ["before"])
     before = file.read_bytes()
 
-    def fills() -> bool:
+    def fill_disk() -> bool:
         most = len(before) + room
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         with pytest.raises(OSError, match="File too large"):
             append_lines(file, ["x" * 20, "y" * 20])
         return True
 
-    assert wait(fork(fills)) == 0
+    assert wait(fork(fill_disk)) == 0
     assert file.read_bytes() == before
     append_lines(file, ["after"])
     assert read_lines(file).values == ["before", "after"]
 
 
-def test_a_writer_that_is_killed_costs_at_most_its_last_line(tmp_path: Path, fork: Fork) -> None:
+def test_killed_writer_loses_at_most_the_last_line(tmp_path: Path, fork: Fork) -> None:
     file, chance = tmp_path / "file", random.Random(1)
     file.touch()
     for _ in range(10):
@@ -254,19 +257,19 @@ def test_a_writer_that_is_killed_costs_at_most_its_last_line(tmp_path: Path, for
         os.kill(writer, signal.SIGKILL)
         wait(writer)
         os.truncate(file, file.stat().st_size - chance.randrange(2) * chance.randrange(40))
-    found = read_lines(file)
-    numbers = [value["number"] for value in found.values]
+    lines = read_lines(file)
+    numbers = [value["number"] for value in lines.values]
     assert numbers == list(range(len(numbers)))
-    assert found.damaged <= 10
+    assert lines.damaged <= 10
 
 
-# Reading what may be damaged
+# Damaged files
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"null", b"1", b'"text"', b'{"a": 1}{"a": 1}', b'{"a": \xff}', b"\x00", b"[" * 99_999]
 )
-def test_what_is_no_json_object_is_unreadable(tmp_path: Path, content: bytes) -> None:
+def test_file_without_a_json_object_is_corrupt(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file.json"
     file.write_bytes(content)
     with pytest.raises(CorruptFile, match=str(file)):
@@ -282,7 +285,7 @@ def test_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
     assert last_lines(tmp_path / "pipe", 3) == []
 
 
-def test_json_that_is_whole(tmp_path: Path) -> None:
+def test_read_json_returns_the_object(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     assert read_json(file) is None
     file.write_text('{"a": [1, {}]}')
@@ -291,7 +294,7 @@ def test_json_that_is_whole(tmp_path: Path) -> None:
         read_json(tmp_path)
 
 
-def test_a_damaged_file_is_kept_under_another_name(tmp_path: Path) -> None:
+def test_corrupt_file_is_quarantined_under_another_name(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     for content in ("first", "second"):
         file.write_text(content)
@@ -312,7 +315,7 @@ def test_files_of_another_user_are_not_loaded(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("content", "expected"), [(b"", []), (b"a\nb\nc\n", ["b", "c"]), (b"a\n\xff", ["a", "\ufffd"]), (None, [])]
 )
-def test_the_end_of_a_log(tmp_path: Path, content: bytes | None, expected: list[str]) -> None:
+def test_last_lines_returns_the_end_of_a_log(tmp_path: Path, content: bytes | None, expected: list[str]) -> None:
     log = tmp_path / "log"
     if content is not None:
         log.write_bytes(content)
@@ -322,17 +325,17 @@ def test_the_end_of_a_log(tmp_path: Path, content: bytes | None, expected: list[
 # Locks
 
 
-def held(path: Path, fork: Fork) -> int:
-    """A process that holds the lock, once it does."""
+def fork_holder(path: Path, fork: Fork) -> int:
+    """Fork a process, wait until the process holds the lock, and return the process id."""
     pid = fork(lambda: Lock(path) and time.sleep(600))
     wait_until(lambda: (by := holder(path)) and by.pid == pid)
     return pid
 
 
-def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path, fork: Fork) -> None:
+def test_lock_is_held_until_the_process_is_killed(tmp_path: Path, fork: Fork) -> None:
     path = tmp_path / "lock"
     assert holder(path) is None
-    pid = held(path, fork)
+    pid = fork_holder(path, fork)
     with pytest.raises(LockHeld, match=f"^process {pid} on {HOST} since 2"):
         Lock(path)
     os.kill(pid, signal.SIGKILL)
@@ -345,12 +348,12 @@ def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path, fork: Fork) 
     assert path.read_text() == ""
 
 
-def test_a_lock_that_is_released_is_free_for_others(tmp_path: Path, fork: Fork) -> None:
+def test_released_lock_is_free(tmp_path: Path, fork: Fork) -> None:
     Lock(tmp_path / "lock", beats=True).release()
-    held(tmp_path / "lock", fork)
+    fork_holder(tmp_path / "lock", fork)
 
 
-def test_a_program_that_is_started_holds_nothing(tmp_path: Path) -> None:
+def test_started_program_inherits_no_lock(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
     os.close(lock._file)  # as if this process had ended
@@ -358,22 +361,22 @@ def test_a_program_that_is_started_holds_nothing(tmp_path: Path) -> None:
     child.communicate(b"\n")
 
 
-def test_looking_never_takes(tmp_path: Path, fork: Fork) -> None:
+def test_reading_the_holder_never_takes_the_lock(tmp_path: Path, fork: Fork) -> None:
     path, done = tmp_path / "lock", tmp_path / "done"
     Lock(path).release()
 
-    def looks() -> None:
+    def look() -> None:
         while not done.exists():
             holder(path)
 
-    lookers = [fork(looks), fork(looks)]
+    readers = [fork(look), fork(look)]
     for _ in range(3000):
-        Lock(path).release()  # raises LockHeld where a look has taken it
+        Lock(path).release()  # because LockHeld is raised if a reader took the lock
     done.touch()
-    assert [wait(pid) for pid in lookers] == [1, 1]
+    assert [wait(pid) for pid in readers] == [1, 1]
 
 
-def test_one_of_many_claims_the_lock(tmp_path: Path, fork: Fork) -> None:
+def test_one_of_six_processes_claims_the_lock(tmp_path: Path, fork: Fork) -> None:
     path, start, ended = tmp_path / "lock", tmp_path / "start", tmp_path / "ended"
 
     def race() -> bool:
@@ -396,9 +399,9 @@ def test_one_of_many_claims_the_lock(tmp_path: Path, fork: Fork) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00\xff", '{"host": 1}', '{"what": "?"}', '{"pid": 7}'])
-def test_a_damaged_note_is_no_holder_and_no_obstacle(tmp_path: Path, fork: Fork, content: str) -> None:
+def test_damaged_lock_file_refuses_claims_only_while_held(tmp_path: Path, fork: Fork, content: str) -> None:
     path = tmp_path / "lock"
-    pid = held(path, fork)
+    pid = fork_holder(path, fork)
     path.write_text(content)
     assert holder(path) is not None
     with pytest.raises(LockHeld, match=r"another process|process 7 on \?"):
@@ -412,8 +415,8 @@ def test_a_damaged_note_is_no_holder_and_no_obstacle(tmp_path: Path, fork: Fork,
 # Locks that the kernel does not share between nodes
 
 
-def note(path: Path, host: str, pid: int, silent_s: float) -> None:
-    """What a process left, and when it last gave a sign of life."""
+def write_lock_file(path: Path, host: str, pid: int, silent_s: float) -> None:
+    """Write the lock file of a process, with the last heartbeat `silent_s` seconds ago."""
     path.write_text(json.dumps({"host": host, "pid": pid, "since": 1.7e9}))
     os.utime(path, (time.time() - silent_s,) * 2)
 
@@ -425,12 +428,12 @@ def note(path: Path, host: str, pid: int, silent_s: float) -> None:
         ("elsewhere", True, 1, {True: True, False: True}),
         ("elsewhere", True, 50, {True: True, False: True}),
         ("elsewhere", True, 70, {True: False, False: False}),
-        (HOST, True, 1, {True: False, False: True}),  # the kernel would have said so, where it can
+        (HOST, True, 1, {True: False, False: True}),  # because a kernel that shares locks reports the holder
         (HOST, False, 1, {True: False, False: False}),
         (HOST, True, 70, {True: False, False: False}),
     ],
 )
-def test_who_beats_holds_the_lock_and_who_is_silent_does_not(
+def test_lock_is_held_by_a_live_process_with_heartbeat(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     host: str,
@@ -441,7 +444,7 @@ def test_who_beats_holds_the_lock_and_who_is_silent_does_not(
 ) -> None:
     path, pid = tmp_path / "lock", os.getppid() if alive else 2**22 + 1
     monkeypatch.setattr(files, "_ask_kernel", lambda file, command: False if reached else None)
-    note(path, host, pid, silent_s)
+    write_lock_file(path, host, pid, silent_s)
     if not is_held[reached]:
         Lock(path)
         return
@@ -452,7 +455,7 @@ def test_who_beats_holds_the_lock_and_who_is_silent_does_not(
     assert str(holder(path)).startswith(f"process {pid} on {host}")
 
 
-def test_lock_holder_with_a_heartbeat_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_updates_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_BEAT_S", 0.01)
     lock = Lock(tmp_path / "lock", beats=True)
     for _ in range(3):
@@ -462,17 +465,18 @@ def test_lock_holder_with_a_heartbeat_is_respected(tmp_path: Path, monkeypatch: 
     time.sleep(0.05)
     lock.path.touch()
     os.utime(lock.path, (0, 0))
-    wait_until(lambda: lock.path.stat().st_mtime > time.time() - 60)  # it went on
+    wait_until(lambda: lock.path.stat().st_mtime > time.time() - 60)  # because the heartbeat continues
     lock.release()
 
 
-def test_two_claims_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork: Fork) -> None:
-    """The one that noted itself last has it, and the other can tell."""
+def test_last_of_two_simultaneous_claims_holds_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork: Fork
+) -> None:
     path = tmp_path / "lock"
     monkeypatch.setattr(files, "_ask_kernel", lambda file, command: None)
     first = Lock(path)
     assert first.taken_over_by() is None
-    os.utime(path, (0, 0))  # it hung for a minute
+    os.utime(path, (0, 0))  # as if the first process hung for a minute
     second = fork(lambda: Lock(path) and time.sleep(600))
     wait_until(first.taken_over_by)
     assert str(first.taken_over_by()).startswith(f"process {second} on {HOST}")
@@ -482,23 +486,25 @@ def test_two_claims_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_lock_works_on_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.fcntl", refuse)
     path = tmp_path / "lock"
     lock = Lock(path)
-    note(path, "elsewhere", 1, 1)
+    write_lock_file(path, "elsewhere", 1, 1)
     assert str(holder(path)).startswith("process 1 on elsewhere")
     with pytest.raises(LockHeld):
         Lock(path)
-    note(path, HOST, os.getppid(), 1)
-    assert str(holder(path)).startswith(f"process {os.getppid()} on {HOST}")  # as whoever takes it would be told
-    note(path, "elsewhere", os.getpid(), 1)  # numbers of processes are those of their node
+    write_lock_file(path, HOST, os.getppid(), 1)
+    assert str(holder(path)).startswith(f"process {os.getppid()} on {HOST}")  # because LockHeld names the same holder
+    write_lock_file(path, "elsewhere", os.getpid(), 1)  # because another node can have the same process number
     with pytest.raises(LockHeld):
         Lock(path)
-    note(path, "elsewhere", 1, 100)
+    write_lock_file(path, "elsewhere", 1, 100)
     assert holder(path) is None
     lock.release()
 

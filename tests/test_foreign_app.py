@@ -1,4 +1,4 @@
-"""The engine under somebody else's Hydra app: whatever its task function does, the study ends well."""
+"""Studies of a foreign Hydra app, with each possible end of a task function."""
 
 import os
 import shutil
@@ -18,19 +18,19 @@ FAKES = Path(__file__).parent / "fakes"
 SILENT = str(APPS / "silent_app.py")
 
 
-def run(folder: Path, *arguments: str, **how: Any) -> tuple[int, str]:
-    """Its exit code, and all it printed."""
-    done = lines.run(theirs(*arguments), folder, **how)
+def run(folder: Path, *arguments: str, **options: Any) -> tuple[int, str]:
+    """Run the app, and return the exit code and the output."""
+    done = lines.run(theirs(*arguments), folder, **options)
     return done.code, done.said
 
 
-def run_afresh(folder: Path, *arguments: str, **how: Any) -> tuple[int, str]:
-    done = lines.finish(lines.start_afresh(theirs(*arguments), folder, **how), folder)
+def run_afresh(folder: Path, *arguments: str, **options: Any) -> tuple[int, str]:
+    done = lines.finish(lines.start_afresh(theirs(*arguments), folder, **options), folder)
     return done.code, done.said
 
 
 def run_with_gpus(folder: Path, count: int, *arguments: str) -> tuple[int, str]:
-    """On a machine that has so many."""
+    """Run the app on a machine with `count` fake GPUs."""
     return run_afresh(folder, *arguments, extra={"PYTHONPATH": str(FAKES), "FAKE_NVML_GPUS": str(count)})
 
 
@@ -76,7 +76,7 @@ def all_ends(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
     return folder, *run(folder, *GRID, f"+how={','.join(ENDS)}", *limits)
 
 
-def test_one_bad_trial_never_ends_the_study(all_ends: tuple[Path, int, str]) -> None:
+def test_failed_trials_do_not_stop_the_study(all_ends: tuple[Path, int, str]) -> None:
     folder, code, out = all_ends
     assert code == 1, out
     assert "Traceback (most recent call last)" not in out.partition("trial 0")[0]
@@ -85,7 +85,7 @@ def test_one_bad_trial_never_ends_the_study(all_ends: tuple[Path, int, str]) -> 
 
 
 @pytest.mark.parametrize("number, how", list(enumerate(ENDS)))
-def test_each_end_has_its_name(all_ends: tuple[Path, int, str], number: int, how: str) -> None:
+def test_each_end_has_a_state_and_an_error(all_ends: tuple[Path, int, str], number: int, how: str) -> None:
     folder, _, out = all_ends
     row = trials(folder)[number]
     state, error = ENDS[how]
@@ -97,28 +97,28 @@ def test_each_end_has_its_name(all_ends: tuple[Path, int, str], number: int, how
 
 
 @pytest.mark.long
-def test_a_lost_trial_gets_all_its_attempts(tmp_path: Path) -> None:
+def test_lost_trial_is_retried_until_max_attempts(tmp_path: Path) -> None:
     assert run(tmp_path, *GRID, "+how=is_killed")[0] == 1
     assert len(list((tmp_path / "multirun" / "s" / "0" / "attempts").iterdir())) == 3
 
 
 @pytest.fixture(scope="module")
 def objectives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    """Studies whose trials lack what the study asks for, or ask for nothing, by what is run."""
-    named, one = "hydra.sweeper.objective=objectiv", "hydra.sweeper.n_jobs=1"
+    """Run studies whose trials return no objective or another metric, and return the results by name."""
+    typo, one_job = "hydra.sweeper.objective=objectiv", "hydra.sweeper.n_jobs=1"
     ends = {
         "silent grid": [SILENT, "-m", *GRID, "+x=1,2,3", "hydra.sweeper.tracking=false"],
         "silent search": [SILENT, "-m", *SEARCH, "+x=1,2,3", "hydra.sweeper.tracking=false"],
-        "search for nothing": theirs(*SEARCH, "+how=returns_nothing", "+x=interval(0,1)", one),
-        "search for another": theirs(*SEARCH, "+how=returns_metrics", "+x=interval(0,1)", one),
+        "search for nothing": theirs(*SEARCH, "+how=returns_nothing", "+x=interval(0,1)", one_job),
+        "search for another": theirs(*SEARCH, "+how=returns_metrics", "+x=interval(0,1)", one_job),
         "grid of pairs": theirs(*GRID, "+how=returns_a_pair", "+x=1,2,3,4,5"),
-        "reported typo": theirs(*GRID, named, "+epochs=1000", "+x=1,2,3,4,5", one),
+        "reported typo": theirs(*GRID, typo, "+epochs=1000", "+x=1,2,3,4,5", one_job),
         "returned typo": theirs(*GRID, "hydra.sweeper.objective=acuracy", "+how=returns_metrics", "+x=1,2,3,4"),
     }  # fmt: skip
     return run_all(ends, tmp_path_factory.mktemp("objectives"))
 
 
-def test_a_grid_needs_no_objective(objectives: dict[str, Done]) -> None:
+def test_grid_needs_no_objective(objectives: dict[str, Done]) -> None:
     done = objectives["silent grid"]
     assert done.code == 0, done.said
     assert [row.state for row in rows(done.study())] == [State.COMPLETED] * 3
@@ -140,7 +140,7 @@ def test_search_over_a_function_without_result_is_refused(objectives: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "how, said",
+    "name, message",
     [
         ("search for nothing", "the task returned nothing; a trial returns its objective"),
         ("search for another", "hydra.sweeper.objective=accuracy"),
@@ -149,15 +149,15 @@ def test_search_over_a_function_without_result_is_refused(objectives: dict[str, 
         ("returned typo", "hydra.sweeper.objective=accuracy"),
     ],
 )
-def test_what_all_trials_will_lack_stops_the_study(objectives: dict[str, Done], how: str, said: str) -> None:
-    done = objectives[how]
+def test_missing_objective_stops_the_study(objectives: dict[str, Done], name: str, message: str) -> None:
+    done = objectives[name]
     assert done.code == 1, done.said
-    assert said in done.out
+    assert message in done.out
     assert f"is not finished: {rows(done.study())[0].error}" in done.out
     assert "Traceback" not in done.err
-    began = [row for row in rows(done.study()) if row.attempts]
-    assert len(began) <= (1 if "search" in how or "reported" in how else 2)
-    assert all(row.state is State.FAILED and len(steps(row.folder)) <= 1 for row in began)
+    started = [row for row in rows(done.study()) if row.attempts]
+    assert len(started) <= (1 if "search" in name or "reported" in name else 2)
+    assert all(row.state is State.FAILED and len(steps(row.folder)) <= 1 for row in started)
 
 
 @pytest.mark.parametrize(
@@ -170,29 +170,29 @@ def test_what_all_trials_will_lack_stops_the_study(objectives: dict[str, Done], 
         (["+x=1"], [["+x=1"]]),
     ],
 )
-def test_a_grid_has_every_point_once(tmp_path: Path, arguments: list[str], expected: Sequence[Any]) -> None:
+def test_grid_runs_every_point_once(tmp_path: Path, arguments: list[str], expected: Sequence[Any]) -> None:
     code, out = run(tmp_path, *GRID, *arguments, "hydra.sweeper.n_jobs=1")
     assert code == 0, out
     assert overrides(tmp_path) == expected
 
 
-@pytest.mark.parametrize("how", [GRID, [*SEARCH, "hydra.sweeper.n_trials=12"]])
-def test_parameters_that_exist_under_a_choice(tmp_path: Path, how: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [GRID, [*SEARCH, "hydra.sweeper.n_trials=12"]])
+def test_conditional_params_are_swept_under_the_condition(tmp_path: Path, arguments: list[str]) -> None:
     study = tmp_path / "conf" / "study" / "conditional.yaml"
     study.parent.mkdir(parents=True)
     conditions = ["conditional_params:", "  +x=1: {+y: '1,2'}", "  +x=2: {+y: '7,8'}"]
     study.write_text("\n".join(["# @package hydra.sweeper", *conditions, ""]))
-    code, out = run(tmp_path, f"--config-dir={tmp_path}/conf", *how, "+x=1,2,3", "+study=conditional")
+    code, out = run(tmp_path, f"--config-dir={tmp_path}/conf", *arguments, "+x=1,2,3", "+study=conditional")
     assert code == 0, out
     allowed = [["+x=1", "+y=1"], ["+x=1", "+y=2"], ["+x=2", "+y=7"], ["+x=2", "+y=8"], ["+x=3"]]
-    found = [one[1:] for one in overrides(tmp_path)]  # without +study
-    assert sorted(found) == sorted(allowed)
+    points = [words[1:] for words in overrides(tmp_path)]  # without +study
+    assert sorted(points) == sorted(allowed)
 
 
 NUMBERS = ["+x=interval(0, 2)", "+y=tag(log, interval(1, 3))"]
 
 
-# Two of which draw their first ten at random.
+# tpe and gp get 12 trials, because both draw the first ten points at random.
 @pytest.mark.parametrize(
     "sampler, n",
     [
@@ -204,19 +204,19 @@ NUMBERS = ["+x=interval(0, 2)", "+y=tag(log, interval(1, 3))"]
         pytest.param("qmc", 4, marks=pytest.mark.long),
     ],
 )
-def test_every_sampler_searches(tmp_path: Path, sampler: str, n: int) -> None:
+def test_each_sampler_completes_a_search(tmp_path: Path, sampler: str, n: int) -> None:
     if sampler == "gp":
         pytest.importorskip("torch", reason="the Gaussian process needs PyTorch, which is not installed")
     code, out = run(tmp_path, *SEARCH, f"hydra/sweeper/sampler={sampler}", *NUMBERS, f"hydra.sweeper.n_trials={n}")
     assert code == 0, out
-    found = trials(tmp_path)
-    assert len(found) == n
-    assert all(0 <= row.params["+x"] <= 2 and 1 <= row.params["+y"] <= 3 for row in found)
-    assert len({row.params["+x"] for row in found}) > 1
+    records = trials(tmp_path)
+    assert len(records) == n
+    assert all(0 <= row.params["+x"] <= 2 and 1 <= row.params["+y"] <= 3 for row in records)
+    assert len({row.params["+x"] for row in records}) > 1
 
 
 @pytest.mark.long
-def test_several_objectives(tmp_path: Path) -> None:
+def test_two_objectives_are_reported_with_a_pareto_front(tmp_path: Path) -> None:
     directions = "hydra.sweeper.direction=[minimize,minimize]"
     code, out = run(
         tmp_path, *SEARCH, "hydra/sweeper/sampler=nsgaii", directions, "+two=1", NUMBERS[0],
@@ -234,21 +234,21 @@ SEEDS = ["hydra.sweeper.repeats=2", "hydra.sweeper.final_race=2", "hydra.sweeper
 
 
 @pytest.mark.long
-def test_repeats_and_a_final_race(tmp_path: Path) -> None:
-    asked = [*SEARCH, "+x=1,2,3,4", "hydra.sweeper.n_trials=3", *SEEDS, "hydra.sweeper.seed_key=++y"]
-    code, out = run(tmp_path, *asked)
+def test_repeats_and_final_race_select_a_winner(tmp_path: Path) -> None:
+    arguments = [*SEARCH, "+x=1,2,3,4", "hydra.sweeper.n_trials=3", *SEEDS, "hydra.sweeper.seed_key=++y"]
+    code, out = run(tmp_path, *arguments)
     assert code == 0, out
     assert "each configuration runs 2 times, with ++y=0,1; hydra.sweeper.n_trials counts configurations" in out
     assert "study s: 6 trials in" in out
-    found = trials(tmp_path)
-    searched = sorted({int(str(row.params["+x"])) for row in found if not row.race})
+    records = trials(tmp_path)
+    searched = sorted({int(str(row.params["+x"])) for row in records if not row.race})
     best, second = searched[:2]
-    assert len(found) == 6 + 6
-    assert {(row.params["+x"], row.params["++y"]) for row in found if row.race} == {
+    assert len(records) == 6 + 6
+    assert {(row.params["+x"], row.params["++y"]) for row in records if row.race} == {
         (x, seed) for x in (best, second) for seed in (2, 3, 4)
     }
-    assert all(row.objective == [row.params["+x"] ** 2 + row.params["++y"]] for row in found)  # type: ignore[operator]
-    # The same app with the same seed: all differences are alike.
+    assert all(row.objective == [row.params["+x"] ** 2 + row.params["++y"]] for row in records)  # type: ignore[operator]
+    # Because the app is deterministic, a difference is the same with each seed.
     winner = f"The final race's winner: x={best}: mean objective {best**2 + 3}, 95% interval"
     assert winner in out
     assert "<h2>Configurations</h2>" in (tmp_path / "multirun" / "s" / "report.html").read_text()
@@ -258,7 +258,7 @@ def test_repeats_and_a_final_race(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (SEEDS, "this app's configuration has no 'seed'"),
         ([*SEEDS, "hydra.sweeper.seed_key=++x"], "x is swept"),
@@ -270,14 +270,14 @@ def test_repeats_and_a_final_race(tmp_path: Path) -> None:
         (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "hydra.sweeper.direction=[]: the list is empty"),
     ],
 )
-def test_what_makes_no_sense_together_is_refused_at_once(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_conflicting_settings_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
     done = refuse(theirs(*SEARCH, "+x=1,2,3,4", *arguments), tmp_path)
     assert done.code == 2, done.said
-    assert said in done.said
+    assert message in done.said
     assert not (tmp_path / "multirun").exists()
 
 
-def test_a_search_space_in_code(tmp_path: Path) -> None:
+def test_custom_search_space_is_searched(tmp_path: Path) -> None:
     code, out = run(
         tmp_path, *SEARCH, "hydra.sweeper.custom_search_space=their_app.space", "hydra.sweeper.n_trials=4",
         "+z=0", "+x=1,2", extra={"PYTHONPATH": str(APPS)},
@@ -299,22 +299,22 @@ def test_a_search_space_in_code(tmp_path: Path) -> None:
         pytest.param("wilcoxon", [], marks=pytest.mark.long),
     ],
 )
-def test_a_pruner_ends_hopeless_trials(tmp_path: Path, pruner: str, settings: list[str]) -> None:
-    chosen = [f"hydra/sweeper/pruner={pruner}", *(f"hydra.sweeper.pruner.{one}" for one in settings)]
+def test_pruner_prunes_hopeless_trials(tmp_path: Path, pruner: str, settings: list[str]) -> None:
+    chosen = [f"hydra/sweeper/pruner={pruner}", *(f"hydra.sweeper.pruner.{setting}" for setting in settings)]
     code, out = run(tmp_path, *GRID, *chosen, "+x=1,2,9,8,7", "+epochs=40", "+sleep=0.03", "hydra.sweeper.n_jobs=1")
     assert code == 0, out
-    found = trials(tmp_path)
-    states = [row.state for row in found]
+    records = trials(tmp_path)
+    states = [row.state for row in records]
     assert states[0] == "completed"
     assert set(states[1:]) <= {"completed", "pruned"}
     assert ("pruned" in states) == (pruner != "none")
-    assert all((len(steps(row.folder)) < 40) == (row.state == "pruned") for row in found)
+    assert all((len(steps(row.folder)) < 40) == (row.state == "pruned") for row in records)
 
 
 @pytest.mark.long
 def test_study_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
-    alone = str(shutil.copy(THEIRS, tmp_path))  # with little code beside it to be kept
-    line = [alone, *theirs(*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1")[1:]]
+    app = str(shutil.copy(THEIRS, tmp_path))  # because a copy in an empty folder has little code to store
+    line = [app, *theirs(*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1")[1:]]
     done = lines.finish(lines.start_afresh(line, tmp_path, largest_file=5_500), tmp_path)
     code, out = done.code, done.said
     assert code == 2, out
@@ -328,7 +328,7 @@ def test_study_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
     assert all(row.objective == [row.params["+x"] ** 2] for row in trials(tmp_path))
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_study_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "multirun").write_text("in the way")
     code, out = run(tmp_path, *GRID, "+x=1,2")
     assert code == 2, out
@@ -337,7 +337,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_trials_whose_folders_cannot_be_made_are_refused_until_they_can(tmp_path: Path) -> None:
+def test_refused_trials_run_once_folders_can_be_created(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
     study.mkdir(parents=True)
     for number in range(2, 12):
@@ -350,7 +350,7 @@ def test_trials_whose_folders_cannot_be_made_are_refused_until_they_can(tmp_path
     assert "Traceback" not in out
     states = [row.state for row in trials(tmp_path)]
     assert states[:2] == [State.COMPLETED] * 2
-    assert len(states) <= 2 + 3 + 2 * 2  # each of the two trials that begin in between may begin the count anew
+    assert len(states) <= 2 + 3 + 2 * 2  # because each of the two trials that start in between may reset the count
     for number in range(2, 12):
         (study / str(number)).unlink()
     code, out = run(tmp_path, *line)
@@ -360,24 +360,22 @@ def test_trials_whose_folders_cannot_be_made_are_refused_until_they_can(tmp_path
 
 
 @pytest.mark.parametrize("rate, code, ended", [("0.5", 0, 6), ("0.1", 1, 1)])
-def test_failures_within_the_rate_are_fine_and_more_end_the_study(
-    tmp_path: Path, rate: str, code: int, ended: int
-) -> None:
+def test_failures_above_the_maximum_rate_stop_the_study(tmp_path: Path, rate: str, code: int, ended: int) -> None:
     hows = "+how=raises,exits,a,b,c,d"
-    got, out = run(tmp_path, *GRID, hows, f"hydra.sweeper.max_failure_rate={rate}", "hydra.sweeper.n_jobs=1")
-    assert got == code, out
+    exit_code, out = run(tmp_path, *GRID, hows, f"hydra.sweeper.max_failure_rate={rate}", "hydra.sweeper.n_jobs=1")
+    assert exit_code == code, out
     assert len([row for row in trials(tmp_path) if row.state.is_over]) == ended
     assert ("max_failure_rate" in out) == (code == 1)
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_foreign_launcher(tmp_path: Path, launcher: str) -> None:
+def test_foreign_launcher_runs_a_grid(tmp_path: Path, launcher: str) -> None:
     code, out = run(tmp_path, "hydra/sweeper=grid", f"hydra/launcher={launcher}", "+x=1,2,3")
     assert code == 0, out
     assert [row.objective for row in trials(tmp_path)] == [[1.0], [4.0], [9.0]]
 
 
-def test_a_slot_owns_its_gpus_and_its_share_of_the_cores(tmp_path: Path) -> None:
+def test_slot_owns_gpus_and_a_share_of_cores(tmp_path: Path) -> None:
     code, out = run_with_gpus(tmp_path, 2, *GRID, "+x=1,2", "+sleep=1", "hydra.launcher.gpus_per_node=1")
     assert code == 0, out
     owned = [next(line for line in log.splitlines() if line.startswith("own")) for log in logs(tmp_path)]
@@ -385,14 +383,14 @@ def test_a_slot_owns_its_gpus_and_its_share_of_the_cores(tmp_path: Path) -> None
     assert owned[0].split("[")[1] != owned[1].split("[")[1] or len(os.sched_getaffinity(0)) == 1
 
 
-def test_more_gpus_than_there_are(tmp_path: Path) -> None:
+def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
     code, out = run_with_gpus(tmp_path, 2, *GRID, "+x=1,2", "hydra.launcher.gpus_per_node=3")
     assert code == 2, out
     assert "this machine has 2 GPUs" in out
     assert not (tmp_path / "multirun").exists()
 
 
-def test_a_budget_of_gpu_hours(tmp_path: Path) -> None:
+def test_spent_gpu_hours_stop_the_study(tmp_path: Path) -> None:
     budget = ["hydra.sweeper.max_gpu_hours=0.0001", "hydra.sweeper.n_jobs=1"]
     code, out = run_with_gpus(tmp_path, 1, *GRID, "+x=1,2,3", "+sleep=1", "hydra.launcher.gpus_per_node=1", *budget)
     assert code == 0, out
@@ -416,22 +414,22 @@ def test_processes_of_an_ended_trial_are_killed(tmp_path: Path) -> None:
     driver = lines.start(theirs(*GRID, "+spawns=1", "+x=1,2", "+sleep=1.5", "hydra.sweeper.n_jobs=1"), tmp_path)
     study = tmp_path / "multirun" / "s"
 
-    def left() -> int:
+    def sleep_count() -> int:
         return sum(process.info["name"] == "sleep" for process in processes(tmp_path))
 
-    lines.wait_until(lambda: left() == 2)
+    lines.wait_until(lambda: sleep_count() == 2)
     lines.wait_until((study / "0" / "attempts" / "1" / "end.json").exists)
     lines.wait_until((study / "1" / "attempts" / "1" / "began").exists)
-    lines.wait_until(lambda: left() == 2)  # of the second trial alone
+    lines.wait_until(lambda: sleep_count() == 2)  # of the second trial alone
     done = lines.finish(driver, tmp_path)
     assert done.code == 0, done.said
     assert not processes(tmp_path)
 
 
-def test_two_nameless_studies_of_one_second_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_unnamed_studies_of_one_second_have_separate_folders(tmp_path: Path) -> None:
     line = [lines.THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
-    both = [lines.start(line, tmp_path) for _ in range(2)]
-    assert [lines.finish(one, tmp_path).code for one in both] == [0, 0]
+    drivers = [lines.start(line, tmp_path) for _ in range(2)]
+    assert [lines.finish(driver, tmp_path).code for driver in drivers] == [0, 0]
     studies = list((tmp_path / "multirun").iterdir())
     assert [len(rows(study)) for study in studies] == [2, 2]
 
@@ -452,7 +450,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("setting", REFUSED)
-def test_settings_that_cannot_be_are_refused(tmp_path: Path, setting: str) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, setting: str) -> None:
     line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.tracking=false"]
     done = refuse([*line, setting], tmp_path)
     assert done.code == 2, done.said
@@ -470,7 +468,7 @@ def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_study_in_a_folder_that_holds_others_leaves_them_alone(tmp_path: Path) -> None:
+def test_study_leaves_other_studies_in_the_folder_unchanged(tmp_path: Path) -> None:
     assert run(tmp_path, *GRID, "+x=1,2,3,4")[0] == 0
     done = lines.run(theirs(*GRID, "+x=5,6", "hydra.sweep.dir=multirun", name="all"), tmp_path)
     assert done.code == 0, done.said

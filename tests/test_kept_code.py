@@ -1,4 +1,4 @@
-"""An imported module that is edited while its study runs: no trial sees it, until the study is extended."""
+"""An imported module edited during a study changes no trial until the study is extended."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def main(cfg):
     from lib import helper
 
     data = Path(helper.__file__).with_name("data.txt").read_text()
-    if cfg.x == 1:  # what its author does meanwhile
+    if cfg.x == 1:  # as if the author edited the module during the study
         (Path(__file__).parent / "lib" / "helper.py").write_text("VALUE = 2.0\\n")
     return {"value": helper.VALUE, "data": float(data)}
 
@@ -36,13 +36,13 @@ def test_trials_run_the_code_of_the_studys_start(tmp_path: Path) -> None:
         more = ["hydra.sweeper.n_jobs=1", "hydra.sweeper.tracking=false", "hydra.sweeper.study_name=s"]
         return run([str(tmp_path / "mine" / "app.py"), "-m", *GRID, *more, *words], folder)
 
-    def found() -> list[dict[str, float]]:
+    def metrics() -> list[dict[str, float]]:
         return [end(row.folder).metrics for row in rows(folder / "multirun" / "s") if row.attempts]
 
     old, new = ({"value": value, "data": 7.0} for value in (1.0, 2.0))
     done = sweep("+x=1,2,3")
     assert done.code == 0, done.said
-    assert found() == [old, old, old]
+    assert metrics() == [old, old, old]
 
     refused = sweep("+x=1,2,3")
     assert (refused.code, refused.out) == (2, "")
@@ -53,4 +53,4 @@ def test_trials_run_the_code_of_the_studys_start(tmp_path: Path) -> None:
 
     extended = sweep("+x=1,2,3,4", "hydra.sweeper.extend=true")
     assert extended.code == 0, extended.said
-    assert found() == [old, old, old, new]
+    assert metrics() == [old, old, old, new]

@@ -1,4 +1,4 @@
-"""The largest batch, found by one command in real processes under a real limit, and what later commands make of it."""
+"""The search for the largest batch under a real memory limit, and later commands that use the result."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.command_lines import SWEEP, Done, end, finish, rows, run, start, step
 pytestmark = pytest.mark.long
 
 LIMIT = "hydra.launcher.mem_gb=1.2"
-WIDE = ["model=mlp", "model.hidden=[100000]", LIMIT, "tracking=none"]  # of 1,250 examples not all fit
+WIDE = ["model=mlp", "model.hidden=[100000]", LIMIT, "tracking=none"]  # because 1,250 examples exceed the limit
 FIND = [SWEEP, "+find=largest_batch", *WIDE, "hydra.sweeper.study_name=found"]
 
 
@@ -22,28 +22,28 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) -> Done:
+def search(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) -> Done:
     return run(FIND, tmp_path_factory.mktemp("found"), home)
 
 
 @pytest.fixture(scope="module")
-def largest(found: Done) -> int:
-    assert found.code == 0, found.said
-    return int(end(found.study() / "0").metrics["largest_batch"])
+def largest(search: Done) -> int:
+    assert search.code == 0, search.said
+    return int(end(search.study() / "0").metrics["largest_batch"])
 
 
-def test_the_table_shows_batch_and_memory(found: Done, largest: int) -> None:
+def test_table_shows_batch_and_memory(search: Done, largest: int) -> None:
     assert 1 <= largest < 1250
-    metrics = end(found.study() / "0").metrics
+    metrics = end(search.study() / "0").metrics
     assert 0.3 < metrics["memory_gb"] < 1.2
     assert 0.8 * largest < metrics["advised"] <= 0.9 * largest
-    header = next(line for line in found.out.splitlines() if line.startswith("┃ trial ┃"))
+    header = next(line for line in search.out.splitlines() if line.startswith("┃ trial ┃"))
     assert re.findall(r"\w+", header)[-4:] == ["largest_batch", "per_gpu", "advised", "memory_gb"]
-    assert re.search(rf"│ +0 │.*│ {largest} +│", found.out), found.out
+    assert re.search(rf"│ +0 │.*│ {largest} +│", search.out), search.out
 
 
-def test_each_tried_batch_is_logged(found: Done, largest: int) -> None:
-    log = (found.study() / "0/attempts/1/log").read_text()
+def test_each_tried_batch_is_logged(search: Done, largest: int) -> None:
+    log = (search.study() / "0/attempts/1/log").read_text()
     assert f"batch_size={largest} fits\n" in log
     assert " does not fit, see tries.log\n" in log
     assert "with 10% in reserve: batch_size=" in log
@@ -59,7 +59,7 @@ def test_single_run_beyond_the_limit_is_refused(largest: int, home: dict[str, st
     assert not (tmp_path / "multirun").exists()
 
 
-def test_search_continues_without_batches_that_do_not_fit(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+def test_search_skips_batches_above_the_limit(largest: int, home: dict[str, str], tmp_path: Path) -> None:
     sizes = f"batch_size={largest},1250"
     random = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1"]
     line = [SWEEP, "-m", *random, "hydra.sweeper.n_trials=2", *WIDE, sizes, "epochs=1", "steps=1"]
@@ -69,12 +69,14 @@ def test_search_continues_without_batches_that_do_not_fit(largest: int, home: di
     assert ended == {largest: "completed", 1250: "infeasible"}
     for row in rows(done.study()):
         assert (row.folder / "attempts").exists() == (row.state == "completed")
-    said = " (batch_size=1250) is infeasible, and was not started: batch_size=1250 does not fit on this machine"
-    assert done.out.count(said) == done.out.count("rm ") == 1
+    message = " (batch_size=1250) is infeasible, and was not started: batch_size=1250 does not fit on this machine"
+    assert done.out.count(message) == done.out.count("rm ") == 1
     assert "1 of 2 trials are infeasible, and were not started\n" in done.out
 
 
-def test_grid_leaves_out_infeasible_points_unless_all_are(largest: int, home: dict[str, str], tmp_path: Path) -> None:
+def test_grid_skips_infeasible_points_unless_all_are_infeasible(
+    largest: int, home: dict[str, str], tmp_path: Path
+) -> None:
     line = [SWEEP, "-m", *WIDE, "epochs=1", "steps=1"]
     done = run([*line, f"batch_size=1250,{largest}"], tmp_path / "some", home)
     assert done.code == 0, done.said
@@ -94,18 +96,18 @@ def test_killed_search_resumes(tmp_path: Path) -> None:
     wait_until(lambda: len(steps(trial)) >= 2)
     process.send_signal(signal.SIGKILL)
     finish(process, tmp_path)
-    made = len(json.loads((trial / "checkpoint/tries.json").read_text())["tries"])
+    try_count = len(json.loads((trial / "checkpoint/tries.json").read_text())["tries"])
     done = run(line, tmp_path, home)
     assert done.code == 0, done.said
     assert steps(trial) == [1, 2, 3, 4, 5]  # 16, 32, 64, 128, 250
     log = (trial / "attempts/2/log").read_text()
-    assert [f"step {step} " in log for step in steps(trial)] == [step > made for step in steps(trial)]
+    assert [f"step {step} " in log for step in steps(trial)] == [step > try_count for step in steps(trial)]
     assert end(trial).metrics["largest_batch"] == 250
     assert "trainer.most fits: batch_size=250 fits with gpus=0" in log
 
 
 @pytest.mark.parametrize("swept", [[], ["-m"], ["gpus=0,0"]])
-def test_search_on_a_cpu_needs_a_limit(swept: list[str], tmp_path: Path) -> None:
+def test_search_on_a_cpu_needs_a_memory_limit(swept: list[str], tmp_path: Path) -> None:
     done = run([SWEEP, *swept, "+find=largest_batch", "model=mlp"], tmp_path)
     assert done.code == 2
     first, second = done.err.splitlines()
@@ -115,17 +117,17 @@ def test_search_on_a_cpu_needs_a_limit(swept: list[str], tmp_path: Path) -> None
     assert not (tmp_path / "multirun").exists()
 
 
-def test_all_of_a_small_training_set_fits(tmp_path: Path) -> None:
+def test_whole_small_training_set_fits(tmp_path: Path) -> None:
     line = [SWEEP, "+find=largest_batch", "model=linear,mlp", "hydra.launcher.mem_gb=2", "batch_size=500"]
     done = run(line, tmp_path, {"KERAS_HOME": str(tmp_path / "home")})
     assert done.code == 0, done.said
-    found = {row.params["model"]: row.objective for row in rows(done.study())}
-    assert [found[model][:3] for model in ("linear", "mlp")] == [[1250, 1250, 1250]] * 2
+    objectives = {row.params["model"]: row.objective for row in rows(done.study())}
+    assert [objectives[model][:3] for model in ("linear", "mlp")] == [[1250, 1250, 1250]] * 2
     assert "the whole training set fits" in (done.study() / "report.html").read_text()
     assert done.study().name.startswith("largest_batch_")
 
 
-def test_the_data_alone_do_not_fit(tmp_path: Path) -> None:
+def test_dataset_above_the_limit_ends_out_of_memory(tmp_path: Path) -> None:
     done = run([SWEEP, "+find=largest_batch", "hydra.launcher.mem_gb=0.1", "tracking=none"], tmp_path)
     assert done.code == 1
     assert rows(done.study())[0].state == "out_of_memory"

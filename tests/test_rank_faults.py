@@ -1,4 +1,4 @@
-"""Trainings over two processes that are really killed, stopped, hung or broken: each goes on, to the same numbers."""
+"""Trainings on two ranks that are killed, stopped, hung or broken, and resume to the same metrics."""
 
 import os
 import re
@@ -33,18 +33,18 @@ def trial(folder: Path, name: str) -> TrialFolder:
 
 
 def pid_of(trial: TrialFolder, rank: int) -> int:
-    """The process of a rank of the newest attempt."""
+    """Return the process id of a rank of the newest attempt."""
     newest = trial.newest()
     assert newest is not None
-    held = holder(newest.path / f"alive{rank or ''}")
-    assert held
-    return held.pid
+    rank_holder = holder(newest.path / f"alive{rank or ''}")
+    assert rank_holder
+    return rank_holder.pid
 
 
 def result(folder: Path, name: str) -> dict[str, float]:
-    said = end(folder / "multirun" / name / "0")
-    assert said.state is State.COMPLETED, said
-    return {name: value for name, value in said.metrics.items() if name not in CLOCKS}
+    outcome = end(folder / "multirun" / name / "0")
+    assert outcome.state is State.COMPLETED, outcome
+    return {name: value for name, value in outcome.metrics.items() if name not in CLOCKS}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder: Path) -> dict[str, float]:
+def uninterrupted(folder: Path) -> dict[str, float]:
     done = lines.finish(start(folder, "whole"), folder, 120)
     assert done.code == 0, done.said
     return result(folder, "whole")
@@ -67,20 +67,20 @@ FAULTS = [
     (1, signal.SIGSTOP, "rank 0: "),
     (0, signal.SIGSTOP, "rank 1: "),
 ]
-"""Which rank of an attempt meets what, and what is said of it."""
+"""The rank of each attempt that gets a signal, the signal, and the first words of the attempt's error."""
 
 
 @pytest.mark.long
-def test_lost_rank_ends_the_attempt_and_the_trial_resumes(folder: Path, undisturbed: dict[str, float]) -> None:
+def test_lost_rank_ends_the_attempt_and_the_trial_resumes(folder: Path, uninterrupted: dict[str, float]) -> None:
     driver = start(folder, "faults", "hydra.sweeper.max_attempts=5")
     own = trial(folder, "faults")
-    for number, (rank, what, _) in enumerate(FAULTS, start=1):
+    for number, (rank, signal_number, _) in enumerate(FAULTS, start=1):
         attempt, before = own.attempt(number), len(steps(own.path))
         wait_until(lambda before=before: len(steps(own.path)) >= before + 3)  # type: ignore[misc]
-        os.kill(pid_of(own, rank), what)
-        hurt_at = time.monotonic()
+        os.kill(pid_of(own, rank), signal_number)
+        sent_at = time.monotonic()
         wait_until(lambda attempt=attempt: attempt.is_over, timeout_s=20)  # type: ignore[misc]
-        assert time.monotonic() - hurt_at < 15
+        assert time.monotonic() - sent_at < 15
     done = lines.finish(driver, folder, 120)
     assert done.code == 0, done.said
     for number, (_, _, words) in enumerate(FAULTS, start=1):
@@ -89,11 +89,11 @@ def test_lost_rank_ends_the_attempt_and_the_trial_resumes(folder: Path, undistur
         assert lost.error.startswith(words), lost
     assert len(own.attempts()) == len(FAULTS) + 1
     assert steps(own.path) == list(range(1, EPOCHS + 1))
-    assert result(folder, "faults") == undisturbed
+    assert result(folder, "faults") == uninterrupted
 
 
 @pytest.mark.long
-def test_killed_driver_ends_its_ranks_and_the_command_resumes(folder: Path, undisturbed: dict[str, float]) -> None:
+def test_killed_driver_ends_the_ranks_and_the_study_resumes(folder: Path, uninterrupted: dict[str, float]) -> None:
     driver = start(folder, "driver")
     own = trial(folder, "driver")
     wait_until(lambda: len(steps(own.path)) >= EPOCHS // 2)
@@ -103,7 +103,7 @@ def test_killed_driver_ends_its_ranks_and_the_command_resumes(folder: Path, undi
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     done = lines.finish(start(folder, "driver"), folder, 120)
     assert done.code == 0, done.said
-    assert result(folder, "driver") == undisturbed
+    assert result(folder, "driver") == uninterrupted
 
 
 @pytest.mark.long
@@ -118,7 +118,7 @@ def test_hanging_rank_is_awaited_for_the_configured_time(folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_one_rank_raises_inside_of_a_step_is_what_the_trial_failed_of(folder: Path) -> None:
+def test_error_of_one_rank_fails_the_trial(folder: Path) -> None:
     done = lines.finish(start(folder, "breaks", "model._target_=tests.trainers.hanging.cnn_that_breaks"), folder, 60)
     assert done.code == 1, done.said
     (row,) = rows(folder / "multirun" / "breaks")

@@ -1,4 +1,4 @@
-"""What is killed, stopped or failed goes on where it was: real drivers, really killed."""
+"""Studies resume after a driver or a trial is killed, stopped or failed."""
 
 import json
 import os
@@ -34,7 +34,7 @@ from tests.command_lines import (
 from tests.warm import Running
 
 EPOCHS = 30
-# A checkpoint after every epoch, so that every kill falls between one and the next.
+# A checkpoint after every epoch, so that every kill falls between two checkpoints.
 EIGHT = ["optimizer=adam,sgd", "lr=0.001,0.1", "batch_size=32,64", f"epochs={EPOCHS}"]
 EIGHT += ["trainer.checkpoint_interval_s=0.0", "model.dropout=0.1"]
 
@@ -49,14 +49,14 @@ def finish(folder: Path, name: str, *arguments: str) -> tuple[int, str]:
 
 
 def results(folder: Path, name: str) -> dict[int, dict[str, float]]:
-    """What each trial returned, but for what depends on the clock."""
-    found = {}
+    """Return the metrics of each trial, without the metrics that depend on the clock."""
+    metrics = {}
     for row in rows(folder / "multirun" / name):
-        said = end(row.folder)
-        assert said.state is State.COMPLETED, said
+        outcome = end(row.folder)
+        assert outcome.state is State.COMPLETED, outcome
         clocks = {"epoch_time", "images_per_second", "time_to_best", "time_to_stable"}
-        found[row.number] = {k: v for k, v in said.metrics.items() if k not in clocks}
-    return found
+        metrics[row.number] = {k: v for k, v in outcome.metrics.items() if k not in clocks}
+    return metrics
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,9 @@ def uninterrupted(folder: Path) -> dict[int, dict[str, float]]:
 
 
 @pytest.mark.long
-def test_a_driver_killed_at_any_instant_loses_nothing(folder: Path, uninterrupted: dict[int, dict[str, float]]) -> None:
+def test_repeatedly_killed_study_ends_like_an_uninterrupted_study(
+    folder: Path, uninterrupted: dict[int, dict[str, float]]
+) -> None:
     instants = random.Random(1)
     for _ in range(6):
         driver = lines.start_afresh([SWEEP, "-m", *EIGHT, "hydra.sweeper.study_name=killed"], folder)
@@ -106,8 +108,8 @@ def assert_mlflow_has_each_epoch_once(folder: Path, trials: int) -> None:
         assert sorted(metric.step for metric in history) == list(range(1, EPOCHS + 1))
 
 
-@pytest.mark.long  # the store alone: tests/tracking/test_new_store.py
-def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
+@pytest.mark.long  # tests/tracking/test_new_store.py tests the database alone
+def test_study_resumes_after_kills_during_database_creation(tmp_path: Path) -> None:
     line = [THEIRS, "-m", *GRID, "+x=1,2", "hydra.sweeper.study_name=s"]
     for i in range(6):
         driver = lines.start_afresh(line, tmp_path)
@@ -120,12 +122,12 @@ def test_a_driver_killed_while_mlflows_database_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) -> None:
+def test_objective_typo_stops_a_study_at_the_first_report(folder: Path) -> None:
     typo = ["hydra.sweeper.objective=val_acc", "seed=1,2,3,4", "epochs=100000", "tracking=none"]
     code, out = finish(folder, "refused", *typo)
     assert code == 2 and not (folder / "multirun" / "refused").exists(), out
     assert "hydra.sweeper.objective=val_acc: the trainer reports no such metric; did you mean val_accuracy?" in out
-    (folder / "mine.py").write_text("from trainers.trainer import train\n")  # because its metrics are then unknown
+    (folder / "mine.py").write_text("from trainers.trainer import train\n")  # because own metrics are unknown
     words = [SWEEP, "-m", *typo, "trainer._target_=mine.train", "hydra.sweeper.study_name=typo"]
     done = lines.run(words, folder, {"PYTHONPATH": str(folder)})
     code, out = done.code, done.said
@@ -134,19 +136,19 @@ def test_a_typo_in_the_objective_ends_a_study_at_its_first_report(folder: Path) 
     assert "study typo is not finished: the task reported no 'val_acc', which is the objective" in out
     assert "Another objective makes another study: choose another hydra.sweeper.study_name." in out
     assert "Once trials return this objective, resume with: python -m sweeps resume typo --retry failed" in out
-    began = [row for row in rows(folder / "multirun" / "typo") if row.attempts]
-    assert len(began) <= 2
-    assert all((row.state, steps(row.folder)) == (State.FAILED, [1]) for row in began)
+    started = [row for row in rows(folder / "multirun" / "typo") if row.attempts]
+    assert len(started) <= 2
+    assert all((row.state, steps(row.folder)) == (State.FAILED, [1]) for row in started)
 
 
-def epochs_of_two(study: Path) -> bool:
+def two_trials_run(study: Path) -> bool:
     return sum(len(steps(file.parent)) > 2 for file in study.glob("*/metrics.jsonl")) == 2
 
 
 @pytest.mark.long
-def test_first_ctrl_c_lets_trials_end_their_epoch(folder: Path) -> None:
+def test_first_ctrl_c_lets_trials_end_the_epoch(folder: Path) -> None:
     driver = start(folder, "once", "seed=1,2,3", "epochs=100000", "tracking=none")
-    wait_until(lambda: epochs_of_two(folder / "multirun" / "once"))
+    wait_until(lambda: two_trials_run(folder / "multirun" / "once"))
     driver.send_signal(signal.SIGINT)
     done = lines.finish(driver, folder, 60)
     assert done.code == 130, done.said
@@ -163,12 +165,12 @@ SLOW = [*GRID, "+x=1,2,3", "+epochs=100000"]
 
 @pytest.fixture(scope="module")
 def signalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    """Studies whose drivers were sent a signal while trials ran."""
+    """Send each signal to a driver while trials run, and return the results by signal."""
 
     def send(name: str) -> Done:
         folder = tmp_path_factory.mktemp(name)
         driver = lines.start(theirs(*SLOW, "+spawns=1", name=name), folder)
-        wait_until(lambda: epochs_of_two(folder / "multirun" / name))
+        wait_until(lambda: two_trials_run(folder / "multirun" / name))
         driver.send_signal(getattr(signal, name))
         return lines.finish(driver, folder, 30)
 
@@ -178,7 +180,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_ends_a_study_in_good_order(signalled: dict[str, Done], name: str) -> None:
+def test_signal_cancels_trials_and_prints_how_to_resume(signalled: dict[str, Done], name: str) -> None:
     done = signalled[name]
     assert done.code == 130, done.said
     assert f"is not finished: it was interrupted ({name})" in done.out
@@ -187,28 +189,28 @@ def test_a_signal_ends_a_study_in_good_order(signalled: dict[str, Done], name: s
     assert f"hydra.sweeper.study_name={name}" in last
     assert "Traceback" not in done.said
     for number in (0, 1):
-        said = end(done.study() / str(number))
-        assert said.state is State.CANCELLED
-        assert said.objective  # it ended after its epoch, by itself
+        outcome = end(done.study() / str(number))
+        assert outcome.state is State.CANCELLED
+        assert outcome.objective  # because the trial ended after an epoch, and was not killed
     assert not (done.study() / "2" / "attempts").exists()
     assert not processes(done.folder)
 
 
-def test_a_terminal_that_is_closed_ends_a_study_in_good_order(tmp_path: Path) -> None:
-    terminal, theirs_ = pty.openpty()
+def test_closed_terminal_cancels_trials_and_writes_the_report(tmp_path: Path) -> None:
+    terminal, driver_terminal = pty.openpty()
     driver = subprocess.Popen(
         [sys.executable, *theirs(*SLOW)],
         cwd=tmp_path,
         env=environment({"TERM": "xterm"}),
-        stdin=theirs_,
-        stdout=theirs_,
-        stderr=theirs_,
+        stdin=driver_terminal,
+        stdout=driver_terminal,
+        stderr=driver_terminal,
         start_new_session=True,
     )
-    os.close(theirs_)
+    os.close(driver_terminal)
     shown = b""
     deadline = time.monotonic() + 30
-    while not epochs_of_two(tmp_path / "multirun" / "s") and time.monotonic() < deadline:
+    while not two_trials_run(tmp_path / "multirun" / "s") and time.monotonic() < deadline:
         shown += os.read(terminal, 65536)
     os.close(terminal)
     driver.send_signal(signal.SIGHUP)
@@ -219,7 +221,7 @@ def test_a_terminal_that_is_closed_ends_a_study_in_good_order(tmp_path: Path) ->
     assert not processes(tmp_path)
 
 
-def test_nohup_is_respected(tmp_path: Path) -> None:
+def test_driver_under_nohup_ignores_sighup(tmp_path: Path) -> None:
     driver = subprocess.Popen(
         ["nohup", sys.executable, *theirs(*SLOW)],
         cwd=tmp_path,
@@ -229,7 +231,7 @@ def test_nohup_is_respected(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    wait_until(lambda: epochs_of_two(tmp_path / "multirun" / "s"))
+    wait_until(lambda: two_trials_run(tmp_path / "multirun" / "s"))
     driver.send_signal(signal.SIGHUP)
     time.sleep(0.6)
     assert driver.poll() is None
@@ -239,7 +241,7 @@ def test_nohup_is_respected(tmp_path: Path) -> None:
     assert "it was interrupted (SIGTERM)" in out
 
 
-def test_ctrl_c_twice_kills(tmp_path: Path) -> None:
+def test_second_ctrl_c_kills_the_study(tmp_path: Path) -> None:
     driver = lines.start(theirs(*GRID, "+how=hangs", "+x=1,2", name="twice"), tmp_path)
     study = tmp_path / "multirun" / "twice"
     wait_until(lambda: len(list(study.glob("*/attempts/1/began"))) == 2)
@@ -254,7 +256,7 @@ def test_ctrl_c_twice_kills(tmp_path: Path) -> None:
     wait_until(lambda: not processes(tmp_path), timeout_s=5)
 
 
-def test_what_trials_started_ends_when_their_driver_is_killed(tmp_path: Path) -> None:
+def test_processes_started_by_trials_end_with_a_killed_driver(tmp_path: Path) -> None:
     driver = lines.start(theirs(*SLOW, "+spawns=1"), tmp_path)
     wait_until(lambda: sum(process.info["name"] == "sleep" for process in processes(tmp_path)) == 4)
     driver.kill()
@@ -278,9 +280,9 @@ def test_killed_trial_resumes_in_a_new_attempt(folder: Path) -> None:
     assert end(trial, 2).state is State.COMPLETED
 
 
-def test_second_driver_names_the_driver_that_runs_the_study(tmp_path: Path) -> None:
+def test_second_driver_names_the_running_driver(tmp_path: Path) -> None:
     first = lines.start(theirs(*SLOW), tmp_path)
-    wait_until(lambda: epochs_of_two(tmp_path / "multirun" / "s"))
+    wait_until(lambda: two_trials_run(tmp_path / "multirun" / "s"))
     done = lines.run(theirs(*SLOW), tmp_path)
     assert done.code == 2
     assert f"process {first.pid} on {socket.gethostname()}" in done.err
@@ -303,15 +305,15 @@ def test_driver_on_a_disk_without_locks_is_recognized(tmp_path: Path) -> None:
     assert "is being run by process 17 on elsewhere" in done.err
     assert "gone, its lock expires after a minute" in done.err
     assert len(done.err.splitlines()) == 2
-    os.utime(study / "driver.lock", (time.time() - 100,) * 2)  # no sign of life for long
+    os.utime(study / "driver.lock", (time.time() - 100,) * 2)  # because a lock expires after a minute
     done = lines.run(line, tmp_path)
     assert done.code == 0, done.said
 
 
-def test_a_driver_that_was_taken_over_from_elsewhere_stops(tmp_path: Path) -> None:
+def test_driver_stops_after_another_driver_takes_the_lock(tmp_path: Path) -> None:
     driver = lines.start(theirs(*SLOW), tmp_path)
     study = tmp_path / "multirun" / "s"
-    wait_until(lambda: epochs_of_two(study))
+    wait_until(lambda: two_trials_run(study))
     note = {"host": "elsewhere", "pid": 17, "since": time.time()}
     (study / "driver.lock").write_text(json.dumps(note))
     done = lines.finish(driver, tmp_path, 30)
@@ -321,7 +323,7 @@ def test_a_driver_that_was_taken_over_from_elsewhere_stops(tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_other_study_of_the_same_name_is_refused_unless_extended(tmp_path: Path) -> None:
+def test_other_study_of_same_name_is_refused_unless_extended(tmp_path: Path) -> None:
     def run(*arguments: str) -> Done:
         return lines.run(theirs(*GRID, *arguments, name="same"), tmp_path)
 
@@ -341,12 +343,12 @@ def test_retry_failed_retries_failed_trials(tmp_path: Path) -> None:
     line = theirs(*GRID, "+x=1,2,3", f"+wants={tmp_path}/flag")
     study = tmp_path / "multirun" / "s"
     assert lines.run(line, tmp_path).code == 1
-    again = lines.run(line, tmp_path)  # nothing is left to do
-    assert (again.code, [len(row.attempts) for row in rows(study)]) == (1, [1, 1, 1])
+    second = lines.run(line, tmp_path)  # because no trial is queued
+    assert (second.code, [len(row.attempts) for row in rows(study)]) == (1, [1, 1, 1])
     (tmp_path / "flag").touch()
-    one = sweeps(tmp_path, "resume", "s", "--retry", "failed", "--trials", "1")
-    assert one.code == 1, one.said  # the others still count
-    assert "retries trials 1\n" in one.out
+    single = sweeps(tmp_path, "resume", "s", "--retry", "failed", "--trials", "1")
+    assert single.code == 1, single.said  # because the other trials are still failed
+    assert "retries trials 1\n" in single.out
     assert [row.state for row in rows(study)] == [State.FAILED, State.COMPLETED, State.FAILED]
     done = sweeps(tmp_path, "resume", "s", "--retry", "failed,lost")
     assert done.code == 0, done.said
@@ -356,7 +358,7 @@ def test_retry_failed_retries_failed_trials(tmp_path: Path) -> None:
         assert (row.state, row.objective) == (State.COMPLETED, [(number + 1) ** 2])
         assert [attempt.state for attempt in row.attempts] == [State.FAILED, State.COMPLETED]
         assert row.attempts[0].error.startswith("FileNotFoundError")
-        assert [one.number for one in lines.TrialFolder(row.folder).attempts()] == [1, 2]
+        assert [attempt.number for attempt in lines.TrialFolder(row.folder).attempts()] == [1, 2]
     assert sorted(int(path.name) for path in study.iterdir() if path.name.isdecimal()) == [0, 1, 2]
 
 
@@ -365,7 +367,7 @@ def test_retry_failed_retries_failed_trials(tmp_path: Path) -> None:
     "how, ended, less, more",
     [
         ("is_killed", State.LOST, [], "hydra.sweeper.max_attempts=2"),
-        # Of 1.8 s one that is fine needs a tenth.
+        # Because a trial without a fault needs a tenth of 1.8 s.
         ("hangs", State.TIMED_OUT, ["hydra.launcher.timeout_min=0.03"], "hydra.launcher.timeout_min=0.04"),
     ],
 )
@@ -379,7 +381,7 @@ def test_abandoned_trial_resumes_with_more_attempts_or_time(
     (row, fine) = rows(tmp_path / "multirun" / "s")
     assert (row.state, len(row.attempts)) == (ended, 1)
     assert more.partition("=")[0] in row.error
-    done = lines.run(theirs(*line, *less), tmp_path)  # the same again changes nothing
+    done = lines.run(theirs(*line, *less), tmp_path)  # because the same command changes nothing
     assert [len(row.attempts) for row in rows(tmp_path / "multirun" / "s")] == [1, 1]
     done = lines.run(theirs(*line, *less, more), tmp_path)
     assert done.code == 1, done.said

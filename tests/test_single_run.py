@@ -1,4 +1,4 @@
-"""A plain `python sweep.py`: one trial, tracked like any other, whatever ends it."""
+"""A plain `python sweep.py` runs one trial, and tracks the trial's outcome."""
 
 import shutil
 import signal
@@ -61,7 +61,7 @@ def python_path(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def interrupted(
     python_path: dict[str, str], migrated: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Done]:
-    """Runs that were sent a signal after some epochs."""
+    """Send each signal to a run after some epochs, and return the results by signal."""
 
     def send(name: str) -> Done:
         folder = tmp_path_factory.mktemp(name)
@@ -76,7 +76,7 @@ def interrupted(
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_a_signal_is_answered_in_one_line_and_shown_in_mlflow(interrupted: dict[str, Done], name: str) -> None:
+def test_signal_prints_one_line_and_cancels_the_mlflow_run(interrupted: dict[str, Done], name: str) -> None:
     from mlflow import MlflowClient
 
     done = interrupted[name]
@@ -88,7 +88,7 @@ def test_a_signal_is_answered_in_one_line_and_shown_in_mlflow(interrupted: dict[
     experiment = client.get_experiment_by_name("sweepyard")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
-    assert len(runs) == 2  # the trial's and its day's
+    assert len(runs) == 2  # the trial's run and the day's run
     assert {run.info.status for run in runs} == {"KILLED"}
     (run,) = (run for run in runs if run.data.tags["role"] == "trial")
     assert run.data.tags["state"] == "cancelled"
@@ -97,8 +97,8 @@ def test_a_signal_is_answered_in_one_line_and_shown_in_mlflow(interrupted: dict[
 
 @pytest.fixture(scope="module")
 def ended(python_path: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    ways = {how: line(how, "tracking=none") for how in ENDS}
-    return run_all(ways, tmp_path_factory.mktemp("ended"), python_path)
+    commands = {how: line(how, "tracking=none") for how in ENDS}
+    return run_all(commands, tmp_path_factory.mktemp("ended"), python_path)
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -111,31 +111,29 @@ def test_outcome_is_reported_and_written(ended: dict[str, Done], how: str) -> No
     assert error.startswith("sys.exit") or error in done.err
 
 
-def test_a_typo_in_the_objective_is_no_traceback(python_path: dict[str, str], tmp_path: Path) -> None:
+def test_objective_typo_prints_one_line(python_path: dict[str, str], tmp_path: Path) -> None:
     done = run(line("is_done", "hydra.sweeper.objective=val_acc", "tracking=none"), tmp_path, python_path)
     assert done.code == 1, done.said
-    (said,) = done.err.splitlines()
-    assert "no 'val_acc', which is the objective" in said
-    assert "hydra.sweeper.objective=val_accuracy" in said
+    (message,) = done.err.splitlines()
+    assert "no 'val_acc', which is the objective" in message
+    assert "hydra.sweeper.objective=val_accuracy" in message
 
 
-def test_a_run_whose_config_hydra_does_not_write_is_tracked(python_path: dict[str, str], tmp_path: Path) -> None:
+def test_run_without_hydras_config_files_completes(python_path: dict[str, str], tmp_path: Path) -> None:
     done = run(line("is_done", "hydra.output_subdir=null"), tmp_path, python_path)
     assert done.code == 0, done.said
     (file,) = tmp_path.glob("outputs/*/*/metrics.jsonl")
     assert end(file.parent).state is State.COMPLETED
 
 
-def test_a_password_in_an_address_is_refused_and_nothing_is_written(
-    python_path: dict[str, str], tmp_path: Path
-) -> None:
+def test_password_in_an_address_is_refused_and_never_written(python_path: dict[str, str], tmp_path: Path) -> None:
     address = "postgresql://u:geheim@nowhere/db"
-    told = {
+    commands = {
         "typed": line("is_done", f"tracking.uri={address}"),
         "swept": [SWEEP, "-m", *line("is_done")[1:], f"tracking.uri={address}", "seed=1,2"],
         "storage": [SWEEP, "-m", *line("is_done")[1:], f"hydra.sweeper.storage={address}", "seed=1,2"],
     }
-    for name, words in told.items():
+    for name, words in commands.items():
         done = refuse(words, tmp_path / name)
         assert done.code == 2, done.said
         assert len(done.err.splitlines()) == 2, done.err
@@ -145,23 +143,23 @@ def test_a_password_in_an_address_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.long
-def test_a_password_from_the_environment_is_written_nowhere(
+def test_password_from_the_environment_is_never_written(
     python_path: dict[str, str], migrated: Path, tmp_path: Path
 ) -> None:
     from mlflow import MlflowClient
 
     shutil.copy(migrated, tmp_path / "geheim.db")
     address = {"MY_ADDRESS": f"sqlite:///{tmp_path}/geheim.db"}
-    told = "tracking.uri=${oc.env:MY_ADDRESS}"
-    ways = {
-        "alone": line("is_done", told),
-        "swept": [SWEEP, "-m", *line("is_done")[1:], told, "seed=1,2", "hydra.sweeper.study_name=s"],
+    setting = "tracking.uri=${oc.env:MY_ADDRESS}"
+    commands = {
+        "alone": line("is_done", setting),
+        "swept": [SWEEP, "-m", *line("is_done")[1:], setting, "seed=1,2", "hydra.sweeper.study_name=s"],
     }
-    for done in run_all(ways, tmp_path, python_path | address).values():
+    for done in run_all(commands, tmp_path, python_path | address).values():
         assert done.code == 0, done.said
         assert MlflowClient(address["MY_ADDRESS"]).get_experiment_by_name("sweepyard")
-        held = [file for file in done.folder.rglob("*") if file.is_file() and b"geheim" in file.read_bytes()]
-        assert not held
+        leaks = [file for file in done.folder.rglob("*") if file.is_file() and b"geheim" in file.read_bytes()]
+        assert not leaks
     assert b"geheim" not in (tmp_path / "geheim.db").read_bytes()
     resumed = lines.sweeps(tmp_path / "1", "resume", "s")
     assert resumed.code == 2, resumed.said

@@ -1,4 +1,4 @@
-"""The ready-made studies: all of their trials are valid at both scales, and at the small one they run to their end."""
+"""The ready-made studies: all trials are valid, and all small studies complete."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ MNIST = ROOT.parent / "shared" / "data" / "mnist.npz"
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three kinds of images of 32 x 32 pixels, with a split."""
+    """Create three kinds of images of 32 x 32 pixels, split into train and test."""
     import numpy as np
     from PIL import Image
 
@@ -42,7 +42,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 2,000 and 200 images of MNIST, or noise where it is not at hand."""
+    """Save the first 2,400 training and 200 test images of MNIST, or noise if MNIST is missing."""
     import numpy as np
 
     path = tmp_path_factory.mktemp("mnist") / "mnist.npz"
@@ -80,7 +80,7 @@ def test_all_studies_are_documented() -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_the_small_study_runs(study: str, mnist: Path, images: Path, tmp_path: Path) -> None:
+def test_small_study_completes(study: str, mnist: Path, images: Path, tmp_path: Path) -> None:
     name = ["tracking=none", f"hydra.sweeper.study_name={study}"]
     command = [SWEEP, "-m", f"study={study}", "study.scale=small", *data_of(study, mnist, images), *name]
     done = run(command, tmp_path, timeout_s=280)
@@ -91,9 +91,9 @@ def test_the_small_study_runs(study: str, mnist: Path, images: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_trial_of_the_whole_study_is_valid(study: str, images: Path, tmp_path: Path) -> None:
-    data = data_of(study, images, images) if study in IMAGES else []  # MNIST's size is known before it is there
-    # What there is here: few images, which make one batch size of two, and no GPUs, which make one count of three.
+def test_full_study_has_only_valid_trials(study: str, images: Path, tmp_path: Path) -> None:
+    data = data_of(study, images, images) if study in IMAGES else []  # because MNIST's size needs no download
+    # Because the test images are few, one of two batch sizes is valid. Without GPUs, one of three counts is valid.
     batch = ["batch_size=16"] if study in IMAGES else []
     gpus = ["gpus=0"] if study in ("batch_and_gpus", "resnet_scaling") else []
     expected = STUDIES[study] // (2 if study in ("caltech256", "resnet_scaling") else 1) // (3 if gpus else 1)

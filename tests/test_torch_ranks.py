@@ -1,4 +1,4 @@
-"""The PyTorch example of docs/several_processes.md, as it stands there."""
+"""The PyTorch example of docs/several_processes.md, unchanged."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A Hydra app like most: its task function returns nothing."""
+"""A Hydra app whose task function returns nothing."""
 
 import hydra
 from omegaconf import DictConfig

@@ -1,4 +1,4 @@
-"""Somebody else's Hydra app: it knows nothing of the engine that runs it."""
+"""A foreign Hydra app: the config chooses how each trial ends."""
 
 import os
 import resource
@@ -62,13 +62,13 @@ def end(how: str) -> Any:
 def main(cfg: DictConfig) -> Any:
     if cfg.get("how"):
         return end(cfg.how)
-    if cfg.get("spawns"):  # a process that leaves the trial's session, and one that even leaves its parent
+    if cfg.get("spawns"):  # because a process can leave the trial's session, and even the parent
         subprocess.Popen(["sleep", "600"], start_new_session=True)
         subprocess.run(["sh", "-c", "setsid sleep 600 & exit"], check=True)
     if cfg.get("eats_gb"):
-        eaten = np.ones(int(cfg.eats_gb * 1e9 / 8))
+        array = np.ones(int(cfg.eats_gb * 1e9 / 8))
         time.sleep(1.2)
-        return float(eaten[0])
+        return float(array[0])
     if cfg.get("wants") and not Path(cfg.wants).exists():
         raise FileNotFoundError(cfg.wants)
     if cfg.get("epochs"):
@@ -76,8 +76,8 @@ def main(cfg: DictConfig) -> Any:
 
         trial = current_trial()
         for epoch in range(cfg.epochs):
-            told = {"epoch_time": cfg.epoch_time} if cfg.get("epoch_time") else {}
-            trial.report({"objective": cfg.x, **told}, step=epoch)
+            epoch_times = {"epoch_time": cfg.epoch_time} if cfg.get("epoch_time") else {}
+            trial.report({"objective": cfg.x, **epoch_times}, step=epoch)
             time.sleep(cfg.get("sleep", 0.05))
             if trial.should_stop():
                 break

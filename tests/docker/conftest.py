@@ -1,4 +1,4 @@
-"""Builds the images and brings the service up, once for all tests here; skips all where containers cannot run."""
+"""Fixtures that build the images and start the service once, or skip the tests where containers cannot run."""
 
 import os
 import shutil
@@ -14,14 +14,14 @@ from tests.docker.service import CONTAINERS, SERVICE, Service, podman
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
 def can_run() -> None:
-    """Skips, with its reason, where no container can run."""
+    """Skip the tests, with a reason, if no container can run."""
     if os.geteuid() != 0:
         pytest.skip("containers are started as root here")
     if not shutil.which("podman"):
@@ -41,7 +41,7 @@ def images(can_run: None) -> None:
     print(f"images built in {time.monotonic() - started:.0f} s")
 
 
-def one(name: str, secrets: Path, version: str = "3.17") -> Iterator[Service]:
+def new_service(name: str, secrets: Path, version: str = "3.17") -> Iterator[Service]:
     service = Service(f"sweepyard-test-{os.getpid()}-{name}", free_port(), secrets, version)
     try:
         yield service
@@ -56,21 +56,21 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def service(images: None, secrets: Path) -> Iterator[Service]:
-    """The service that the tests share: each writes into experiments of its own."""
-    for made in one("first", secrets):
-        made.do("up")
-        yield made
+    """Start the service that the tests share: each test writes into separate experiments."""
+    for running in new_service("first", secrets):
+        running.do("up")
+        yield running
 
 
 @pytest.fixture
 def fresh(images: None, secrets: Path) -> Iterator[Service]:
-    """One with empty volumes, not started yet."""
-    yield from one("fresh", secrets)
+    """Yield a service with empty volumes, before the start."""
+    yield from new_service("fresh", secrets)
 
 
 @pytest.fixture
 def older(images: None, tmp_path: Path) -> Iterator[Service]:
-    """One with the previous minor version of MLflow."""
+    """Yield a service with the previous minor version of MLflow."""
     content = "FROM localhost/sweepyard-mlflow:3.17\n"
     content += "RUN pip install -q --no-cache-dir --root-user-action=ignore --no-deps"
     content += " mlflow==3.16.1 mlflow-skinny==3.16.1 mlflow-tracing==3.16.1\n"
@@ -79,6 +79,6 @@ def older(images: None, tmp_path: Path) -> Iterator[Service]:
     done = subprocess.run(line, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     try:
-        yield from one("older", tmp_path / "secrets", "3.16")
+        yield from new_service("older", tmp_path / "secrets", "3.16")
     finally:
         podman("rmi", "sweepyard-mlflow:3.16", check=False)

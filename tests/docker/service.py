@@ -1,4 +1,4 @@
-"""The composed service, real: its images, containers and volumes, under a name and on a port of its own."""
+"""The real composed service: images, containers and volumes, under a separate name and port."""
 
 import os
 import subprocess
@@ -35,13 +35,22 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def attempt(self, *arguments: str, timeout_s: float = 240, **more: str) -> "subprocess.CompletedProcess[str]":
-        """`docker/service.sh ARGUMENTS`."""
-        named = {"COMPOSE": f"{CONTAINERS} compose", "COMPOSE_PROJECT_NAME": self.name, "SERVICE_PORT": str(self.port)}
-        named |= {"SERVICE_SECRETS": str(self.secrets), "MLFLOW_VERSION": self.version, **more}
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW_TRACKING")}
+        """Run `docker/service.sh ARGUMENTS`, and return the completed process."""
+        settings = {
+            "COMPOSE": f"{CONTAINERS} compose",
+            "COMPOSE_PROJECT_NAME": self.name,
+            "SERVICE_PORT": str(self.port),
+        }
+        settings |= {"SERVICE_SECRETS": str(self.secrets), "MLFLOW_VERSION": self.version, **more}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW_TRACKING")}
         line = [str(SERVICE), *arguments]
         return subprocess.run(
-            line, env={**kept, **named}, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
+            line,
+            env={**inherited, **settings},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
         )
 
     def do(self, *arguments: str, **more: str) -> str:
@@ -50,7 +59,7 @@ class Service:
         return done.stdout + done.stderr
 
     def user(self, name: str) -> dict[str, str]:
-        """A user's name and password, for a process's environment."""
+        """Return a user's name and password as environment variables."""
         if name not in self.users:
             self.do("user", name)
             lines = (self.secrets / "users" / f"{name}.env").read_text().splitlines()
@@ -60,16 +69,16 @@ class Service:
     def login(self, name: str) -> tuple[str, str]:
         if name == "admin":
             return name, (self.secrets / "admin_password").read_text().strip()
-        found = self.user(name)
-        return found["MLFLOW_TRACKING_USERNAME"], found["MLFLOW_TRACKING_PASSWORD"]
+        variables = self.user(name)
+        return variables["MLFLOW_TRACKING_USERNAME"], variables["MLFLOW_TRACKING_PASSWORD"]
 
     def ask(self, method: str, path: str, who: str | None = None, **more: Any) -> requests.Response:
-        """One request; `who` None is nobody."""
+        """Send one request as the user `who`, or without a login."""
         auth = self.login(who) if who else None
         return requests.request(method, f"{self.uri}{path}", auth=auth, timeout=30, **more)
 
     def client(self, who: str) -> MlflowClient:
-        """MLflow's client; its name and password are those that this process has from now on."""
+        """Return MLflow's client, and set the name and password of `who` in this process's environment."""
         os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"] = self.login(who)
         return MlflowClient(self.uri)
 
@@ -77,14 +86,16 @@ class Service:
         return f"{self.name}_{service}_1"
 
     def kill(self, service: str) -> None:
-        """The container's first process, from outside, as the kernel kills one for its memory."""
+        """Kill the container's first process from outside, as the kernel does if memory is short."""
         pid = podman("inspect", "--format", "{{.State.Pid}}", self.container(service)).strip()
         os.kill(int(pid), 9)
 
     def everything(self, folder: Path) -> dict[str, Any]:
-        """All runs by their ids: what they are, each metric's history, each artifact's bytes."""
+        """Return all runs by id: info, tags, each metric's history, and each artifact's bytes."""
         client = self.client("admin")
-        runs = [run for one in client.search_experiments() for run in client.search_runs([one.experiment_id])]
+        runs = [
+            run for experiment in client.search_experiments() for run in client.search_runs([experiment.experiment_id])
+        ]
         return {run.info.run_id: self._all_of(client, run, folder / run.info.run_id) for run in runs}
 
     @staticmethod
@@ -93,14 +104,14 @@ class Service:
         client.download_artifacts(run.info.run_id, "", str(folder))
         files = {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
         history = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
-        told = {name: [(m.step, m.value, m.timestamp) for m in values] for name, values in history.items()}
-        return {"run": run.to_dictionary()["info"], "tags": run.data.tags, "metrics": told, "files": files}
+        points = {name: [(m.step, m.value, m.timestamp) for m in values] for name, values in history.items()}
+        return {"run": run.to_dictionary()["info"], "tags": run.data.tags, "metrics": points, "files": files}
 
 
 def children(service: Service, who: str, study: str) -> list[Any]:
-    """The runs of a study's trials."""
+    """Return the runs of a study's trials."""
     client = service.client(who)
-    experiments = [one.experiment_id for one in client.search_experiments()]
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     return list(client.search_runs(experiments, f"tags.study = '{study}' AND tags.role = 'trial'"))
 
 

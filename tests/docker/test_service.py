@@ -1,6 +1,4 @@
-"""The service as a group has it: real containers, built from docker/. The tests share one service, and those at the end
-look at what the others left there.
-"""
+"""The service for a group in real containers, shared by the tests: the last tests read the data of the first tests."""
 
 import json
 import stat
@@ -22,12 +20,12 @@ ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
 
 
 def study(name: str, *more: str, uri: str, experiment: str) -> list[str]:
-    said = [f"hydra.sweeper.study_name={name}", f"hydra.sweeper.tracking_uri={uri}"]
-    said += [f"hydra.sweeper.experiment={experiment}", "hydra.sweeper.objective=objective"]
-    return [THEIRS, "-m", "hydra/sweeper=grid", "hydra/launcher=local", *said, *more]
+    settings = [f"hydra.sweeper.study_name={name}", f"hydra.sweeper.tracking_uri={uri}"]
+    settings += [f"hydra.sweeper.experiment={experiment}", "hydra.sweeper.objective=objective"]
+    return [THEIRS, "-m", "hydra/sweeper=grid", "hydra/launcher=local", *settings, *more]
 
 
-def test_the_secrets_are_made_once_and_for_one_reader_alone(service: Service) -> None:
+def test_secrets_are_created_once_for_one_reader(service: Service) -> None:
     files = [service.secrets / "database_password", service.secrets / "admin_password"]
     before = [file.read_text() for file in files]
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
@@ -40,7 +38,7 @@ def test_the_secrets_are_made_once_and_for_one_reader_alone(service: Service) ->
 @pytest.mark.parametrize(
     ("image", "secret"), [("postgres:15", "database_password"), ("mlflow:3.17", "database_password")]
 )
-def test_without_secrets_nothing_starts(images: None, image: str, secret: str) -> None:
+def test_container_without_secrets_does_not_start(images: None, image: str, secret: str) -> None:
     done = podman("run", "--rm", f"localhost/sweepyard-{image}", check=False)
     assert f"/run/secrets/{secret}" in done.splitlines()[-1]
 
@@ -53,7 +51,7 @@ def test_without_secrets_nothing_starts(images: None, image: str, secret: str) -
         (ARTIFACTS + "?path=1", None, 401),
         (SEARCH, ("alice", "wrong-password"), 401),
         (SEARCH, ("nobody", "wrong-password"), 401),
-        (SEARCH, ("admin", "password1234"), 401),  # MLflow's of old
+        (SEARCH, ("admin", "password1234"), 401),  # because MLflow had this default password
         (SEARCH, ("admin", ""), 401),
         (SEARCH, "alice", 200),
         (SEARCH, "admin", 200),
@@ -61,7 +59,7 @@ def test_without_secrets_nothing_starts(images: None, image: str, secret: str) -
         ("/health", None, 200),
     ],
 )
-def test_who_has_no_password_gets_nothing(service: Service, path: str, who: Any, status: int) -> None:
+def test_request_without_a_valid_password_is_refused(service: Service, path: str, who: Any, status: int) -> None:
     service.user("alice")
     if isinstance(who, tuple):
         assert service.ask("GET", path, headers=basic(*who)).status_code == status
@@ -85,14 +83,14 @@ def basic(name: str, password: str) -> dict[str, str]:
         ({}, 200),
     ],
 )
-def test_another_page_cannot_write_through_a_browser(service: Service, headers: dict[str, str], status: int) -> None:
+def test_request_from_another_web_page_is_refused(service: Service, headers: dict[str, str], status: int) -> None:
     name = f"page {sorted(headers.items())}"
     answer = service.ask("POST", CREATE, "alice", json={"name": name}, headers=headers)
     assert answer.status_code == status, answer.text
-    assert (name in {one.name for one in service.client("admin").search_experiments()}) == (status == 200)
+    assert (name in {experiment.name for experiment in service.client("admin").search_experiments()}) == (status == 200)
 
 
-def test_an_old_password_is_known_no_more(service: Service) -> None:
+def test_old_password_is_refused(service: Service) -> None:
     old = service.user("dora")
     assert service.ask("GET", SEARCH, "dora").status_code == 200
     del service.users["dora"]
@@ -135,7 +133,7 @@ def test_reader_needs_permission_to_write_into_an_experiment(service: Service, t
     assert service.client("alice").get_run(run).data.metrics == {"loss": 1.0}
 
 
-def test_a_server_killed_in_mid_sweep_loses_nothing(service: Service, tmp_path: Path) -> None:
+def test_server_killed_during_a_sweep_loses_no_metric(service: Service, tmp_path: Path) -> None:
     values = "+x=" + ",".join(str(x) for x in range(8))
     line = study("killed", values, "+epochs=20", "+sleep=0.1", uri=service.uri, experiment="host")
     driver = start(line, tmp_path, environment(service, "alice"))
@@ -148,9 +146,9 @@ def test_a_server_killed_in_mid_sweep_loses_nothing(service: Service, tmp_path: 
     assert done.code == 0, done.said
 
     client = service.client("alice")
-    found = {run.data.params["x"]: run for run in children(service, "alice", "killed")}
-    assert sorted(found, key=int) == [str(x) for x in range(8)]
-    for x, run in found.items():
+    runs = {run.data.params["x"]: run for run in children(service, "alice", "killed")}
+    assert sorted(runs, key=int) == [str(x) for x in range(8)]
+    for x, run in runs.items():
         history = client.get_metric_history(run.info.run_id, "objective")
         assert [(m.step, m.value) for m in history] == [(step, float(x)) for step in range(20)]
         assert (run.info.status, run.data.tags["state"]) == ("FINISHED", "completed")
@@ -161,16 +159,16 @@ def test_a_server_killed_in_mid_sweep_loses_nothing(service: Service, tmp_path: 
 def test_trainer_image_trains_with_the_service(service: Service) -> None:
     service.user("carol")
     choices = ["optimizer=adam,sgd", "lr=0.001,0.01", "batch_size=32,64", "epochs=1"]
-    told = ["tracking.experiment=image", "hydra.sweeper.study_name=image"]
-    said = service.do("trainer", "-m", *choices, *told, SERVICE_USER="carol")
-    assert "8 completed" in said, said
-    found = children(service, "carol", "image")
-    assert {run.info.status for run in found} == {"FINISHED"}
-    assert len({(r.data.params["optimizer"], r.data.params["lr"], r.data.params["batch_size"]) for r in found}) == 8
-    assert max(run.data.metrics["best/val_accuracy"] for run in found) > 0.5
+    settings = ["tracking.experiment=image", "hydra.sweeper.study_name=image"]
+    output = service.do("trainer", "-m", *choices, *settings, SERVICE_USER="carol")
+    assert "8 completed" in output, output
+    runs = children(service, "carol", "image")
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert len({(r.data.params["optimizer"], r.data.params["lr"], r.data.params["batch_size"]) for r in runs}) == 8
+    assert max(run.data.metrics["best/val_accuracy"] for run in runs) > 0.5
 
 
-def test_no_secret_shows(service: Service) -> None:
+def test_secrets_appear_in_no_log_image_or_process(service: Service) -> None:
     hidden = [(service.secrets / name).read_text().strip() for name in ("database_password", "admin_password")]
     hidden += [service.login(name)[1] for name in ("alice", "bob", "carol")]
     shown = {"logs": service.do("compose", "logs")}
@@ -182,9 +180,9 @@ def test_no_secret_shows(service: Service) -> None:
         container = service.container(name)
         shown[f"{name} container"] = podman("inspect", container)
         shown[f"{name} processes"] = podman("exec", container, "sh", "-c", everything, check=False)
-    for place, told in shown.items():
-        assert len(told) > 200, place
-        assert not [secret for secret in hidden if secret in told], place
+    for place, text in shown.items():
+        assert len(text) > 200, place
+        assert not [secret for secret in hidden if secret in text], place
     assert "serve.py" in shown["mlflow processes"]
     assert "POOL_SIZE" in shown["mlflow processes"]
     assert "pip install" in shown["mlflow history"]
@@ -192,7 +190,7 @@ def test_no_secret_shows(service: Service) -> None:
     assert not [line for line in config["Env"] if "PASSWORD" in line]
 
 
-def test_a_backup_comes_back_in_new_volumes(service: Service, fresh: Service, tmp_path: Path) -> None:
+def test_backup_is_restored_into_new_volumes(service: Service, fresh: Service, tmp_path: Path) -> None:
     before = service.everything(tmp_path / "before")
     assert len(before) >= 18
     backup = tmp_path / "backup"
@@ -212,7 +210,7 @@ def test_a_backup_comes_back_in_new_volumes(service: Service, fresh: Service, tm
 
     fresh.do("restore", str(backup))
     assert fresh.everything(tmp_path / "after") == before
-    fresh.users = service.users  # whom it knows is in the backup too
+    fresh.users = service.users  # because the users are in the backup too
     assert fresh.ask("GET", SEARCH, "alice").status_code == 200
     run = next(run for run, content in before.items() if content["files"])
     with pytest.raises(MlflowException):
@@ -220,7 +218,7 @@ def test_a_backup_comes_back_in_new_volumes(service: Service, fresh: Service, tm
     fresh.client("alice").create_run(fresh.client("alice").get_experiment_by_name("host").experiment_id)
 
 
-def test_the_schema_of_the_previous_mlflow_is_upgraded(older: Service, tmp_path: Path) -> None:
+def test_schema_of_previous_mlflow_is_upgraded(older: Service, tmp_path: Path) -> None:
     older.do("up")
     version = older.ask("GET", "/version", "admin").text
     assert version.startswith("3.16."), version
@@ -240,11 +238,13 @@ def test_the_schema_of_the_previous_mlflow_is_upgraded(older: Service, tmp_path:
     assert older.ask("GET", SEARCH).status_code == 401
 
 
-def test_sixteen_drivers_lose_nothing(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sixteen_simultaneous_drivers_lose_no_run(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import many_drivers  # type: ignore[import-not-found]
 
-    service.client("alice")  # whom the drivers' environment names, too
+    service.client("alice")  # because the drivers' environment names this user
     ended = many_drivers.at_once(service.uri, 16, tmp_path)
     assert many_drivers.lacking(service.uri, ended) == []
-    assert max(one.waited_s for one in ended.values()) < 60  # docs/service.md has what a quiet machine needs
+    assert max(driver.waited_s for driver in ended.values()) < 60  # docs/service.md has the time on an idle machine

@@ -1,6 +1,6 @@
-"""Stands in for NVML on a machine without a GPU: FAKE_NVML_GPUS of them (four), each with its own figures.
+"""Replace NVML on a machine without a GPU: FAKE_NVML_GPUS (default 4) GPUs, each with different measurements.
 
-FAKE_NVML=none has no driver; FAKE_NVML=no_power has GPUs that don't tell their power.
+FAKE_NVML=none has no driver. FAKE_NVML=no_power has GPUs without a power measurement.
 """
 
 # ruff: noqa: N802 - the names are NVML's

@@ -1,4 +1,4 @@
-"""Studies with a clock of their own, as in tests/study."""
+"""The fixtures of tests/study, for tests of the record."""
 
 from tests.study.conftest import clock, make_study
 

@@ -1,4 +1,4 @@
-"""The journal of a study: cut, damaged, doubled, written by a driver that is killed; what it lost is in the folders."""
+"""Tests of a study's journal: damage, killed drivers, full disks, reopened trials, and readers."""
 
 import json
 import os
@@ -33,24 +33,24 @@ def definition(**changes: object) -> Definition:
 
 @pytest.fixture
 def study(make_study: MakeStudy, clock: Clock) -> Study:
-    """One whose three trials are completed."""
+    """Return a study with three completed trials."""
     study = make_study()
     assert study.drive(FakeLauncher(trains(), clock)).states() == DONE
     return study
 
 
 @pytest.fixture
-def again(study: Study, clock: Clock) -> Callable[[], tuple[Drive, FakeLauncher]]:
-    """The next driver of that study."""
+def resume(study: Study, clock: Clock) -> Callable[[], tuple[Drive, FakeLauncher]]:
+    """Return a function that runs the next driver of the study."""
 
-    def again() -> tuple[Drive, FakeLauncher]:
+    def run_driver() -> tuple[Drive, FakeLauncher]:
         launcher = FakeLauncher(trains(), clock)
         return study.drive(launcher), launcher
 
-    return again
+    return run_driver
 
 
-Again = Callable[[], tuple[Drive, FakeLauncher]]
+Resume = Callable[[], tuple[Drive, FakeLauncher]]
 
 
 def journal_of(study: Study) -> Path:
@@ -61,98 +61,98 @@ def numbers(journal: Path) -> list[int]:
     return [json.loads(line)["line"] for line in journal.read_text().splitlines()]
 
 
-def is_whole(study: Study, done: Drive) -> None:
-    """All three trials are there, each with what it returned; and the journal is numbered through."""
+def check_study(study: Study, done: Drive) -> None:
+    """Check that all trials are completed with their objectives, and that journal lines are numbered consecutively."""
     assert done.states() == DONE
     assert [done.row(number).objective for number in range(3)] == [[result_of(n)] for n in range(3)]
     assert [done.row(number).params for number in range(3)] == [{"x": n} for n in (1, 2, 3)]
     assert numbers(journal_of(study)) == list(range(len(numbers(journal_of(study)))))
 
 
-def test_each_line_has_its_number(study: Study, again: Again) -> None:
+def test_journal_lines_have_consecutive_numbers(study: Study, resume: Resume) -> None:
     before = numbers(journal_of(study))
     assert before == list(range(len(before)))
     assert len(before) == 1 + 3 + 3
-    is_whole(study, again()[0])
+    check_study(study, resume()[0])
 
 
-def test_corrupt_line_is_repaired_from_the_folders(study: Study, again: Again) -> None:
-    whole = journal_of(study).read_bytes()
-    lines = whole.splitlines(keepends=True)
+def test_corrupt_line_is_repaired_from_the_folders(study: Study, resume: Resume) -> None:
+    original = journal_of(study).read_bytes()
+    lines = original.splitlines(keepends=True)
     chance = random.Random(1)
     for number in range(len(lines)):
         noise = chance.choice([b"\xff\x00", b"{}\n", b"\r\r\x0c", b"[[[[", b'{"line": 7}\n', b""])
         line = noise and lines[number][:9] + noise + lines[number][20:]
         journal_of(study).write_bytes(b"".join([*lines[:number], line, *lines[number + 1 :]]))
         damaged = journal_of(study).read_bytes()
-        done, launcher = again()
-        is_whole(study, done)
+        done, launcher = resume()
+        check_study(study, done)
         assert launcher.submitted == []  # nothing was trained again
         if number < len(lines) - 1:
             assert f"{journal_of(study)} cannot be read: line {number + 1} is damaged" in done.out
-        kept = list(study.folder.glob("journal.jsonl.damaged-*"))
-        assert [one.read_bytes() for one in kept] == ([damaged] if kept else [])
-        for one in kept:
-            assert one.name in done.out
-            one.unlink()
+        quarantined = list(study.folder.glob("journal.jsonl.damaged-*"))
+        assert [file.read_bytes() for file in quarantined] == ([damaged] if quarantined else [])
+        for file in quarantined:
+            assert file.name in done.out
+            file.unlink()
 
 
-def test_foreign_journal_is_quarantined(study: Study, again: Again) -> None:
+def test_foreign_journal_is_quarantined(study: Study, resume: Resume) -> None:
     journal_of(study).write_text('{"op_code": 99, "worker_id": "x", "study_id": 0}\n')
-    is_whole(study, again()[0])
+    check_study(study, resume()[0])
     assert len(list(study.folder.glob("journal.jsonl.damaged-*"))) == 1
 
 
 @pytest.mark.parametrize("cut", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
-def test_cut_journal_is_repaired_from_the_folders(study: Study, again: Again, cut: float) -> None:
+def test_cut_journal_is_repaired_from_the_folders(study: Study, resume: Resume, cut: float) -> None:
     journal = journal_of(study)
     os.truncate(journal, int(cut * journal.stat().st_size))
-    known = journal.read_bytes().rpartition(b"\n")[0].count(b'"op":"asked"')
-    done, launcher = again()
-    is_whole(study, done)
+    count = journal.read_bytes().rpartition(b"\n")[0].count(b'"op":"asked"')
+    done, launcher = resume()
+    check_study(study, done)
     assert launcher.submitted == []
-    if known < 3:
-        assert f"{journal} lacks {3 - known} trials" in done.out
+    if count < 3:
+        assert f"{journal} lacks {3 - count} trials" in done.out
 
 
-def test_missing_doubled_or_foreign_journal(study: Study, again: Again) -> None:
+def test_missing_doubled_or_foreign_journal_is_repaired(study: Study, resume: Resume) -> None:
     journal = journal_of(study)
-    whole = journal.read_bytes()
-    for content in (b"", whole + whole, b"\x89PNG\r\n\x1a\n" + whole, b"\x00" * 5000, b"{}\n", b"null\n"):
+    original = journal.read_bytes()
+    for content in (b"", original + original, b"\x89PNG\r\n\x1a\n" + original, b"\x00" * 5000, b"{}\n", b"null\n"):
         journal.write_bytes(content)
-        done, launcher = again()
-        is_whole(study, done)
+        done, launcher = resume()
+        check_study(study, done)
         assert launcher.submitted == []
         assert str(journal) in done.out
     journal.unlink()
-    is_whole(study, again()[0])
+    check_study(study, resume()[0])
 
 
-def test_half_a_last_line_is_dropped_without_a_word(study: Study, again: Again) -> None:
+def test_incomplete_last_line_is_dropped_silently(study: Study, resume: Resume) -> None:
     journal = journal_of(study)
     before = journal.read_bytes()
     with journal.open("ab") as file:
         file.write(b'{"op_code": 6, "worker')
-    done, _ = again()
-    is_whole(study, done)
+    done, _ = resume()
+    check_study(study, done)
     assert "journal" not in done.out
     assert not list(study.folder.glob("*damaged*"))
     assert journal.read_bytes().startswith(before)
 
 
-def test_trial_without_records_keeps_its_number(study: Study, again: Again) -> None:
+def test_trial_without_records_keeps_the_number(study: Study, resume: Resume) -> None:
     journal_of(study).write_bytes(b"")
     (study.trial(1).path / "trial.json").write_text("\x00")
-    done, launcher = again()
+    done, launcher = resume()
     assert done.states() == ["completed", "failed", "completed", "completed"]
     assert "its trial.json cannot be read" in done.row(1).error
-    assert launcher.submitted == [(3, 1)]  # its point, anew
+    assert launcher.submitted == [(3, 1)]  # a new trial of the same point
     assert done.row(3).params == {"x": 2}
     assert done.summary.total == 4  # nothing is open, and nothing is missing
-    assert again()[0].states() == done.states()
+    assert resume()[0].states() == done.states()
 
 
-def test_a_trial_that_cannot_run_here_is_known_by_its_folder(make_study: MakeStudy, clock: Clock) -> None:
+def test_infeasible_trial_is_restored_from_the_folder(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study()
     study.infeasible = lambda row: row.params["x"] == 2
     expected = ["completed", "infeasible", "completed"]
@@ -167,24 +167,24 @@ def test_a_trial_that_cannot_run_here_is_known_by_its_folder(make_study: MakeStu
 
 
 @pytest.mark.parametrize("number", [10**9, -1])
-def test_a_number_that_makes_no_sense_is_noise(study: Study, again: Again, number: int) -> None:
+def test_invalid_number_in_trial_json_is_ignored(study: Study, resume: Resume, number: int) -> None:
     journal_of(study).write_bytes(b"")
     (study.trial(2).path / "trial.json").write_text(json.dumps({"number": number, "point": {"x": 3}}))
-    is_whole(study, again()[0])
+    check_study(study, resume()[0])
 
 
-def test_a_trial_whose_folder_is_gone_is_run_again(study: Study, again: Again) -> None:
+def test_trial_without_folder_and_journal_runs_again(study: Study, resume: Resume) -> None:
     journal_of(study).write_bytes(b"")
     shutil.rmtree(study.trial(2).path)
-    done, launcher = again()
-    is_whole(study, done)
+    done, launcher = resume()
+    check_study(study, done)
     assert launcher.submitted == [(2, 1)]
 
 
-def test_a_disk_that_is_away_is_no_damage(study: Study, again: Again) -> None:
+def test_unreachable_disk_does_not_quarantine_the_journal(study: Study, resume: Resume) -> None:
     before = journal_of(study).read_bytes()
     with disk_that_fails(lambda path: path == journal_of(study)), pytest.raises(OSError, match="Stale"):
-        again()
+        resume()
     assert journal_of(study).read_bytes() == before
     assert not list(study.folder.glob("*damaged*"))
 
@@ -209,8 +209,8 @@ def test_driver_killed_while_writing_leaves_a_usable_journal(make_study: MakeStu
         time.sleep(chance.uniform(0.05, 0.25))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    found = numbers(journal_of(study))
-    assert found == list(range(len(found)))
+    line_numbers = numbers(journal_of(study))
+    assert line_numbers == list(range(len(line_numbers)))
     assert not list(study.folder.glob("*damaged*"))
     record = study.record(study.settings)
     assert (len(record.trials) > 5, record.repairs) == (True, "")
@@ -221,21 +221,21 @@ def test_full_disk_leaves_the_journal_unchanged(study: Study) -> None:
     record = study.record(study.settings)
     before = journal_of(study).read_bytes()
 
-    def fills() -> None:
+    def fill_disk() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20,) * 2)
         try:
             record.add(Added("1.json", {"x": 1}, outside=False))
         except OSError:
             os._exit(0)
 
-    assert os.waitpid(forked(fills), 0)[1] == 0
+    assert os.waitpid(forked(fill_disk), 0)[1] == 0
     assert journal_of(study).read_bytes() == before
 
 
-# Trials that go on after their end
+# Reopened trials and extended grids
 
 
-def test_trials_that_are_reopened_run_again_and_the_others_do_not(make_study: MakeStudy, clock: Clock) -> None:
+def test_only_reopened_trials_run_again(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study()
     failed = Outcome(State.FAILED, "too large")
     assert study.drive(FakeLauncher(ends(failed), clock)).states() == ["failed"] * 3
@@ -249,7 +249,7 @@ def test_trials_that_are_reopened_run_again_and_the_others_do_not(make_study: Ma
     assert [end.state for end in done.row(0).attempts] == [State.FAILED, State.COMPLETED]
 
 
-def test_what_a_retried_trial_lost_before_no_longer_counts(make_study: MakeStudy, clock: Clock) -> None:
+def test_reopened_trial_has_all_retries_again(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1")
     lost = Outcome(State.LOST, "its node failed")
     assert len(study.drive(FakeLauncher(ends(lost), clock)).row(0).attempts) == 3
@@ -259,26 +259,26 @@ def test_what_a_retried_trial_lost_before_no_longer_counts(make_study: MakeStudy
     assert study.drive(FakeLauncher(ends(lost), clock)).states() == ["lost"]
 
 
-def test_a_reopening_that_is_killed_changes_all_or_nothing(study: Study, again: Again) -> None:
+def test_interrupted_reopening_changes_all_trials_or_none(study: Study, resume: Resume) -> None:
     before = journal_of(study).read_bytes()
     for count in range(2):
         left = iter(range(count))
 
-        def killed(file: int, left: Iterator[int] = left, sync: Callable[[int], None] = os.fsync) -> None:
+        def interrupted_sync(file: int, left: Iterator[int] = left, sync: Callable[[int], None] = os.fsync) -> None:
             if next(left, None) is None:
                 raise KeyboardInterrupt
             sync(file)
 
         record = study.record(study.settings)
         with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-            patch.setattr(os, "fsync", killed)
+            patch.setattr(os, "fsync", interrupted_sync)
             record.reopen([0, 1, 2])
-    done, launcher = again()
+    done, launcher = resume()
     assert (done.states(), launcher.submitted) == (DONE, [(0, 2), (1, 2), (2, 2)])
     assert journal_of(study).read_bytes().startswith(before)
 
 
-def test_a_grid_gets_more_values(make_study: MakeStudy, clock: Clock) -> None:
+def test_extended_grid_runs_only_the_new_values(make_study: MakeStudy, clock: Clock) -> None:
     few = make_study("x=1,2", "opt=adam,sgd")
     few.drive(FakeLauncher(trains(1), clock))
     many = make_study("x=1,2,8", "opt=adam,sgd,lion")
@@ -289,7 +289,7 @@ def test_a_grid_gets_more_values(make_study: MakeStudy, clock: Clock) -> None:
     assert len({json.dumps(row.params) for row in done.summary.rows}) == 9
 
 
-def test_a_damaged_grid_gets_more_values(make_study: MakeStudy, clock: Clock) -> None:
+def test_grid_with_damaged_journal_is_extended(make_study: MakeStudy, clock: Clock) -> None:
     few = make_study("x=1,2", "opt=adam,sgd")
     few.drive(FakeLauncher(trains(1), clock))
     journal = journal_of(few)
@@ -298,10 +298,10 @@ def test_a_damaged_grid_gets_more_values(make_study: MakeStudy, clock: Clock) ->
     assert done.states() == ["completed"] * 6
 
 
-# Reading, without being its driver
+# Readers other than the driver
 
 
-def test_a_summary_is_what_the_driver_recorded(study: Study) -> None:
+def test_summary_equals_the_record_of_the_driver(study: Study) -> None:
     summary = read_study(study.folder, definition())
     assert [(row.number, row.state, row.objective) for row in summary.rows] == [
         (number, State.COMPLETED, [result_of(number)]) for number in range(3)
@@ -319,10 +319,10 @@ def test_corrupt_journal_is_reported_and_not_changed(study: Study, content: byte
     assert journal_of(study).read_bytes() == content
 
 
-# What the user names
+# Storage addresses and added points
 
 
-def test_an_address_is_resolved_only_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_address_resolves_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB", "postgresql://me:sesame@host/db")
     assert resolved("${oc.env:DB}") == "postgresql://me:sesame@host/db"
     assert resolved("sqlite:///studies.db") == "sqlite:///studies.db"
@@ -330,7 +330,7 @@ def test_an_address_is_resolved_only_to_be_used(monkeypatch: pytest.MonkeyPatch)
         resolved("${oc.env:NO_SUCH}")
 
 
-def test_outside_point_is_inside_after_the_space_has_grown(make_study: MakeStudy, clock: Clock) -> None:
+def test_outside_point_is_inside_the_extended_space(make_study: MakeStudy, clock: Clock) -> None:
     few = make_study("x=1,2")
     few.added = lambda: iter([({"x": 8}, "1.json")]) if not few.last.summary.added else iter(())
     done = few.drive(FakeLauncher(trains(1), clock))

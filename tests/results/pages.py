@@ -1,4 +1,4 @@
-"""Studies on the disk, written without running them, for tests of their pages."""
+"""Studies on disk, written without running trials, for tests of pages."""
 
 import math
 import random
@@ -15,25 +15,25 @@ from sweeps.trial.job import Outcome, Point, State
 def trial(
     folder: Path, number: int, point: Point, curve: Sequence[float], state: State, error: str = "", **more: float
 ) -> TrialRecord:
-    """Return a trial with this accuracy by step; a completed one has the last accuracy and `more` as objectives."""
+    """Return a trial with this accuracy by step; a completed trial has the last accuracy and `more` as objectives."""
     files, row = TrialFolder(folder / str(number)), TrialRecord(number, point, State.QUEUED, folder / str(number))
     files.write_trial(trial_as_json(row, folder))
     (files.path / ".hydra").mkdir()
     lines = [f"{name}: {value}" for name, value in point.items()]
     (files.path / ".hydra" / "config.yaml").write_text("\n".join(["epochs: 10", *lines, "db: ${oc.env:DB}"]))
-    began = 1.7e9 + 20 * number
-    attempt = files.new_attempt(began)
-    attempt.begin(began + 1)
+    start = 1.7e9 + 20 * number
+    attempt = files.new_attempt(start)
+    attempt.begin(start + 1)
     log = [f"epoch {step}: accuracy {value:.4f} <b>&" for step, value in enumerate(curve)]
     attempt.log.write_text("\n".join([*log, *(["Traceback (most recent call last):", error] if error else [])]))
     for step, value in enumerate(curve):
-        files.append_metrics(MetricsLine(step, began + step, {"accuracy": value, "loss": 2 * (1 - value)}))
+        files.append_metrics(MetricsLine(step, start + step, {"accuracy": value, "loss": 2 * (1 - value)}))
     metrics = {"accuracy": curve[-1]} if curve else {}
     if state is State.RUNNING:
         return replace(row, state=state, metrics=metrics)
     returned = [curve[-1], *more.values()] if state is State.COMPLETED else []
     seconds = {"starting": 0.5, "training": 30.0}
-    return row.with_end(attempt.close(Outcome(state, error, returned, metrics, seconds), began + 32))
+    return row.with_end(attempt.close(Outcome(state, error, returned, metrics, seconds), start + 32))
 
 
 def rising(top: float, steps: int = 10) -> list[float]:
@@ -68,8 +68,8 @@ def grid(folder: Path) -> StudySnapshot:
         full, curve = number == 11, rising(0.97 - 0.1 * (math.log10(lr) + 2.2) ** 2 - 0.01 * math.log2(batch / 32), 8)
         state, error = (State.OUT_OF_MEMORY, "MemoryError: 128 do not fit") if full else (State.COMPLETED, "")
         rows.append(trial(folder, number, {"lr": lr, "batch_size": batch}, [] if full else curve, state, error))
-    again = "python -m sweeps best grid"
-    return StudySnapshot("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), best_command=again)
+    best_command = "python -m sweeps best grid"
+    return StudySnapshot("grid", folder, ("accuracy",), ("maximize",), rows, len(rows), best_command=best_command)
 
 
 def two_objectives(folder: Path) -> StudySnapshot:

@@ -15,13 +15,13 @@ def ended(trial: TrialRecord, state: State, error: str = "", **more: Any) -> Tri
 
 
 def with_outcome(trial: TrialRecord, **changes: Any) -> TrialRecord:
-    """Return the trial with changes in how its newest attempt ended."""
+    """Return the trial with these changes in the outcome of the newest attempt."""
     *before, newest = trial.attempts
     return replace(trial, attempts=(*before, replace(newest, **changes)))
 
 
 def with_trials(study: StudySnapshot, *trials: TrialRecord) -> StudySnapshot:
-    """Return the study with these trials in place of those that have their numbers."""
+    """Return the study with these trials in place of the trials with equal numbers."""
     by_number = {trial.number: trial for trial in trials}
     return replace(study, rows=[by_number.get(row.number, row) for row in study.rows])
 

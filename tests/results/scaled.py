@@ -1,4 +1,4 @@
-"""Trials on one GPU, two and more, with their folders."""
+"""Trials on one or more GPUs, with their folders."""
 
 from collections.abc import Sequence
 from pathlib import Path

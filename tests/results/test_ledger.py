@@ -1,4 +1,4 @@
-"""What trials cost, from how their attempts ended."""
+"""Tests of the cost of trials, from the outcomes of attempts."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ KILLED = Outcome(
     gpus=2,
     energy_kwh=0.5,
 )
-NEVER_BEGAN = Outcome(State.CANCELLED, seconds={"queued": 7.0}, queued_at=0.0, started_at=None, ended_at=7.0, gpus=2)
+NEVER_STARTED = Outcome(State.CANCELLED, seconds={"queued": 7.0}, queued_at=0.0, started_at=None, ended_at=7.0, gpus=2)
 PHASES = {"queued": 1.0, "starting": 1.0, "training": 8.0, "idle_slot": 0.5}
 WHOLE = Outcome(State.COMPLETED, seconds=PHASES, queued_at=30.0, started_at=31.0, ended_at=40.0, gpus=1)
 
@@ -27,13 +27,13 @@ WHOLE = Outcome(State.COMPLETED, seconds=PHASES, queued_at=30.0, started_at=31.0
     ("attempts", "seconds", "gpu_seconds", "energy_kwh"),
     [
         ([], {}, 0, None),
-        ([NEVER_BEGAN], {"queued": 7}, 0, None),
+        ([NEVER_STARTED], {"queued": 7}, 0, None),
         ([KILLED], {"queued": 10, "training": 20}, 40, 0.5),
         ([WHOLE], {"queued": 1, "starting": 1, "training": 8, "idle_slot": 0.5}, 9, None),
-        ([NEVER_BEGAN, KILLED, WHOLE], {"queued": 18, "starting": 1, "training": 28, "idle_slot": 0.5}, 49, 0.5),
+        ([NEVER_STARTED, KILLED, WHOLE], {"queued": 18, "starting": 1, "training": 28, "idle_slot": 0.5}, 49, 0.5),
     ],
 )
-def test_a_trial_costs_what_its_attempts_did(
+def test_trial_cost_is_the_sum_of_attempts(
     attempts: list[Outcome], seconds: dict[str, float], gpu_seconds: float, energy_kwh: float | None
 ) -> None:
     row = TrialRecord(0, {}, State.COMPLETED, Path("0"), attempts=tuple(attempts), tracking_s=0.25)
@@ -43,7 +43,7 @@ def test_a_trial_costs_what_its_attempts_did(
     assert cost == {"seconds/tracking": 0.25, **{f"seconds/{phase}": value for phase, value in seconds.items()}}
 
 
-def test_study_reports_failed_cost() -> None:
+def test_study_cost_is_summed_by_outcome() -> None:
     states = [State.COMPLETED, State.PRUNED, State.INFEASIBLE, State.DIVERGED, State.LOST, State.CANCELLED]
     rows = [TrialRecord(i, {}, state, Path(str(i)), attempts=(KILLED,)) for i, state in enumerate(states)]
     by_kind = costs.of_study(rows)
@@ -58,14 +58,14 @@ def test_study_reports_failed_cost() -> None:
     assert by_kind["all"]["energy_kwh"] == 3.0
 
 
-def test_nothing_ran_and_nothing_was_spent() -> None:
+def test_study_without_trials_has_no_cost() -> None:
     assert costs.of_study([]) == {}
     assert costs.tail_s([]) == 0.0
 
 
-def test_idle_slots_at_the_end() -> None:
-    spans = [(0.0, 10.0), (0.0, 4.0), (4.0, 6.0), (6.0, 7.0)]  # two slots; one has nothing to do from 7 to 10
-    ends = [Outcome(State.COMPLETED, queued_at=0.0, started_at=began, ended_at=ended) for began, ended in spans]
+def test_idle_slot_time_at_the_end_is_measured() -> None:
+    spans = [(0.0, 10.0), (0.0, 4.0), (4.0, 6.0), (6.0, 7.0)]  # two slots; a slot is idle from 7 to 10
+    ends = [Outcome(State.COMPLETED, queued_at=0.0, started_at=started, ended_at=ended) for started, ended in spans]
     rows = [TrialRecord(i, {}, State.COMPLETED, Path(str(i)), attempts=(end,)) for i, end in enumerate(ends)]
     assert costs.tail_s(rows) == 3.0
 
@@ -73,10 +73,10 @@ def test_idle_slots_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("watts", "expected"), [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)]
 )
-def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], expected: float | None) -> None:
+def test_energy_is_power_times_time(tmp_path: Path, watts: list[dict[int, float]], expected: float | None) -> None:
     folder = TrialFolder(tmp_path)
-    folder.append_metrics(MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)  # before
-    for step, sample in enumerate(watts):  # each speaks for the ten seconds before it
+    folder.append_metrics(MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)  # early
+    for step, sample in enumerate(watts):  # a sample holds for the ten seconds before the sample
         named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
         metrics = {"system/memory_usage_megabytes": 5.0, **named}
         folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), SYSTEM_METRICS)

@@ -1,4 +1,4 @@
-"""A study's page in a real browser: from a file, on a phone, with the dark theme, and in a frame as in MLflow."""
+"""Tests of a study's page in a real browser: from a file, on a phone, in dark mode, and in a frame as in MLflow."""
 
 import json
 import re
@@ -37,16 +37,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def pages(browser: Browser, files: dict[str, Path]) -> Iterator[Pages]:
-    """Return a function that shows the page of a study.
+    """Yield a function that shows the page of a study; at the end, check that no script failed on any page.
 
-    Each page is opened once, because plotly's script takes a second. Fails at the end if a script failed on any page.
+    Each page is opened once, because plotly's script takes a second.
     """
     troubles: list[str] = []
     with browser.new_context(viewport={"width": 1300, "height": 900}) as context:
         opened = {name: context.new_page() for name in files}
         for name, page in opened.items():
             page.on("pageerror", lambda error: troubles.append(str(error)))
-            page.on("console", lambda said: troubles.append(said.text) if said.type in ("error", "warning") else None)
+            page.on(
+                "console",
+                lambda message: troubles.append(message.text) if message.type in ("error", "warning") else None,
+            )
             page.goto(f"file://{files[name]}", wait_until="commit")
         yield lambda name: in_front(opened[name])
     assert not troubles
@@ -64,10 +67,10 @@ def section(page: Page, title: str) -> Locator:
 
 def figure(page: Page, title: str) -> Locator:
     """Return the section of a figure after it is drawn, which happens near the visible part of the page."""
-    found = section(page, title)
-    found.scroll_into_view_if_needed()
-    found.locator(".main-svg").first.wait_for()
-    return found
+    drawn = section(page, title)
+    drawn.scroll_into_view_if_needed()
+    drawn.locator(".main-svg").first.wait_for()
+    return drawn
 
 
 def points(figure: Locator) -> Locator:
@@ -75,7 +78,7 @@ def points(figure: Locator) -> Locator:
 
 
 @pytest.mark.long
-def test_a_search_shows_all_its_trials(pages: Pages) -> None:
+def test_search_page_shows_all_trials(pages: Pages) -> None:
     page = pages("search")
     expect(page.locator(".counts li")).to_have_text(
         ["● 6 completed", "▼ 9 pruned", "✖ 3 failed (2 failed, 1 diverged)", "○ 2 running", "□ 5 queued"]
@@ -86,7 +89,7 @@ def test_a_search_shows_all_its_trials(pages: Pages) -> None:
     assert points(figure(page, "History")).count() == 20
     assert points(figure(page, "Parameters and objective")).count() == 20 * 4
     curves = figure(page, "Learning curves")
-    assert curves.locator(".scatterlayer path.js-line").count() == 19  # one diverged at once
+    assert curves.locator(".scatterlayer path.js-line").count() == 19  # because the diverged trial has no curve
     two = figure(page, "Two parameters")
     assert points(two).count() == 20
     assert two.locator(".contourlayer path").count() > 3
@@ -95,11 +98,11 @@ def test_a_search_shows_all_its_trials(pages: Pages) -> None:
     expect(section(page, "Slices")).to_contain_text("from 10 completed trials on; there are 6.")
 
 
-def test_a_grid_shows_its_cells(pages: Pages) -> None:
+def test_grid_page_shows_cells(pages: Pages) -> None:
     page = pages("grid")
     cells = figure(page, "Two parameters")
     expect(cells.locator(".heatmap-label text")).to_have_count(11)
-    assert points(cells).count() == 1  # what did not fit has a cross in its place
+    assert points(cells).count() == 1  # the trial without memory has a cross in the cell
     expect(cells.locator(".xaxislayer-above .xtick text")).to_have_text(["0.001", "0.003", "0.01", "0.03"])
 
 
@@ -113,13 +116,13 @@ def test_two_objectives_show_the_front(pages: Pages) -> None:
     assert {int(text) for text in re.findall(r"trial (\d+)", answer.inner_text())} == {*named[-1]}
 
 
-def test_failed_study_shows_its_errors_first(pages: Pages) -> None:
+def test_failed_study_shows_errors_first(pages: Pages) -> None:
     page = pages("all_failed")
-    why = section(page, "Every trial failed")
-    expect(why).to_be_in_viewport(ratio=1)
-    expect(why.locator("li").first).to_contain_text("5 failed: FileNotFoundError: No such file: '/data/mnist.npz'")
-    expect(why.locator("li").first.locator("a")).to_have_text([f"trial {number}" for number in range(5)])
-    expect(why.locator("pre").first).to_contain_text("Traceback")
+    errors = section(page, "Every trial failed")
+    expect(errors).to_be_in_viewport(ratio=1)
+    expect(errors.locator("li").first).to_contain_text("5 failed: FileNotFoundError: No such file: '/data/mnist.npz'")
+    expect(errors.locator("li").first.locator("a")).to_have_text([f"trial {number}" for number in range(5)])
+    expect(errors.locator("pre").first).to_contain_text("Traceback")
     assert page.locator(".figure").count() == 0
 
 
@@ -130,8 +133,8 @@ def test_click_or_key_opens_a_trial(pages: Pages) -> None:
     x, y = page.evaluate(
         """() => { const box = document.querySelector("[aria-label=History]"), at = box.getBoundingClientRect();
         const {xaxis, yaxis} = box._fullLayout;
-        const trace = box.data.find(one => (one.customdata || []).includes(4)), i = trace.customdata.indexOf(4);
-        return [at.x + xaxis._offset + xaxis.d2p(4), at.y + yaxis._offset + yaxis.d2p(trace.y[i])]; }"""
+        const chosen = box.data.find(trace => (trace.customdata || []).includes(4)), i = chosen.customdata.indexOf(4);
+        return [at.x + xaxis._offset + xaxis.d2p(4), at.y + yaxis._offset + yaxis.d2p(chosen.y[i])]; }"""
     )
     page.mouse.move(x, y)
     expect(drawn.locator(".hoverlayer")).to_contain_text("OSError: block 4 of '<data>' cannot be read")
@@ -168,19 +171,19 @@ def test_tables_are_sorted_by_a_click(pages: Pages) -> None:
         for order in ("ascending", "descending"):
             head.click()
             expect(table.locator("th").nth(at)).to_have_attribute("aria-sort", order)
-            found = [key(text) for text in table.locator(f"tbody td:nth-child({at + 1})").all_inner_texts()]
-            assert found == sorted(found, reverse=order == "descending")
+            values = [key(text) for text in table.locator(f"tbody td:nth-child({at + 1})").all_inner_texts()]
+            assert values == sorted(values, reverse=order == "descending")
     order_before = numbers.all_inner_texts()
     page.reload()
     assert numbers.all_inner_texts() == order_before
     table.get_by_role("button", name="accuracy", exact=True).click()
-    known = [bool(text) for text in table.locator("tbody td:nth-child(5)").all_inner_texts()]
-    assert known == [True] * 8 + [False] * 12  # of two that run the last value
+    has_value = [bool(text) for text in table.locator("tbody td:nth-child(5)").all_inner_texts()]
+    assert has_value == [True] * 8 + [False] * 12  # six completed trials, and two running trials with their last value
 
 
 @pytest.mark.long
 def test_page_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path]) -> None:
-    def looks_at_all(page: Page) -> None:
+    def check_width(page: Page) -> None:
         for box in page.locator("section").all():
             box.scroll_into_view_if_needed()
         page.locator("tr[data-trial] a").first.click()
@@ -190,12 +193,12 @@ def test_page_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path
     for name in ("grid", "two_objectives", "all_failed"):
         page = pages(name)
         page.set_viewport_size({"width": 390, "height": 844})
-        looks_at_all(page)
+        check_width(page)
         page.set_viewport_size({"width": 1300, "height": 900})
     with browser.new_context(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True) as context:
         page = context.new_page()
         page.goto(f"file://{files['search']}")
-        looks_at_all(page)
+        check_width(page)
         drawn = figure(page, "History").locator(".main-svg").first
         assert 300 < (drawn.bounding_box() or {"width": 0})["width"] <= 390
 
@@ -211,12 +214,12 @@ def test_page_is_dark_in_dark_mode(pages: Pages) -> None:
     page.emulate_media(color_scheme="light")
 
 
-def test_page_works_alone_in_a_frame(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
-    """MLflow shows an artifact in such a frame."""
+def test_page_works_in_a_sandboxed_frame(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+    """MLflow shows an artifact in a sandboxed frame."""
     alone = json.dumps(files["search"].read_text()).replace("<", "\\u003c")
     frame = """<iframe id="f" sandbox="allow-scripts" style="width:100%;height:850px"></iframe>"""
-    set_it = 'f.src = URL.createObjectURL(new Blob([page], {type: "text/html"}))'
-    (tmp_path / "mlflow.html").write_text(f"<!doctype html>{frame}<script>const page = {alone}; {set_it}</script>")
+    set_source = 'f.src = URL.createObjectURL(new Blob([page], {type: "text/html"}))'
+    (tmp_path / "mlflow.html").write_text(f"<!doctype html>{frame}<script>const page = {alone}; {set_source}</script>")
     with browser.new_page() as page:
         page.goto(f"file://{tmp_path}/mlflow.html")
         inside = page.frame_locator("#f")
@@ -227,10 +230,11 @@ def test_page_works_alone_in_a_frame(files: dict[str, Path], browser: Browser, t
         expect(inside.get_by_role("heading", name="trial 4: failed")).to_be_visible()
 
 
-def test_nothing_offers_to_send_a_figure_elsewhere(pages: Pages) -> None:
+def test_figures_have_no_share_button(pages: Pages) -> None:
     buttons = figure(pages("search"), "History").locator(".modebar-btn")
     expect(buttons.first).to_be_attached()
-    assert not [title for title in buttons.evaluate_all("all => all.map(one => one.dataset.title)") if "hare" in title]
+    titles = buttons.evaluate_all("all => all.map(button => button.dataset.title)")
+    assert not [title for title in titles if "hare" in title]
 
 
 def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], browser: Browser) -> None:
@@ -254,7 +258,7 @@ def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Pa
         summary = with_trials(summary, summary.rows[-1].with_end(end))
         report.write_live(summary, trials, again_s=0.2)
         expect(page.locator(".counts")).to_contain_text("1 running")
-        page.evaluate("document.getElementById('pause').click()")  # without a pointer, whose use would do the same
+        page.evaluate("document.getElementById('pause').click()")  # because a use of the pointer pauses the page, too
         expect(page.get_by_role("button", name="resume")).to_be_visible()
         summary = with_trials(summary, summary.rows[-2].with_end(end))
         report.write_live(replace(summary, planned=len(summary.rows)), trials, again_s=0)
@@ -271,7 +275,7 @@ def test_page_in_mlflow_does_not_reload(browser: Browser, tmp_path: Path) -> Non
     summary = search(tmp_path)
     report.write_live(summary, Trials(summary.objective), again_s=0.2)
     with browser.new_page() as page:
-        # As MLflow's page shows an artifact.
+        # because MLflow's page shows an artifact like this
         show = """html => { const frame = document.createElement("iframe");
                             frame.src = URL.createObjectURL(new Blob([html], { type: "text/html" }));
                             document.body.append(frame); }"""

@@ -1,4 +1,4 @@
-"""Tables, and figures as the data they draw."""
+"""Tests of a study's report: tables, data of figures, pictures and the live page."""
 
 import csv
 import json
@@ -31,7 +31,7 @@ from tests.results.records import ended, with_outcome, with_trials
 
 
 def study(folder: Path, *points: Point, direction: str = "maximize", **changes: Any) -> StudySnapshot:
-    """Completed trials at these points; trial i has the objective i / 10."""
+    """Return a study of completed trials at these points; trial i has the objective i / 10."""
     rows = []
     for number, point in enumerate(points):
         metrics = {"acc": number / 10, "loss": 1.0}
@@ -50,7 +50,7 @@ def lines_of(summary: StudySnapshot) -> list[str]:
     return report.markdown(summary).replace(tables.GAP, "").splitlines()
 
 
-def test_markdown(tmp_path: Path) -> None:
+def test_markdown_lists_trials_and_cost(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, ended(summary.rows[3], State.OUT_OF_MEMORY))
     assert lines_of(summary) == [
@@ -76,7 +76,7 @@ def test_markdown(tmp_path: Path) -> None:
     ]
 
 
-def test_a_trial_that_runs_has_its_last_value_and_no_seconds_yet(tmp_path: Path) -> None:
+def test_running_trial_has_the_last_value_and_no_seconds(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID[:2])
     running = TrialRecord(1, GRID[1], State.RUNNING, tmp_path / "1", metrics={"acc": 0.25})
     summary = with_trials(summary, running)
@@ -86,7 +86,7 @@ def test_a_trial_that_runs_has_its_last_value_and_no_seconds_yet(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("direction", "order"), [("maximize", [3, 2, 1, 0]), ("minimize", [0, 1, 2, 3])])
-def test_the_best_come_first(tmp_path: Path, direction: str, order: list[int]) -> None:
+def test_best_trials_come_first(tmp_path: Path, direction: str, order: list[int]) -> None:
     assert [row.number for row in Findings(study(tmp_path, *GRID, direction=direction)).ranked] == order
 
 
@@ -97,7 +97,7 @@ def test_markdown_of_many_trials_fits_an_mlflow_note(tmp_path: Path) -> None:
     assert len(text) < 5000
 
 
-def test_csv_has_everything(tmp_path: Path) -> None:
+def test_csv_has_params_metrics_costs_and_errors(tmp_path: Path) -> None:
     summary = study(tmp_path, {"optimizer": "adam", "optimizer.beta_2": 0.9}, {"optimizer": 'a,"b'})
     killed = {"queued": 1.0, "training": 3.0}
     whole = {"queued": 2.0, "starting": 0.5, "training": 1.5, "idle_slot": 0.1}
@@ -140,7 +140,7 @@ def test_csv_has_everything(tmp_path: Path) -> None:
     assert (second["optimizer"], second["optimizer.beta_2"], second["error"]) == ('a,"b', "", "two\nlines")
 
 
-def test_the_page_is_whole_without_a_network(tmp_path: Path) -> None:
+def test_page_is_complete_without_a_network(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID, *GRID, *GRID, importance={"lr": 0.8, "optimizer": 0.2})
     summary = with_trials(summary, ended(summary.rows[0], State.FAILED, "<script>alert(1)</script>"))
     for row in summary.rows:
@@ -169,24 +169,24 @@ def test_importance_needs_ten_trials(tmp_path: Path, completed: int) -> None:
     summary = study(tmp_path, *({"x": i, "y": i} for i in range(12)), importance={"x": 0.8, "y": 0.2}, searched=True)
     summary = with_trials(summary, *(ended(row, State.PRUNED) for row in summary.rows[completed:]))
     page = report.write(summary).read_text()
-    told = f"is computed from 10 completed trials on; there are {completed}."
-    assert (told in page, "share of the variance of acc over 10 trials" in page) == (completed < 10, completed == 10)
+    message = f"is computed from 10 completed trials on; there are {completed}."
+    assert (message in page, "share of the variance of acc over 10 trials" in page) == (completed < 10, completed == 10)
 
 
 @pytest.mark.parametrize("points", [[], [{}], [{"x": 1}]])
-def test_small_studies_have_a_report_too(tmp_path: Path, points: list[Point]) -> None:
+def test_small_studies_have_a_report(tmp_path: Path, points: list[Point]) -> None:
     page = report.write(study(tmp_path / "s", *points)).read_text()
     assert ("<h2>Trials</h2>" in page, "No trial has started." in page) == (bool(points), not points)
 
 
-def test_a_study_without_results_has_a_report(tmp_path: Path) -> None:
+def test_study_without_results_has_a_report(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, *(ended(row, State.FAILED) for row in summary.rows))
     assert "4 failed" in report.write(summary).read_text()
 
 
-def test_a_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
-    """A grid over an app whose task returns nothing."""
+def test_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
+    """The task of the app returns nothing."""
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, *(replace(ended(row, State.COMPLETED), metrics={}) for row in summary.rows))
     page = report.write(summary).read_text()
@@ -208,14 +208,14 @@ def test_table_has_no_control_characters_and_no_formulas(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", b'{"step": 1, "ti{"step": 2}\n', None])
-def test_unreadable_metrics_of_a_trial_do_not_stop_the_report(tmp_path: Path, damage: bytes | None) -> None:
+def test_unreadable_metrics_do_not_stop_the_report(tmp_path: Path, damage: bytes | None) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
     file = summary.rows[1].folder / "metrics.jsonl"
     if damage is None:
         file.unlink()
-        file.mkdir()  # as EIO or ESTALE, it is an OSError for whoever reads it
+        file.mkdir()  # because reading a folder raises an OSError, as EIO and ESTALE do
     else:
         file.write_bytes(damage)
     assert numbers_of(summary, "Learning curves") == {0, 2, 3}
@@ -229,7 +229,7 @@ def drawn(summary: StudySnapshot, section: str, name: str = "") -> Figure:
 
 
 def numbers_of(summary: StudySnapshot, section: str, name: str = "") -> set[int]:
-    """The trials that have a point or a line there."""
+    """Return the numbers of the trials that have a point or a line in the figure."""
     traces = drawn(summary, section, name)["data"]
     points = {n for trace in traces for n in np.ravel(trace.get("customdata", [])) if n is not None}
     return points | {trace["meta"] for trace in traces if "meta" in trace}
@@ -250,7 +250,7 @@ ALL_KINDS = {
     "section", ["Parameters and objective", "History", "Learning curves", "Two parameters", "Slices"]
 )
 @pytest.mark.parametrize("has_value", [True, False])
-def test_every_started_trial_has_its_mark_in_every_figure(tmp_path: Path, section: str, has_value: bool) -> None:
+def test_every_started_trial_has_a_mark_in_every_figure(tmp_path: Path, section: str, has_value: bool) -> None:
     points: list[Point] = [{"x": i + 1, "y": i * i} for i in range(8)]
     summary = study(tmp_path, *points)
     metrics = {"acc": 0.05} if has_value else {}
@@ -269,7 +269,7 @@ def test_every_started_trial_has_its_mark_in_every_figure(tmp_path: Path, sectio
     assert [marks[i] for i in range(len(ALL_KINDS))] == [*ALL_KINDS.values()]
 
 
-def test_curves_show_and_name_the_best_and_newest_trials(tmp_path: Path) -> None:
+def test_curves_show_the_best_and_newest_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(100)))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0, "loss": 0.5}))
@@ -278,7 +278,7 @@ def test_curves_show_and_name_the_best_and_newest_trials(tmp_path: Path) -> None
     assert numbers_of(summary, "Learning curves") == {*range(40, 60), *range(60, 100)}
 
 
-def test_what_is_not_the_objective_is_drawn_where_nothing_else_is_reported(tmp_path: Path) -> None:
+def test_curves_show_another_metric_without_the_objective(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"loss": 1.0}))
@@ -304,7 +304,9 @@ def test_what_is_not_the_objective_is_drawn_where_nothing_else_is_reported(tmp_p
         ([float("nan"), 1.0], "", [1, 0], ["1", "nan"], False),
     ],
 )
-def test_axes(tmp_path: Path, values: list[Any], typed: str, places: list[float], ticks: list[str], log: bool) -> None:
+def test_axes_place_values_and_ticks(
+    tmp_path: Path, values: list[Any], typed: str, places: list[float], ticks: list[str], log: bool
+) -> None:
     points = [{"x": value} if value is not None else {} for value in values]
     summary = study(tmp_path, *points, space={"x": typed})
     (axis,) = axes.find_axes(summary.rows, summary.space)
@@ -312,12 +314,12 @@ def test_axes(tmp_path: Path, values: list[Any], typed: str, places: list[float]
     assert ([*axis.ticks().values()], axis.log) == (ticks, log)
 
 
-def test_what_did_not_vary_and_seeds_have_no_axis(tmp_path: Path) -> None:
+def test_constant_params_and_seeds_have_no_axis(tmp_path: Path) -> None:
     summary = study(tmp_path, {"x": 1, "same": 2, "+seed": 1}, {"x": 2, "same": 2, "+seed": 2})
     assert [axis.name for axis in axes.find_axes(summary.rows, {}, without="seed")] == ["x"]
 
 
-def test_heat_map_of_a_grid_shows_the_best_of_the_rest(tmp_path: Path) -> None:
+def test_heat_map_cell_shows_the_best_over_other_params(tmp_path: Path) -> None:
     points: list[Point] = [{"lr": lr, "batch": b, "opt": o} for o in "ab" for lr in (0.1, 0.2) for b in (32, 64)]
     (cells,) = drawn(study(tmp_path, *points), "Two parameters")["data"]
     assert (cells["type"], cells["x"], cells["y"]) == ("heatmap", ["0.1", "0.2"], ["32", "64"])
@@ -330,16 +332,16 @@ def test_heat_map_of_several_seeds_shows_means(tmp_path: Path) -> None:
     assert cells["z"] == [[pytest.approx(0.2), pytest.approx(0.4)], [pytest.approx(0.3), pytest.approx(0.5)]]
 
 
-def test_heat_map_of_a_search_shows_its_places_and_contours(tmp_path: Path) -> None:
+def test_heat_map_of_a_search_shows_points_and_contours(tmp_path: Path) -> None:
     points: list[Point] = [{"lr": 10.0**-i, "batch": 2**i + i * i} for i in range(7)]
     figure = drawn(study(tmp_path, *points), "Two parameters")
     assert [trace["type"] for trace in figure["data"]] == ["contour", "scatter"]
     assert figure["layout"]["xaxis"]["type"] == "log"
-    known = [value for line in figure["data"][0]["z"] for value in line if not math.isnan(value)]
-    assert 0 <= min(known) < max(known) <= 0.6
+    values = [value for line in figure["data"][0]["z"] for value in line if not math.isnan(value)]
+    assert 0 <= min(values) < max(values) <= 0.6
 
 
-def test_a_search_under_several_seeds_is_no_grid(tmp_path: Path) -> None:
+def test_search_under_several_seeds_is_no_grid(tmp_path: Path) -> None:
     places: list[Point] = [{"lr": 10.0**-i, "batch": 2 ** (i % 3)} for i in range(6)]
     figure = drawn(
         study(tmp_path, *({**point, "seed": seed} for seed in range(5) for point in places)), "Two parameters"
@@ -347,14 +349,14 @@ def test_a_search_under_several_seeds_is_no_grid(tmp_path: Path) -> None:
     assert [trace["type"] for trace in figure["data"]] == ["contour", "scatter"]
 
 
-def test_heat_map_of_words_has_a_cell_for_each(tmp_path: Path) -> None:
+def test_heat_map_of_words_has_a_cell_per_word(tmp_path: Path) -> None:
     (cells,) = drawn(study(tmp_path, *GRID), "Two parameters")["data"]
     assert (cells["x"], cells["y"]) == (["adam", "sgd"], ["0.001", "0.1"])
     assert cells["z"] == [[0.0, 0.2], [0.1, 0.3]]
     assert cells["customdata"] == [[0, 2], [1, 3]]
 
 
-def test_failed_trial_is_in_its_cell(tmp_path: Path) -> None:
+def test_failed_trial_is_marked_in_the_cell(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": x, "n": n} for x in ("a<b>", "c") for n in (64, 100_000)))
     summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     cells, failed = drawn(summary, "Two parameters")["data"]
@@ -371,7 +373,7 @@ def test_failed_trial_is_in_its_cell(tmp_path: Path) -> None:
         [{"x": "a", "y": 1, "z": "a"}, {"x": "b", "y": 2, "z": "b"}],
     ],
 )
-def test_no_heat_map_unless_two_numbers_or_a_grid_of_two_were_swept(tmp_path: Path, points: list[Point]) -> None:
+def test_heat_map_needs_two_numbers_or_a_grid(tmp_path: Path, points: list[Point]) -> None:
     summary = study(tmp_path, *points)
     assert "Two parameters" not in figures.build_figures(Findings(summary), {})
 
@@ -383,7 +385,7 @@ def test_heat_map_shows_the_two_most_important_parameters(tmp_path: Path) -> Non
     assert [layout[axis]["title"]["text"] for axis in ("xaxis", "yaxis")] == ["a", "c"]
 
 
-def test_one_value_far_off_does_not_take_all_colors(tmp_path: Path) -> None:
+def test_distant_value_does_not_stretch_the_colors(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(20)))
     summary = with_trials(summary, with_outcome(summary.rows[0], objective=[-1e6]))
     shades = FigureData(Findings(summary), {}).color_layout()["coloraxis"]
@@ -406,15 +408,15 @@ def test_distant_values_are_at_the_edge(tmp_path: Path, direction: str, side: st
 
 
 @pytest.mark.parametrize(("seconds", "scale"), [([30.0, 40.0, 0.0, 50.0], None), ([0.5, 2000.0, 3.0, 4.0], "log")])
-def test_what_trials_cost_beside_what_they_reached(tmp_path: Path, seconds: list[float], scale: str | None) -> None:
+def test_cost_figure_shows_seconds_of_trials(tmp_path: Path, seconds: list[float], scale: str | None) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, ended(summary.rows[3], State.FAILED))
     for row, spent in zip(summary.rows, seconds, strict=True):
         summary = with_trials(summary, with_outcome(row, seconds={"training": spent}))
     figure = drawn(summary, "Cost")
     assert figure["layout"]["xaxis"].get("type") == scale
-    found = {n: x for trace in figure["data"] for n, x in zip(trace["customdata"], trace["x"], strict=True)}
-    assert found == {n: spent for n, spent in enumerate(seconds) if spent}
+    seconds_by_trial = {n: x for trace in figure["data"] for n, x in zip(trace["customdata"], trace["x"], strict=True)}
+    assert seconds_by_trial == {n: spent for n, spent in enumerate(seconds) if spent}
     page = report.write(summary).read_text()
     assert page.count("<h2>Cost</h2>") == 1 and 'aria-label="Cost"' in page
 
@@ -422,42 +424,42 @@ def test_what_trials_cost_beside_what_they_reached(tmp_path: Path, seconds: list
 @pytest.mark.parametrize(
     ("values", "tick"), [([1.0, 10.0], None), ([0.0, 1e6], None), ([0.01, 10.0], 1), ([0.1, 1e8], 2), ([1e-3, 1e38], 6)]
 )
-def test_powers_of_ten_on_an_axis_can_be_read(values: list[float], tick: int | None) -> None:
+def test_log_axis_has_readable_ticks(values: list[float], tick: int | None) -> None:
     assert value_scale(values).get("dtick") == tick
 
 
-def test_the_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None:
+def test_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None:
     drawn = ElementTree.fromstring(picture.render_picture(pages.search(tmp_path)))  # noqa: S314 - it is ours
     words = [element.text for element in drawn.iter(f"{SVG}text")]
     assert {"failed", "pruned", "running", "completed", "trial", "accuracy", "0.9"} <= {*words}
-    groups = [one for one in drawn.iter(f"{SVG}g") if one.get("id", "").startswith("PathCollection")]
-    kept = {path for group in groups for defs in group.iter(f"{SVG}defs") for path in defs}
-    marks = {mark for group in groups for name in ("use", "path") for mark in group.iter(f"{SVG}{name}")} - kept
-    assert len(marks) == 20 + 4  # and those of the key
-    assert all("nan" not in str(one.attrib) for one in drawn.iter())
+    groups = [element for element in drawn.iter(f"{SVG}g") if element.get("id", "").startswith("PathCollection")]
+    definitions = {path for group in groups for defs in group.iter(f"{SVG}defs") for path in defs}
+    marks = {mark for group in groups for name in ("use", "path") for mark in group.iter(f"{SVG}{name}")} - definitions
+    assert len(marks) == 20 + 4  # and the marks of the legend
+    assert all("nan" not in str(element.attrib) for element in drawn.iter())
 
 
-def test_the_picture_of_two_objectives_is_their_front(tmp_path: Path) -> None:
+def test_picture_of_two_objectives_is_the_front(tmp_path: Path) -> None:
     drawn = picture.render_picture(pages.two_objectives(tmp_path))
     assert ">accuracy (maximized)<" in drawn and ">Pareto front<" in drawn
 
 
 @pytest.mark.parametrize("objective", ["<b>&", "http://me:sesame@host/acc"])
-def test_the_picture_shows_names_as_they_may_be_shown(tmp_path: Path, objective: str) -> None:
+def test_picture_escapes_names_and_hides_passwords(tmp_path: Path, objective: str) -> None:
     summary = replace(study(tmp_path, *GRID), objective=(objective,))
     drawn = picture.render_picture(summary)
     assert ElementTree.fromstring(drawn) is not None  # noqa: S314 - it is ours
     assert "sesame" not in drawn
 
 
-def test_there_is_no_picture_of_nothing(tmp_path: Path) -> None:
+def test_study_without_results_has_no_picture(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, *(replace(ended(row, State.FAILED), metrics={}) for row in summary.rows))
     assert picture.render_picture(summary) == ""
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) -> None:
+def test_nan_and_infinity_are_drawn_without_a_value(tmp_path: Path, value: float) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, with_outcome(summary.rows[1], objective=[value]))
     for row in summary.rows:
@@ -477,7 +479,7 @@ def test_what_is_no_number_is_drawn_as_no_value(tmp_path: Path, value: float) ->
         [1 + i * 2.3e-16 for i in range(6)],
     ],
 )
-def test_odd_numbers_take_no_page_with_them(tmp_path: Path, values: list[float]) -> None:
+def test_extreme_and_nearly_equal_numbers_have_a_page(tmp_path: Path, values: list[float]) -> None:
     summary = study(tmp_path, *({"x": value, "y": i} for i, value in enumerate(values)))
     for row, value in zip(summary.rows, values, strict=True):
         summary = with_trials(summary, with_outcome(row, objective=[float(min(value, 1.7e308))]))
@@ -496,20 +498,20 @@ def test_odd_numbers_take_no_page_with_them(tmp_path: Path, values: list[float])
     ],
     ids=["both ends", "log", "no float", "the least"],
 )
-@pytest.mark.parametrize("what", ["parameter", "objective"])
-def test_the_largest_and_least_numbers_have_their_page(tmp_path: Path, what: str, number: Any) -> None:
-    summary = study(tmp_path, *({"lr": number(i) if what == "parameter" else i / 10, "x": i} for i in range(5)))
-    for i, row in enumerate(summary.rows if what == "objective" else ()):
+@pytest.mark.parametrize("place", ["parameter", "objective"])
+def test_largest_and_smallest_numbers_have_figures(tmp_path: Path, place: str, number: Any) -> None:
+    summary = study(tmp_path, *({"lr": number(i) if place == "parameter" else i / 10, "x": i} for i in range(5)))
+    for i, row in enumerate(summary.rows if place == "objective" else ()):
         summary = with_trials(summary, with_outcome(row, objective=[float(min(number(i), 1.7e308))]))
     assert "figure cannot be drawn" not in report.write(summary).read_text()
     assert "nan" not in picture.render_picture(summary)
 
 
-def test_figure_that_cannot_be_drawn_is_replaced_by_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def odd(source: FigureData) -> None:
+def test_failed_figure_is_replaced_by_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: FigureData) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setitem(figures._FIGURES, "History", odd)
+    monkeypatch.setitem(figures._FIGURES, "History", fail)
     page = report.write(study(tmp_path, *GRID)).read_text()
     assert (
         "This figure cannot be drawn: ZeroDivisionError: a bug" in page and "<h2>Parameters and objective</h2>" in page
@@ -524,15 +526,15 @@ def test_page_limits_metrics_and_shows_the_objective(tmp_path: Path) -> None:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, metrics))
     trials = Trials(summary.objective)
     trials.look(Findings(summary))
-    told = trials.as_data(Findings(summary))["trials"][0]
-    assert len(told["metrics"]) == len(told["curves"]) == 200
-    assert "acc" in told["metrics"] and "acc" in told["curves"]
-    assert told["facts"]["metrics"] == "1001; 200 are shown"
+    trial = trials.as_data(Findings(summary))["trials"][0]
+    assert len(trial["metrics"]) == len(trial["curves"]) == 200
+    assert "acc" in trial["metrics"] and "acc" in trial["curves"]
+    assert trial["facts"]["metrics"] == "1001; 200 are shown"
 
 
 @pytest.mark.parametrize("room", [*range(135, 145), *range(575, 585), *range(1475, 1485)])
-def test_a_password_that_is_cut_is_shown_in_no_part(tmp_path: Path, room: int) -> None:
-    """Each text of a page has its own length."""
+def test_truncated_password_is_not_shown(tmp_path: Path, room: int) -> None:
+    """The texts of a page are cut at different lengths."""
     error = "." * room + " postgresql://me:qxqxqx@host/db"
     for text in (error, f"first\n{error}"):
         failed = ended(TrialRecord(0, {"x": 1}, State.QUEUED, tmp_path / "0"), State.FAILED, text)
@@ -541,18 +543,20 @@ def test_a_password_that_is_cut_is_shown_in_no_part(tmp_path: Path, room: int) -
         assert "qxq" not in json.dumps([*parts, Trials(summary.objective).as_data(Findings(summary))])
 
 
-def test_the_data_of_a_page_are_whole_small_and_hold_no_tags_or_passwords(tmp_path: Path) -> None:
-    nasty = "</script><!--<script> http://me:sesame@host/db \x1b[31mred"
-    summary = study(tmp_path, *({"lr": 0.1 * i, "n</script>": nasty} for i in range(50)))
+def test_page_data_are_small_without_tags_and_passwords(tmp_path: Path) -> None:
+    text = "</script><!--<script> http://me:sesame@host/db \x1b[31mred"
+    summary = study(tmp_path, *({"lr": 0.1 * i, "n</script>": text} for i in range(50)))
     for row in summary.rows:
         folder = TrialFolder(row.folder)
         attempt = folder.new_attempt()
-        attempt.log.write_text(f"{nasty}\n" * 300)
+        attempt.log.write_text(f"{text}\n" * 300)
         steps = ({"acc": math.sin(step), "loss": 1 / (step + 1), "t": 0.1} for step in range(1000))
-        append_lines(row.folder / METRICS, [{"step": i, "time": 0, "metrics": told} for i, told in enumerate(steps)])
+        append_lines(
+            row.folder / METRICS, [{"step": i, "time": 0, "metrics": metrics} for i, metrics in enumerate(steps)]
+        )
         (row.folder / ".hydra").mkdir()
-        (row.folder / ".hydra" / "config.yaml").write_text(f"a: {row.number}\nb: '{nasty}'\n" + "c: 1\n" * 100)
-        failed = ended(row, State.FAILED, f"{nasty} at {row.number}", objective=[0.5])
+        (row.folder / ".hydra" / "config.yaml").write_text(f"a: {row.number}\nb: '{text}'\n" + "c: 1\n" * 100)
+        failed = ended(row, State.FAILED, f"{text} at {row.number}", objective=[0.5])
         summary = with_trials(summary, failed)
     page = report.write(summary).read_text()
     assert len(page) < 1_500_000
@@ -581,32 +585,32 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
     assert "sesame" not in report.write(summary).read_text()
 
 
-def test_figures_in_a_notebook(tmp_path: Path) -> None:
+def test_notebook_gets_all_figures(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"lr": 10.0**-i, "batch": 2**i + i * i} for i in range(7)))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
-    found = figures.build_plotly_figures(summary)
-    assert {*found} == {
+    plotly_figures = figures.build_plotly_figures(summary)
+    assert {*plotly_figures} == {
         "Parameters and objective", "History", "Learning curves", "Two parameters", "Slices: lr", "Slices: batch",
     }  # fmt: skip
-    assert found["History"].data[-1].text[3].startswith("<b>trial 3</b> completed<br>acc 0.3")
-    assert "--" not in found["History"].to_json()
+    assert plotly_figures["History"].data[-1].text[3].startswith("<b>trial 3</b> completed<br>acc 0.3")
+    assert "--" not in plotly_figures["History"].to_json()
 
 
 @pytest.mark.parametrize(
-    ("total", "said"),
+    ("total", "texts"),
     [(4, "<b>2</b> completed|<b>1</b> failed|<b>1</b> running"), (9, "<b>5</b> queued"), (None, "of 4 trials")],
 )
-def test_the_counts_add_up(tmp_path: Path, total: int | None, said: str) -> None:
+def test_status_counts_sum_to_the_total(tmp_path: Path, total: int | None, texts: str) -> None:
     summary = study(tmp_path, *GRID, planned=total)
     failed, running = ended(summary.rows[0], State.FAILED, "x"), ended(summary.rows[1], State.RUNNING)
     summary = with_trials(summary, failed, running)
     page = report.write(summary).read_text()
-    assert all(part in page for part in said.split("|"))
+    assert all(part in page for part in texts.split("|"))
     assert sum(sum(counts.values()) for counts in overview.count_kinds(summary).values()) == (total or 4)
 
 
-def test_an_infeasible_trial_has_its_name_and_the_mark_of_a_pruned_one(tmp_path: Path) -> None:
+def test_infeasible_trial_has_the_mark_of_pruned_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     infeasible = ended(summary.rows[0], State.INFEASIBLE, "a batch of 64 does not fit")
     summary = with_trials(summary, infeasible, ended(summary.rows[1], State.PRUNED))
@@ -620,7 +624,7 @@ def test_an_infeasible_trial_has_its_name_and_the_mark_of_a_pruned_one(tmp_path:
         assert [line["state"] for line in csv.DictReader(file)] == ["infeasible", "pruned", "completed", "completed"]
 
 
-def test_a_study_that_has_enough_is_finished(tmp_path: Path) -> None:
+def test_study_with_reached_target_is_finished(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID, planned=9)
     assert '<b class="stopped">stopped</b>' in report.write(summary).read_text()
     page = report.write(replace(summary, done="trial 3 reached target=0.3")).read_text()
@@ -642,7 +646,7 @@ def test_equal_errors_are_printed_once_with_their_trials(tmp_path: Path) -> None
 
 
 class Now:
-    """A clock that a writing takes time of."""
+    """A clock that the test advances, also while the page is written."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -652,15 +656,15 @@ class Now:
         return self.now
 
 
-def test_running_study_writes_its_page_periodically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_study_writes_the_page_periodically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary, clock = study(tmp_path, *GRID, planned=9), Now()
     summary = with_trials(summary, ended(summary.rows[0], State.RUNNING))
     page = live.LivePage(summary, clock=clock)
     write, written = report.write_live, list[float]()
 
-    def counted(*given: Any) -> None:
+    def counted(*arguments: Any) -> None:
         written.append(clock.now)
-        write(*given)
+        write(*arguments)
         clock.now += clock.takes
 
     monkeypatch.setattr(report, "write_live", counted)
@@ -678,25 +682,25 @@ def test_running_study_writes_its_page_periodically(tmp_path: Path, monkeypatch:
 
 
 def test_running_search_reports_importances_periodically(tmp_path: Path) -> None:
-    summary, clock, asked = study(tmp_path, *({"x": i, "y": i} for i in range(210)), searched=True), Now(), list[int]()
-    rows, known = summary.rows, list[TrialRecord]()
+    summary, clock, counts = study(tmp_path, *({"x": i, "y": i} for i in range(210)), searched=True), Now(), list[int]()
+    rows, started = summary.rows, list[TrialRecord]()
 
     def importance() -> dict[str, float]:
-        asked.append(len(known))
-        if len(asked) == 2:
+        counts.append(len(started))
+        if len(counts) == 2:
             raise RuntimeError("it cannot be told")
         return {"x": 0.8, "y": 0.2}
 
-    page = live.LivePage(replace(summary, rows=known), importance, clock)
+    page = live.LivePage(replace(summary, rows=started), importance, clock)
     for now, trials in ((5, 9), (45, 12), (100, 12), (130, 17), (160, 18), (190, 27), (220, 40), (300, 41), (400, 201)):
-        clock.now, known[:] = now, rows[:trials]
+        clock.now, started[:] = now, rows[:trials]
         page.tick()
         assert bool(page.problem) == (now == 160)
-    assert asked == [12, 18, 27, 41]
+    assert counts == [12, 18, 27, 41]
     assert "<h2>Importance</h2>" in (tmp_path / report.HTML).read_text()
 
 
-def test_a_page_that_cannot_be_written_ends_no_study(tmp_path: Path) -> None:
+def test_unwritable_page_is_retried(tmp_path: Path) -> None:
     summary, clock = study(tmp_path, *GRID), Now()
     page = live.LivePage(summary, clock=clock)
     (tmp_path / report.HTML).mkdir()
@@ -710,7 +714,7 @@ def test_a_page_that_cannot_be_written_ends_no_study(tmp_path: Path) -> None:
     assert (tmp_path / report.HTML).exists()
 
 
-def test_what_a_trial_left_is_read_once(tmp_path: Path) -> None:
+def test_metrics_of_ended_trials_are_read_once(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, ended(summary.rows[0], State.RUNNING))
     trials = Trials(summary.objective)
@@ -721,13 +725,13 @@ def test_what_a_trial_left_is_read_once(tmp_path: Path) -> None:
         TrialFolder(row.folder).append_metrics(MetricsLine(1, 0.0, {"acc": 0.2}))
     trials.look(Findings(summary))
     assert [len(trials.curves()[number]["acc"][0]) for number in range(4)] == [2, 1, 1, 1]
-    (summary.rows[0].folder / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
+    (summary.rows[0].folder / "metrics.jsonl").write_bytes(b"")  # as a new attempt without a checkpoint does
     TrialFolder(summary.rows[0].folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.3}))
     trials.look(Findings(summary))
     assert trials.curves()[0]["acc"] == ([0], [0.3])
 
 
-def test_reading_many_trials_does_not_hold_up_the_driver(tmp_path: Path) -> None:
+def test_slow_reading_of_metrics_does_not_block_the_driver(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
@@ -737,18 +741,18 @@ def test_reading_many_trials_does_not_hold_up_the_driver(tmp_path: Path) -> None
     assert [*trials.as_data(Findings(summary))["trials"]] == [0, 1, 2, 3]
 
 
-def test_best_and_newest_of_many_trials_are_described(tmp_path: Path) -> None:
+def test_page_shows_best_and_newest_of_many_trials(tmp_path: Path) -> None:
     queued = (TrialRecord(i, {"x": i}, State.QUEUED, tmp_path) for i in range(2500))
     rows = [ended(row, State.COMPLETED, objective=[float(row.number)]) for row in queued]
     summary = StudySnapshot("s", tmp_path, ("acc",), ("minimize",), rows)
-    told = shown_of(Findings(summary))
-    assert [row.number for row in told] == [*range(1000), *range(1500, 2500)]
+    selection = shown_of(Findings(summary))
+    assert [row.number for row in selection] == [*range(1000), *range(1500, 2500)]
     shown = {
         n
         for trace in figures.build_figures(Findings(summary), {})["History"][""]["data"]
         for n in trace.get("customdata", [])
     }
-    assert shown <= {row.number for row in told} and len(shown) == 1500
+    assert shown <= {row.number for row in selection} and len(shown) == 1500
 
 
 def test_notes_of_trials_are_printed_once(tmp_path: Path) -> None:
@@ -770,7 +774,7 @@ def test_notes_of_trials_are_printed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"subject": 5}'])
-def test_damaged_notes_are_no_notes(tmp_path: Path, content: str) -> None:
+def test_damaged_notes_are_ignored(tmp_path: Path, content: str) -> None:
     summary = study(tmp_path, {"lr": 0.1})
     before = report.markdown(summary)
     (summary.rows[0].folder / "notes.json").write_text(content)
@@ -778,7 +782,7 @@ def test_damaged_notes_are_no_notes(tmp_path: Path, content: str) -> None:
 
 
 def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
-    """Of values over many powers of ten, and of words of any length."""
+    """The labels are values over many powers of ten, and long words."""
     summary = study(tmp_path, *({"x": 10.0**power, "path": "/a" * 100 + str(power % 2)} for power in range(-30, 31)))
     for power, row in enumerate(summary.rows, start=-30):
         summary = with_trials(summary, with_outcome(row, objective=[10.0**power]))
@@ -791,18 +795,17 @@ def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
     assert x.round_numbers()[0] == 1e-30
 
 
-def test_a_report_derives_each_thing_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many figures and tables show it."""
+def test_report_computes_each_result_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Counter[str]()
 
-    def count(home: Any, name: str) -> None:
-        derive = getattr(home, name)
+    def count(owner: Any, name: str) -> None:
+        derive = getattr(owner, name)
 
-        def counted(*given: Any) -> Any:
+        def counted(*arguments: Any) -> Any:
             calls[name] += 1
-            return derive(*given)
+            return derive(*arguments)
 
-        monkeypatch.setattr(home, name, counted)
+        monkeypatch.setattr(owner, name, counted)
 
     count(configurations, "rank")
     count(costs, "of_study")
@@ -822,13 +825,13 @@ def test_a_report_derives_each_thing_once(tmp_path: Path, monkeypatch: pytest.Mo
         "collect_notes": 1,
         "top": 1,
         "front": 2,
-    }  # the order of the trials asks for the front too
+    }  # because the order of the trials uses the front, too
 
 
 @pytest.mark.parametrize("name", pages.STUDIES)
 def test_reading_commands_do_not_change_a_study(tmp_path: Path, name: str) -> None:
     summary = pages.STUDIES[name](tmp_path)
-    summary = with_trials(summary, *(replace(row, metrics={}) for row in summary.rows))  # as another driver runs them
+    summary = with_trials(summary, *(replace(row, metrics={}) for row in summary.rows))  # as under another driver
     before = deepcopy(summary)
     page = report.write(summary).read_text()
     report.markdown(summary)
@@ -839,7 +842,7 @@ def test_reading_commands_do_not_change_a_study(tmp_path: Path, name: str) -> No
     assert ("<td>○ running" in page) == (name == "search")
 
 
-def test_what_another_drivers_trials_reported_last_is_shown(tmp_path: Path) -> None:
+def test_last_metrics_of_another_driver_are_shown(tmp_path: Path) -> None:
     summary = pages.search(tmp_path)
     last = summary.rows[-1].metrics["accuracy"]
     summary = with_trials(summary, replace(summary.rows[-1], metrics={}))
@@ -851,11 +854,11 @@ def test_what_another_drivers_trials_reported_last_is_shown(tmp_path: Path) -> N
     assert summary.rows[-1].metrics == {}
 
 
-def test_a_paragraph_in_three_ways() -> None:
-    said = tables.Paragraph(": it took <1 s at http://me:sesame@host", lead="a & b")
-    assert said.plain == "a & b: it took <1 s at http://me:sesame@host"
-    assert said.markdown == "**a & b**: it took <1 s at http://me:sesame@host"
-    assert said.html == "<p><b>a &amp; b</b>: it took &lt;1 s at http://me:***@host</p>"
+def test_paragraph_renders_as_text_markdown_and_html() -> None:
+    paragraph = tables.Paragraph(": it took <1 s at http://me:sesame@host", lead="a & b")
+    assert paragraph.plain == "a & b: it took <1 s at http://me:sesame@host"
+    assert paragraph.markdown == "**a & b**: it took <1 s at http://me:sesame@host"
+    assert paragraph.html == "<p><b>a &amp; b</b>: it took &lt;1 s at http://me:***@host</p>"
     assert tables.Paragraph("*x* **y**").html == "<p>*x* **y**</p>"
 
 

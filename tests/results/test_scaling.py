@@ -1,4 +1,4 @@
-"""Scaling over GPUs, compared with values computed by hand."""
+"""Tests of the scaling over GPUs, against values computed by hand."""
 
 import math
 import shutil
@@ -45,7 +45,7 @@ def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
         ({"gpus": 0}, (1, 1, 0)),
         ({"gpus": "4", "nodes": 2}, (8, 2, 4)),
         ({"ranks": 4, "nodes": 2}, (8, 2, 0)),
-        ({"ranks": 2, "gpus": 2}, (2, 1, 2)),  # each rank takes one of the two
+        ({"ranks": 2, "gpus": 2}, (2, 1, 2)),  # each rank uses a GPU
         ({"lr": 0.1}, (1, 1, 0)),
         ({"gpus": "auto"}, None),
         ({"gpus": True}, None),
@@ -54,7 +54,7 @@ def counts(scaling: Scaling | None, series: int = 0) -> list[Count]:
         ({"gpus": -1}, None),
     ],
 )
-def test_parse_size(point: Point, expected: Size | None) -> None:
+def test_size_is_parsed_from_params(point: Point, expected: Size | None) -> None:
     assert parse_size(point) == expected
 
 
@@ -62,9 +62,9 @@ def test_parse_size(point: Point, expected: Size | None) -> None:
     ("attempts", "expected"),
     [
         ([[9, 4, 5, 7]], [4, 5, 7]),  # the first epoch traces
-        ([[9, 4, 5], [8, 6]], [4, 5, 6]),  # and so does that of a second attempt
+        ([[9, 4, 5], [8, 6]], [4, 5, 6]),  # the first epoch of a second attempt traces, too
         ([[9], [8, 6]], [6]),
-        ([[9, 4, 0, math.inf]], [4]),  # nobody trains in no time; a damaged line may say anything
+        ([[9, 4, 0, math.inf]], [4]),  # a damaged line may have an impossible time
         ([[9]], []),
         ([[]], []),
     ],
@@ -74,18 +74,18 @@ def test_first_epoch_of_each_attempt_is_excluded(
 ) -> None:
     row = trial(tmp_path / "0", {"gpus": 1}, *attempts)
     other = trial(tmp_path / "1", {"gpus": 2}, [1, 1])
-    found = measure_scaling(study(tmp_path, [row, other]))
-    assert found
-    (first, *_) = counts(found)
+    scaling = measure_scaling(study(tmp_path, [row, other]))
+    assert scaling
+    (first, *_) = counts(scaling)
     if expected:
         assert (first.count, first.trials, first.shortest_s, first.longest_s) == (1, 1, min(expected), max(expected))
         assert first.epoch_s == sorted(expected)[len(expected) // 2]
     else:
         assert first.count == 2
-        assert "Left out: trial 0 (gpus=1): no epoch_time except of the first epoch" in found.remarks[-1]
+        assert "Left out: trial 0 (gpus=1): no epoch_time except of the first epoch" in scaling.remarks[-1]
 
 
-def test_scaling_of_a_study_computed_by_hand(tmp_path: Path) -> None:
+def test_scaling_of_a_study_equals_values_by_hand(tmp_path: Path) -> None:
     use = {"system/gpu_0_utilization_percentage": 80.0, "system/gpu_0_power_usage_watts": 300.0}
     two = {"system/gpu_1_utilization_percentage": 60.0, "system/gpu_1_power_usage_watts": 100.0}
     cpu = {"system/cpu_utilization_percentage": 150.0}
@@ -118,21 +118,21 @@ def test_scaling_of_a_study_computed_by_hand(tmp_path: Path) -> None:
         ),
         trial(tmp_path / "3", {"gpus": 2, "seed": 2}, [], state=State.OUT_OF_MEMORY, gpus=2),
     ]
-    found = measure_scaling(study(tmp_path, rows))
-    assert found
-    one, other = counts(found)
-    assert (one.count, one.trials, one.epoch_s, one.shortest_s, one.longest_s) == (1, 2, 20, 20, 24)
-    assert (one.speed_up, one.efficiency, one.images_s) == (1, 1, (1000 / 20 + (1000 / 20 + 1000 / 24) / 2) / 2)
-    assert (one.use_percent, one.watts, one.objective) == (80, 300, pytest.approx(0.85))
-    assert (other.speed_up, other.efficiency) == (20 / 12.5, 20 / 12.5 / 2)
-    assert (other.use_percent, other.watts) == (70, 400)
-    assert (other.epochs_to_stable, other.time_to_stable_s, other.devices) == (2, 36, 2)
-    assert found.series[0].target == 0.8  # what more than half of the trials of each count reach
-    assert one.target_s == (50 + 74) / 2
-    assert other.target_s == 32
-    assert scaling_page.tables(found)[1][2] == ["2", "0.9", "2", "36", "0.02", "0.004", "32", "0.0178"]
-    assert found.remarks == ["Left out: trial 3 (gpus=2 seed=2): out of memory, no memory."]
-    assert (found.unit, found.hours) == ("GPUs", "GPU-hours")
+    scaling = measure_scaling(study(tmp_path, rows))
+    assert scaling
+    first, second = counts(scaling)
+    assert (first.count, first.trials, first.epoch_s, first.shortest_s, first.longest_s) == (1, 2, 20, 20, 24)
+    assert (first.speed_up, first.efficiency, first.images_s) == (1, 1, (1000 / 20 + (1000 / 20 + 1000 / 24) / 2) / 2)
+    assert (first.use_percent, first.watts, first.objective) == (80, 300, pytest.approx(0.85))
+    assert (second.speed_up, second.efficiency) == (20 / 12.5, 20 / 12.5 / 2)
+    assert (second.use_percent, second.watts) == (70, 400)
+    assert (second.epochs_to_stable, second.time_to_stable_s, second.devices) == (2, 36, 2)
+    assert scaling.series[0].target == 0.8  # the value that more than half of the trials of each count reach
+    assert first.target_s == (50 + 74) / 2
+    assert second.target_s == 32
+    assert scaling_page.tables(scaling)[1][2] == ["2", "0.9", "2", "36", "0.02", "0.004", "32", "0.0178"]
+    assert scaling.remarks == ["Left out: trial 3 (gpus=2 seed=2): out of memory, no memory."]
+    assert (scaling.unit, scaling.hours) == ("GPUs", "GPU-hours")
 
 
 @pytest.mark.parametrize(
@@ -152,43 +152,48 @@ def test_scaling_of_a_study_computed_by_hand(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_unit_of_the_count(tmp_path: Path, points: list[Point], expected: tuple[str, list[int], str] | None) -> None:
+def test_unit_follows_the_varied_parameter(
+    tmp_path: Path, points: list[Point], expected: tuple[str, list[int], str] | None
+) -> None:
     rows = [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]
-    found = measure_scaling(study(tmp_path, rows))
-    assert (found is None) == (expected is None)
-    if found and expected:
-        assert (found.unit, [count.count for count in counts(found)]) == expected[:2]
-        assert expected[2] in "".join(found.remarks)
+    scaling = measure_scaling(study(tmp_path, rows))
+    assert (scaling is None) == (expected is None)
+    if scaling and expected:
+        assert (scaling.unit, [count.count for count in counts(scaling)]) == expected[:2]
+        assert expected[2] in "".join(scaling.remarks)
 
 
-def test_a_line_for_each_combination_of_other_values(tmp_path: Path) -> None:
+def test_other_params_split_the_series(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "+model": m, "seed": s, "same": 1} for g in (1, 2) for m in "ab" for s in (1, 2)]
-    found = measure_scaling(
+    scaling = measure_scaling(
         study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)])
     )
-    assert found
-    assert [one.name for one in found.series] == ["model=a", "model=b"]
-    assert [count.trials for count in counts(found)] == [2, 2]
+    assert scaling
+    assert [series.name for series in scaling.series] == ["model=a", "model=b"]
+    assert [count.trials for count in counts(scaling)] == [2, 2]
 
 
-def test_ten_series_are_shown_and_the_others_named() -> None:
+def test_ten_series_are_shown_and_others_are_listed() -> None:
     samples = [sample(n, 20 / n, f"x={i:02}") for i in range(12) for n in ((1, 2) if i > 2 else (1,))]
-    found = page_of(*samples)
-    assert [one.name for one in found.series] == ["x=00", *(f"x={i:02}" for i in range(3, 12))]
-    assert found.remarks == [
+    scaling = page_of(*samples)
+    assert [series.name for series in scaling.series] == ["x=00", *(f"x={i:02}" for i in range(3, 12))]
+    assert scaling.remarks == [
         "Measured for a single count, so not compared: 1 GPU x=00.",
         "Series not shown (2 of 12): x=01, x=02.",
     ]
-    assert go.Figure(apply_colors(scaling_page.figure(found)["data"], colors(dark=False)))
+    assert go.Figure(apply_colors(scaling_page.figure(scaling)["data"], colors(dark=False)))
 
 
 def test_nearly_equal_values_are_two_series(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "lr": lr} for g in (1, 2) for lr in (0.00012341, 0.00012344)]
-    found = measure_scaling(
+    scaling = measure_scaling(
         study(tmp_path, [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)])
     )
-    assert found
-    assert [(one.name, len(one.counts)) for one in found.series] == [("lr=0.00012341", 2), ("lr=0.00012344", 2)]
+    assert scaling
+    assert [(series.name, len(series.counts)) for series in scaling.series] == [
+        ("lr=0.00012341", 2),
+        ("lr=0.00012344", 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -200,33 +205,35 @@ def test_nearly_equal_values_are_two_series(tmp_path: Path) -> None:
         ([{"gpus": 1}, {"gpus": 2}], {"gpus": "0", "nodes": "null"}, ("GPUs", [(1, 1), (2, 1)])),
     ],
 )
-def test_fixed_parameters_count(tmp_path: Path, points: list[Point], fixed: dict[str, str], expected: Any) -> None:
+def test_fixed_parameters_multiply_the_count(
+    tmp_path: Path, points: list[Point], fixed: dict[str, str], expected: Any
+) -> None:
     rows = [trial(tmp_path / str(i), point, [2, 1]) for i, point in enumerate(points)]
-    found = measure_scaling(study(tmp_path, rows, fixed=fixed))
-    assert found
-    assert (found.unit, [(count.count, count.nodes) for count in counts(found)]) == expected
+    scaling = measure_scaling(study(tmp_path, rows, fixed=fixed))
+    assert scaling
+    assert (scaling.unit, [(count.count, count.nodes) for count in counts(scaling)]) == expected
 
 
-def test_one_node_of_two_gpus_and_two_nodes_of_one_are_two_lines(tmp_path: Path) -> None:
+def test_equal_gpu_counts_on_different_nodes_are_separate_lines(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "nodes": n} for n in (1, 2) for g in (1, 2)]
     rows = [trial(tmp_path / str(i), point, [9, 8 - i]) for i, point in enumerate(points)]
-    found = measure_scaling(study(tmp_path, rows))
-    assert found
-    assert [line[0] for line in scaling_page.tables(found)[0]] == ["GPUs", "1", "2", "2 on 2 nodes", "4 on 2 nodes"]
-    assert [count.trials for count in counts(found)] == [1] * 4
-    measured = next(trace for trace in scaling_page.figure(found)["data"] if trace["mode"] == "markers")
+    scaling = measure_scaling(study(tmp_path, rows))
+    assert scaling
+    assert [line[0] for line in scaling_page.tables(scaling)[0]] == ["GPUs", "1", "2", "2 on 2 nodes", "4 on 2 nodes"]
+    assert [count.trials for count in counts(scaling)] == [1] * 4
+    measured = next(trace for trace in scaling_page.figure(scaling)["data"] if trace["mode"] == "markers")
     assert (measured["x"], len({*measured["marker"]["symbol"]})) == ([1, 2, 2, 4], 2)
     assert measured["text"][2] == "2 GPUs on 2 nodes"
-    assert scaling_page.words(found)[0].plain.startswith("4 GPUs on 2 nodes: 1.60 times as fast as 1,")
+    assert scaling_page.words(scaling)[0].plain.startswith("4 GPUs on 2 nodes: 1.60 times as fast as 1,")
 
 
-def test_a_study_whose_trials_report_no_epoch_time_has_no_page(tmp_path: Path) -> None:
+def test_study_without_epoch_times_has_no_scaling(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1], reports_times=False, largest_batch=n) for n in (1, 2)]
     assert measure_scaling(study(tmp_path, rows)) is None
     assert "Scaling" not in report.write(study(tmp_path, rows)).read_text()
 
 
-def test_power_is_that_of_all_nodes(tmp_path: Path) -> None:
+def test_power_is_summed_over_nodes(tmp_path: Path) -> None:
     use = {"system/gpu_0_utilization_percentage": 80.0, "system/gpu_0_power_usage_watts": 300.0}
     other = {"system/gpu_0_utilization_percentage": 60.0, "system/gpu_0_power_usage_watts": 100.0}
     damaged = {"system/gpu_0_power_usage_watts": math.inf}
@@ -235,48 +242,48 @@ def test_power_is_that_of_all_nodes(tmp_path: Path) -> None:
         trial(tmp_path / "2", {"gpus": 1, "nodes": 2}, [2, 1], use={FIRST: use, "system_metrics.1.jsonl": other}),
     ]
     TrialFolder(tmp_path / "2").append_metrics(MetricsLine(3, 1103.0, damaged), FIRST)
-    one, two = counts(measure_scaling(study(tmp_path, rows)))
-    assert (one.watts, two.watts, two.use_percent) == (300, 400, 70)
+    first, second = counts(measure_scaling(study(tmp_path, rows)))
+    assert (first.watts, second.watts, second.use_percent) == (300, 400, 70)
     (tmp_path / "2" / FIRST).unlink()
-    (tmp_path / "2" / FIRST).mkdir()  # which takes neither the other node's nor the attempts' begins with it
-    one, two = counts(measure_scaling(study(tmp_path, rows)))
-    assert (two.watts, two.epoch_s) == (100, 1)
+    (tmp_path / "2" / FIRST).mkdir()  # so that only the metrics of the first node are unreadable
+    first, second = counts(measure_scaling(study(tmp_path, rows)))
+    assert (second.watts, second.epoch_s) == (100, 1)
 
 
-def test_default_target_is_reached_by_its_own_trials(tmp_path: Path) -> None:
+def test_default_target_is_a_reported_metric(tmp_path: Path) -> None:
     """A trial may return an unreported objective, such as the accuracy of averaged weights."""
     rows = [trial(tmp_path / str(n), {"gpus": n}, [9, 4 / n], objectives=[0.1, 0.5]) for n in (1, 2)]
     rows = [with_outcome(row, objective=[0.6]) for row in rows]
     assert [count.target_s for count in counts(measure_scaling(study(tmp_path, rows)))] == [13, 11]
 
 
-def test_infeasible_trial_is_left_out_with_its_error(tmp_path: Path) -> None:
+def test_infeasible_trial_is_left_out_with_the_error(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "m": "a"}, [2, 1]) for n in (1, 2)]
     rows.append(
         TrialRecord(3, {"gpus": 4, "m": "b"}, State.QUEUED, tmp_path / "3").with_end(
             Outcome(State.INFEASIBLE, "batch too large")
         )
     )
-    found = measure_scaling(study(tmp_path, rows))
-    assert found
-    assert [one.name for one in found.series] == [""]
-    assert found.remarks == ["Left out: trial 3 (gpus=4 m=b): infeasible, batch too large."]
+    scaling = measure_scaling(study(tmp_path, rows))
+    assert scaling
+    assert [series.name for series in scaling.series] == [""]
+    assert scaling.remarks == ["Left out: trial 3 (gpus=4 m=b): infeasible, batch too large."]
 
 
 @pytest.mark.parametrize(
     ("target", "maximize", "reached"),
     [
-        (None, True, [20, 12]),  # what all of them reached: 0.8
+        (None, True, [20, 12]),  # the default target: 0.8, which all counts reach
         (0.9, True, [math.inf, 18]),
         (0.99, True, [math.inf, math.inf]),
         (0.85, False, [10, 6]),
     ],
 )
-def test_the_time_to_a_target(target: float | None, maximize: bool, reached: list[float]) -> None:
-    one = sample(1, 10, objective=0.8, course=[(10, 0.5), (20, 0.8), (30, 0.8)])
-    two = sample(2, 6, objective=0.9, course=[(6, 0.5), (12, 0.8), (18, 0.9)])
-    found = page_of(one, two, target=target, maximize=maximize)
-    assert [count.target_s for count in counts(found)] == reached
+def test_time_to_a_target_is_measured(target: float | None, maximize: bool, reached: list[float]) -> None:
+    slow = sample(1, 10, objective=0.8, course=[(10, 0.5), (20, 0.8), (30, 0.8)])
+    fast = sample(2, 6, objective=0.9, course=[(6, 0.5), (12, 0.8), (18, 0.9)])
+    scaling = page_of(slow, fast, target=target, maximize=maximize)
+    assert [count.target_s for count in counts(scaling)] == reached
 
 
 @pytest.mark.parametrize(
@@ -291,22 +298,22 @@ def test_the_time_to_a_target(target: float | None, maximize: bool, reached: lis
         ([math.inf, math.inf], "No count reached acc 0.9."),
     ],
 )
-def test_sentences_about_the_cheapest_and_the_fastest_count(seconds: list[float], expected: str) -> None:
+def test_text_names_the_cheapest_and_the_fastest_count(seconds: list[float], expected: str) -> None:
     courses = [[(s, 0.9)] if s < math.inf else [(1.0, 0.1)] for s in seconds]
-    found = page_of(sample(1, 15, course=courses[0]), sample(2, 8, course=courses[1]), target=0.9)
-    assert scaling_page.words(found) == [Paragraph(f"2 GPUs: 1.88 times as fast as 1, 94% of ideal. {expected}")]
+    scaling = page_of(sample(1, 15, course=courses[0]), sample(2, 8, course=courses[1]), target=0.9)
+    assert scaling_page.words(scaling) == [Paragraph(f"2 GPUs: 1.88 times as fast as 1, 94% of ideal. {expected}")]
 
 
 def test_single_count_has_a_remark() -> None:
-    found = page_of(sample(4, 1, "m=a"), sample(4, 2, "m=b"), sample(8, 1, "m=b"))
-    assert found.remarks == ["Measured for a single count, so not compared: 4 GPUs m=a."]
-    assert len(scaling_page.words(found)) == 1
-    assert "one count is not enough" in " ".join(scaling_page.doubts(found))
+    scaling = page_of(sample(4, 1, "m=a"), sample(4, 2, "m=b"), sample(8, 1, "m=b"))
+    assert scaling.remarks == ["Measured for a single count, so not compared: 4 GPUs m=a."]
+    assert len(scaling_page.words(scaling)) == 1
+    assert "one count is not enough" in " ".join(scaling_page.doubts(scaling))
 
 
 def test_columns_without_data_are_omitted() -> None:
-    found = page_of(sample(1, 2), sample(2, 1, watts=250.0))
-    (speed,) = scaling_page.tables(found)
+    scaling = page_of(sample(1, 2), sample(2, 1, watts=250.0))
+    (speed,) = scaling_page.tables(scaling)
     assert speed == [
         ["GPUs", "trials", "epoch time (s)", "speed-up", "efficiency", "power (W)"],
         ["1", "1", "2", "1.00", "100%", ""],
@@ -314,7 +321,7 @@ def test_columns_without_data_are_omitted() -> None:
     ]
 
 
-def test_the_figure() -> None:
+def test_figure_has_ideal_measured_and_forecast_lines() -> None:
     slow = [sample(n, 10 / n + 1, "m=a") for n in (1, 2, 4)]
     later = [sample(n, 40 / n, "m=b") for n in (2, 4)]
     figure = scaling_page.figure(page_of(*slow, *later, forecast_counts=[16]))
@@ -322,7 +329,7 @@ def test_the_figure() -> None:
     assert (traces["ideal"]["x"], traces["ideal"]["y"]) == ([1, 16], [1, 16])
     assert traces["m=a"]["x"] == [1, 2, 4]
     assert traces["m=a"]["y"] == pytest.approx([1, 11 / 6, 11 / 3.5])
-    assert traces["m=b"]["y"] == pytest.approx([2, 4])  # ideal, and so on that line
+    assert traces["m=b"]["y"] == pytest.approx([2, 4])  # ideal
     of_a = [trace for trace in figure["data"] if trace.get("legendgroup") == "m=a" and trace.get("hoverinfo") == "skip"]
     low, high, middle = of_a
     assert middle["line"]["dash"] == "dash"
@@ -341,12 +348,12 @@ def test_report_ends_with_the_scaling(tmp_path: Path) -> None:
     assert "Left out: trial 5 (gpus=8 m=&lt;b&gt;): failed, no memory." in page
     assert page.count('id="plotly"') == 1
     shutil.rmtree(tmp_path)
-    note = report.markdown(findings).replace(GAP, "")  # the trials were read once
+    note = report.markdown(findings).replace(GAP, "")  # from the trials that were read for the page
     assert "**Scaling**\n\n4 GPUs: 4.00 times as fast as 1" in note
     assert "| 4 | 1 | 2 | 500 | 4.00 | 100% |" in note
 
 
-def test_a_note_of_many_series_ends_with_a_whole_table(tmp_path: Path) -> None:
+def test_note_of_many_series_ends_with_a_complete_table(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": 2**g, "a.long.name": "x" * 99 + str(i)} for i in range(10) for g in range(4)]
     rows = [trial(tmp_path / str(i), point, [9, 1], objectives=[0.1, 0.9]) for i, point in enumerate(points)]
     summary = study(tmp_path, rows)
@@ -358,16 +365,16 @@ def test_a_note_of_many_series_ends_with_a_whole_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\x00{\n", None])
-def test_unreadable_metrics_leave_the_report(tmp_path: Path, damage: bytes | None) -> None:
+def test_trial_with_unreadable_metrics_is_left_out(tmp_path: Path, damage: bytes | None) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1]) for n in (1, 2)]
     file = tmp_path / "1" / "metrics.jsonl"
     file.unlink()
     file.mkdir() if damage is None else file.write_bytes(damage)
-    found = measure_scaling(study(tmp_path, rows))
-    assert [count.count for count in counts(found)] == [2]
+    scaling = measure_scaling(study(tmp_path, rows))
+    assert [count.count for count in counts(scaling)] == [2]
 
 
-def test_command_that_opens_the_dashboard(tmp_path: Path) -> None:
+def test_report_command_prints_scaling_and_forecast(tmp_path: Path) -> None:
     done = lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=4", "+epoch_time=1"), tmp_path)
     assert done.code == 0, done.said
     assert "<h2>Scaling</h2>" in (done.study() / "report.html").read_text()
@@ -379,7 +386,7 @@ def test_command_that_opens_the_dashboard(tmp_path: Path) -> None:
     assert shown.out.splitlines()[-1].endswith("trials.csv")
 
 
-def test_study_has_its_fixed_values(tmp_path: Path) -> None:
+def test_study_records_fixed_values(tmp_path: Path) -> None:
     line = [*lines.GRID, "+x=1", "+nodes=1", "+ranks=1,2", "+epochs=3", "+epoch_time=1"]
     done = lines.run(lines.theirs(*line), tmp_path)
     assert done.code == 0, done.said
@@ -391,51 +398,51 @@ def test_study_has_its_fixed_values(tmp_path: Path) -> None:
 def test_error_without_scaling_names_the_requirements(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1,2"), tmp_path)
     for words in (["--scaling"], ["--target", "1"], ["--predict", "4"]):
-        said = lines.sweeps(tmp_path, "report", "s", *words)
-        assert (said.code, said.out) == (2, "")
-        assert said.err.startswith("study s: no scaling data. Its trials do not differ in gpus, nodes or ranks")
-        assert len(said.err.splitlines()) == 2
+        done = lines.sweeps(tmp_path, "report", "s", *words)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("study s: no scaling data. Its trials do not differ in gpus, nodes or ranks")
+        assert len(done.err.splitlines()) == 2
 
 
 def test_error_if_no_trial_reported_epoch_times(tmp_path: Path) -> None:
     lines.run(lines.theirs(*lines.GRID, "+x=1", "+ranks=1,2", "+epochs=1", "+epoch_time=1"), tmp_path)
-    said = lines.sweeps(tmp_path, "report", "s", "--scaling")
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith(
+    done = lines.sweeps(tmp_path, "report", "s", "--scaling")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(
         "study s: no scaling data. None of the 2 trials completed or was pruned after it reported"
     )
-    assert len(said.err.splitlines()) == 2
+    assert len(done.err.splitlines()) == 2
 
 
 def test_equal_failures_share_a_remark(tmp_path: Path) -> None:
     rows = [trial(tmp_path / str(n), {"gpus": n, "lr": 0.1}, [2, 1]) for n in (1, 2)]
     rows += [trial(tmp_path / str(n), {"gpus": 8, "lr": n}, [], state=State.FAILED) for n in range(3, 40)]
-    found = measure_scaling(study(tmp_path, rows))
-    assert found
-    (remark,) = found.remarks
+    scaling = measure_scaling(study(tmp_path, rows))
+    assert scaling
+    (remark,) = scaling.remarks
     assert remark.startswith("Left out: trial 3 (gpus=8 lr=3; also 4, 5, 6, ")
     assert remark.endswith(", 23, and 16 more): failed, no memory.")
 
 
 def test_pruned_trial_has_speeds_but_no_results(tmp_path: Path) -> None:
-    told = {"epochs_to_stable": 1, "time_to_stable": 9}
+    stable = {"epochs_to_stable": 1, "time_to_stable": 9}
     rows = [
         trial(tmp_path / "0", {"gpus": 1}, [9, 4, 4], objectives=[0.1, 0.5, 0.8]),
-        trial(tmp_path / "1", {"gpus": 2}, [9, 2], objectives=[0.1, 0.2], state=State.PRUNED, **told),
+        trial(tmp_path / "1", {"gpus": 2}, [9, 2], objectives=[0.1, 0.2], state=State.PRUNED, **stable),
     ]
-    one, two = counts(measure_scaling(study(tmp_path, rows), target=0.5))
-    assert (one.target_s, two.target_s, two.objective, two.speed_up) == (13, None, None, 2)
-    assert (two.epochs_to_stable, two.time_to_stable_s) == (None, None)
+    completed, pruned = counts(measure_scaling(study(tmp_path, rows), target=0.5))
+    assert (completed.target_s, pruned.target_s, pruned.objective, pruned.speed_up) == (13, None, None, 2)
+    assert (pruned.epochs_to_stable, pruned.time_to_stable_s) == (None, None)
 
 
 def test_page_and_terminal_forecast_the_same_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = page_of(*(sample(n, 8 / n, "m=a") for n in (1, 2, 4)), *(sample(n, 8 / n, "m=b") for n in (1, 2)))
-    assert found.forecast_counts == [8]
-    assert [line[:2] for line in scaling_page.forecasts(found)[1:]] == [["m=a", "8"], ["m=b", "8"]]
-    show_scaling(found)
+    scaling = page_of(*(sample(n, 8 / n, "m=a") for n in (1, 2, 4)), *(sample(n, 8 / n, "m=b") for n in (1, 2)))
+    assert scaling.forecast_counts == [8]
+    assert [line[:2] for line in scaling_page.forecasts(scaling)[1:]] == [["m=a", "8"], ["m=b", "8"]]
+    show_scaling(scaling)
     ahead = capsys.readouterr().out.partition("Forecast")[2]
     cells = [
         [cell.strip() for cell in line.strip("│┃").split("│" if "│" in line else "┃")] for line in ahead.splitlines()
     ]
     assert ["series", "m=a", "m=b"] in cells
-    assert [found.unit, "8", "8"] in cells
+    assert [scaling.unit, "8", "8"] in cells

@@ -1,4 +1,4 @@
-"""Scaling tables that were measured elsewhere: valid ones, and the errors of invalid ones."""
+"""Tests of scaling tables measured elsewhere: valid tables, and the errors of invalid tables."""
 
 from pathlib import Path
 
@@ -24,34 +24,36 @@ GOOD = "gpus,epoch_time\n1,10\n2,5\n"
         ("\ufeffgpus,epoch_time,accuracy\r\n1,10,\r\n2,5,0.5\r\n", "GPUs", "epoch time", [1, 2], [10, 5]),
     ],
 )
-def test_tables(tmp_path: Path, content: str, unit: str, time: str, counts: list[int], epochs: list[float]) -> None:
+def test_valid_tables_are_read(
+    tmp_path: Path, content: str, unit: str, time: str, counts: list[int], epochs: list[float]
+) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(content.encode())
-    found = read_table(file)
-    assert (found.title, found.unit, found.time) == ("t", unit, time)
-    (series,) = found.series
+    scaling = read_table(file)
+    assert (scaling.title, scaling.unit, scaling.time) == ("t", unit, time)
+    (series,) = scaling.series
     assert [count.count for count in series.counts] == counts
     assert [count.epoch_s for count in series.counts] == epochs
 
 
-def test_other_columns_name_series_and_seeds_do_not(tmp_path: Path) -> None:
+def test_other_columns_except_seeds_name_the_series(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("gpus,epoch_time,model,site,seed\n1,10,a,x,1\n1,12,a,x,2\n2,5,a,x,1\n1,9,b,x,1\n")
-    found = read_table(file)
-    assert [(one.name, len(one.counts)) for one in found.series] == [("model=a", 2), ("model=b", 1)]
-    assert found.series[0].counts[0].trials == 2
-    assert found.remarks == ["Measured for a single count, so not compared: 1 GPU model=b."]
+    scaling = read_table(file)
+    assert [(series.name, len(series.counts)) for series in scaling.series] == [("model=a", 2), ("model=b", 1)]
+    assert scaling.series[0].counts[0].trials == 2
+    assert scaling.remarks == ["Measured for a single count, so not compared: 1 GPU model=b."]
 
 
-def test_time_to_target_from_accuracy_and_epochs(tmp_path: Path) -> None:
+def test_time_to_target_is_epochs_times_epoch_time(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("gpus,epoch_time,accuracy,epochs\n1,10,0.9,360\n2,6,0.8,300\n")
-    one, two = read_table(file).series[0].counts
-    assert (one.target_s, one.devices, two.target_s, two.devices) == (3600, 1, 1800, 2)
+    first, second = read_table(file).series[0].counts
+    assert (first.target_s, first.devices, second.target_s, second.devices) == (3600, 1, 1800, 2)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "t.csv is empty."),
         (b"# nothing\n", "t.csv is empty."),
@@ -115,16 +117,16 @@ def test_time_to_target_from_accuracy_and_epochs(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_invalid_tables(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_tables_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(content)
     with pytest.raises(UserError) as error:
         read_table(file)
-    assert str(error.value).startswith(f"{tmp_path}/{said}")
+    assert str(error.value).startswith(f"{tmp_path}/{message}")
     assert len(str(error.value).splitlines()) == 2
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_scaling_command_writes_a_page(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("gpus,epoch_time,accuracy,epochs\n1,100,0.9,60\n2,55,0.9,60\n4,30,0.91,60\n")
     done = sweeps(tmp_path, "scaling", "t.csv", "--predict", "8,16", "--target", "0.9")
     assert done.code == 0, done.said
@@ -137,7 +139,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["t.csv", "--predict", "many"],
@@ -153,10 +155,10 @@ def test_the_command(tmp_path: Path) -> None:
         (["bad.csv"], "bad.csv line 2, column gpus: invalid value 'x'"),
     ],
 )
-def test_invalid_arguments(tmp_path: Path, words: list[str], said: str) -> None:
+def test_invalid_arguments_are_refused(tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "t.csv").write_text(GOOD)
     (tmp_path / "bad.csv").write_text("gpus,epoch_time\nx,1\n")
     done = sweeps(tmp_path, "scaling", *words)
     assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    assert message in done.err
     assert "Traceback" not in done.err

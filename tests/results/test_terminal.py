@@ -1,4 +1,4 @@
-"""What a study's view says: counts that add up, what is alike once, an outage when it begins and when it ends."""
+"""Tests of a study's terminal output: counts, equal failures, outages, and the reasons of queued trials."""
 
 import io
 import os
@@ -28,7 +28,7 @@ def view(request: pytest.FixtureRequest) -> View:
     return view
 
 
-def said(view: View) -> str:
+def output(view: View) -> str:
     assert isinstance(view.console.file, io.StringIO)
     return view.console.file.getvalue()
 
@@ -58,19 +58,19 @@ def summary(*rows: TrialRecord, total: int | None = None) -> StudySnapshot:
         ),
     ],
 )
-def test_the_counts_add_up(rows: list[TrialRecord], total: int | None, text: str) -> None:
+def test_tally_counts_trials_by_state(rows: list[TrialRecord], total: int | None, text: str) -> None:
     assert tally(summary(*rows, total=total)) == text
 
 
-def test_the_live_view_counts_what_is_infeasible_as_pruned(view: View) -> None:
+def test_live_view_counts_infeasible_trials_as_pruned(view: View) -> None:
     study = summary(row(0, State.PRUNED), row(1, State.INFEASIBLE), row(2, State.FAILED), total=3)
     with view.live:
         view.tick(study, [])
-    assert ("2 pruned" in said(view), "1 failed" in said(view)) == (view.console.is_terminal,) * 2
+    assert ("2 pruned" in output(view), "1 failed" in output(view)) == (view.console.is_terminal,) * 2
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_no_number_is_cut_in_two(width: int) -> None:
+def test_numbers_are_not_wrapped(width: int) -> None:
     view = View()
     view.console = Console(file=io.StringIO(), width=width)
     point = {"model.hidden": [256, 128], "optimizer.learning_rate": 0.0142478, "batch_size": 64, "seed": 1}
@@ -78,44 +78,44 @@ def test_no_number_is_cut_in_two(width: int) -> None:
     done = [TrialRecord(i, point, State.COMPLETED, Path("nowhere"), (end,)) for i, end in enumerate(ends)]
     study = StudySnapshot("s", Path("nowhere"), ("val_accuracy", "epoch_time"), ("minimize", "minimize"), done)
     view.closing(study)
-    assert "best of 2 completed trials\n" in said(view)
-    assert all(len(line) <= width for line in said(view).splitlines())
-    (line,) = (line for line in said(view).splitlines() if "1.00964" in line)
+    assert "best of 2 completed trials\n" in output(view)
+    assert all(len(line) <= width for line in output(view).splitlines())
+    (line,) = (line for line in output(view).splitlines() if "1.00964" in line)
     assert {"1", "[256,", "0.0142478", "64", "0.102515"} <= set(line.replace("│", " ").split())
     assert ("│" in line) == (width == 200)
 
 
-def test_lines_of_a_file_are_as_long_as_they_need_to_be() -> None:
-    assert View().console.width > 80  # under pytest stdout is no terminal
+def test_lines_of_a_file_are_not_wrapped() -> None:
+    assert View().console.width > 80  # because stdout is no terminal under pytest
 
 
 def test_equal_failures_are_printed_once(view: View) -> None:
     rows = [row(i, State.FAILED, f"OSError: part {i} of the data is missing") for i in range(15)]
     rows.append(row(15, State.FAILED, "ValueError: another one"))
     study = summary(*rows)
-    for one in rows:
-        view.ended(one, study)
-    live = said(view)
+    for trial in rows:
+        view.ended(trial, study)
+    live = output(view)
     assert live.count("data is missing") == 1
     assert "trial 14 failed for the same reason as trial 0" in live
     view.closing(study)
-    end = said(view).removeprefix(live)
+    end = output(view).removeprefix(live)
     assert "trials 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 5 more failed: OSError: part 0 of" in end
     assert end.count("failed") == 2
 
 
-def test_logs_are_named_where_there_are_some(view: View, tmp_path: Path) -> None:
+def test_path_of_existing_logs_is_printed(view: View, tmp_path: Path) -> None:
     study = summary(row(0, State.FAILED, "its job ended", tmp_path))
     view.closing(study)
-    assert "log" not in said(view)
+    assert "log" not in output(view)
     TrialFolder(study.rows[0].folder).new_attempt().log.write_text("words\n")
     view.closing(study)
-    assert "logs: nowhere/<trial>/attempts/<n>/log" in said(view)
+    assert "logs: nowhere/<trial>/attempts/<n>/log" in output(view)
 
 
 def test_printed_texts_have_no_control_characters_and_passwords(view: View) -> None:
     view.say("a\x1b[2J\x00b\x1b]0;title\x07 c\nd postgresql://me:sesame@host/db")
-    text = said(view)
+    text = output(view)
     assert text.rstrip() == "ab c\nd postgresql://me:***@host/db"
 
 
@@ -128,24 +128,24 @@ def test_unencodable_characters_are_escaped(monkeypatch: pytest.MonkeyPatch) -> 
     assert bytes_.getvalue() == b"\\xe4 \\ud800\n"
 
 
-def test_outage_is_reported_at_its_start_and_end(view: View) -> None:
-    def away(why: str) -> Outage:
+def test_outage_is_reported_at_start_and_end(view: View) -> None:
+    def outage(why: str) -> Outage:
         return Outage(f"MLflow does not answer: {why}", "MLflow answers again")
 
-    for notes in ([away("refused")], [away("timeout 1")], [away("timeout 2")], [], [], [away("refused")], []):
+    for notes in ([outage("refused")], [outage("timeout 1")], [outage("timeout 2")], [], [], [outage("refused")], []):
         view.tick(summary(), notes)
-    lines = [line for line in said(view).splitlines() if "MLflow" in line and "timeout" not in line]
-    told = [line for line in lines if "\x1b" not in line]
-    assert told == ["MLflow does not answer: refused", "MLflow answers again"] * 2
+    lines = [line for line in output(view).splitlines() if "MLflow" in line and "timeout" not in line]
+    messages = [line for line in lines if "\x1b" not in line]
+    assert messages == ["MLflow does not answer: refused", "MLflow answers again"] * 2
 
 
-def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    away = Outage("MLflow does not answer: refused; training goes on", "MLflow answers again")
-    DriverStatus(1, True, notes=("2 pending: Priority",), troubles=(str(away),)).write(tmp_path)
+def test_status_shows_an_outage_apart_from_queued_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outage = Outage("MLflow does not answer: refused; training goes on", "MLflow answers again")
+    DriverStatus(1, True, notes=("2 pending: Priority",), troubles=(str(outage),)).write(tmp_path)
     study = StudySnapshot("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
     show_status(study, "process 1", "", "")
-    said = capsys.readouterr().out.splitlines()
-    assert said[:5] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:5] == [
         "study s: 0 of 3 trials have ended (2 queued, 1 running)",
         "driver: process 1",
         "slots: 1 in use, none free",
@@ -154,7 +154,7 @@ def test_what_is_away_keeps_no_trial_waiting(tmp_path: Path, capsys: pytest.Capt
     ]
     (tmp_path / "driver_status.json").write_text(
         '{"running": 1, "full": false, "stopped": "", "notes": []}'
-    )  # as it was
+    )  # as the former version wrote the file
     assert driver_status.read(tmp_path) == DriverStatus(1, False)
 
 
@@ -162,12 +162,12 @@ def test_note_is_printed_once_for_all_trials(view: View) -> None:
     for count in range(9, 0, -1):
         view.tick(summary(), [f"{count} pending: Priority"])
     if not view.console.is_terminal:
-        assert said(view).splitlines() == ["9 pending: Priority"]
+        assert output(view).splitlines() == ["9 pending: Priority"]
 
 
-def test_trials_waiting_for_slurm_are_not_reported_as_importing() -> None:
-    away = "SLURM accepts no jobs now: Unable to contact slurm controller"
-    assert _explain_wait(DriverStatus(0, full=True, notes=(away,)), driver=True, jobs=True) == f": {away}"
+def test_queued_slurm_trials_are_not_reported_as_importing() -> None:
+    outage = "SLURM accepts no jobs now: Unable to contact slurm controller"
+    assert _explain_wait(DriverStatus(0, full=True, notes=(outage,)), driver=True, jobs=True) == f": {outage}"
     assert "importing" in _explain_wait(DriverStatus(0, full=True), driver=True, jobs=False)
 
 
@@ -186,10 +186,10 @@ def test_trials_waiting_for_slurm_are_not_reported_as_importing() -> None:
         ),
     ],
 )
-def test_the_reason_why_queued_trials_do_not_start(
+def test_status_explains_queued_trials(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], status: DriverStatus | None, driver: str, reason: str
 ) -> None:
-    """One word for trials that have not started, whether or not the driver has chosen them."""
+    """A trial that has not started is queued, even if the driver has not chosen the trial."""
     if status:
         status.write(tmp_path)
     study = StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED), row(1, State.QUEUED)], 4)
@@ -200,12 +200,12 @@ def test_the_reason_why_queued_trials_do_not_start(
     assert any(line.startswith(reason) for line in lines)
 
 
-def test_a_total_may_be_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_without_a_total_shows_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_status(StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED)]), "", "", "")
     assert "study s: 1 of an unknown number of trials have ended (1 completed)" in capsys.readouterr().out
 
 
-def test_trials_start_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_started_trials_are_printed_in_numerical_order(monkeypatch: pytest.MonkeyPatch) -> None:
     view, now = View(), 0.0
     view.console = Console(file=io.StringIO())
     monkeypatch.setattr("time.monotonic", lambda: now)
@@ -217,29 +217,29 @@ def test_trials_start_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPa
         view.started(rows[number], study)
 
     start(1)
-    assert said(view) == ""
+    assert output(view) == ""
     start(0)
-    assert said(view).splitlines() == ["trial 0 started   x=0", "trial 1 started   x=1"]
+    assert output(view).splitlines() == ["trial 0 started   x=0", "trial 1 started   x=1"]
     start(3)
     now = 5.0
     view.tick(study, [])
-    assert "trial 3" not in said(view)
-    now = 11.0  # trial 2 waits in a queue
+    assert "trial 3" not in output(view)
+    now = 11.0  # because trial 2 is still queued
     view.tick(study, [])
-    assert said(view).splitlines()[-1] == "trial 3 started   x=3"
+    assert output(view).splitlines()[-1] == "trial 3 started   x=3"
     start(2)
-    assert said(view).splitlines()[-1] == "trial 2 started   x=2"
+    assert output(view).splitlines()[-1] == "trial 2 started   x=2"
 
 
-def test_several_objectives_end_with_the_number_of_trials_on_the_front(view: View) -> None:
+def test_closing_counts_the_trials_on_the_front(view: View) -> None:
     ends = [Outcome(State.COMPLETED, objective=[x, 1 - x]) for x in (0.0, 0.5, 1.0)]
     trials = [TrialRecord(i, {"x": i}, State.COMPLETED, Path("nowhere"), (end,)) for i, end in enumerate(ends)]
     view.closing(StudySnapshot("s", Path("nowhere"), ("y", "z"), ("minimize", "minimize"), trials))
-    assert "\nPareto front: 3 trials\n" in said(view)
+    assert "\nPareto front: 3 trials\n" in output(view)
 
 
-def test_study_continues_after_its_output_is_closed() -> None:
-    """As of `| head`, or of `| tee log` at Ctrl-C."""
+def test_study_continues_after_the_output_is_closed() -> None:
+    """`| head`, or `| tee log` at Ctrl-C, closes the output."""
     code = "from sweeps.results.terminal import View; v = View(); [v.say('x' * 9999) for _ in range(99)]; print('end')"
     reader, writer = os.pipe()
     os.close(reader)
@@ -248,7 +248,7 @@ def test_study_continues_after_its_output_is_closed() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_value_of_any_length_leaves_room_for_the_others() -> None:
+def test_long_values_are_shortened() -> None:
     long = TrialRecord(
         0, {"path": "/a" * 2000, "x": 1}, State.COMPLETED, Path("0"), (Outcome(State.COMPLETED, objective=[1.0]),)
     )
