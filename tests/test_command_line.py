@@ -325,7 +325,7 @@ def test_a_bug_in_a_trainer_is_no_mistake_of_the_command_line(tmp_path: Path) ->
     assert "broken.py" in done.err
 
 
-def test_a_single_run_returns_what_its_trainer_does(tmp_path: Path) -> None:
+def test_single_run_returns_the_result_of_its_trainer(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(
         "import json, pathlib\n"
         "def train(cfg, trial):\n"

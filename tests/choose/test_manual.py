@@ -64,7 +64,7 @@ def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> N
         ("lr=0.5 batch_size=2", "'lr=0.5 batch_size=2' is trial 7 already, which is failed"),
     ],
 )
-def test_what_is_no_point_of_the_study(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_points_are_refused(tmp_path: Path, text: str, said: str) -> None:
     tried = TrialRecord(7, {"lr": 0.5, "batch_size": 2.0}, State.FAILED, tmp_path / "7")
     with pytest.raises(UserError, match=said) as error:
         manual.read_point(
@@ -95,7 +95,7 @@ def test_a_file_that_holds_no_point(tmp_path: Path, content: str, said: str) -> 
         manual.read_point(file, Study(tmp_path / "s", Clock(), "x=1,2", "o=a,b").space, Seeds())
 
 
-def test_what_the_driver_answers(tmp_path: Path) -> None:
+def test_driver_answers_each_request(tmp_path: Path) -> None:
     assert "starts it when a slot is free" in manual.wait_for_driver(tmp_path / "1.json", 1)
     (tmp_path / "2.json").touch()
     assert manual.wait_for_driver(tmp_path / "2.json", 0) == ""
@@ -178,7 +178,7 @@ def test_a_trial_is_added_to_a_study(
     assert done.summary.total == again.summary.total == expected
 
 
-def test_a_study_that_has_enough_still_takes_what_is_added(make_study: MakeStudy, clock: Clock) -> None:
+def test_complete_study_runs_added_trials(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4", target=1)
     assert study.drive(FakeLauncher(returns_x, clock, slots=1)).states().count("completed") == 1
     done = drive(study, launcher := FakeLauncher(returns_x, clock, slots=1), adding({"x": 9}))
@@ -195,7 +195,7 @@ def test_added_trials_run_before_the_race(make_study: MakeStudy, clock: Clock) -
     assert any(row.race for row in done.summary.rows)
 
 
-def test_what_is_added_waits_in_a_queue_without_being_taken_back(make_study: MakeStudy, clock: Clock) -> None:
+def test_added_trial_stays_queued(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4", target=1)
     study.drive(FakeLauncher(returns_x, clock, slots=1))
     launcher = FakeLauncher(returns_x, clock, slots=0, queue=5, survives=True)
@@ -204,7 +204,7 @@ def test_what_is_added_waits_in_a_queue_without_being_taken_back(make_study: Mak
     assert [row.objective for row in done.summary.rows if row.by_hand] == [[9.0]]
 
 
-def test_a_driver_that_is_killed_loses_nothing_that_was_added(make_study: MakeStudy, clock: Clock) -> None:
+def test_killed_driver_keeps_added_trials(make_study: MakeStudy, clock: Clock) -> None:
     def killed() -> str:
         raise KeyboardInterrupt
 
@@ -250,9 +250,7 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
-def test_what_is_added_from_outside_of_the_space_may_win_the_race(
-    make_study: MakeStudy, clock: Clock, repeats: int
-) -> None:
+def test_added_trial_outside_the_space_may_win_the_race(make_study: MakeStudy, clock: Clock, repeats: int) -> None:
     study = make_study("x=4,5,6,7", "seed=0", **TPE, n_trials=3, final_race=2, final_race_seeds=3, repeats=repeats)
     study.drive(FakeLauncher(returns_x, clock, slots=1))
     done = drive(study, FakeLauncher(returns_x, clock, slots=1), adding({"x": 1}))
@@ -272,7 +270,7 @@ def test_what_is_added_from_outside_of_the_space_may_win_the_race(
 
 @pytest.mark.parametrize("settings", [{**TPE, "n_trials": 2}, {}], ids=["search", "grid"])
 @pytest.mark.parametrize("x", [3, 48], ids=["inside", "outside"])
-def test_what_is_added_is_a_configuration_where_seeds_repeat(
+def test_added_trial_is_a_configuration_if_seeds_repeat(
     make_study: MakeStudy, clock: Clock, settings: dict[str, Any], x: int
 ) -> None:
     study = make_study("x=1,2,3,4,5" if settings else "x=1,2,3", "seed=7", **settings, repeats=3)
@@ -292,7 +290,7 @@ def test_end_of_a_search_is_printed_after_earlier_starts(make_study: MakeStudy, 
     assert not any("started" in line for line in done.lines[news:])
 
 
-def test_what_was_added_and_waits_is_not_added_again(tmp_path: Path) -> None:
+def test_queued_added_trial_is_not_added_twice(tmp_path: Path) -> None:
     study = replace(summary(tmp_path), added=[Added("1.json", {"x": 1}, outside=False)])
     with pytest.raises(UserError, match="'x=1' was added already"):
         manual.add_point(definition("x"), study, "x=1")

@@ -39,7 +39,7 @@ def shown(url: str) -> list[optuna.trial.FrozenTrial]:
     return optuna.load_study(study_name="s", storage=url).trials
 
 
-def test_what_is_typed_is_what_is_shown(tmp_path: Path, url: str) -> None:
+def test_typed_values_are_shown_unchanged(tmp_path: Path, url: str) -> None:
     search = asked(tmp_path, *LINES)
     mirror = mirror_of(search, url)
     ends: list[float | State] = [0.5, State.FAILED, 0.25, State.INFEASIBLE]
@@ -70,7 +70,7 @@ def test_what_is_typed_is_what_is_shown(tmp_path: Path, url: str) -> None:
         ({"opt=adam": ["beta=interval(0.9,0.99)"], "opt=sgd": ["beta=0.5,0.6"]}, {"lr", "opt", "beta"}),
     ],
 )
-def test_a_key_under_several_conditions_has_one_name(
+def test_key_under_several_conditions_has_one_name(
     tmp_path: Path, url: str, conditional: dict[str, list[str]], keys: set[str]
 ) -> None:
     sampler = {"_target_": "optuna.samplers.RandomSampler", "seed": 1}
@@ -130,7 +130,7 @@ def test_new_study_is_refused_without_its_storage(tmp_path: Path, url: str) -> N
         mirror_of(search, url)
 
 
-def test_another_study_of_the_same_name_is_left_alone(tmp_path: Path, url: str) -> None:
+def test_other_study_of_same_name_is_unchanged(tmp_path: Path, url: str) -> None:
     optuna.create_study(study_name="s", storage=url).add_trial(optuna.trial.create_trial(value=1.0))
     with pytest.raises(UserError, match=r"has another study named s, with 1 trials\.\nChoose another name: ") as error:
         mirror_of(asked(tmp_path, *LINES), url)
@@ -194,7 +194,7 @@ def test_words_under_one_condition_and_numbers_under_another(tmp_path: Path, url
 
 
 @pytest.mark.parametrize("failing", ["create_study", "get_all_trials"])
-def test_a_connection_that_is_lost_loses_and_doubles_nothing(
+def test_lost_connection_neither_loses_nor_duplicates_trials(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     """In the middle of writing all anew, or after a trial was written."""

@@ -225,7 +225,7 @@ def test_race_continues_by_seed_until_a_test_decides(make_study: MakeStudy, cloc
     assert "Not significantly different from 2 others" in headline(done.summary)
 
 
-def test_what_fails_under_a_fresh_seed_is_out(make_study: MakeStudy, clock: Clock) -> None:
+def test_configuration_that_fails_under_a_fresh_seed_leaves_the_race(make_study: MakeStudy, clock: Clock) -> None:
     def judge(point: Point) -> float | State:
         return State.DIVERGED if point["x"] == 1 and point.get("seed") == 2 else noisy(point)
 
@@ -235,7 +235,7 @@ def test_what_fails_under_a_fresh_seed_is_out(make_study: MakeStudy, clock: Cloc
     assert "winner**: x=2" in headline(done.summary)
 
 
-def test_no_race_where_nothing_completed(make_study: MakeStudy, clock: Clock) -> None:
+def test_no_race_without_completed_trials(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study(*SPACE, **RACE)
     done = study.drive(FakeLauncher(judged(lambda point: State.FAILED), clock))
     assert len(done.summary.rows) == 6
@@ -408,7 +408,7 @@ def test_a_driver_may_be_killed_before_any_line_of_its_journal(make_study: MakeS
     assert all(trial.state.is_finished() for trial in told(study))
 
 
-def test_folders_know_what_a_damaged_journal_lost(make_study: MakeStudy, clock: Clock) -> None:
+def test_folders_restore_a_damaged_journal(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study(*SPACE, **RACE)
     before = study.drive(FakeLauncher(judged(noisy), clock))
     (study.folder / "journal.jsonl").unlink()
@@ -442,7 +442,7 @@ def test_a_repeat_that_is_retried_opens_its_configuration(make_study: MakeStudy,
     assert told(study)[0].values == [pytest.approx(sum(noisy({**done.row(0).params, "seed": s}) for s in range(3)) / 3)]
 
 
-def test_what_a_status_reads(make_study: MakeStudy, clock: Clock) -> None:
+def test_status_of_repeats(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study(*SPACE, **RACE)
     study.drive(FakeLauncher(judged(noisy), clock))
     summary = read_study(study.folder, definition(total=6, parameters={"x": "1,2"}))
@@ -472,7 +472,7 @@ def test_what_a_status_reads(make_study: MakeStudy, clock: Clock) -> None:
         (["x=1,2"], {"seed": -1}, {"repeats": 2}, "seed=-1: hydra.sweeper.repeats=2 needs a whole number"),
     ],
 )
-def test_which_seeds(lines: list[str], config: dict[str, Any], settings: dict[str, Any], seeds: Any) -> None:
+def test_seeds_of_repeats(lines: list[str], config: dict[str, Any], settings: dict[str, Any], seeds: Any) -> None:
     space = parse(OverridesParser.create().parse_overrides(lines), {}, {})
     if isinstance(seeds, str):
         with pytest.raises(UserError) as refusal:

@@ -115,7 +115,7 @@ def test_before_anything_completed_no_result_is_made_up(make: MakeSearch, sample
     assert [trial.state for trial in told(search, sampler)] == [TrialState.FAIL] * 2
 
 
-def test_what_the_task_lacks_blames_no_point(make: MakeSearch) -> None:
+def test_missing_file_of_the_task_blames_no_point(make: MakeSearch) -> None:
     search = make("x=interval(0,1)")
     row = search.ask()
     assert row
@@ -223,7 +223,7 @@ def test_running_out_of_memory_is_monotone(axes: list[str], ran_out: Point, othe
 
 
 @pytest.mark.parametrize("axis", ["b*gpus", "b/gpus/2", "", "b gpus + 1"])
-def test_what_is_no_axis(axis: str) -> None:
+def test_keys_that_are_no_axis(axis: str) -> None:
     with pytest.raises(UserError, match=r"hydra\.sweeper\.memory_axes="):
         OutOfMemory([axis], DictConfig({}))
 
@@ -231,7 +231,7 @@ def test_what_is_no_axis(axis: str) -> None:
 @pytest.mark.parametrize(
     ("axis", "unknown"), [("b/gpus", ""), ("m.size", ""), ("x", ""), ("c", "c"), ("b/gpu", "gpu"), ("h.size", "h.size")]
 )
-def test_an_axis_that_nothing_is_known_of(axis: str, unknown: str) -> None:
+def test_axis_without_observations(axis: str, unknown: str) -> None:
     memory, swept = (
         OutOfMemory([axis], DictConfig({"b": 32, "gpus": 1, "h": {}})),
         ["m", "x"],
@@ -313,7 +313,7 @@ def test_custom_code_receives_typed_values(line: str, expected: BaseDistribution
     assert true_distribution(space(line).parameters[0]) == expected
 
 
-def test_what_is_recorded_is_what_was_typed(make: MakeSearch) -> None:
+def test_recorded_values_are_typed_values(make: MakeSearch) -> None:
     lines = ["lr=1e-4,3e-4,1e-2", "b=16,32,100", "m=1,2.5"]
     search = make(*lines)
     found = search.run(lambda point: float(point["lr"] or 0))
@@ -479,7 +479,7 @@ def test_candidates_are_of_the_space(line: str, value: Any, kind: type) -> None:
     assert len(found) < 440 and len({point["x"] for point in beside}) >= min(3, len({point["x"] for point in found}))
 
 
-def test_a_candidate_beside_another_has_its_parameters() -> None:
+def test_candidates_keep_their_conditional_params() -> None:
     """What decides on others stays; anywhere all that exist together are there."""
     proposals = Proposals(space("o=a,b", "x=1,2,3", conditional={"o=b": ["y=interval(0.0,1.0)"]}))
     point: Point = {"o": "b", "x": 2, "y": 0.5}
@@ -512,7 +512,7 @@ def test_repeats_do_not_run_for_ever(make: MakeSearch) -> None:
     assert [trial.state.name for trial in told(search, "Default") if trial.params] == ["COMPLETE"] * 4
 
 
-def test_pruned_trials_are_bad_ones(make: MakeSearch) -> None:
+def test_pruned_trials_count_as_bad(make: MakeSearch) -> None:
     search = make("x=interval(0.0,1.0)", n_trials=40)
     found = []
     while row := search.ask():
@@ -574,7 +574,7 @@ def test_a_start_of_any_sampler_is_once_and_first(make: MakeSearch, sampler: str
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 2, 3])
-def test_a_driver_that_was_killed_at_the_start_starts_there_all_the_same(make: MakeSearch, killed_after: int) -> None:
+def test_driver_killed_at_the_start_keeps_the_start_points(make: MakeSearch, killed_after: int) -> None:
     lines, start = ["x=1,2,3,4", "y=1,2"], [{"x": 3}, {"x": 2, "y": 2}, {"y": 1}]
     search = make(*lines, start=start)
     for _ in range(killed_after):
@@ -612,7 +612,7 @@ def test_launcher_that_cannot_start(make: MakeSearch, start: list[dict[str, Any]
     assert len(str(error.value).splitlines()) <= 2
 
 
-def test_a_grid_starts_nowhere_else(make: MakeSearch) -> None:
+def test_grid_refuses_start_points(make: MakeSearch) -> None:
     with pytest.raises(UserError, match="a grid tries every point"):
         make("x=1,2", sampler="Grid", start=[{"x": 1}])
 
@@ -661,7 +661,7 @@ def test_search_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Cal
     assert sum(near) >= 6  # of random points a third are
 
 
-def test_what_an_earlier_study_fixed_is_a_value_of_a_wider_space(
+def test_fixed_value_of_an_earlier_study_is_a_value_of_a_wider_space(
     make: MakeSearch, make_earlier: Callable[..., Path]
 ) -> None:
     folder = make_earlier("x=1,2,3", outcome=lambda point: float(point["x"] or 0), b=32, epochs=5)
@@ -680,7 +680,7 @@ def test_no_study_is_learnt_from_twice(make: MakeSearch, make_earlier: Callable[
         make(*LINES, learn_from=[folder.name, str(folder)])
 
 
-def test_trials_under_several_seeds_are_learnt_from_as_one(make: MakeSearch, make_earlier: Callable[..., Path]) -> None:
+def test_replicates_are_one_observation(make: MakeSearch, make_earlier: Callable[..., Path]) -> None:
     def outcome(point: Point) -> float | State:
         return State.DIVERGED if point == {"x": 3, "seed": 1} else float(point["x"] or 0) + float(point["seed"] or 0)
 

@@ -37,7 +37,7 @@ def test_expected_improvement_is_highest_between_good_points() -> None:
     assert AXIS[surrogate.expected_improvement(AXIS).argmax()][0] == pytest.approx(0.33, abs=0.1)
 
 
-def test_draws_differ_and_keep_to_what_is_known() -> None:
+def test_thompson_samples_differ_and_agree_at_observations() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
     surrogate = learned(tried, [(x - 0.33) ** 2 for [x] in tried])
     best = [AXIS[surrogate.thompson_sample(AXIS, np.random.RandomState(seed)).argmax()][0] for seed in range(100)]

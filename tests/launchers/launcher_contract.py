@@ -203,7 +203,7 @@ class LauncherContract:
         end = end_of(trials, job)
         assert (end.state, end.objective) == (State.PRUNED, [1.0])
 
-    def test_nothing_is_left_after_close(self, trials: TrialLauncher, make_job: MakeJob) -> None:
+    def test_no_process_is_left_after_close(self, trials: TrialLauncher, make_job: MakeJob) -> None:
         job = make_job(0, never_returns)
         submit(trials, job)
         pids = process_ids(trials, job)

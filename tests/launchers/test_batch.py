@@ -135,7 +135,7 @@ def test_full_disk_is_reported_by_the_trial(tmp_path: Path) -> None:
         ({"gpus_per_node": None, "timeout_min": 5}, Request(timeout_min=5)),
     ],
 )
-def test_what_theirs_are_asked_for(launcher: dict[str, Any], expected: Request) -> None:
+def test_request_of_a_foreign_launcher(launcher: dict[str, Any], expected: Request) -> None:
     config = OmegaConf.create({"hydra": {"launcher": launcher}})
     assert BatchTrials(Theirs([], raises), 1).request(config) == expected
 

@@ -253,7 +253,7 @@ class TestLocalTrials(LauncherContract):
         end = end_of(trials, job)
         assert (end.state, words in end.error) == (state, True)
 
-    def test_a_limit_of_memory_counts_what_a_trial_starts(self, trials: LocalTrials, make_job: MakeJob) -> None:
+    def test_memory_limit_counts_child_processes(self, trials: LocalTrials, make_job: MakeJob) -> None:
         job, free = make_job(0, fills_memory, mem_gb=0.5), make_job(1, completes)
         submit(trials, job)
         end = end_of(trials, job)
@@ -325,7 +325,7 @@ time.sleep(600)
 """
 
 
-def test_a_killed_driver_leaves_nothing(tmp_path: Path) -> None:
+def test_killed_driver_leaves_no_process(tmp_path: Path) -> None:
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     trial = tmp_path / f"study-{tmp_path.name}" / "0"
     pids = left_behind(trial)
@@ -335,7 +335,7 @@ def test_a_killed_driver_leaves_nothing(tmp_path: Path) -> None:
     wait_until(lambda: holder(trial / "attempts" / "1" / "alive") is None)
 
 
-def test_what_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
+def test_module_that_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
     trials = LocalTrials(["no_such_module"], tmp_path / "fork_server.log")
     trials.open()
     with pytest.raises(UserError, match=r"preload.*no_such_module.*\n.*fork_server.log"):
@@ -384,10 +384,10 @@ def test_more_than_the_machine_has(settings: dict[str, Any], message: str) -> No
         ({"cpus_per_task": 0}, Request(0, 0)),
     ],
 )
-def test_what_a_trial_asks_for(settings: dict[str, Any], expected: Request) -> None:
+def test_request_of_a_trial(settings: dict[str, Any], expected: Request) -> None:
     config = OmegaConf.create({"hydra": {"launcher": OmegaConf.structured(LocalLauncherConf(**settings))}})
     assert Machine(tuple(range(8)), ("0", "1"), 16.0).request(config) == expected
 
 
-def test_what_was_never_opened_can_be_closed(tmp_path: Path) -> None:
+def test_launcher_closes_without_being_opened(tmp_path: Path) -> None:
     LocalTrials([], tmp_path / "log").close()

@@ -173,7 +173,7 @@ def test_a_chief_may_take_longer_to_end_than_ranks_wait_for_a_step(trials: Local
 
 
 @pytest.mark.long
-def test_a_rank_that_stays_when_the_trial_is_over_is_killed(trials: LocalTrials, make_job: MakeJob) -> None:
+def test_rank_still_running_after_the_trial_is_killed(trials: LocalTrials, make_job: MakeJob) -> None:
     job = make_job(0, the_other_does_not_end, tasks_per_node=2)
     submit(trials, job)
     assert end_of(trials, job, timeout_s=20).state is State.COMPLETED
@@ -227,7 +227,7 @@ def test_a_time_limit_ends_all_ranks(trials: LocalTrials, make_job: MakeJob) -> 
         ({"tasks_per_node": 99}, "99 ranks of 1 cores=99: this machine has"),
     ],
 )
-def test_what_this_machine_has_no_room_for(settings: dict[str, int], words: str, tmp_path: Path) -> None:
+def test_request_larger_than_the_machine_is_refused(settings: dict[str, int], words: str, tmp_path: Path) -> None:
     launcher = OmegaConf.merge(OmegaConf.structured(LocalLauncherConf), settings)
     with pytest.raises(UserError) as error:
         LocalTrials([], tmp_path).request(OmegaConf.create({"hydra": {"launcher": launcher}}))

@@ -90,6 +90,6 @@ def test_a_study_that_runs(make_study: MakeStudy, study: Study, clock: Clock, tm
     assert seen == [("running", 2)]
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_studies_and_trials(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no study nothing in"):
         sweeps.load("nothing", tmp_path)

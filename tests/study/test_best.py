@@ -65,7 +65,7 @@ def test_command_that_trains_a_trial_again(tmp_path: Path, typed: str, expected:
 
 
 @pytest.mark.parametrize("where", [{"launcher": "SlurmLauncher"}, {"nodes": 2}])
-def test_what_needs_a_launcher_has_one(tmp_path: Path, where: dict[str, Any]) -> None:
+def test_refit_names_the_launcher_of_several_ranks(tmp_path: Path, where: dict[str, Any]) -> None:
     row = composed(trial(tmp_path, lr=1), "lr=1", **where)
     words = best.command(definition("python", "sweep.py", "-m", "hydra/launcher=slurm", "lr=1,2"), row)
     assert words == ["python", "sweep.py", "-m", "hydra/sweeper=grid", "hydra/launcher=slurm", "lr=1"]
@@ -150,7 +150,7 @@ def test_no_results_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / solutions.FILE).exists()
 
 
-def test_the_file_composes_what_the_overrides_compose(tmp_path: Path) -> None:
+def test_file_and_overrides_compose_equal_configurations(tmp_path: Path) -> None:
     words = ["study=optimizers", "optimizer=momentum", "optimizer.momentum=0.99", "lr=0.02", "model.hidden=[7]"]
     choices: Point = dict.fromkeys(["study", "optimizer", "model", "lr_schedule"])
     row = composed(trial(tmp_path, 3, 1.0, lr=1), *words, "lr_schedule=cosine", choices=choices)

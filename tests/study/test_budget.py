@@ -134,7 +134,7 @@ def test_hours_are_counted_once_over_trials_side_by_side_and_over_all_drivers(
     assert over(study.drive(FakeLauncher(hour, clock, slots=2), max_hours=2.5)) == 6
 
 
-def test_what_waits_in_a_queue_is_not_counted_against_a_budget(make_study: MakeStudy, clock: Clock) -> None:
+def test_queued_trial_costs_no_budget(make_study: MakeStudy, clock: Clock) -> None:
     """A cluster has the whole grid long before anything is known: the first trials that fit do run."""
     study = make_study("x=range(20)", max_gpu_hours=3.5)
     study.gpus = 1

@@ -61,7 +61,7 @@ def kept_files(repo: Path, number: int = 1) -> set[str]:
 
 
 @pytest.mark.parametrize("git", [True, False])
-def test_what_counts_as_the_apps_own(repo: Path, keep_: Keep, git: bool) -> None:
+def test_files_that_count_as_the_apps_own(repo: Path, keep_: Keep, git: bool) -> None:
     more = {"new.py": "", "a b.py": "", "README.md": "", "data.csv": "1", ".env": "TOKEN=x", "tests/test_a.py": ""}
     more |= {"test_b.py": "", "conftest.py": "", "lib/tests/c.py": "", ".old/d.py": "", "docs/conf.py": ""}
     more |= {"venv/lib/site-packages/e.py": "", "multirun/other/code/1/.source/app.py": "", "lib/deeper/f.py": ""}
@@ -140,13 +140,13 @@ def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Ke
         keep_()
 
 
-def test_what_is_new_or_was_written_again_is_no_other_code(repo: Path, keep_: Keep) -> None:
+def test_new_or_rewritten_files_are_no_changed_code(repo: Path, keep_: Keep) -> None:
     known, _ = keep_()
     write(repo, APP | {"new.py": "", "README.md": "more"})
     assert keep_() == (known, "")
 
 
-def test_a_moved_app_is_the_same(repo: Path, keep_: Keep, tmp_path: Path) -> None:
+def test_moved_app_keeps_its_digest(repo: Path, keep_: Keep, tmp_path: Path) -> None:
     keep_()
     repo.rename(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").rename(repo)
@@ -181,7 +181,7 @@ def test_corrupt_cache_is_repaired(repo: Path, keep_: Keep, place: str) -> None:
     assert copy.read_text() == APP["lib/part.py"]
 
 
-def test_too_much_is_not_kept(repo: Path, keep_: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_code_is_not_copied(repo: Path, keep_: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_FILES", 2)
     kept, said = keep_()
     assert kept is None
@@ -198,7 +198,7 @@ def test_an_installed_app_is_a_package(repo: Path, keep_: Keep) -> None:
     assert "the app has no file of its own" in said
 
 
-def test_packages_are_those_that_are_installed() -> None:
+def test_packages_are_the_installed_packages() -> None:
     found = set(packages().splitlines()[1:])
     for name in ("optuna", "hydra_core"):
         assert f"{name}=={importlib.metadata.version(name)}" in found

@@ -128,7 +128,7 @@ def test_resources_follow_the_trial(composer: Composer) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_cannot_be_composed_is_explained(overrides: list[str], expected: list[str], composer: Composer) -> None:
+def test_composition_errors_are_explained(overrides: list[str], expected: list[str], composer: Composer) -> None:
     with pytest.raises(UserError) as caught:
         check(composer.compose(overrides, 0))
     text = str(caught.value)
@@ -227,7 +227,7 @@ def test_error_of_a_point_names_the_space(composer: Composer, lines: list[str], 
         ("batch_schedule=doubling batch_schedule.maximum=64", False),
     ],
 )
-def test_nothing_that_is_typed_is_lost(composer: Composer, lines: str, lost: bool) -> None:
+def test_composed_configuration_has_every_typed_value(composer: Composer, lines: str, lost: bool) -> None:
     config = composer.compose(lines.split(), 0)
     check(config)  # a study that was begun goes on
     if not lost:

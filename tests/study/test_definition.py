@@ -114,7 +114,7 @@ def test_settings_that_may_change_on_resume(tmp_path: Path, changes: dict[str, o
         (["x=1,2"], ["x=1,2"], {**SEARCH, "repeats": 2}, False),  # what ended was judged by one seed
     ],
 )
-def test_what_extending_a_study_may_add(
+def test_values_that_an_extension_may_add(
     tmp_path: Path, before: list[str], lines: list[str], settings: dict[str, object], allowed: bool
 ) -> None:
     first = {key: value for key, value in settings.items() if key in ("sampler", "storage")}
@@ -131,7 +131,7 @@ def test_what_extending_a_study_may_add(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x00\xff", b"{}", b'{"name": "s"}', b'{"colour": 1}', b"{}{}"])
-def test_a_damaged_definition_is_named_kept_and_written_anew(tmp_path: Path, content: bytes) -> None:
+def test_damaged_definition_is_quarantined_and_rewritten(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "study.json"
     file.write_bytes(content)
     with pytest.raises(CorruptFile, match=str(file)):

@@ -151,7 +151,7 @@ def test_a_second_ctrl_c_ends_the_jobs_too(
     assert "hydra.sweeper.study_name=s" in last
 
 
-def test_nothing_is_killed_where_nothing_ran(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_kill_is_reported_without_running_trials(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     launcher = FakeLauncher(trains(), clock)
 
     def interrupted() -> None:
@@ -374,7 +374,7 @@ def test_complete_study_waits_for_no_trial(
     assert "none can start" not in said and "Resume" not in said
 
 
-def test_a_full_disk_shows_what_there_is_and_names_the_file(
+def test_full_disk_shows_the_results_and_names_the_file(
     run: Run, clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = FakeLauncher(trains(), clock, slots=1)
@@ -410,7 +410,7 @@ def test_unwritable_page_is_reported_last(
     assert "study s: 3 trials: 3 completed" in capsys.readouterr().out
 
 
-def test_a_name_with_signs_that_hydra_reads_otherwise(run: Run, clock: Clock, tmp_path: Path) -> None:
+def test_study_name_with_signs_of_hydras_grammar(run: Run, clock: Clock, tmp_path: Path) -> None:
     run(FakeLauncher(trains(), clock), "hydra.sweeper.study_name='a \"b\" <c> \\'é'")
     assert (tmp_path / "multirun" / 'a "b" <c> \'é' / "study.json").exists()
 

@@ -42,12 +42,12 @@ def test_the_key_in_the_end(config: DictConfig, key: str, end: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["none", "big.deep", "broken.deep", "trainer.none", "names.0"])
-def test_what_is_not_there(config: DictConfig, key: str) -> None:
+def test_missing_studies_and_trials(config: DictConfig, key: str) -> None:
     with pytest.raises(KeyError):
         written(config, key)
 
 
-def test_what_is_written_is_not_resolved(config: DictConfig) -> None:
+def test_written_configuration_is_not_resolved(config: DictConfig) -> None:
     assert written(config, "names") == ["a", "${nodes}"]
     assert written(config, "address") == "${oc.env:HOME}"
     assert followed(written(config, "address")) == ""

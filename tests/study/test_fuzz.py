@@ -245,7 +245,7 @@ def chaotic(chance: random.Random, diary: list[tuple[int, int]]) -> Script:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_ends_of_all_kinds_and_drivers_that_come_and_go(folder: Path, seed: int) -> None:
+def test_random_ends_and_restarted_drivers(folder: Path, seed: int) -> None:
     """No damage here: no epoch is ever trained twice, and each attempt that ended has words."""
     chance = random.Random(seed)
     diary: list[tuple[int, int]] = []

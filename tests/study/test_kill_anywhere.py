@@ -225,7 +225,7 @@ def test_training_without_kills_is_complete(undisturbed: tuple[str, bool, Drive,
 
 
 @pytest.mark.parametrize("seed", range(STUDIES))
-def test_a_driver_that_is_killed_anywhere_changes_nothing(
+def test_driver_killed_anywhere_gives_the_same_trials(
     tmp_path: Path, undisturbed: tuple[str, bool, Drive, int], seed: int
 ) -> None:
     kind, survives, whole, operations = undisturbed

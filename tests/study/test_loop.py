@@ -132,7 +132,7 @@ def test_file_without_an_outcome_counts_as_lost(make_study: MakeStudy, clock: Cl
     assert study.steps(1) == [0, 1, 2]
 
 
-def test_what_cannot_be_read_from_the_start_is_left_for_the_next_command(make_study: MakeStudy, clock: Clock) -> None:
+def test_trial_unreadable_at_the_start_is_left_for_the_next_command(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4")
     study.drive(FakeLauncher(ends(CANCELLED), clock))
     file = study.trial(1).path / "attempts" / "1" / "end.json"
@@ -239,7 +239,7 @@ def refusals(*reasons: str) -> Script:
         (["job 1: a", "job 22: a", "job 333: a", "", ""], 3, True),  # the same, but for its number
     ],
 )
-def test_which_refusals_stop_the_study(
+def test_refusals_that_stop_the_study(
     make_study: MakeStudy, clock: Clock, reasons: list[str], ended: int, stops: bool
 ) -> None:
     study = make_study("x=1,2,3,4,5")
@@ -249,7 +249,7 @@ def test_which_refusals_stop_the_study(
     assert bool(done.loop.stop.reason) == stops
 
 
-def test_a_trial_whose_folder_cannot_be_made_is_refused(make_study: MakeStudy, clock: Clock) -> None:
+def test_trial_without_a_folder_is_refused(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3")
     study.trial(1).path.write_text("in the way")
     done = study.drive(FakeLauncher(trains(), clock))
@@ -391,7 +391,7 @@ def test_a_trial_cancelled_by_its_owner_is_open_for_the_next_command_alone(make_
 
 
 @pytest.mark.parametrize("said", [Outcome(State.FAILED, "too large"), Outcome(State.DIVERGED, "loss is nan")])
-def test_what_is_final_stays_so(make_study: MakeStudy, clock: Clock, said: Outcome) -> None:
+def test_final_outcome_never_changes(make_study: MakeStudy, clock: Clock, said: Outcome) -> None:
     study = make_study()
     done = study.drive(FakeLauncher(by_trial(trains(), t1=ends(said)), clock))
     assert done.states() == ["completed", str(said.state), "completed"]
@@ -485,7 +485,7 @@ def test_each_report_of_a_grid_is_judged_also_by_the_next_driver(make_study: Mak
 
 @pytest.mark.parametrize("survives", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_which_signals_leave_the_jobs_alone(
+def test_signals_that_leave_jobs_running(
     make_study: MakeStudy, clock: Clock, number: signal.Signals, survives: bool
 ) -> None:
     study = make_study("x=range(6)")
@@ -528,9 +528,7 @@ def deaf(job: Job) -> Acts:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_second_request_of_another_kind_waits_too(
-    make_study: MakeStudy, clock: Clock, number: signal.Signals
-) -> None:
+def test_second_request_of_another_kind_is_queued(make_study: MakeStudy, clock: Clock, number: signal.Signals) -> None:
     launcher = FakeLauncher(trains(9), clock)
     sent = {3: signal.SIGINT, 4: number}
     launcher.on_poll = lambda: launcher.polls in sent and os.kill(os.getpid(), sent[launcher.polls])
@@ -608,7 +606,7 @@ def killed(now: bool) -> None:
 
 
 @pytest.mark.parametrize("instant", range(1, 24))
-def test_a_driver_killed_at_any_poll_loses_nothing(make_study: MakeStudy, clock: Clock, instant: int) -> None:
+def test_driver_killed_at_any_poll_keeps_every_trial(make_study: MakeStudy, clock: Clock, instant: int) -> None:
     study, diary = make_study("x=range(4)"), []
     launcher = FakeLauncher(trains(4, diary=diary), clock)
     left = iter(range(1, 1000))
@@ -626,7 +624,7 @@ def test_a_driver_killed_at_any_poll_loses_nothing(make_study: MakeStudy, clock:
     assert sorted(diary) == [(trial, epoch) for trial in range(4) for epoch in range(4)]
 
 
-def test_a_driver_that_detaches_leaves_when_there_is_no_more_room(make_study: MakeStudy, clock: Clock) -> None:
+def test_detached_driver_leaves_when_the_queue_is_full(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=range(6)")
     launcher = FakeLauncher(trains(), clock, queue=2, survives=True)
     launcher.detach = True
@@ -693,7 +691,7 @@ def test_a_config_that_is_not_valid_fails_its_trial_alone(make_study: MakeStudy,
     assert done.row(1).error == "trial 1 makes no sense"
 
 
-def test_infeasible_points_are_left_out_with_one_message_for_each_reason(make_study: MakeStudy, clock: Clock) -> None:
+def test_infeasible_points_have_one_message_per_reason(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4")
     study.infeasible = lambda row: row.number in (1, 3)
     done = study.drive(FakeLauncher(trains(), clock))
@@ -705,7 +703,7 @@ def test_infeasible_points_are_left_out_with_one_message_for_each_reason(make_st
     assert study.drive(FakeLauncher(trains(), clock)).states() == done.states()
 
 
-def test_what_a_pruner_ended_is_not_infeasible(make_study: MakeStudy, clock: Clock) -> None:
+def test_pruned_trial_is_not_infeasible(make_study: MakeStudy, clock: Clock) -> None:
     pruner = {"_target_": "optuna.pruners.PercentilePruner", "percentile": 1.0, "n_startup_trials": 1}
     done = make_study("x=1,2,3", pruner=pruner).drive(FakeLauncher(trains(), clock, slots=1))
     assert "pruned" in done.states()
@@ -775,7 +773,7 @@ def test_observed_steps_are_not_observed_again(
     assert heard == [0, 1, 2]
 
 
-def test_folders_are_those_of_the_trials(make_study: MakeStudy, clock: Clock) -> None:
+def test_folders_belong_to_trials(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2")
     done = study.drive(FakeLauncher(trains(), clock))
     assert [row.folder for row in done.summary.rows] == [study.folder / "0", study.folder / "1"]

@@ -90,7 +90,7 @@ def test_the_last_word_on_a_key_counts(lines: list[str], overrides: list[str]) -
 
 
 @pytest.mark.parametrize("text", ["optimizer", "optimizer=", ""])
-def test_what_is_no_condition(text: str) -> None:
+def test_invalid_conditions_are_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"is not a condition\.\nType it as optimizer=adam"):
         parse_condition(text)
 
@@ -111,7 +111,7 @@ def test_what_is_no_condition(text: str) -> None:
         ("x=range(5,1)", "has no values"),
     ],
 )
-def test_what_makes_no_sense(line: str, message: str) -> None:
+def test_invalid_search_settings_are_refused(line: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         space(line)
 

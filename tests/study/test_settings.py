@@ -30,7 +30,7 @@ def test_where_a_setting_belongs(word: str, typed: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["max_hours", "max_gpu_hours"])
-def test_a_budget_of_nothing_is_refused(name: str) -> None:
+def test_budget_of_zero_is_refused(name: str) -> None:
     said = f"hydra.sweeper.{name}=0.0: nothing could start.\nFor no limit, type: hydra.sweeper.{name}=null"
     with pytest.raises(UserError, match=said):
         read(OmegaConf.structured(SweeperConf(**{name: 0})), SweeperConf)

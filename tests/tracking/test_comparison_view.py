@@ -37,7 +37,7 @@ def test_view_shows_trials_of_the_study_best_first() -> None:
     assert parallel["selectedMetrics"] == ["best/val_accuracy"]
 
 
-def test_parallel_coordinates_are_through_what_all_trials_have() -> None:
+def test_parallel_coordinates_show_columns_of_all_trials() -> None:
     """Else those before a final race, which have no seed of their own, would have no line."""
     content = view(params=["lr", "seed"], lacking={"seed"})
     assert content["compareRunCharts"][0]["selectedParams"] == ["lr"]
@@ -54,7 +54,7 @@ def test_parallel_coordinates_are_through_what_all_trials_have() -> None:
         (["score"], [], []),
     ],
 )
-def test_which_curves_have_a_chart(objective: list[str], curves: list[str], shown: list[str]) -> None:
+def test_curves_that_have_a_chart(objective: list[str], curves: list[str], shown: list[str]) -> None:
     charts = view(objective=objective, curves=curves)["compareRunCharts"]
     assert [chart["metricKey"] for chart in charts if chart["type"] == "LINE"] == shown
 

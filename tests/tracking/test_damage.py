@@ -36,7 +36,7 @@ OVER = [(name, True) for name in DAMAGES] + [(name, False) for name in ("cut", "
 
 @pytest.mark.parametrize(("name", "over"), OVER)
 @pytest.mark.parametrize("whose", ["s", "s/0"])
-def test_a_run_whose_note_is_damaged_is_found(store: str, tmp_path: Path, name: str, whose: str, over: bool) -> None:
+def test_run_with_a_damaged_note_is_found(store: str, tmp_path: Path, name: str, whose: str, over: bool) -> None:
     damage = DAMAGES[name]
     study = tmp_path / "s"
     rows = [new_row(study, number) for number in range(2)]
@@ -85,7 +85,7 @@ def test_a_note_of_another_trial_is_not_followed(store: str, tmp_path: Path) -> 
     assert ids(store) == known
 
 
-def test_a_study_of_the_same_name_elsewhere_is_another(store: str, tmp_path: Path) -> None:
+def test_study_of_same_name_in_another_folder_is_separate(store: str, tmp_path: Path) -> None:
     for place in ("here", "there"):
         tracker = open_tracker(store, tmp_path / place / "s")
         (tmp_path / place / "s" / "tracking.json").write_text("")
@@ -105,7 +105,7 @@ def test_run_of_a_driver_killed_before_its_note_is_adopted(store: str, tmp_path:
     assert ids(store) == known
 
 
-def test_what_can_be_read_of_damaged_metrics_is_sent(store: str, tmp_path: Path) -> None:
+def test_readable_lines_of_damaged_metrics_are_sent(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(store, study)
     rows = [new_row(study, number) for number in range(2)]
@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_read_concerns_its_trial(store: str, tmp_path: Pat
     assert len(steps_of(store, runs(store)["lr=0.1"])) == 2
 
 
-def test_a_disk_that_is_away_for_a_moment_costs_nothing(store: str, tmp_path: Path) -> None:
+def test_disk_away_for_a_moment_loses_no_data(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
     row = new_row(tmp_path / "s", 0)
     tracker.start_trial(row, [])
@@ -232,7 +232,7 @@ def test_more_params_than_one_call_takes(store: str, tmp_path: Path) -> None:
     assert len(found.data.params) == 150 and tracker.problem is None
 
 
-def test_when_a_trial_ended_is_the_same_each_time(store: str, tmp_path: Path) -> None:
+def test_end_time_of_a_trial_is_constant(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     row = complete(new_row(study, 0))
     TrialFolder(row.folder).write_tracking({})

@@ -26,7 +26,7 @@ def params_of(store: str, folder: Path, config: Any, **swept: Any) -> dict[str, 
 
 
 @pytest.mark.parametrize("written", [True, False], ids=["as Hydra wrote it", "as composed"])
-def test_those_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None:
+def test_params_of_our_own_app(store: str, tmp_path: Path, written: bool) -> None:
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", ["optimizer=sgd", "seed=7"], return_hydra_config=True)
     if written:

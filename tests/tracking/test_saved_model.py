@@ -58,7 +58,7 @@ def test_saved_model_is_logged_once_with_its_signature(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("finalized", [False, True])
-def test_what_an_earlier_attempt_or_a_killed_driver_left_is_replaced(tmp_path: Path, finalized: bool) -> None:
+def test_model_of_an_earlier_attempt_or_killed_driver_is_replaced(tmp_path: Path, finalized: bool) -> None:
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     experiment = client.create_experiment("e", str(tmp_path / "artifacts"))
     run = client.create_run(experiment).info.run_id

@@ -73,7 +73,7 @@ def test_no_folder_has_its_name_of_a_password(uri: str, folder: str | None) -> N
 
 
 @pytest.mark.parametrize("text", WITHOUT)
-def test_what_holds_none_is_left_alone(text: str) -> None:
+def test_texts_without_secrets_are_unchanged(text: str) -> None:
     assert not has_password(text)
     assert without_password(text) == text
     refuse_typed({"tracking": {"uri": text}, "other": ["http://host:5000", "me@host"]})
@@ -194,7 +194,7 @@ def test_study_and_dashboard_do_not_show_a_secret(with_password: str, tmp_path: 
 
 @pytest.mark.parametrize("key", ["hydra.sweeper.tracking_uri", "hydra.sweeper.storage"])
 @pytest.mark.parametrize("mode", [["-m"], []], ids=["study", "single run"])
-def test_one_that_is_typed_is_refused_before_anything_starts(key: str, mode: list[str], tmp_path: Path) -> None:
+def test_typed_secret_is_refused_before_any_trial(key: str, mode: list[str], tmp_path: Path) -> None:
     done = refuse([SWEEP, *mode, f"{key}=postgresql://me:sesame@host/db"], tmp_path)
     assert done.code == 2 and "sesame" not in done.said
     assert "me:***@" in done.err and len(done.err.splitlines()) == 2

@@ -199,7 +199,7 @@ def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
 
 
-def test_the_page_is_there_while_the_study_runs(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_sent_while_the_study_runs(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.tracking.tracker._PAGE_EVERY_S", 0.5)
     study = tmp_path / "s"
     tracker = open_tracker(store, study)
@@ -222,7 +222,7 @@ def test_the_page_is_there_while_the_study_runs(store: str, tmp_path: Path, monk
 
 
 @pytest.mark.long
-def test_a_page_that_cannot_be_sent_costs_nothing_else(
+def test_page_that_cannot_be_sent_affects_no_other_upload(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.tracking.tracker._PAGE_EVERY_S", 0.0)
@@ -306,7 +306,7 @@ def test_refused_records_are_reported_and_the_rest_is_sent(store: str, tmp_path:
     assert runs(store)["lr=0.1"].info.status == "FINISHED"
 
 
-def test_a_run_deleted_by_hand_stops_nothing(store: str, tmp_path: Path) -> None:
+def test_run_deleted_by_hand_stops_no_trial(store: str, tmp_path: Path) -> None:
     tracker = open_tracker(store, tmp_path / "s")
     rows = [new_row(tmp_path / "s", number) for number in range(2)]
     for row in rows:
@@ -395,7 +395,7 @@ def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.usefixtures("in_its_folder")
-def test_which_store_and_what_leads_there(
+def test_store_and_the_setting_that_chose_it(
     uri: str | None, variable: str | None, used: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if variable:
@@ -445,7 +445,7 @@ def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_whose_answer_comes_late_is_not_created_twice(server: Server, tmp_path: Path) -> None:
+def test_run_with_a_late_answer_is_created_once(server: Server, tmp_path: Path) -> None:
     study = tmp_path / "s"
     tracker = open_tracker(server.uri, study)
     trial = new_row(study, 0)
@@ -558,7 +558,7 @@ def test_deleted_store_is_reported_and_written_again(store: str, migrated: Path,
     assert once_more.catch_up(summary) == (0, 1)
 
 
-def test_a_picture_that_cannot_be_drawn_costs_nothing_else(
+def test_picture_that_cannot_be_drawn_affects_no_other_upload(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def odd(summary: object) -> None:

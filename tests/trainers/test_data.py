@@ -171,7 +171,7 @@ def test_points_with_several_inputs() -> None:
     assert (x.shape, y.shape, x_test.shape, y_test.shape) == ((3, 2), (3, 1), (0, 2), (0, 1))
 
 
-def test_what_a_reader_of_the_results_must_know_is_noted(tmp_path: Path) -> None:
+def test_remarks_on_the_data_are_noted(tmp_path: Path) -> None:
     loaded, trial = data.load(compose().dataset, "classification", 0), Recorder(tmp_path)
     loaded.announce(trial)
     assert trial.notes == {}

@@ -104,7 +104,7 @@ def test_images_without_channels_keep_their_shape() -> None:
         ({"contrast": 0.1}, Augment(contrast=(-0.1, 0.1))),
     ],
 )
-def test_what_is_asked_for(value: object, expected: Augment | None) -> None:
+def test_requested_augmentations(value: object, expected: Augment | None) -> None:
     assert parse(value) == expected
 
 
@@ -122,7 +122,7 @@ def test_what_is_asked_for(value: object, expected: Augment | None) -> None:
         ({"contrast": "much"}, "dataset.augment.contrast=much: must be"),
     ],
 )
-def test_what_cannot_be_asked_for(value: object, message: str) -> None:
+def test_unknown_augmentations_are_refused(value: object, message: str) -> None:
     with pytest.raises(ValueError) as error:
         parse(value)
     assert str(error.value).startswith(message)

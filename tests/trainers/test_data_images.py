@@ -51,7 +51,7 @@ def pixels_of(loaded: data.Data) -> np.ndarray:
     return loaded.x.all()
 
 
-def test_images_are_what_keras_reads(tmp_path: Path) -> None:
+def test_images_equal_those_read_by_keras(tmp_path: Path) -> None:
     import keras
 
     folder = write(tmp_path / "images")
@@ -237,7 +237,7 @@ def test_class_without_readable_images_is_reported(tmp_path: Path) -> None:
             load(f"dataset.path={folder}", "dataset.skip_broken=true")
 
 
-def test_what_tensorflow_does_not_read_pillow_may(tmp_path: Path) -> None:
+def test_pillow_reads_images_that_tensorflow_cannot(tmp_path: Path) -> None:
     folder = write(tmp_path / "images", each=3)
     Image.new("P", (6, 6), 0).save(folder / "red" / "000.bmp")
     Image.new("P", (6, 6), 0).save(folder / "red" / "000.gif")
@@ -324,7 +324,7 @@ def test_processes_side_by_side_decode_once(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-def test_a_killed_maker_leaves_nothing_that_is_read(tmp_path: Path, own_cache: Path) -> None:
+def test_killed_maker_leaves_no_readable_cache(tmp_path: Path, own_cache: Path) -> None:
     folder = write(tmp_path / "images", each=2)
     pid = os.fork()
     if pid == 0:

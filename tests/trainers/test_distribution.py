@@ -43,7 +43,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 @pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["adam", "nesterov"])
-def test_two_devices_train_as_one_does(optimizer: str, two: Trained, tmp_path: Path) -> None:
+def test_two_devices_train_to_the_numbers_of_one(optimizer: str, two: Trained, tmp_path: Path) -> None:
     found, folder = two[optimizer]
     one = Recorder(tmp_path / "one")
     result = train(compose(*RUNS[optimizer]), one)
@@ -62,7 +62,7 @@ def test_a_rest_is_left_out(two: Trained) -> None:
     assert steps[0] == 2
 
 
-def test_more_gpus_than_there_are() -> None:
+def test_more_gpus_than_exist_are_refused() -> None:
     with pytest.raises(ValueError, match=r"gpus=99, but this process sees \d+; try gpus=\d+"):
         distribution.claim_gpus(99)
 
@@ -83,7 +83,7 @@ def own_optimizer(which: str, **_: object) -> keras.optimizers.Optimizer:
 
 
 @pytest.mark.parametrize("wrong", OWN)
-def test_optimizers_that_go_wrong_on_several_devices(wrong: str) -> None:
+def test_optimizers_refused_on_several_devices(wrong: str) -> None:
     own = "optimizer._target_=tests.trainers.test_distribution.own_optimizer"
     cfg = compose(own, f"+optimizer.which='{wrong}'", "gpus=2")
     dataset = data.load(cfg.dataset, "classification", 0)

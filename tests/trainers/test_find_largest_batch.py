@@ -43,7 +43,7 @@ def search(fits: int, start: int, unit: int, most: int, precision: float = 0.06)
 
 
 @pytest.mark.parametrize(("fits", "start", "unit", "most"), LIMITS)
-def test_the_largest_is_found_to_six_percent(fits: int, start: int, unit: int, most: int) -> None:
+def test_largest_batch_is_within_six_percent(fits: int, start: int, unit: int, most: int) -> None:
     most = most // unit * unit
     tried = search(fits, start, unit, most)
     largest = max(size for size, fit in tried.items() if fit)
@@ -208,7 +208,7 @@ def test_search_starts_with_the_memory_of_one_gpu(
 
 
 @pytest.mark.parametrize(("most", "words"), [("null", "the whole training set fits"), ("200", "trainer.most fits")])
-def test_nothing_is_too_large(
+def test_search_ends_if_every_batch_fits(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, words: str
 ) -> None:
     monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 250)
@@ -230,7 +230,7 @@ def test_a_stopped_trial_resumes(tries: list[int], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"where": 1}', '{"where": "AMD", "tries": [{"size": 3}]}'])
-def test_a_record_that_is_damaged_or_of_another_machine_counts_for_nothing(
+def test_record_that_is_damaged_or_of_another_machine_is_ignored(
     tries: list[int], tmp_path: Path, content: str
 ) -> None:
     (tmp_path / "checkpoint").mkdir()
@@ -275,7 +275,7 @@ def test_several_ranks_are_refused(tries: list[int], tmp_path: Path) -> None:
         find(search_of(), Trial(tmp_path, world=World(size=2)))  # type: ignore[arg-type]
 
 
-def test_what_was_found_is_kept_for_the_training(tries: list[int], tmp_path: Path) -> None:
+def test_largest_batch_is_recorded_for_the_training(tries: list[int], tmp_path: Path) -> None:
     find(search_of(), Trial(tmp_path))  # type: ignore[arg-type]
     (file,) = (tmp_path / "home" / "sweepyard" / "largest_batch").glob("*.json")
     answer = json.loads(file.read_text())
@@ -286,7 +286,7 @@ def test_what_was_found_is_kept_for_the_training(tries: list[int], tmp_path: Pat
     compose("model=mlp", "batch_size=289", "model.hidden=[8]")
 
 
-def test_an_answer_that_cannot_be_kept_is_an_answer(
+def test_answer_that_cannot_be_written_is_returned(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")

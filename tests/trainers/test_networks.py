@@ -65,7 +65,7 @@ def base_weights(model: keras.Model) -> dict[str, np.ndarray]:
     return {weight.path: weight.numpy() for weight in base.weights}
 
 
-def test_what_the_checks_know_is_what_keras_has() -> None:
+def test_checks_know_the_networks_of_keras() -> None:
     assert set(known.NETWORKS) == {name for name in dir(keras.applications) if name[0].isupper()}
     # Three more below; the others are as certain, but slow.
     dense = keras.applications.DenseNet121(include_top=False, weights=None, input_shape=(32, 32, 3))
@@ -126,7 +126,7 @@ def test_images_with_two_channels_are_refused() -> None:
         ("model.fine_tune=true", None),
     ],
 )
-def test_what_learns(settings: str, learning: int | None, images: Path, weights: Path, tmp_path: Path) -> None:
+def test_networks_that_learn(settings: str, learning: int | None, images: Path, weights: Path, tmp_path: Path) -> None:
     cfg = configured(images, f"model.weights={weights}", *settings.split(), "epochs=1")
     loaded = data.load(cfg.dataset, "classification", 0)
     model = build(cfg, loaded)
@@ -269,7 +269,7 @@ def test_imagenet_without_a_network_is_explained_in_two_lines(monkeypatch: pytes
         (MemoryError(), "^$"),
     ],
 )
-def test_only_a_failed_download_is_reported_as_one(
+def test_failed_download_is_the_only_download_error(
     error: Exception, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -315,7 +315,7 @@ def test_base_may_keep_its_random_weights(images: Path) -> None:
 
 
 @pytest.mark.parametrize("model", [("model=cnn", "model.filters=[4]", "model.hidden=[8]"), ("model=mlp",)])
-def test_mixed_precision_is_of_one_trial(model: tuple[str, ...], tmp_path: Path) -> None:
+def test_mixed_precision_is_reset_after_a_trial(model: tuple[str, ...], tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     cfg = compose(*model, "mixed_precision=true", "epochs=3", "trainer.checkpoint_interval_s=0", "lr=0.01")
     built = build(cfg, data.load(cfg.dataset, "classification", 0))
@@ -337,7 +337,7 @@ def test_steps_can_be_compiled_by_xla(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("which", "attained"), [("best", "val_accuracy"), pytest.param("last", "test_accuracy", marks=pytest.mark.long)]
 )
-def test_the_model_is_kept(which: str, attained: str, tmp_path: Path) -> None:
+def test_model_is_saved(which: str, attained: str, tmp_path: Path) -> None:
     settings = ("epochs=6", "lr=0.05", "model.hidden=[4]", "seed=3", "trainer.checkpoint_interval_s=0")
     ours = ("lr_schedule=step", "loss=focal")
     cfg = compose(*settings, *ours, f"trainer.save_model={which}")
@@ -362,7 +362,7 @@ def test_the_model_is_kept(which: str, attained: str, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("writing*"))
 
 
-def test_no_model_is_kept_unless_asked_for(tmp_path: Path) -> None:
+def test_model_is_saved_only_if_requested(tmp_path: Path) -> None:
     train(compose("epochs=1"), Recorder(tmp_path))
     assert not list(tmp_path.rglob("*.keras"))
 

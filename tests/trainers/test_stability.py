@@ -28,7 +28,7 @@ def test_the_first_stable_epoch(values: list[float], expected: int | None) -> No
     assert epochs_to_stable(values) == expected
 
 
-def test_times_are_of_what_was_trained_until_then() -> None:
+def test_times_cover_the_training_until_then() -> None:
     values, seconds = [0.5, 0.97, 0.9, 0.9, 0.9], [10.0, 1.0, 1.0, 1.0, 1.0]
     assert convergence_metrics(values, seconds, 2, 0.97, higher_is_better=True) == {
         "time_to_best": 11.0,

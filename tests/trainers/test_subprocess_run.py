@@ -76,7 +76,7 @@ def slowly_die(seconds: float) -> None:
     die_of(signal.SIGABRT)
 
 
-def test_one_that_takes_long_to_die_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowly_ending_process_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.subprocess_run.EXIT_TIMEOUT_S", 0.1)
     with pytest.raises(OutOfMemory, match="crashed"):
         run_in_subprocess(lambda: slowly_die(0.5), timeout_s=30)
@@ -109,7 +109,7 @@ def test_a_kill_is_for_memory_if_the_kernel_counts_one_more(monkeypatch: pytest.
         run_in_subprocess(lambda: die_of(signal.SIGKILL))
 
 
-def test_one_that_hangs_is_killed_and_is_not_too_large() -> None:
+def test_hanging_process_is_killed_and_not_out_of_memory() -> None:
     began, before = time.monotonic(), psutil.Process().children()
     with pytest.raises(TimeoutError, match=r"took longer than 0\.3 s"):
         run_in_subprocess(lambda: time.sleep(60), timeout_s=0.3)
@@ -126,7 +126,7 @@ def test_the_watch_acts_before_the_limit_is_reached() -> None:
         run_in_subprocess(lambda: fill(5), limit_gb)
 
 
-def test_a_leap_beyond_what_is_looked_at_is_refused() -> None:
+def test_leap_of_memory_beyond_the_limit_is_refused() -> None:
     def leap() -> None:
         cap_data(0.2)
         np.ones(int(1e9), np.uint8)

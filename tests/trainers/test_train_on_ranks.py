@@ -103,7 +103,7 @@ def test_ranks_give_the_weights_and_metrics_of_one_process(found: dict[str, Any]
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", OTHER)
-def test_what_the_ranks_draw_or_round_is_their_own_but_they_agree(found: dict[str, Any], case: str) -> None:
+def test_ranks_agree_although_draws_and_rounding_differ(found: dict[str, Any], case: str) -> None:
     chief, other = found[case]
     assert apart(chief, chief["alone"])[0] > 1e-6  # or the cases above could not fail
     assert chief["weights"] == other["weights"]  # moving statistics included

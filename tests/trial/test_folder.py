@@ -68,7 +68,7 @@ def test_a_line_that_is_none_is_counted_and_passed_over(folder: TrialFolder, lin
     assert ([line.step for line in lines.values], lines.damaged) == ([0, 1, 2, 3], 1)
 
 
-def test_an_end_is_there_whole_or_not_at_all(folder: TrialFolder) -> None:
+def test_end_is_written_whole_or_not_at_all(folder: TrialFolder) -> None:
     attempt = folder.new_attempt(queued_at=1.0)
     assert (attempt.end(), attempt.is_over, folder.ends()) == (None, False, [])
     end = attempt.close(END)
@@ -143,7 +143,7 @@ def test_any_error_can_be_printed(error: str, shown: str) -> None:
     assert Outcome.from_json(json.loads(json.dumps(Outcome(State.FAILED, error).as_json()))).error == shown
 
 
-def test_an_end_knows_what_the_attempt_took(folder: TrialFolder) -> None:
+def test_end_has_the_duration_of_the_attempt(folder: TrialFolder) -> None:
     attempt = folder.new_attempt(queued_at=10.0, gpus=2, idle_slot_s=0.5, timeout_min=30)
     attempt.begin(14.0)
     folder.append_metrics(MetricsLine(0, 12.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)
@@ -222,9 +222,7 @@ def test_attempts_are_counted_as_numbers(tmp_path: Path) -> None:
     ("content", "expected"),
     [("pruned", State.PRUNED), ("cancelled", State.CANCELLED), ("", State.CANCELLED), ("\x00?", State.CANCELLED)],
 )
-def test_a_request_to_stop_that_is_damaged_is_one_all_the_same(
-    folder: TrialFolder, content: str, expected: State
-) -> None:
+def test_damaged_stop_request_is_a_stop_request(folder: TrialFolder, content: str, expected: State) -> None:
     attempt = folder.new_attempt()
     assert attempt.stop_requested() is None
     (attempt.path / "stop").write_text(content)

@@ -63,7 +63,7 @@ def completed(*objective: float, **metrics: float) -> Outcome:
     ],
     ids=repr,
 )
-def test_what_completes_a_trial(value: Any, objective: Objective | None, end: Outcome | None) -> None:
+def test_results_that_complete_a_trial(value: Any, objective: Objective | None, end: Outcome | None) -> None:
     outcome = returned(value, objective)
     assert outcome.state is State.COMPLETED
     assert end is None or outcome == end
@@ -149,7 +149,7 @@ def test_other_ends_of_a_study(value: Any, objective: Objective, state: State, w
         (float("nan"), SEARCH, False),
     ],
 )
-def test_what_no_other_trial_can_do_better(value: Any, objective: Objective, misfit: bool) -> None:
+def test_missing_objective_of_a_returned_value(value: Any, objective: Objective, misfit: bool) -> None:
     assert returned(value, objective).missing_objective is misfit
 
 

@@ -30,7 +30,7 @@ def lines(folder: TrialFolder) -> list[tuple[int, dict[str, float]]]:
     return [(line.step, line.metrics) for line in folder.read_metrics().values]
 
 
-def test_what_is_reported_is_written_and_shown(folder: TrialFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reported_values_are_written_and_shown(folder: TrialFolder, capsys: pytest.CaptureFixture[str]) -> None:
     trial = Trial(folder, 1)
     trial.report({"loss": np.float32(0.5), "accuracy": 1}, step=0)
     trial.report({"loss": 0.25}, step=np.arange(2)[1])
@@ -54,7 +54,7 @@ def test_what_is_reported_is_written_and_shown(folder: TrialFolder, capsys: pyte
         ({"objective": float("inf")}, Objective(), Diverged, "objective is inf at step 7"),
     ],
 )
-def test_what_may_not_be_reported(
+def test_invalid_reports_are_refused(
     folder: TrialFolder, metrics: Any, objective: Objective, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -116,7 +116,7 @@ def of_hydra() -> Iterator[Callable[[Path], None]]:
     HydraConfig.instance().cfg = before
 
 
-def test_two_trials_in_a_process_share_nothing(tmp_path: Path, of_hydra: Callable[..., None]) -> None:
+def test_two_trials_in_a_process_share_no_state(tmp_path: Path, of_hydra: Callable[..., None]) -> None:
     folders = [TrialFolder(tmp_path / str(number)) for number in range(2)]
     for folder in folders:
         folder.new_attempt()
@@ -146,7 +146,7 @@ def test_a_new_attempt_in_the_same_process_is_another_trial(tmp_path: Path, of_h
     assert not current_trial().should_stop()
 
 
-def test_the_objective_of_the_study_is_known(tmp_path: Path, of_hydra: Callable[..., None]) -> None:
+def test_trial_knows_the_objective_of_its_study(tmp_path: Path, of_hydra: Callable[..., None]) -> None:
     of_hydra(tmp_path, "val_accuracy")
     with pytest.raises(MissingObjective):
         current_trial().report({"loss": 1.0}, 0)

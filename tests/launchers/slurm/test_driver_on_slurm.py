@@ -110,7 +110,7 @@ def test_detached_jobs_continue_and_are_adopted(
 
 
 @pytest.mark.long
-def test_stop_takes_back_what_a_detached_driver_queued(tmp_path: Path) -> None:
+def test_stop_cancels_trials_queued_by_a_detached_driver(tmp_path: Path) -> None:
     warm = [WARM, "hydra.launcher.worker_idle_s=1"]
     study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
     finish(tmp_path, *study, "hydra.launcher.detach=true")

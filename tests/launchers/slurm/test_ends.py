@@ -89,7 +89,7 @@ def test_reasons_of_slurm_and_of_the_log(
     assert (end.state, words in end.error) == (state, True), end
 
 
-def test_what_never_began_is_refused(attempt: AttemptFolder) -> None:
+def test_job_that_never_started_is_refused(attempt: AttemptFolder) -> None:
     attempt.log.write_text(f"no module named x\n{SRUN}Exited with exit code 1")
     (attempt.path / "began").unlink()
     end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)

@@ -106,7 +106,9 @@ def test_a_job_that_is_gone_is_not_adopted_unless_slurm_is_silent(driver: Driver
     assert driver.launcher.adopt(job)
 
 
-def test_one_trials_trouble_is_its_own(driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_one_trial_affects_no_other(
+    driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stale, damaged, well = (make_job(number, task) for number in range(3))
     for job in (stale, damaged, well):
         assert driver.launcher.submit(job)
@@ -269,7 +271,7 @@ def test_rank_1_reports_the_error_of_its_trial(driver: Driver, make_job: MakeJob
     assert (end.state, end.error) == (State.FAILED, "rank 1: RuntimeError: no data (SLURM job 1)")
 
 
-def test_what_is_left_in_slurm_is_found_by_its_names(driver: Driver, make_job: MakeJob) -> None:
+def test_leftover_jobs_are_found_by_name(driver: Driver, make_job: MakeJob) -> None:
     first, second = make_job(1, task), make_job(2, task)
     assert driver.launcher.submit(first) and driver.launcher.submit(second)
     (first.attempt_folder.path / "job.json").write_text("noise")

@@ -197,9 +197,7 @@ def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: Make
 @pytest.mark.parametrize(
     "after_sbatch", ["killed before the id was written down", pytest.param("over", marks=pytest.mark.long)]
 )
-def test_a_new_driver_adopts_what_an_earlier_one_submitted(
-    after_sbatch: str, trials: SlurmTrials, make_job: MakeJob
-) -> None:
+def test_new_driver_adopts_jobs_of_an_earlier_driver(after_sbatch: str, trials: SlurmTrials, make_job: MakeJob) -> None:
     earlier = SlurmTrials(SlurmLauncherConf())
     job = make_job(1, train if after_sbatch != "over" else quick, additional_parameters={"begin": "now+2"})
     submit(earlier, job)
@@ -229,7 +227,7 @@ def test_job_cancelled_by_its_owner_is_cancelled(trials: SlurmTrials, make_job: 
     assert job.attempt_folder.stop_reason() is State.LOST  # and so it saved its state
 
 
-def test_nothing_to_adopt(trials: SlurmTrials, make_job: MakeJob) -> None:
+def test_no_job_to_adopt(trials: SlurmTrials, make_job: MakeJob) -> None:
     assert not trials.adopt(make_job(1, quick))
 
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.mark.long
-def test_what_a_node_found_bounds_those_that_ask_for_the_same(tmp_path: Path) -> None:
+def test_largest_batch_of_a_node_bounds_equal_requests(tmp_path: Path) -> None:
     home = {"KERAS_HOME": str(tmp_path / "home")}
     launcher = ["hydra/launcher=slurm", "hydra.launcher.mem_gb=2", "hydra.launcher.poll_s=0.5", "tracking=none"]
     same = [*launcher, "model=mlp", "epochs=1", "steps=1"]

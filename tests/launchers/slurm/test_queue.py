@@ -129,7 +129,7 @@ def test_watcher_survives_and_reports_errors(
 
 
 @pytest.mark.parametrize("command", ["squeue", "sacct"])
-def test_what_is_no_table_is_no_answer(scripted_slurm: ScriptedSlurm, command: str) -> None:
+def test_answer_without_a_table_is_no_answer(scripted_slurm: ScriptedSlurm, command: str) -> None:
     scripted_slurm.say(command, "head -c 3000 /dev/urandom")
     with pytest.raises(SlurmError, match=f"^the output of {command} cannot be read$"):
         queue.squeue() if command == "squeue" else queue.sacct(["1"])

@@ -81,7 +81,7 @@ def test_each_job_has_the_resources_of_its_trial(trials: SlurmTrials, make_job: 
 
 
 @pytest.mark.long
-def test_ranks_start_in_one_step_and_end_as_one(trials: SlurmTrials, make_job: MakeJob) -> None:
+def test_ranks_start_and_end_in_one_step(trials: SlurmTrials, make_job: MakeJob) -> None:
     whole = make_job(1, describe, nodes=2, tasks_per_node=2, gpus_per_node=2)
     dies = make_job(2, rank_1_dies, tasks_per_node=2)
     raises = make_job(3, rank_1_raises, nodes=2)

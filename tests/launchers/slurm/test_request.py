@@ -100,7 +100,7 @@ def test_a_site_that_counts_gpus_by_gres() -> None:
         ("hydra.launcher.cpus_per_gpu=0", "cpus_per_gpu=0: it must be 1 or more"),
     ],
 )
-def test_what_is_no_setting_is_refused_with_a_hint(override: str, hint: str) -> None:
+def test_unknown_setting_is_refused_with_a_hint(override: str, hint: str) -> None:
     with pytest.raises(UserError, match=hint):
         SlurmTrials(SlurmLauncherConf()).request(composed(override))
 
@@ -109,6 +109,6 @@ def test_what_is_no_setting_is_refused_with_a_hint(override: str, hint: str) -> 
     ("override", "words"),
     [("hydra.launcher.nodes=2", "trials_per_job=1"), ("hydra.launcher.timeout_min=2", "signal_delay_s=120")],
 )
-def test_what_a_worker_cannot_run(override: str, words: str, tmp_path: Path) -> None:
+def test_requests_that_no_worker_can_run(override: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):
         SlurmWorkers(SlurmLauncherConf(), tmp_path).request(composed(override))

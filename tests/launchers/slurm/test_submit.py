@@ -96,7 +96,7 @@ def test_a_job_leaves_word_of_a_disk_that_takes_none(
     assert [file.name for file in (attempt / "slurm").glob("errno*")] == left
 
 
-def test_full_disk_does_not_stop_what_follows_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_does_not_stop_the_submission_after_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
         print_safely("retrying")
@@ -136,7 +136,7 @@ def test_a_driver_on_a_login_node_keeps_its_habits(
         ("echo hello", UnansweredError, "hello"),
     ],
 )
-def test_what_sbatch_may_answer(
+def test_answers_of_sbatch(
     scripted_slurm: ScriptedSlurm, attempt: Path, monkeypatch: Any, script: str, expected: Any, words: str
 ) -> None:
     monkeypatch.setattr(module, "_TIMEOUT_S", 0.3)

@@ -44,7 +44,7 @@ def rank_of(trial: TrialFolder, rank: int) -> tuple[int, str]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)  # five attempts on two nodes, each of which imports TensorFlow anew
-def test_ranks_on_two_nodes_end_up_where_one_does(tmp_path: Path) -> None:
+def test_ranks_on_two_nodes_give_the_weights_of_one(tmp_path: Path) -> None:
     driver = start(tmp_path)
     trial = TrialFolder(tmp_path / "multirun" / "s" / "1")
 

@@ -143,7 +143,7 @@ def test_a_cancelled_pending_worker_costs_no_trial(start: Callable[..., Driver],
         ("set_down", "/log: its disk may be full, read-only or not mounted"),
     ],
 )
-def test_two_workers_that_never_begin_refuse_what_waits(
+def test_two_workers_that_never_start_refuse_queued_trials(
     start: Callable[..., Driver], make_job: MakeJob, together: bool, left: str, words: str
 ) -> None:
     driver = start(array_parallelism=2 if together else 1)
@@ -186,7 +186,7 @@ def test_a_refused_worker_refuses_its_pool_alone(start: Callable[..., Driver], m
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_a_worker_whose_submission_was_not_answered_is_followed(
+def test_worker_of_an_unanswered_submission_is_followed(
     start: Callable[..., Driver], make_job: MakeJob, taken: bool
 ) -> None:
     driver = start(array_parallelism=1)
@@ -220,7 +220,7 @@ def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
     assert driver.launcher._failed_starts == {}
 
 
-def test_withdraw_takes_back_what_no_worker_has(start: Callable[..., Driver], make_job: MakeJob) -> None:
+def test_cancel_pending_removes_trials_without_a_worker(start: Callable[..., Driver], make_job: MakeJob) -> None:
     driver = start(array_parallelism=1)
     driver.submit(*(make_job(number, task, **WARM) for number in range(3)))
     driver.tick()
@@ -265,9 +265,7 @@ def test_damaged_ends_and_tickets_concern_one_trial(start: Callable[..., Driver]
     assert states(second.tick("OUT_OF_MEMORY")) == {1: State.OUT_OF_MEMORY}
 
 
-def test_a_new_driver_adopts_what_is_queued_under_other_settings(
-    start: Callable[..., Driver], make_job: MakeJob
-) -> None:
+def test_new_driver_adopts_trials_queued_under_other_settings(start: Callable[..., Driver], make_job: MakeJob) -> None:
     driver = start(array_parallelism=1)
     job = make_job(0, task, **WARM)
     driver.submit(job)
@@ -348,7 +346,7 @@ def stale(path: Path) -> bytes:
     raise OSError(errno.ESTALE, "Stale file handle", str(path))
 
 
-def test_workers_whose_work_is_done_are_let_go(start: Callable[..., Driver], make_job: MakeJob) -> None:
+def test_idle_workers_are_released(start: Callable[..., Driver], make_job: MakeJob) -> None:
     driver = start(array_parallelism=2)
     driver.submit(make_job(0, task, **WARM), make_job(1, task, **WARM))
     driver.tick()

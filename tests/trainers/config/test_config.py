@@ -71,7 +71,7 @@ def test_every_loss_fits_a_dataset(loss: str) -> None:
         (("model=resnet50v2", "dataset=cifar10"), {"model.head_epochs": 0, "model.fine_tune_lr": None}),
     ],
 )
-def test_what_is_composed(overrides: tuple[str, ...], expected: dict[str, object]) -> None:
+def test_composed_sections(overrides: tuple[str, ...], expected: dict[str, object]) -> None:
     check(*overrides)
     cfg = compose(*overrides)
     assert {key: OmegaConf.select(cfg, key) for key in expected} == expected

@@ -53,7 +53,7 @@ def test_without_a_network_a_local_copy_is_asked_for(home: Path, monkeypatch: py
         ({"_target_": "trainers.data.sources.digits"}, URLError("away")),
     ],
 )
-def test_what_is_reached_or_needs_no_network(
+def test_hosts_that_are_reached_or_not_needed(
     home: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: Exception
 ) -> None:
     asked = answering(monkeypatch, error)

@@ -105,7 +105,7 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("make", "settings", "message"), FOLDERS)
-def test_what_is_wrong_with_a_folder(
+def test_errors_of_an_image_folder(
     make: Callable[[Path], object], settings: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     make(tmp_path / "i")
@@ -123,7 +123,7 @@ def test_what_is_wrong_with_a_folder(
         ("dataset.labels=one_hot", "loss=softmax"),
     ],
 )
-def test_what_is_right(settings: tuple[str, ...], tmp_path: Path) -> None:
+def test_valid_data_are_accepted(settings: tuple[str, ...], tmp_path: Path) -> None:
     check("dataset=image_folder", f"dataset.path={folder(tmp_path / 'i')}", "batch_size=2", *settings)
 
 
@@ -229,13 +229,13 @@ def test_a_class_that_only_the_test_set_has(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_typed_in_and_made_up_data(settings: str, message: str) -> None:
+def test_errors_of_typed_and_generated_data(settings: str, message: str) -> None:
     with pytest.raises(ValueError) as error:
         check(*settings.split())
     assert str(error.value).startswith(message)
 
 
-def test_an_image_of_a_local_file_must_look_the_same_in_both_sets(tmp_path: Path) -> None:
+def test_image_file_has_equal_shape_in_both_sets(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     y = np.array([0, 1, 0, 1])
     np.savez(path, x_train=np.zeros((4, 8, 8, 3)), y_train=y, x_test=np.zeros((4, 8, 8, 1)), y_test=y)

@@ -34,7 +34,7 @@ FORMERLY = [
 
 
 @pytest.mark.parametrize(("former", "now"), FORMER.items())
-def test_a_former_name_gives_the_same_module_whoever_comes_first(former: str, now: str) -> None:
+def test_former_name_gives_the_same_module_in_any_order(former: str, now: str) -> None:
     for one, other in ((former, now), (now, former)):
         code = f"import {one} as a, {other} as b, sys; sys.exit(a is not b)"
         assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0, (one, other)
@@ -99,7 +99,7 @@ def test_the_copy_that_a_study_has_of_the_former_code_comes_first(tmp_path: Path
     assert child.stdout == "trainers.parallel\n", child.stderr
 
 
-def test_yaml_names_what_is_there_now() -> None:
+def test_yaml_names_existing_targets() -> None:
     text = "".join(file.read_text() for file in (ROOT / "conf").rglob("*.yaml"))
     assert not re.findall(r"\bconf\.(?:schema|plan|parallel|checks)\b", text)
     assert {file.suffix for file in (ROOT / "conf").rglob("*") if file.is_file()} == {".yaml"}

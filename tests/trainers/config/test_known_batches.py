@@ -81,7 +81,7 @@ def test_a_batch_that_is_known_not_to_fit_is_refused(launcher: dict[str, Any]) -
         ("tracking=none",),
     ],
 )
-def test_what_takes_no_memory_does_not_matter(launcher: dict[str, Any], same: tuple[str, ...]) -> None:
+def test_settings_that_need_no_memory_do_not_matter(launcher: dict[str, Any], same: tuple[str, ...]) -> None:
     keep()
     with pytest.raises(TooLarge):
         check("batch_size=101", *same)
@@ -101,7 +101,7 @@ def test_what_takes_no_memory_does_not_matter(launcher: dict[str, Any], same: tu
         ("trainer=own", "trainer._target_=json.dumps"),
     ],
 )
-def test_what_takes_memory_makes_another_configuration(launcher: dict[str, Any], other: tuple[str, ...]) -> None:
+def test_settings_that_need_memory_make_another_configuration(launcher: dict[str, Any], other: tuple[str, ...]) -> None:
     keep()
     check("batch_size=101", *other)
 
@@ -152,7 +152,7 @@ def test_on_slurm_an_answer_holds_for_the_same_request(
         check("batch_size=106")
 
 
-def test_without_an_app_nothing_is_known(launcher: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bound_without_an_app(launcher: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     keep()
     monkeypatch.setattr(largest_batch, "_launcher", dict)
     check("batch_size=101")
@@ -170,7 +170,7 @@ def test_largest_batch_of_several_processes_is_unknown(launcher: dict[str, Any])
     check("ranks=2", "batch_size=200")
 
 
-def test_where_all_fits_there_is_no_bound(launcher: dict[str, Any]) -> None:
+def test_no_bound_if_every_batch_fits(launcher: dict[str, Any]) -> None:
     keep(too_large=None)
     check("batch_size=1250")
 

@@ -8,7 +8,7 @@ from tests.command_lines import ROOT
 from trainers import config
 
 
-def test_a_configuration_is_known_without_tensorflow() -> None:
+def test_configuration_loads_without_tensorflow() -> None:
     modules = [f"trainers.config.{found.name}" for found in pkgutil.iter_modules(config.__path__)]
     assert "trainers.config.schema" in modules
     heavy = "{'tensorflow', 'keras', 'sklearn', 'PIL', 'h5py', 'mlflow', 'trainers.trainer'}"

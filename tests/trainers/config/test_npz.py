@@ -40,7 +40,7 @@ def test_rows_of_a_good_file(save: object, tmp_path: Path) -> None:
         ({"y_train": np.array([{}] * 40)}, "y_train contains pickled objects, which are never loaded"),
     ],
 )
-def test_what_is_wrong_inside(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_errors_inside_an_npz(changes: dict[str, object], message: str, tmp_path: Path) -> None:
     arrays = {name: array for name, array in (GOOD | changes).items() if array is not None}
     np.savez(tmp_path / "bad.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(ValueError) as error:
@@ -56,7 +56,7 @@ def test_values_to_predict_are_numbers(tmp_path: Path) -> None:
         check("dataset=npz", f"dataset.path={tmp_path}/texts.npz", "dataset.task=regression", "loss=mse")
 
 
-def test_what_is_no_npz_at_all(tmp_path: Path) -> None:
+def test_files_that_are_no_npz(tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", X)
     (tmp_path / "text.npz").write_text("x_train")
     (tmp_path / "pickle.npz").write_bytes(pickle.dumps(GOOD))
@@ -76,7 +76,7 @@ def test_what_is_no_npz_at_all(tmp_path: Path) -> None:
         describe(str(tmp_path))
 
 
-def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_npz_is_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = io.BytesIO()
     np.save(file, np.array([Trap()] * 40, dtype=object), allow_pickle=True)

@@ -55,7 +55,7 @@ def test_batches_and_budget(
     assert (found.batch_sizes, found.steps, found.images) == (sizes, steps, images)
 
 
-def test_the_plan_in_one_line() -> None:
+def test_plan_is_one_line() -> None:
     text = "3 epochs = 8 steps = 250 images, in batches of 30 to 50"
     assert str(planned("batch_schedule=linear", "steps=8")) == text
     assert str(planned("epochs=1")).endswith("in batches of 32")

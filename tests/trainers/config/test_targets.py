@@ -62,7 +62,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "json.dumps",
     ],
 )
-def test_what_can_be_imported(target: str, package: Path) -> None:
+def test_importable_targets(target: str, package: Path) -> None:
     targets.check("trainer._target_", target)
     assert "my_package" not in sys.modules
 
@@ -87,7 +87,7 @@ def test_what_can_be_imported(target: str, package: Path) -> None:
         ("keras.optimizers.Adma", "there is no 'Adma' in keras.optimizers; did you mean "),
     ],
 )
-def test_what_cannot(target: object, message: str, package: Path) -> None:
+def test_targets_that_cannot_be_imported(target: object, message: str, package: Path) -> None:
     with pytest.raises(ValueError) as error:
         targets.check("trainer._target_", target)
     assert str(error.value).startswith("trainer._target_")
