@@ -5,7 +5,7 @@ import gc
 from rich.console import Console
 
 from sweeps.commands import app, best, listing, remove, reports, resume, stop, ui
-from sweeps.errors import UserError
+from sweeps.errors import ExitCode, UserError
 from sweeps.results.terminal import escape_unencodable
 
 # All modules are imported, because each adds its commands to the app.
@@ -19,7 +19,7 @@ def main() -> None:
         app()
     except (UserError, OSError) as error:
         Console(stderr=True, highlight=False).print(str(error), soft_wrap=True, markup=False)
-        raise SystemExit(2) from None
+        raise SystemExit(ExitCode.REFUSED) from None
 
 
 if __name__ == "__main__":

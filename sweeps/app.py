@@ -23,7 +23,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from sweeps.errors import UserError
+from sweeps.errors import ExitCode, UserError
 from sweeps.files import CorruptFile
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
@@ -58,7 +58,7 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         if not {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i"}.intersection(sys.argv):
             raise
@@ -66,14 +66,14 @@ def answer_mistakes(config_dir: Path) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (UserError, HydraException, InterpolationResolutionError) as error:  # first, because some are OSErrors
         print(error if isinstance(error, UserError) else _explain(error, config_dir), file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(ExitCode.REFUSED) from None
     except OSError as error:
         passed = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
         if run_job.__code__ not in passed or run.__code__ in passed:
             raise  # because only Hydra's own errors, outside of `run`, concern the folder of a single run
         advice = "Start in another folder, or type hydra.run.dir=/where/there/is/room"
         print(f"the run's folder cannot be written: {error}\n{advice}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(ExitCode.REFUSED) from None
 
 
 def _refuse_words(words: Sequence[str], config_dir: Path) -> None:
@@ -112,10 +112,10 @@ def run(cfg: DictConfig, task: Task) -> Any:
             for name in ("config", "hydra", "overrides"):
                 Path(hydra.runtime.output_dir, hydra.output_subdir, f"{name}.yaml").unlink(missing_ok=True)
         print(error, file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(ExitCode.REFUSED) from None
     except MissingObjective as error:
         print(error, file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(ExitCode.FAILED) from None
 
 
 def _refuse_sweep(typed: Sequence[str]) -> None:
@@ -152,7 +152,7 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
             trials[index] = trials[index].with_end(attempt.close(outcome))
     if trials[index].state.is_bad:  # because of what the task returned
         print(trials[index].error, file=sys.stderr)
-        raise SystemExit(1)
+        raise SystemExit(ExitCode.FAILED)
     return returned
 
 

@@ -1,4 +1,16 @@
-"""Errors that a user can correct, and outages that a user has to wait for."""
+"""Errors that a user can correct, outages that a user has to wait for, and the exit codes of commands."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How a command ended, as docs/what_happens.md lists it."""
+
+    FINISHED = 0
+    FAILED = 1
+    REFUSED = 2
+    NOT_FINISHED = 3
+    INTERRUPTED = 130
 
 
 class UserError(Exception):

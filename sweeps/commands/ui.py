@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sweeps.commands import MULTIRUN, Root, command, console, newest_first, read, store_of
-from sweeps.errors import UserError
+from sweeps.errors import ExitCode, UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
@@ -87,7 +87,7 @@ def sync(name: OneOrAll = None, root: Root = MULTIRUN) -> None:
                 raise
             complete = False
             console.print(str(error), soft_wrap=True)
-    raise SystemExit(0 if complete else 1)
+    raise SystemExit(ExitCode.FINISHED if complete else ExitCode.NOT_FINISHED)
 
 
 def _sync(name: str, root: Path, by_name: bool) -> bool:

@@ -22,7 +22,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sweeps.errors import UserError
+from sweeps.errors import ExitCode, UserError
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.study import help as sweeps_help
@@ -57,18 +57,19 @@ class StudySweeper(_Plugin, Sweeper):
     """The sweeper that runs a study (`sweeps.study.driver`)."""
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run the study. Exit with 2 after a mistake of the user, with 1 if more trials failed than allowed."""
+        """Run the study. Exit with a code of `ExitCode` unless the study is finished."""
         from sweeps.study.driver import Driver
         from sweeps.study.mistakes import explain
 
+        driver = None
         try:
             driver = Driver(**self._app)
             study = driver.run(self._make_launcher(), arguments)
         except (UserError, HydraException, OmegaConfBaseException) as error:
             print(error if isinstance(error, UserError) else explain(error, self._config), file=sys.stderr)
-            raise SystemExit(2) from error
-        if driver.failed():
-            raise SystemExit(1)
+            raise SystemExit(ExitCode.NOT_FINISHED if driver and driver.has_begun else ExitCode.REFUSED) from error
+        if driver.exit_code:
+            raise SystemExit(driver.exit_code)
         return study
 
     def _make_launcher(self) -> Launcher:

@@ -4,6 +4,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweeps.errors import ExitCode
 from sweeps.files import write_whole
 from sweeps.record.definition import DONE, sweeps_line
 from sweeps.record.study import StudySnapshot, by_failure_signature, result_of
@@ -26,14 +27,27 @@ class LoopEnd:
     stopped: str  # why no further trial was started; empty if all were started
     enough: Enough | None  # why the study had enough; None if it stopped for another reason
     interrupted: bool
+    detached: bool  # whether trials were to run without this driver
     had_ended: bool  # whether all trials had ended before
 
 
-def failed(study: StudySnapshot, settings: SweeperConf) -> bool:
-    """Return whether more trials failed than max_failure_rate allows (by default none), or all are infeasible."""
-    if study.rows and all(trial.infeasible for trial in study.rows):
-        return True
-    return len(study.bad()) > (settings.max_failure_rate or 0.0) * len(study.rows)
+def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> ExitCode:
+    """Return the exit code of the driver. Failed trials are more than max_failure_rate allows (by default none)."""
+    all_infeasible = bool(study.rows) and all(trial.infeasible for trial in study.rows)
+    if end.interrupted:
+        return ExitCode.INTERRUPTED
+    if all_infeasible or len(study.bad()) > (settings.max_failure_rate or 0.0) * len(study.rows):
+        return ExitCode.FAILED
+    return ExitCode.NOT_FINISHED if unfinished_reason(study, end) and not end.detached else ExitCode.FINISHED
+
+
+def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
+    """Return why the study is not finished, or an empty text if the study is finished."""
+    enough = None if end.interrupted else end.enough
+    if enough and (study.done or enough.setting):
+        return "" if study.done else enough.reason
+    open_count = (study.total or len(study.rows)) - study.over()
+    return end.stopped or (f"{counted(open_count, 'trial')} still open" if open_count else "")
 
 
 def write_pages(findings: Findings, trials: "Trials | None" = None) -> OSError | None:
@@ -56,18 +70,17 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
     if end.running:
         trials = counted(end.running, "trial")
         lines.append(f"{trials} still running without this command. Watch: {sweeps_line('status', study.folder)}")
-    open_count = (study.total or len(study.rows)) - study.over()
-    enough = end.enough if not end.interrupted else None
-    if enough and study.done:
+    enough = None if end.interrupted else end.enough
+    if reason := unfinished_reason(study, end):
+        lines.append(f"study {study.name} is not finished: {reason}.")
+        if enough and enough.setting:
+            lines.append(f"To resume, raise hydra.sweeper.{enough.setting} in: {resume}")
+        else:
+            lines += _resume_lines(study, resume)
+    elif enough and study.done:
         write_whole(study.folder / DONE, study.done)
         lines.append(f"study {study.name} is done: {study.done}.")
         lines.append(f"For more trials, change hydra.sweeper.{enough.setting} in: {resume}")
-    elif enough and enough.setting:
-        lines.append(f"study {study.name} is not finished: {enough.reason}.")
-        lines.append(f"To resume, raise hydra.sweeper.{enough.setting} in: {resume}")
-    elif reason := end.stopped or (f"{counted(open_count, 'trial')} still open" if open_count else ""):
-        lines.append(f"study {study.name} is not finished: {reason}.")
-        lines += _resume_lines(study, resume)
     elif end.had_ended:
         lines += _nothing_left_lines(study, resume)
     return lines

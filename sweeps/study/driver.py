@@ -15,7 +15,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.choose import manual
-from sweeps.errors import UserError
+from sweeps.errors import ExitCode, UserError
 from sweeps.launchers.contract import pack_app
 from sweeps.record.definition import DONE, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
@@ -28,7 +28,7 @@ from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import code, notify
 from sweeps.study.claim import Claim
-from sweeps.study.closing import LoopEnd, failed, summarize, what_is_left, write_pages
+from sweeps.study.closing import LoopEnd, exit_code, summarize, what_is_left, write_pages
 from sweeps.study.loop import Loop
 from sweeps.study.plan import App, make, name_study
 from sweeps.study.reading import blank
@@ -59,7 +59,8 @@ class Driver:
         self._mirror: Mirror | None = None
         self._notify_target = settings.notify
         self._resume_line, self._signal = "", ""
-        self._may_have_trials = False  # whether the loop was started
+        self.has_begun = False  # whether the loop was started
+        self.exit_code = ExitCode.FINISHED  # after `run`
 
     def run(self, launcher: Launcher, typed: Sequence[str]) -> StudySnapshot:
         """Check every trial, then run them all. Raises UserError if a setting or a trial is wrong: nothing starts."""
@@ -75,16 +76,15 @@ class Driver:
         keep, refused = True, False  # keep, because an unexpected error must not end jobs that run well elsewhere
         try:
             end = self._run()
+            self.exit_code = exit_code(self._study, self._settings, end)
             keep = False
-            if end.interrupted:
-                raise SystemExit(130)
             return self._study
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
             self._report_interrupt(keep)
-            raise SystemExit(130) from None
+            raise SystemExit(ExitCode.INTERRUPTED) from None
         except Exception as error:
-            refused = isinstance(error, UserError) and not self._may_have_trials
+            refused = isinstance(error, UserError) and not self.has_begun
             self._notify(f"study {self._name} had to stop: {error}")
             if isinstance(error, OSError):
                 raise self._explain_full_disk(error) from error
@@ -106,10 +106,6 @@ class Driver:
             view.say(f"study {self._name}: {tally(self._study)}")
             view.closing(self._study)
         return UserError(f"the study had to stop: {error}\nWhat has ended is kept. Resume with: {self._resume_line}")
-
-    def failed(self) -> bool:
-        """Return whether more trials failed than max_failure_rate allows, or all are infeasible."""
-        return failed(self._study, self._settings)
 
     def _claim_folder(self) -> None:
         """Claim the study's folder, and write or check the study's definition and code."""
@@ -162,12 +158,12 @@ class Driver:
             view.opening(self._study, tracker.dashboard_line() if tracker else "")
             loop = self._make_loop(record, view, tracker)
             gc.freeze()  # because collecting all modules at exit takes most of a second
-            self._may_have_trials = True
+            self.has_begun = True
             loop.run()
             if loop.detach:
                 self._plan.launcher.close(keep=True)
             stop, had_ended = loop.stop, not loop.starter.has_started
-            end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, had_ended)
+            end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, loop.detach, had_ended)
             done = end.enough.reason if end.enough and end.enough.done and not end.interrupted else ""
             self._study = replace(self._study, importance=self._plan.choosing.importance(self._study), done=done)
             findings = self._write_results(view, tracker, loop)

@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext
 
 from sweeps import __main__ as commands
-from sweeps.errors import UserError
+from sweeps.errors import ExitCode, UserError
 from sweeps.files import Lock, holder
 from sweeps.record.study import StudySnapshot
 from sweeps.results import report
@@ -119,12 +119,18 @@ def test_unexpected_error_does_not_end_running_jobs(
     ],
 )
 def test_signal_ends_the_driver_with_130_and_the_resume_command(
-    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], number: signal.Signals, survives: bool, keep: bool
+    run: Run,
+    clock: Clock,
+    capsys: pytest.CaptureFixture[str],
+    drivers: list[Driver],
+    number: signal.Signals,
+    survives: bool,
+    keep: bool,
 ) -> None:
     launcher = FakeLauncher(trains(9), clock, survives=survives)
     launcher.on_poll = lambda: launcher.polls == 3 and os.kill(os.getpid(), number)
-    with pytest.raises(SystemExit, match="130"):
-        run(launcher)
+    run(launcher)
+    assert drivers[-1].exit_code is ExitCode.INTERRUPTED
     assert launcher.closed[0] == keep
     out = capsys.readouterr().out
     assert number.name in out
@@ -332,7 +338,7 @@ def test_search_without_feasible_points_fails_with_the_reason(
     search["sweep"] = "x=int(interval(1,1000000))"  # of which 1 and 2 could run
     summary = run(launcher, *SEARCH, **search)
     assert states(summary) == ["infeasible"] * 6
-    assert drivers[-1].failed()
+    assert drivers[-1].exit_code == ExitCode.FAILED
     out = capsys.readouterr().out
     assert "no trial could run: 6 of 6 trials are infeasible, and were not started\n" in out
     assert out.count("is too large here") == 1

@@ -85,7 +85,7 @@ def test_notify_command_receives_the_end_of_a_study(
     ("settings", "happens", "raised", "subject"),
     [
         (["hydra.sweeper.target=1000"], None, None, "study s is done: trial 0 reached target=1000 with objective=100."),
-        ([], signal.SIGINT, SystemExit, "study s is not finished: it was interrupted (SIGINT)."),
+        ([], signal.SIGINT, None, "study s is not finished: it was interrupted (SIGINT)."),
         ([], OSError(28, "No space left on device", "x.json"), UserError, "study s had to stop: [Errno 28] No space"),
         ([], ZeroDivisionError("a bug"), ZeroDivisionError, "study s had to stop: a bug"),
     ],

@@ -1,0 +1,62 @@
+"""The exit code of a sweep, as docs/what_happens.md lists it."""
+
+import re
+
+import pytest
+
+from sweeps.errors import ExitCode, UserError
+from sweeps.study.driver import Driver
+from sweeps.trial.job import Outcome, State
+from tests.command_lines import ROOT
+from tests.study.fake_launcher import Clock, FakeLauncher, Script, by_trial, ends, trains
+from tests.study.test_driver import Run, drivers, raises, run  # noqa: F401
+
+FAILS = ends(Outcome(State.FAILED, "it fails"))
+CANCELLED = ends(Outcome(State.CANCELLED, "scancel"))
+
+
+@pytest.mark.parametrize(
+    ("end_of_trial_1", "overrides", "code"),
+    [
+        (trains(), (), ExitCode.FINISHED),
+        (trains(), ("hydra.sweeper.target=1000",), ExitCode.FINISHED),
+        (FAILS, (), ExitCode.FAILED),
+        (FAILS, ("hydra.sweeper.max_failure_rate=0.5",), ExitCode.FINISHED),
+        (CANCELLED, (), ExitCode.NOT_FINISHED),
+        (trains(), ("hydra.sweeper.max_hours=1e-9",), ExitCode.NOT_FINISHED),
+    ],
+)
+def test_exit_code_of_a_sweep(
+    run: Run,  # noqa: F811
+    drivers: list[Driver],  # noqa: F811
+    clock: Clock,
+    end_of_trial_1: Script,
+    overrides: tuple[str, ...],
+    code: ExitCode,
+) -> None:
+    run(FakeLauncher(by_trial(trains(), t1=end_of_trial_1), clock), *overrides)
+    assert drivers[-1].exit_code is code
+
+
+def test_exit_code_of_a_detached_sweep(run: Run, drivers: list[Driver], clock: Clock) -> None:  # noqa: F811
+    launcher = FakeLauncher(trains(), clock, survives=True)
+    launcher.detach = True
+    run(launcher)
+    assert drivers[-1].exit_code is ExitCode.FINISHED
+
+
+def test_error_after_the_start_leaves_a_study_that_has_begun(
+    run: Run,  # noqa: F811
+    drivers: list[Driver],  # noqa: F811
+    clock: Clock,
+) -> None:
+    launcher = FakeLauncher(trains(9), clock)
+    raises(launcher, OSError(28, "No space left on device"))
+    with pytest.raises(UserError):
+        run(launcher)
+    assert drivers[-1].has_begun
+
+
+def test_documentation_lists_every_exit_code() -> None:
+    table = (ROOT / "docs" / "what_happens.md").read_text().partition("## Exit codes")[2]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)] == [*ExitCode]
