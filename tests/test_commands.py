@@ -231,7 +231,7 @@ def test_folder_in_place_of_a_lock_affects_one_study(
         settings = study / "multirun.yaml"
         settings.write_text(settings.read_text().replace("tracking: false", "tracking: true"))
     code, output = answer("sync")
-    assert code == 1 and "study good: sent 2 of 2 trials" in output and "Is a directory" in output
+    assert code == 3 and "study good: sent 2 of 2 trials" in output and "Is a directory" in output
 
 
 def test_folder_in_place_of_an_outcome_hides_no_trial(answer: Answer, tmp_path: Path) -> None:

@@ -317,7 +317,7 @@ def test_study_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
     line = [app, *theirs(*GRID, "+x=range(1,17)", "hydra.sweeper.n_jobs=1")[1:]]
     done = lines.finish(lines.start_afresh(line, tmp_path, largest_file=5_500), tmp_path)
     code, out = done.code, done.said
-    assert code == 2, out
+    assert code == 3, out
     assert "the study had to stop: [Errno 27] File too large" in out
     assert "hydra.sweeper.study_name=s" in out
     assert "Traceback" not in out
