@@ -393,7 +393,7 @@ def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
 def test_spent_gpu_hours_stop_the_study(tmp_path: Path) -> None:
     budget = ["hydra.sweeper.max_gpu_hours=0.0001", "hydra.sweeper.n_jobs=1"]
     code, out = run_with_gpus(tmp_path, 1, *GRID, "+x=1,2,3", "+sleep=1", "hydra.launcher.gpus_per_node=1", *budget)
-    assert code == 0, out
+    assert code == 3, out
     assert "max_gpu_hours=0.0001 is spent" in out
     assert len(trials(tmp_path)) == 1
 

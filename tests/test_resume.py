@@ -256,6 +256,20 @@ def test_second_ctrl_c_kills_the_study(tmp_path: Path) -> None:
     wait_until(lambda: not processes(tmp_path), timeout_s=5)
 
 
+@pytest.mark.long
+def test_process_of_a_foreign_launcher_ends_before_its_trial_resumes(tmp_path: Path) -> None:
+    """The workers of joblib continue for a while after a kill of their driver."""
+    line = theirs("hydra/sweeper=grid", "hydra/launcher=joblib", "+x=1,2", "+epochs=60")
+    driver = lines.start_afresh(line, tmp_path)
+    study = tmp_path / "multirun" / "s"
+    wait_until(lambda: two_trials_run(study))
+    driver.kill()
+    driver.communicate()
+    done = lines.run(line, tmp_path)
+    assert done.code == 0, done.said
+    assert [steps(study / number) for number in "01"] == [list(range(60))] * 2
+
+
 def test_processes_started_by_trials_end_with_a_killed_driver(tmp_path: Path) -> None:
     driver = lines.start(theirs(*SLOW, "+spawns=1"), tmp_path)
     wait_until(lambda: sum(process.info["name"] == "sleep" for process in processes(tmp_path)) == 4)

@@ -7,6 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,10 @@ class StudySweeper(_Plugin, Sweeper):
 
     def _make_launcher(self) -> Launcher:
         try:
-            return Plugins.instance().instantiate_launcher(**self._app)
+            from sweeps.launchers.batch import run_locked
+
+            task_function = partial(run_locked, self._app["task_function"])  # for launchers of other libraries
+            return Plugins.instance().instantiate_launcher(**{**self._app, "task_function": task_function})
         except OmegaConfBaseException:  # because it does not name the wrong setting
             if (kind := OmegaConf.get_type(self._config.hydra.launcher)) in (LocalLauncherConf, SlurmLauncherConf):
                 read(self._config.hydra.launcher, kind)

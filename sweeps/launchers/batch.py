@@ -7,14 +7,16 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from sweeps.files import read_own
-from sweeps.launchers.contract import TrialLauncher, pack_app
+from sweeps.files import Lock, read_own
+from sweeps.launchers.contract import TrialLauncher, await_end, pack_app
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, Request
 from sweeps.trial.process import outcome_of_error, outcome_of_job
@@ -71,10 +73,29 @@ def _read_return(job: Job, end: Outcome) -> JobReturn:
     return failed
 
 
+def run_locked(task_function: TaskFunction, config: DictConfig) -> Any:
+    """Run a task function under another library's launcher, and hold the lock of its attempt.
+
+    The lock shows the next driver that the attempt is alive, because such a process may outlive its driver.
+    Raises RuntimeError if a driver ended the attempt before.
+    """
+    attempt = TrialFolder(Path(HydraConfig.get().runtime.output_dir)).newest()
+    if attempt is None:
+        return task_function(config)
+    if attempt.is_over:
+        raise RuntimeError(f"{attempt.path} ended before this process started")
+    lock = Lock(attempt.path / "alive", beats=True)
+    try:
+        return task_function(config)
+    finally:
+        lock.release()
+
+
 class BatchTrials(TrialLauncher):
     """Another library's launcher behind our interface: batches of `size` trials, each as slow as its slowest trial."""
 
     def __init__(self, launcher: Launcher, size: int) -> None:
+        self.name = f"{type(launcher).__module__}.{type(launcher).__qualname__}"
         self._launcher = launcher
         self._size = size
         self._batch: list[Job] = []
@@ -96,6 +117,7 @@ class BatchTrials(TrialLauncher):
         return True
 
     def adopt(self, job: Job) -> bool:
+        await_end(job.attempt_folder)
         return False
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:

@@ -1,5 +1,6 @@
 """The interface of a launcher. local.py, slurm/ and batch.py implement it; another launcher needs the same methods."""
 
+import time
 from typing import Protocol
 
 import cloudpickle
@@ -8,12 +9,17 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
+from sweeps.files import holder
+from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, Request
+
+_PATIENCE_S = 30.0
 
 
 class TrialLauncher(Protocol):
     """Runs attempts at trials, and never blocks on an attempt."""
 
+    name: str  # recorded with each attempt, because only this launcher knows whether the attempt is alive
     detach: bool = False  # whether the driver leaves when there is no room, while submitted trials continue
     keep_on_interrupt: bool = False  # whether the driver leaves its trials running at the first Ctrl-C
     survives: bool = False  # whether trials continue when the driver dies, as SLURM jobs do
@@ -49,6 +55,15 @@ class TrialLauncher(Protocol):
 
     def close(self, keep: bool = False) -> None:
         """End every running attempt or, with `keep`, leave attempts that can continue without a driver."""
+
+
+def await_end(attempt: AttemptFolder) -> None:
+    """Wait until no process that holds the attempt's lock is alive. Raises UserError if one is alive after 30 s."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while process := next(filter(None, map(holder, attempt.path.glob("alive*"))), None):
+        if time.monotonic() > deadline:
+            raise UserError(f"{attempt.path} is still running in {process}.\nEnd that process, then repeat the command")
+        time.sleep(0.05)
 
 
 def pack_app(task_function: TaskFunction, hydra_context: HydraContext) -> bytes:

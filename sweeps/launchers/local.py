@@ -8,15 +8,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from sweeps.errors import UserError
-from sweeps.files import holder
-from sweeps.launchers.contract import TrialLauncher
+from sweeps.launchers.contract import TrialLauncher, await_end
 from sweeps.launchers.forks import Forks
 from sweeps.launchers.machine import DEFAULT_GB, Machine
 from sweeps.settings import LocalLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request, State, World
-
-_PATIENCE_S = 30.0
 
 
 @dataclass
@@ -31,6 +27,8 @@ class _Slot:
 
 class LocalTrials(TrialLauncher):
     """The local launcher (`sweeps.launchers.contract.TrialLauncher`)."""
+
+    name = "local"
 
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._forks = Forks(preload, log)
@@ -71,12 +69,7 @@ class LocalTrials(TrialLauncher):
 
     def adopt(self, job: Job) -> bool:
         """Wait until the trial, which dies with its driver, has ended. Raises UserError if it is alive after 30 s."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while process := next(filter(None, map(holder, job.attempt_folder.path.glob("alive*"))), None):
-            if time.monotonic() > deadline:
-                problem = f"{job.attempt_folder.path} is still running in {process}."
-                raise UserError(f"{problem}\nEnd that process, then repeat the command")
-            time.sleep(0.05)
+        await_end(job.attempt_folder)
         return False
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:

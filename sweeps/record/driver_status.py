@@ -19,6 +19,7 @@ class DriverStatus:
     stopped: str = ""  # why no further trial starts; empty while trials start
     notes: tuple[str, ...] = ()  # other reasons why trials wait
     troubles: tuple[str, ...] = ()  # problems for which no trial waits: a store or files that do not answer
+    command: str = ""  # the command that resumes the study as this driver ran it
 
     def write(self, folder: Path) -> None:
         """Write the status into the study's folder."""

@@ -13,8 +13,9 @@ from typing import Any
 
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.notes import text_of
-from sweeps.trial.folder import CPU, GPU, POWER, USE, MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
+from sweeps.trial.metrics import CPU, GPU, POWER, USE, MetricsLine
 from sweeps.wording import text
 
 COUNTED = ("gpus", "nodes", "ranks")

@@ -10,8 +10,8 @@ from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.findings import count_states
 from sweeps.results.terminal import View, format_counts, format_metrics
-from sweeps.trial.folder import METRICS, MetricsLine
 from sweeps.trial.job import State
+from sweeps.trial.metrics import METRICS, MetricsLine
 
 _SHOWN = 30  # running trials
 _QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}

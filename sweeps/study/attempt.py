@@ -24,11 +24,13 @@ class Attempt:
     adopted: bool = False  # whether an earlier driver submitted it
     metrics_offset: int = 0  # bytes of its metrics that were read
 
-    def make_folder(self, idle_slot_s: float) -> None:
+    def make_folder(self, idle_slot_s: float, launcher: str) -> None:
         """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be written."""
         if not self.job.attempt:
             request = self.job.request
-            folder = self.job.folder.new_attempt(self.queued_at, request.gpus, idle_slot_s, request.timeout_min)
+            folder = self.job.folder.new_attempt(
+                self.queued_at, request.gpus, idle_slot_s, request.timeout_min, launcher
+            )
             self.job = replace(self.job, attempt=folder.number)
 
 

@@ -29,6 +29,7 @@ from sweeps.signals import on_signals
 from sweeps.study import code, notify
 from sweeps.study.claim import Claim
 from sweeps.study.closing import LoopEnd, exit_code, summarize, what_is_left, write_pages
+from sweeps.study.handover import refuse_running_elsewhere
 from sweeps.study.loop import Loop
 from sweeps.study.plan import App, make, name_study
 from sweeps.study.reading import blank
@@ -153,6 +154,7 @@ class Driver:
 
     def _run_trials(self) -> LoopEnd:
         view, record = View(), self._open_record()
+        refuse_running_elsewhere(self._study, self._plan.launcher)
         with view.live:
             tracker = self._open_tracker()
             view.opening(self._study, tracker.dashboard_line() if tracker else "")
@@ -218,7 +220,7 @@ class Driver:
             stop=Stop(record, settings, view.say, launcher.cancel_pending),
             launcher=launcher,
             settings=settings,
-            watchers=Watchers(view, launcher, tracker, page, self._mirror),
+            watchers=Watchers(view, launcher, tracker, page, self._mirror, self._resume_line),
             stop_reason=self._stop_reason,
             pruner=plan.choosing.pruner(record),
             ahead=plan.choosing.is_grid,

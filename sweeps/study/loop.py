@@ -18,8 +18,9 @@ from sweeps.study.attempt import RETRIED, Attempt, give_up_reason, may_resume
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
 from sweeps.study.watchers import Watchers
-from sweeps.trial.folder import METRICS, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.metrics import METRICS
 from sweeps.wording import counted
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class Loop:
         assert self._ready
         attempt, number = self._ready, self._ready.trial.number
         try:
-            attempt.make_folder(idle_slot_s=self.clock() - self._free_since[0] if self._free_since else 0.0)
+            idle_slot_s = self.clock() - self._free_since[0] if self._free_since else 0.0
+            attempt.make_folder(idle_slot_s, self.launcher.name)
         except OSError as error:
             self._release(number)
             self._record_end(attempt.trial, Outcome(State.REFUSED, f"its folder cannot be made: {error}"))

@@ -26,6 +26,7 @@ class Watchers:
     tracker: "Tracker | None" = None
     page: "LivePage | None" = None
     mirror: "Mirror | None" = None
+    command: str = ""  # the command that resumes the study
     _status: DriverStatus | None = None  # the status that was written last
 
     def show(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
@@ -35,13 +36,14 @@ class Watchers:
                 watcher.tick()
         notes, problems = self.launcher.notes(), self._problems(running)
         self.view.tick(study, [*notes, *problems])
-        self._write(study, DriverStatus(len(running), full, stopped, tuple(map(str, notes)), tuple(map(str, problems))))
+        words = tuple(map(str, notes)), tuple(map(str, problems))
+        self._write(study, DriverStatus(len(running), full, stopped, *words, self.command))
 
     def show_end(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
         """Show the study as its driver leaves it, without the notes on waiting trials."""
         if self.mirror:
             self.mirror.tick(at_once=True)
-        self._write(study, DriverStatus(len(running), full, stopped))
+        self._write(study, DriverStatus(len(running), full, stopped, command=self.command))
 
     def _write(self, study: StudySnapshot, status: DriverStatus) -> None:
         if status != self._status:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sweeps.trial.folder import GPU, USE
+from sweeps.trial.metrics import GPU, USE
 
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4

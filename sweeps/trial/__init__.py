@@ -14,9 +14,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from sweeps.files import write_whole as write_whole  # for trainers, like RankLost and World
-from sweeps.trial.folder import MetricsLine, Note, TrialFolder
+from sweeps.trial.folder import Note, TrialFolder
 from sweeps.trial.job import Objective, Outcome, State
 from sweeps.trial.job import World as World
+from sweeps.trial.metrics import MetricsLine
 from sweeps.trial.ranks import RankLost as RankLost
 from sweeps.trial.ranks import report_failure
 

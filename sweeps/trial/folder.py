@@ -31,32 +31,9 @@ from typing import Any
 
 from sweeps.files import CorruptFile, Lines, append_lines, quarantine, read_json, read_lines, write_once, write_whole
 from sweeps.trial.job import Outcome, State
-
-METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
-GPU, CPU = "system/gpu_", "system/cpu_"  # prefixes of system metrics; the number of a GPU follows its prefix
-POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system metrics
-
-_MAX_INT64 = 2**63  # because databases store steps and milliseconds in 64 bits
+from sweeps.trial.metrics import METRICS, POWER, MetricsLine
 
 Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
-
-
-@dataclass(frozen=True)
-class MetricsLine:
-    """The metrics of one step (an epoch), and when they were reported (seconds since 1970)."""
-
-    step: int
-    time: float
-    metrics: dict[str, float]
-
-    @classmethod
-    def parse(cls, line: bytes) -> "MetricsLine":
-        content = json.loads(line)
-        metrics = {name: float(value) for name, value in content["metrics"].items()}
-        step, reported = int(content["step"]), float(content["time"])
-        if not (abs(step) < _MAX_INT64 and abs(reported) < _MAX_INT64 / 1000):
-            raise ValueError(f"step {step} or time {reported} exceeds 64 bits")
-        return cls(step, reported, metrics)
 
 
 @dataclass(frozen=True)
@@ -148,14 +125,20 @@ class TrialFolder:
         return ends
 
     def new_attempt(
-        self, queued_at: float | None = None, gpus: int = 0, idle_slot_s: float = 0.0, timeout_min: float | None = None
+        self,
+        queued_at: float | None = None,
+        gpus: int = 0,
+        idle_slot_s: float = 0.0,
+        timeout_min: float | None = None,
+        launcher: str | None = None,
     ) -> "AttemptFolder":
         """Create the folder of one more attempt, queued at a time in seconds since 1970, by default now."""
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
-        content = {"asked": queued_at or time.time(), "gpus": gpus, "idle_slot_s": idle_slot_s}
+        content: dict[str, Any] = {"asked": queued_at or time.time(), "gpus": gpus, "idle_slot_s": idle_slot_s}
         content |= {"timeout_min": timeout_min} if timeout_min else {}
+        content |= {"launcher": launcher} if launcher else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
 
@@ -198,6 +181,13 @@ class AttemptFolder:
     def successor(self) -> Path:
         """Return the folder of the next attempt. If it exists, this attempt must end."""
         return self.trial.attempt(self.number + 1).path
+
+    def launcher(self) -> str | None:
+        """Return the name of the launcher that started the attempt; None if no file names the launcher."""
+        with suppress(CorruptFile, OSError):
+            if name := (read_json(self.path / "asked.json") or {}).get("launcher"):
+                return str(name)
+        return "slurm" if (self.path / "slurm").exists() else None  # because older attempts have no name
 
     def begin(self, began: float) -> None:
         """Write the start of the attempt, in seconds since 1970."""
@@ -265,7 +255,8 @@ class AttemptFolder:
         began = self.began()
         note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
-            note |= {name: float(value) for name, value in (read_json(self.path / "asked.json") or {}).items()}
+            asked = (read_json(self.path / "asked.json") or {}).items()
+            note |= {name: float(value) for name, value in asked if name != "launcher"}
         queued_at = note["asked"]
         seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - queued_at}
         if began is not None:

@@ -13,9 +13,9 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
 from sweeps.files import write_whole
 from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, ranks, read_objective
-from sweeps.trial.folder import SYSTEM_METRICS
 from sweeps.trial.job import Job, Objective, Outcome, State, World
 from sweeps.trial.memory import OUT_OF_MEMORY
+from sweeps.trial.metrics import SYSTEM_METRICS
 from sweeps.trial.system_metrics import sampling
 
 _STOP_ERRORS = {State.TIMED_OUT: "it was near its time limit", State.CANCELLED: "a stop was requested"}

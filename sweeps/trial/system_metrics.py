@@ -23,7 +23,8 @@ from typing import Any
 import psutil
 import pynvml
 
-from sweeps.trial.folder import CPU, GPU, POWER, SYSTEM_METRICS, USE, MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.metrics import CPU, GPU, POWER, SYSTEM_METRICS, USE, MetricsLine
 
 _MIN_INTERVAL_S = 0.5  # because CPU time over a shorter interval is mostly rounding
 _READINGS: dict[str, Callable[[Any], float]] = {

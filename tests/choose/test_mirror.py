@@ -13,8 +13,9 @@ from sweeps.choose.sampler.mirror import Mirror, delete_study
 from sweeps.errors import UserError
 from sweeps.record.space import SearchSpace
 from sweeps.settings import SweeperConf
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.metrics import MetricsLine
 from tests.choose.asked import Asked, space
 
 LINES = ("lr=0.1,0.2", "opt=adam,sgd")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from sweeps.record.fold import trial_as_json
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.metrics import MetricsLine
 
 
 def trial(

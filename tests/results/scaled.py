@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.metrics import MetricsLine
 
 
 def trial(

@@ -6,8 +6,9 @@ import pytest
 
 from sweeps.record import costs
 from sweeps.record.study import TrialRecord
-from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
 
 KILLED = Outcome(
     State.LOST,

@@ -24,8 +24,9 @@ from sweeps.results.findings import Findings
 from sweeps.results.status import show_status
 from sweeps.results.terminal import View
 from sweeps.results.trials import Trials, shown_of
-from sweeps.trial.folder import METRICS, MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.metrics import METRICS, MetricsLine
 from tests.results import pages
 from tests.results.records import ended, with_outcome, with_trials
 

@@ -72,6 +72,8 @@ class FakeLauncher(TrialLauncher):
     With `survives` it is a cluster: what runs goes on after its driver, whose next one adopts it.
     """
 
+    name = "fake"
+
     def __init__(self, script: Script, clock: Clock, slots: int = 2, queue: int = 0, survives: bool = False) -> None:
         self.survives = survives
         self.script = script

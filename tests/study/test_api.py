@@ -10,8 +10,9 @@ import pytest
 import sweeps
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.metrics import MetricsLine
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import Clock, FakeLauncher, Study, by_trial, ends, trains
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from sweeps.choose.sampler.pruner import Pruner
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.metrics import MetricsLine
 from tests.study.conftest import MakeStudy
 from tests.study.fake_launcher import (
     SILENT,

@@ -17,8 +17,9 @@ from mlflow import MlflowClient
 
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.tracking.tracker import Tracker
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.metrics import MetricsLine
 
 OBJECTIVE, DIRECTIONS = ("val_accuracy",), ("maximize",)
 

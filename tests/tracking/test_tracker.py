@@ -24,8 +24,9 @@ from sweeps.results import report
 from sweeps.results.tables import GAP
 from sweeps.tracking.store import QUIET, first_line
 from sweeps.tracking.tracker import Tracker
-from sweeps.trial.folder import MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
+from sweeps.trial.metrics import MetricsLine
 from tests.tracking.studies import (
     Server,
     complete,

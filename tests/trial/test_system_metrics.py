@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.trial.folder import SYSTEM_METRICS, MetricsLine, TrialFolder
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
 
 FAKES = Path(__file__).parents[1] / "fakes"
 CPU, MEMORY = "system/cpu_utilization_percentage", "system/memory_usage_megabytes"

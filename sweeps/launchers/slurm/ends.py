@@ -9,8 +9,9 @@ from pathlib import Path
 
 from sweeps.files import last_lines
 from sweeps.launchers.slurm.queue import ENDED, JobInfo
-from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder
+from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.metrics import SYSTEM_METRICS
 from sweeps.trial.ranks import first_failure
 
 # Messages of jobacct_gather's OverMemoryKill, cgroups, C++, Python and TensorFlow.

@@ -20,17 +20,13 @@ from sweeps.errors import UserError
 from sweeps.files import read_own
 from sweeps.launchers.forks import Forks
 from sweeps.launchers.slurm.in_job import Notice, print_safely
+from sweeps.launchers.slurm.queue import token_of
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
 
 _TICK_S = 0.05
 _BUSY_TICK_S = 0.5
-
-
-def token_of(job: Job) -> str:
-    """Return the name of a trial's file, which sorts in the queue's order."""
-    return f"{job.number:07}.{job.attempt:04}.job"
 
 
 def run_worker(folder: Path, settings: SlurmLauncherConf) -> None:
@@ -129,7 +125,9 @@ class Worker:
             # The driver writes the outcome of a preempted trial, because only SLURM knows the cause.
             if job.attempt_folder.stop_reason() is not State.LOST:
                 job.attempt_folder.close(end)
-                (self._claimed / token_of(job)).unlink(missing_ok=True)  # gone if the driver considers the worker lost
+                (self._claimed / token_of(job.number, job.attempt)).unlink(
+                    missing_ok=True
+                )  # gone if the driver considers the worker lost
             self._ended.pop(0)
             self._gpus += gpus
             self._notice.folders.remove(job.attempt_folder)

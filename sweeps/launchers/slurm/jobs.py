@@ -19,6 +19,8 @@ _STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
 class SlurmTrials(SlurmBase):
     """The SLURM launcher (`sweeps.launchers.contract.TrialLauncher`)."""
 
+    name = "slurm"
+
     def __init__(self, settings: SlurmLauncherConf) -> None:
         super().__init__(settings)
         self._trials: dict[str, Job] = {}  # by the name of the SLURM job

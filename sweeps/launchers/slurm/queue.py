@@ -16,7 +16,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,6 +58,11 @@ def name_of(folder: Path) -> str:
     prefix = "-".join(re.sub(r"[^\w.-]", "_", part)[:60] for part in (path.parents[2].name, path.parents[1].name))
     digest = hashlib.blake2s(bytes(path), digest_size=4).hexdigest()
     return f"{prefix}.{path.name}-{digest}"
+
+
+def token_of(number: int, attempt: int) -> str:
+    """Return the name of an attempt's file in the queue of workers, which sorts in the queue's order."""
+    return f"{number:07}.{attempt:04}.job"
 
 
 def write_job_id(folder: Path, job_id: str) -> None:
@@ -195,6 +200,23 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
     names = {name_of(folder.parent) for folder in [*folders, *study.glob("workers/*/[0-9]*/slurm")]}
     return [info for name, info in squeue().items() if name in names and info.state not in ENDED] if names else []
+
+
+def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str]:
+    """Return the id of the living job that has each attempt, by trial number. Raises SlurmError.
+
+    Attempts that no worker has claimed are removed from the queues.
+    """
+    living = {name: info.id for name, info in squeue().items() if info.state not in ENDED}
+    jobs: dict[int, str] = {}
+    for number, attempt in attempts.items():
+        token = token_of(number, int(attempt.name))
+        for queued in study.glob(f"workers/*/queue/{token}"):
+            queued.unlink(missing_ok=True)  # because a worker may claim the file first
+        workers = [file.parents[1] for file in study.glob(f"workers/*/*/claimed/{token}")]
+        if ids := [living[name] for name in map(name_of, (attempt, *workers)) if name in living]:
+            jobs[number] = ids[0]
+    return jobs
 
 
 def cancel_pending_jobs(study: Path, jobs: list[JobInfo]) -> None:

@@ -17,8 +17,8 @@ from sweeps.errors import UserError
 from sweeps.files import CorruptFile, write_whole
 from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import outcome_of_job, outcomes_in_worker
-from sweeps.launchers.slurm.in_worker import run_worker, token_of
-from sweeps.launchers.slurm.queue import ENDED, FollowedJob, SlurmError, name_of, read_job_id, squeue
+from sweeps.launchers.slurm.in_worker import run_worker
+from sweeps.launchers.slurm.queue import ENDED, FollowedJob, SlurmError, name_of, read_job_id, squeue, token_of
 from sweeps.launchers.slurm.request import parameters, request
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
@@ -40,7 +40,7 @@ class QueuedTrial:
 
     @property
     def file(self) -> Path:
-        return self.pool / "queue" / token_of(self.job)
+        return self.pool / "queue" / token_of(self.job.number, self.job.attempt)
 
     def end(self, tokens: Collection[str]) -> Outcome | None:
         """Return its outcome, if it is over; `tokens` are the file names in the queue and with the workers.
@@ -70,6 +70,7 @@ class SlurmWorkers(SlurmBase):
     trial is queued, claimed by a followed worker, or over.
     """
 
+    name = "slurm with workers"
     _TICK_S = 0.05
 
     def __init__(self, settings: SlurmLauncherConf, folder: Path) -> None:
@@ -120,7 +121,8 @@ class SlurmWorkers(SlurmBase):
 
     def adopt(self, job: Job) -> bool:
         """Take over the attempt. Return False if it is in no queue, also under other settings, and no worker has it."""
-        patterns = (f"*/queue/{token_of(job)}", f"*/*/claimed/{token_of(job)}")  # in this order, because files move so
+        token = token_of(job.number, job.attempt)
+        patterns = (f"*/queue/{token}", f"*/*/claimed/{token}")  # in this order, because files move so
         file = next((file for pattern in patterns for file in self._folder.glob(pattern)), None)
         if file:
             self._trials[job.number] = QueuedTrial(job, self._folder / file.relative_to(self._folder).parts[0])

@@ -15,8 +15,9 @@ from lab import ScriptedSlurm
 from sweeps.launchers.slurm.ends import outcome_of_attempt, outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo
-from sweeps.trial.folder import SYSTEM_METRICS, AttemptFolder, MetricsLine, TrialFolder
+from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
 from tests.launchers.launcher_contract import exits
 
 SRUN = "srun: error: lab1: task 0: "
