@@ -23,7 +23,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def search(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) -> Done:
-    return run(FIND, tmp_path_factory.mktemp("found"), home)
+    return run(FIND, tmp_path_factory.mktemp("found"), home, timeout_s=240)
 
 
 @pytest.fixture(scope="module")

@@ -264,10 +264,12 @@ def test_process_of_a_foreign_launcher_ends_before_its_trial_resumes(tmp_path: P
     study = tmp_path / "multirun" / "s"
     wait_until(lambda: two_trials_run(study))
     driver.kill()
-    driver.communicate()
+    driver.wait()
     done = lines.run(line, tmp_path)
     assert done.code == 0, done.said
     assert [steps(study / number) for number in "01"] == [list(range(60))] * 2
+    for process in processes(tmp_path):  # because idle workers of joblib do not end with their driver
+        process.kill()
 
 
 def test_processes_started_by_trials_end_with_a_killed_driver(tmp_path: Path) -> None:

@@ -255,8 +255,8 @@ class AttemptFolder:
         began = self.began()
         note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
-            asked = (read_json(self.path / "asked.json") or {}).items()
-            note |= {name: float(value) for name, value in asked if name != "launcher"}
+            content = read_json(self.path / "asked.json") or {}
+            note |= {name: float(value) for name, value in content.items() if name != "launcher"}
         queued_at = note["asked"]
         seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - queued_at}
         if began is not None:

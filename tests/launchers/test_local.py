@@ -291,7 +291,7 @@ class TestLocalTrials(LauncherContract):
         job = make_job(0, completes)
         assert not trials.adopt(job)
         lock = Lock(job.attempt_folder.path / "alive")
-        monkeypatch.setattr("sweeps.launchers.local._PATIENCE_S", 0.1)
+        monkeypatch.setattr("sweeps.launchers.contract._PATIENCE_S", 0.1)
         with pytest.raises(UserError, match=rf"is still running in process {os.getpid()} on .*\nEnd that process"):
             trials.adopt(job)
         lock.release()

@@ -396,7 +396,7 @@ def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.usefixtures("in_its_folder")
-def test_store_and_the_setting_that_chose_it(
+def test_store_and_the_setting_that_names_the_store(
     uri: str | None, variable: str | None, used: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if variable:
