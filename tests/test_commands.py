@@ -247,12 +247,15 @@ def test_resuming_repairs_a_corrupt_study(studies: Path, tmp_path: Path) -> None
     (study / "journal.jsonl").write_bytes(DAMAGES["noise"](whole))
     definition = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps({**definition, "working_folder": str(tmp_path)}))
+    (study / "1" / "trial.json").write_text("\x00")
+    (study / "2" / "trial.json").unlink()
     done = sweeps(tmp_path, "resume", "failed")
     assert done.code == 1, done.said
     assert f"{study / 'journal.jsonl'} cannot be read: line" in done.out
     assert "Later events were restored from the trials' folders (old file: " in done.out
     assert [row.state for row in rows(study)] == ["completed", "failed", "failed"]
     assert [len(row.attempts) for row in rows(study)] == [1, 1, 1]
+    assert [row.params for row in rows(study)] == [{"+how": how} for how in ("fine", "raises", "exits")]
 
 
 def test_list_counts_pruned_and_failed_trials(answer: Answer) -> None:

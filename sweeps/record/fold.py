@@ -6,9 +6,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json
+from sweeps.record.grammar import point_of
 from sweeps.record.journal import Event
-from sweeps.record.study import Added, By, TrialRecord
+from sweeps.record.space import canonical
+from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 
 VERSION = 1
@@ -96,13 +103,19 @@ def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
     )
 
 
-def events_of_folders(study: Path, trials: Sequence[TrialRecord], by: By) -> list[Event]:
-    """Return an event for each trial that has a folder, but is not among the journal's `trials`.
+def events_of_folders(study: StudySnapshot, typed: Collection[str]) -> list[Event]:
+    """Return an event for each trial that has a folder, but is not among the study's trials.
 
-    A number without a readable folder is not used again: its event has a true `unknown`.
+    `typed` are the words of the study's command. If a trial.json is damaged or missing, the other overrides with which
+    Hydra composed the trial are its params. A number without any of them is not used again: its event has a true
+    `unknown`.
     """
-    count, recorded = len(trials), {str(trial.folder) for trial in trials}
-    events = {number: event for number, event in _read_folders(study, by, recorded) if number >= count}
+    by, count = By.SAMPLER if study.searched else By.GRID, len(study.rows)
+    recorded = {str(trial.folder) for trial in study.rows}
+    events = {number: event for number, event in _read_folders(study.folder, by, recorded) if number >= count}
+    for number in [number for number, event in sorted(events.items()) if event.get("unknown")]:
+        earlier = [*study.rows, *(trial_of(event, study.folder) for n, event in sorted(events.items()) if n < number)]
+        events[number] = {**events[number], **_read_overrides(study, number, typed, earlier)}
     credible = [number for number in events if number < count + len(events) + _MAX_GAP]
     numbers = range(count, max(credible, default=-1) + 1)
     return [events.get(number, _unknown(number, by)) for number in numbers]
@@ -114,7 +127,7 @@ def _read_folders(study: Path, by: By, recorded: Collection[str]) -> Iterable[tu
         folder = Path(path)
         if "study.json" in files and folder != study:
             folders.clear()  # because these folders are another study's
-        elif "trial.json" in files:
+        elif "trial.json" in files or "attempts" in folders:
             folders.clear()
             try:
                 event = _event_of(folder, study, by)
@@ -133,6 +146,26 @@ def _event_of(folder: Path, study: Path, by: By) -> Event:
         replicate = By.RACE if repeat.get("race") else By.REPEAT
         event["by"] = by if event["of"] is None else replicate
     trial_of(event, study)
+    return event
+
+
+def _read_overrides(study: StudySnapshot, number: int, typed: Collection[str], earlier: Sequence[TrialRecord]) -> Event:
+    """Return the params of a trial and its origin, as parts of its event; nothing if its overrides cannot be read."""
+    words = [word for word in TrialFolder(study.folder / str(number)).read_overrides() if word not in typed]
+    try:
+        point = point_of(OverridesParser.create().parse_overrides(words))
+    except (HydraException, UserError, ValueError):
+        return {}
+    if not point:
+        return {}
+    if not study.searched or study.seed_key not in point or study.seed_key in study.space:
+        return {"point": point, "unknown": False}
+    seed = {study.seed_key: point[study.seed_key]}
+    configuration = {key: value for key, value in point.items() if key not in seed}
+    replicates = [trial.number for trial in earlier if canonical(trial.configuration) == canonical(configuration)]
+    event: dict[str, Any] = {"point": point, "seed": seed, "unknown": False}
+    if replicates:
+        event |= {"of": replicates[0], "by": By.REPEAT if len(replicates) < study.repeats else By.RACE}
     return event
 
 

@@ -1,13 +1,13 @@
 """The record of a study: its journal and its trials' folders, folded into frozen trials. One writer, the driver."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sweeps.files import CorruptFile
 from sweeps.record.fold import VERSION, Fold, events_of_folders, trial_as_json
 from sweeps.record.journal import FILE, Event, Journal
-from sweeps.record.study import UNKNOWN, Added, By, StudySnapshot, TrialRecord, update_outside
+from sweeps.record.study import UNKNOWN, Added, StudySnapshot, TrialRecord, update_outside
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 
@@ -26,8 +26,11 @@ class Record:
         )
         self.repairs = ""  # repairs of the journal, in words
 
-    def open(self, first: Sequence[Event] = ()) -> None:
-        """Read the journal, and repair it from the trials' folders. `first` are the events of an older format."""
+    def open(self, first: Sequence[Event] = (), typed: Collection[str] = ()) -> None:
+        """Read the journal, and repair it from the trials' folders.
+
+        `first` are the events of an older format, and `typed` the words of the study's command.
+        """
         try:
             self._journal.read(self._fold.apply)
         except CorruptFile as error:
@@ -36,7 +39,7 @@ class Record:
         self._journal.trim()
         if not self._journal.count:
             self._append({"op": "begun", "version": VERSION}, *first)
-        lost = events_of_folders(self.study.folder, self.trials, By.SAMPLER if self.study.searched else By.GRID)
+        lost = events_of_folders(self.study, typed)
         if lost and not self.repairs:
             self.repairs = f"{self._journal.path} lacks {len(lost)} trials. They were restored from their folders"
         for event in lost:

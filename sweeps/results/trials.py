@@ -13,7 +13,8 @@ from sweeps.record import costs
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
-from sweeps.trial.folder import MetricsReader, TrialFolder
+from sweeps.trial.folder import TrialFolder
+from sweeps.trial.metrics import MetricsReader
 from sweeps.wording import printable, text
 
 Curve = tuple[list[int], list[float | None]]

@@ -17,6 +17,7 @@ from sweeps.record.definition import Definition
 from sweeps.record.space import text_of
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import SINGLE_RUN_SETTINGS
+from sweeps.trial.folder import TrialFolder
 
 EXPERIMENT = "experiment/best.yaml"
 """The path below the study's folder: with that folder as `--config-dir`, Hydra finds `+experiment=best`."""
@@ -64,11 +65,8 @@ def rebuild_command(
 
 def overrides_of(definition: Definition, trial: TrialRecord) -> list[str]:
     """Return every override of the trial: the fixed ones, which all trials share, and its params."""
-    with suppress(OSError, yaml.YAMLError, UnicodeDecodeError, TypeError):
-        words = yaml.safe_load((trial.folder / ".hydra" / "overrides.yaml").read_text())
-        if words and isinstance(words, list) and all(isinstance(word, str) for word in words):
-            return words
-    # The file is damaged or missing: rebuild the overrides from the study's command and the trial's params.
+    if words := TrialFolder(trial.folder).read_overrides():
+        return words
     swept = {key(name.partition(" under ")[0]) for name in definition.parameters}
     fixed = [word for word in definition.command if _is_override(word) and not _is_hydra(word)]
     params = [f"{name}={text_of(value)}" for name, value in trial.params.items()]

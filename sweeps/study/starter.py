@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sweeps.choose import Chooser, Next, Proposal
 from sweeps.errors import Infeasible, UserError
 from sweeps.record.fold import trial_as_json
+from sweeps.record.space import canonical
 from sweeps.record.study import Added, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.study.attempt import RETRIED, Attempt, may_be_reopened
@@ -95,9 +96,8 @@ class Starter:
         if outcome is None and trial.number not in self._jobs:
             outcome = self.prepare(trial)
         try:
-            if not (trial.folder / "trial.json").exists():
-                content = {"number": trial.number, **trial_as_json(trial, self.record.study.folder)}
-                TrialFolder(trial.folder).write_trial(content)
+            refusal = self._check_folder(trial)
+            outcome = outcome or refusal
         except OSError as error:
             outcome = Outcome(State.REFUSED, f"its folder cannot be made: {error}", ended_at=self.clock())
         if outcome:
@@ -106,6 +106,18 @@ class Starter:
         self.record.mark_under_way(trial.number)
         job = self.tracked_job(trial)
         return Attempt(job, trial, queued_at=self.clock(), metrics_offset=self._offsets[trial.number])
+
+    def _check_folder(self, trial: TrialRecord) -> Outcome | None:
+        """Write the trial's params into its folder. Return a refusal if the folder was made for other params."""
+        folder = TrialFolder(trial.folder)
+        params = folder.read_params()
+        if params is None:
+            folder.write_trial({"number": trial.number, **trial_as_json(trial, self.record.study.folder)})
+            return None
+        if canonical(params) == canonical(trial.params):
+            return None
+        other = " ".join(f"{key}={value}" for key, value in params.items())
+        return Outcome(State.REFUSED, f"{folder.path} was made for {other}. Move or remove it", ended_at=self.clock())
 
     def tracked_job(self, trial: TrialRecord) -> Job:
         """Return the job of a prepared trial, with the environment that names its run in MLflow."""

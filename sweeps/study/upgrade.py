@@ -52,5 +52,6 @@ def in_memory(study: StudySnapshot, definition: Definition) -> StudySnapshot:
 def open_record(study: StudySnapshot, definition: Definition) -> Record:
     """Return the record of a study for its driver. An older study's journal is converted once, and kept."""
     record = Record(study)
-    record.open([] if (study.folder / FILE).exists() else events(study.folder, definition))
+    first = [] if (study.folder / FILE).exists() else events(study.folder, definition)
+    record.open(first, definition.command)
     return record

@@ -17,9 +17,9 @@ from sweeps.results import notes
 from sweeps.tracking.saved_model import log_saved_model
 from sweeps.tracking.store import first_line
 from sweeps.tracking.study_run import MetricRow, StudyRun, mlflow_name, read_tracking
-from sweeps.trial.folder import MetricsReader, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
-from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
+from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
 from sweeps.wording import counted, printable
 
 _LOG_LINES, _LOG_WIDTH = 20, 80

@@ -29,6 +29,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sweeps.files import CorruptFile, Lines, append_lines, quarantine, read_json, read_lines, write_once, write_whole
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import METRICS, POWER, MetricsLine
@@ -95,6 +97,21 @@ class TrialFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / "trial.json", json.dumps(content), sync=False)
 
+    def read_params(self) -> dict[str, Any] | None:
+        """Return the params in trial.json; None if the file is missing or damaged."""
+        with suppress(CorruptFile):
+            params = (read_json(self.path / "trial.json") or {}).get("point")
+            return params if isinstance(params, dict) else None
+        return None
+
+    def read_overrides(self) -> list[str]:
+        """Return the overrides with which Hydra composed the trial; none if their file is missing or damaged."""
+        with suppress(OSError, yaml.YAMLError, UnicodeDecodeError):
+            words = yaml.safe_load((self.path / ".hydra" / "overrides.yaml").read_text())
+            if isinstance(words, list) and all(isinstance(word, str) for word in words):
+                return words
+        return []
+
     def write_tracking(self, content: Mapping[str, Any]) -> None:
         write_whole(self.path / "tracking.json", json.dumps(content), sync=False)
 
@@ -141,25 +158,6 @@ class TrialFolder:
         content |= {"launcher": launcher} if launcher else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
-
-
-@dataclass
-class MetricsReader:
-    """A reader of one metrics file of a trial, with the offset up to which it has read."""
-
-    folder: TrialFolder
-    name: str = METRICS
-    offset: int = 0  # bytes that were marked as read
-
-    def unread(self) -> Lines:
-        """Return the lines after `offset`. If the file was truncated, all its lines are unread again."""
-        return self.folder.read_metrics(self.offset, self.name)
-
-    def mark_read(self, lines: Lines) -> bool:
-        """Mark these lines as read. Return whether they continue the lines before; False if the file was truncated."""
-        is_continuation = lines.offset >= self.offset
-        self.offset = lines.offset
-        return is_continuation
 
 
 @dataclass(frozen=True)

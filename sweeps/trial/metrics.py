@@ -1,7 +1,13 @@
-"""A line of a trial's metrics file, and the names of the files and of system metrics."""
+"""The lines of a trial's metrics files, their reader, and the names of files and system metrics."""
 
 import json
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.files import Lines
+
+if TYPE_CHECKING:
+    from sweeps.trial.folder import TrialFolder
 
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
 GPU, CPU = "system/gpu_", "system/cpu_"  # prefixes of system metrics; the number of a GPU follows its prefix
@@ -26,3 +32,22 @@ class MetricsLine:
         if not (abs(step) < _MAX_INT64 and abs(reported) < _MAX_INT64 / 1000):
             raise ValueError(f"step {step} or time {reported} exceeds 64 bits")
         return cls(step, reported, metrics)
+
+
+@dataclass
+class MetricsReader:
+    """A reader of one metrics file of a trial, with the offset up to which it has read."""
+
+    folder: "TrialFolder"
+    name: str = METRICS
+    offset: int = 0  # bytes that were marked as read
+
+    def unread(self) -> Lines:
+        """Return the lines after `offset`. If the file was truncated, all its lines are unread again."""
+        return self.folder.read_metrics(self.offset, self.name)
+
+    def mark_read(self, lines: Lines) -> bool:
+        """Mark these lines as read. Return whether they continue the lines before; False if the file was truncated."""
+        is_continuation = lines.offset >= self.offset
+        self.offset = lines.offset
+        return is_continuation

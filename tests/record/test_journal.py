@@ -19,7 +19,7 @@ from sweeps.record.study import Added
 from sweeps.study.reading import read_study
 from sweeps.trial.job import Outcome, State
 from tests.study.conftest import MakeStudy
-from tests.study.fake_launcher import Clock, Drive, FakeLauncher, Study, ends, result_of, trains
+from tests.study.fake_launcher import Clock, Drive, FakeLauncher, Study, by_trial, ends, result_of, trains
 from tests.study.test_loop import disk_that_fails
 
 DONE = ["completed"] * 3
@@ -150,6 +150,35 @@ def test_trial_without_records_keeps_the_number(study: Study, resume: Resume) ->
     assert done.row(3).params == {"x": 2}
     assert done.summary.total == 4  # nothing is open, and nothing is missing
     assert resume()[0].states() == done.states()
+
+
+def test_replicates_without_records_are_restored_from_their_overrides(make_study: MakeStudy, clock: Clock) -> None:
+    sampler = {"_target_": "optuna.samplers.RandomSampler", "seed": 0}
+    study = make_study("x=range(1,9)", "seed=4", sampler=sampler, n_trials=2, repeats=2)
+    before = study.drive(FakeLauncher(trains(), clock))
+    journal_of(study).write_bytes(b"")
+    for trial in before.summary.rows:
+        overrides = study.trial(trial.number).path / ".hydra" / "overrides.yaml"
+        overrides.parent.mkdir()
+        overrides.write_text("".join(f"- {key}={value}\n" for key, value in trial.params.items()))
+        (study.trial(trial.number).path / "trial.json").unlink()
+    done = study.drive(launcher := FakeLauncher(trains(), clock))
+    assert launcher.submitted == []
+    assert [(trial.params, trial.by, trial.of, trial.seed, trial.state) for trial in done.summary.rows] == [
+        (trial.params, trial.by, trial.of, trial.seed, trial.state) for trial in before.summary.rows
+    ]
+
+
+def test_trial_does_not_resume_in_a_folder_made_for_other_params(make_study: MakeStudy, clock: Clock) -> None:
+    study = make_study()
+    cancelled = by_trial(trains(), t1=ends(Outcome(State.CANCELLED, "scancel")))
+    assert study.drive(FakeLauncher(cancelled, clock)).states() == ["completed", "cancelled", "completed"]
+    study.trial(1).write_trial({"number": 1, "point": {"x": 9}})
+    done = study.drive(launcher := FakeLauncher(trains(), clock))
+    assert done.states() == ["completed", "refused", "completed"] and launcher.submitted == []
+    assert done.row(1).error == f"{study.trial(1).path} was made for x=9. Move or remove it"
+    shutil.rmtree(study.trial(1).path)
+    assert study.drive(launcher).states() == DONE
 
 
 def test_infeasible_trial_is_restored_from_the_folder(make_study: MakeStudy, clock: Clock) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from sweeps.files import CorruptFile
 from sweeps.trial import Trial
-from sweeps.trial.folder import MetricsReader, TrialFolder
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
-from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
+from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine, MetricsReader
 
 LINES = [MetricsLine(step, 1.5 * step, {"loss": 1 / (step + 1)}) for step in range(3)]
 END = Outcome(State.COMPLETED, objective=[0.5], metrics={"loss": 0.5}, seconds={"training": 1.0})
