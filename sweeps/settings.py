@@ -152,6 +152,8 @@ class SweeperConf:
     """Address of MLflow's store. Null: MLFLOW_TRACKING_URI, or else mlflow.db in the working folder."""
     tracking: bool = True
     """Track the study in MLflow."""
+    tracking_required: bool = True
+    """Start a new study only if MLflow answers. False: start without it, and send everything once it answers."""
     experiment: str = "sweepyard"
     """MLflow experiment of the studies."""
 

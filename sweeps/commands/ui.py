@@ -114,8 +114,9 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
         sent, unfinished = tracker.catch_up(study)
     finally:
         lock.release()
+    for line in tracker.closing_lines():
+        console.print(f"study {name}: {line}", soft_wrap=True)
     if tracker.problem:
-        console.print(f"study {name}: {tracker.problem}", soft_wrap=True)
         return False
     result = f"sent {sent} of {len(study.rows)} trials to MLflow" if sent else "MLflow is up to date"
     result += f"; {counted(unfinished, 'trial')} not ended yet" if unfinished else ""

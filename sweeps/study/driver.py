@@ -196,7 +196,7 @@ class Driver:
         from sweeps.tracking.tracker import Tracker
 
         tracker = Tracker(self._settings.tracking_uri, self._settings.experiment, self._study)
-        tracker.open()
+        tracker.open(required=self._settings.tracking_required and not self._study.rows)
         gc.enable()
         return tracker
 
@@ -276,7 +276,8 @@ class Driver:
         """Print how the study ended and which trials are left, and notify the user."""
         view.say(f"study {self._name}: {tally(self._study)}")
         view.closing(findings, tracker.dashboard_line() if tracker else "")
-        view.say((tracker and tracker.problem) or "")
+        for line in tracker.closing_lines() if tracker else ():
+            view.say(line)
         lines = what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)

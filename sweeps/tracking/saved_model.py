@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from sweeps.tracking.store import sent_once
+
 _TAG = "kept_by_trial"
 
 
@@ -21,7 +23,8 @@ def log_saved_model(client: Any, experiment_id: str, run_id: str, folder: Path) 
             return
         if _TAG in logged.tags:  # because models without the tag were logged by the trainer itself
             client.delete_logged_model(logged.model_id)
-    model = client.create_logged_model(experiment_id, "model", run_id, {_TAG: uuid})
+    with sent_once():
+        model = client.create_logged_model(experiment_id, "model", run_id, {_TAG: uuid})
     client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     client.log_model_artifacts(model.model_id, str(folder))
     client.finalize_logged_model(model.model_id, "READY")

@@ -16,7 +16,7 @@ from sweeps.secrets import without_password
 
 _DEFAULT = "sqlite:///mlflow.db"
 UNWANTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
-_REFUSALS = (*UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE", "PERMISSION_DENIED")
+_REFUSALS = (*UNWANTED, "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE")  # not PERMISSION_DENIED, because logins expire
 QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}  # because these links open MLflow's GenAI pages
 _ENVIRONMENT = {
     # because without these three a call to a server that is gone blocks for four minutes
@@ -87,8 +87,11 @@ def sent_once() -> Iterator[None]:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether MLflow answered with an error that a retry would meet again."""
-    return getattr(error, "error_code", "") in _REFUSALS
+    """Return whether MLflow answered with an error that a retry would meet again.
+
+    The answer of a proxy is no JSON, and ends with the proxy's outage.
+    """
+    return getattr(error, "error_code", "") in _REFUSALS and not str(error).startswith("API request to ")
 
 
 def first_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from sweeps.results import picture, report
 from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
-from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, outage_errors, sent_once
+from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, is_refusal, outage_errors, sent_once
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -46,19 +47,35 @@ def read_tracking(folder: Path) -> dict[str, Any]:
 
 
 class StudyRun:
-    """The study's run, created or reopened, and the client that writes to all runs."""
+    """The study's run, and the client that writes to all runs. `open` connects, and creates or reopens the run."""
+
+    client: Any
 
     def __init__(self, uri: str, experiment: str, study: StudySnapshot, command: str = "") -> None:
-        self.client = connect(uri)
-        from mlflow.tracking.context.registry import resolve_tags
-
+        """Prepare without a connection: until `open`, the ids are the ids that the study's folder records."""
+        recorded = read_tracking(study.folder)
+        self.run_id, self.experiment_id = str(recorded.get("run_id") or ""), str(recorded.get("experiment") or "")
         self.study = study
-        self._source_tags: dict[str, str] = resolve_tags()  # user, git commit and entry point
+        self._uri, self._experiment = uri, experiment
+        self._command = command or shlex.join([Path(sys.executable).name, *sys.argv])
+        self._opening, self._is_open = threading.Lock(), False
+        self._source_tags: dict[str, str] = {}  # user, git commit and entry point
         self._swept: dict[str, None] = {}  # ordered set of the comparison view's params
         self._curves: dict[str, None] = {}
         self._artifact_uris: dict[str, str] = {}  # by run id
-        self.experiment_id = self._open_experiment(uri, experiment)
-        self.run_id = self._open_run(command or shlex.join([Path(sys.executable).name, *sys.argv]))
+
+    def open(self) -> None:
+        """Connect to the store, and create or reopen the study's run, unless that was done before."""
+        with self._opening:
+            if self._is_open:
+                return
+            self.client = connect(self._uri)
+            from mlflow.tracking.context.registry import resolve_tags
+
+            self._source_tags = resolve_tags()
+            self.experiment_id = self._open_experiment(self._uri, self._experiment)
+            self.run_id = self._open_run(self._command)
+            self._is_open = True
 
     def open_child(self, trial: TrialRecord, overrides: Sequence[str], may_exist: bool) -> str:
         """Return the id of a trial's run: an earlier driver's run if there is one, else a new run.
@@ -92,7 +109,7 @@ class StudyRun:
             self.client.log_batch(run_id, metrics, params, tags, synchronous=True)
         except MlflowException as error:
             names = {entity.key for entity in batch}
-            if error.error_code not in UNWANTED:
+            if error.error_code not in UNWANTED or not is_refusal(error):
                 raise
             if len(names) == 1:
                 return first_line(error)
@@ -138,6 +155,7 @@ class StudyRun:
 
     def complete(self, findings: Findings, has_running: bool) -> None:
         """Send the whole study's results and the files of report.write. End its run unless it `has_running` trials."""
+        self.open()
         study = findings.study
         now_ms = int(time.time() * 1000)
         if study.importance or study.all_failed or self._partial_params(study):
@@ -156,8 +174,29 @@ class StudyRun:
             status = "KILLED" if study.over() < len(study.rows) else "FAILED" if failed else "FINISHED"
             self.client.set_terminated(self.run_id, status, now_ms)
 
+    def end_duplicates(self, trials: Sequence[TrialRecord]) -> list[str]:
+        """End and delete running runs of the study that no folder records, and return their ids.
+
+        MLflow creates such a run if its answer to the creation was lost.
+        """
+        self.open()
+        folder = str(self.study.folder.absolute())
+        run_ids = {str(trial.number): read_tracking(trial.folder).get("run_id") for trial in trials}
+        running = "attributes.status = 'RUNNING' AND tags.study = " + comparison_view.quote(self.study.name)
+        duplicates = []
+        for run in self._search(running):
+            tags = run.data.tags
+            of_trial = tags.get("mlflow.parentRunId") == self.run_id and run_ids.get(tags.get("trial", ""))
+            of_study = tags.get("role") == "study" and tags.get("folder") == folder and self.run_id
+            if run.info.run_id != (of_trial or of_study or run.info.run_id):
+                self.client.set_terminated(run.info.run_id, "KILLED")
+                self.client.delete_run(run.info.run_id)
+                duplicates.append(run.info.run_id)
+        return duplicates
+
     def send_page(self) -> None:
         """Log the study's page if it has been written."""
+        self.open()
         if (page := self.study.folder / report.HTML).is_file():
             self.client.log_artifact(self.run_id, str(page))
 

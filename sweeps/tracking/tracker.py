@@ -45,7 +45,9 @@ class Tracker:
 
     def __init__(self, uri: str | None, experiment: str, study: StudySnapshot, command: str = "") -> None:
         self.uri = store.resolve_uri(uri)
-        self._experiment, self._snapshot, self._command = experiment, study, command
+        self._snapshot = study
+        self.duplicates: list[str] = []  # ids of the duplicate runs that `complete` has ended
+        self._study = StudyRun(self.uri, experiment, study, command)
         self._runs: dict[int, TrialRun] = {}  # not complete in MLflow, by trial number
         self._creating = ThreadPoolExecutor(1, "creating runs")
         self._outage = ""
@@ -68,14 +70,18 @@ class Tracker:
         more = f" (and of {len(problems) - 1} more)" if len(problems) > 1 else ""
         return f"MLflow lacks some of {problems[0]}{more}" if problems else None
 
-    def open(self) -> None:
-        """Connect, and create or reopen the study's run.
+    def open(self, required: bool = True) -> None:
+        """Connect, and create or reopen the study's run. Unless `required`, an outage only delays this.
 
         Raises UserError: the store does not answer, has another MLflow version, or its experiment was deleted.
         """
         try:
-            self._study = StudyRun(self.uri, self._experiment, self._snapshot, self._command)
+            self._study.open()
         except Exception as error:
+            if not required and isinstance(error, outage_errors()) and not isinstance(error, ImportError):
+                self._outage = first_line(error)
+                self._thread.start()
+                return
             if not isinstance(error, OSError | ImportError) and not isinstance(error, outage_errors()):
                 raise
             file = str((error.filename2 or error.filename) if isinstance(error, OSError) else "")
@@ -86,8 +92,9 @@ class Tracker:
                 ) from error
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
-                "Choose another store: tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; or "
-                "none: tracking=none (without these keys: hydra.sweeper.tracking_uri=..., hydra.sweeper.tracking=false)"
+                "Choose another store: tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; "
+                "none: tracking=none; or start, and track once MLflow answers: tracking.required=false "
+                "(without these keys: hydra.sweeper.tracking_uri=..., .tracking=false or .tracking_required=false)"
             ) from error
         self._file = store.identity(self.uri)
         self._thread.start()
@@ -151,8 +158,18 @@ class Tracker:
         try:
             findings = findings_of(study)
             self._study.complete(findings, has_running=any(map(_is_running, findings.study.rows)))
+            self.duplicates = self._study.end_duplicates(findings.study.rows)
         except Exception as error:  # because the study is over, and its report is written
             self._problems[_STUDY] = f"the study: {first_line(error)}"
+
+    def closing_lines(self) -> list[str]:
+        """Return what MLflow lacks and how to send it, and which duplicate runs were ended, a line each."""
+        problem = self.problem
+        lines = [problem, f"Send the rest later: {sweeps_line('sync', self._snapshot.folder)}"] if problem else []
+        if self.duplicates:
+            runs = f"{counted(len(self.duplicates), 'duplicate run')} in MLflow: {', '.join(self.duplicates)}"
+            lines.append(f"deleted {runs}. Each was created by a call whose answer was lost")
+        return lines
 
     def catch_up(self, study: StudySnapshot) -> tuple[int, int]:
         """Send what MLflow lacks of a study without a driver.

@@ -54,6 +54,7 @@ class TrialRun:
         """Return the id of the trial's run, which is reopened, or created if there is none."""
         with self._opening:
             if self.run_id is None:
+                self._study.open()
                 self._may_exist = (self._folder.path / "tracking.json").exists()
                 with suppress(OSError):  # because the second call below raises it again
                     self._write_tracking(closed=False)  # because a driver that dies now may leave a run to search for

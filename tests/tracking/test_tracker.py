@@ -370,7 +370,7 @@ def test_a_store_that_cannot_be_used_is_a_users_mistake(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(UserError, match=r"cannot be used: .+\n.*hydra.sweeper.tracking=false"):
+    with pytest.raises(UserError, match=r"cannot be used: .+\n.*tracking.required=false"):
         open_tracker(uri, tmp_path / "s")
 
 

@@ -32,6 +32,7 @@ class Tracking:
     enabled: bool = True  # False: no MLflow, the trial folders contain everything
     uri: str | None = None  # MLflow tracking URI; None = the embedded sqlite file
     experiment: str = "sweepyard"  # MLflow experiment that holds the study
+    required: bool = True  # False: start a new study also if MLflow does not answer
 
 
 def _key(default: object, allowed: Number | Kind, words: str) -> Any:
