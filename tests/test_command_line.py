@@ -211,6 +211,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("hydra.sweeper.study_name=-x", SWEPT, ["study_name=-x", "first dot or dash"]),  # no command could be given it
     ("hydra.sweeper.study_name=archive", SWEPT, ["'archive' is reserved.", "Choose another study_name"]),
     ("hydra/launcher=slurm hydra.sweeper.study_name=100%", SWEPT, ["SLURM reads the %", "study_name"]),
+    (r"hydra/launcher=slurm hydra.sweeper.study_name='a\b'", SWEPT, ["SLURM reads the \\", "study_name"]),
     (f"{SEARCH} lr=interval(0.1,inf)", PLAIN, ["lr=interval(0.1, inf)", "no end", "lr=interval(0.1,1.0)"]),
     (f"{SEARCH} lr=interval(1,0.1)", PLAIN, ["lr=interval(1.0, 0.1)", "smaller"]),
     (f"{SEARCH} lr=tag(log,interval(0,1))", PLAIN, ["lr", "logarithmic", "above 0"]),

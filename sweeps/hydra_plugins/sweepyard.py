@@ -113,8 +113,10 @@ class SlurmLauncher(_HydraLauncher):
     """Each trial as a SLURM job, or many trials in a warm job."""
 
     def trials(self, study_folder: Path) -> TrialLauncher:
-        if "%" in str(study_folder):
-            raise UserError(f"SLURM reads the % in {study_folder} as a pattern.\nChoose another study_name or folder")
+        for sign in "%\\":  # https://slurm.schedmd.com/sbatch.html, filename pattern
+            if sign in str(study_folder):
+                problem = f"SLURM reads the {sign} in {study_folder} as part of a pattern."
+                raise UserError(f"{problem}\nChoose another study_name or folder")
         from sweeps.launchers.slurm.jobs import SlurmTrials
         from sweeps.launchers.slurm.workers import SlurmWorkers
 

@@ -1,9 +1,12 @@
 """One trial in its own process: Hydra's job around the task function, then the attempt's outcome."""
 
+import io
+import sys
 import time
 import traceback
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -11,14 +14,15 @@ from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
-from sweeps.files import write_whole
+from sweeps.files import NO_ROOM, write_whole
 from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, ranks, read_objective
 from sweeps.trial.job import Job, Objective, Outcome, State, World
 from sweeps.trial.memory import OUT_OF_MEMORY
-from sweeps.trial.metrics import SYSTEM_METRICS
+from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
 from sweeps.trial.system_metrics import sampling
 
 _STOP_ERRORS = {State.TIMED_OUT: "it was near its time limit", State.CANCELLED: "a stop was requested"}
+_OWN_FILES = (METRICS, "notes.json", "heard")  # files that the task function writes through `Trial`
 EXPECTED_RETURN = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
 
@@ -28,6 +32,9 @@ def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
     The chief has written the outcome; a rank that failed alone has written its own file. The slot or the SLURM job
     started at `began` (seconds since 1970). A `world` of several ranks has no ports yet.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a line at a time, because several ranks write to one log
+            stream.reconfigure(line_buffering=True, write_through=False)
     world = world or World()
     attempt = job.attempt_folder
     if world.is_chief:
@@ -92,16 +99,16 @@ def outcome_of_return(returned: Any, objective: Objective | None, stop_reason: S
 
 def outcome_of_error(error: BaseException) -> Outcome:
     """Return the outcome of a trial whose task function raised."""
-    if isinstance(error, Diverged):
-        return Outcome(State.DIVERGED, str(error))
-    if isinstance(error, ranks.RankLost):
-        return Outcome(State.LOST, str(error))
+    if isinstance(error, Diverged | ranks.RankLost):
+        return Outcome(State.DIVERGED if isinstance(error, Diverged) else State.LOST, str(error))
     if isinstance(error, MissingObjective):
         return Outcome(State.FAILED, str(error), missing_objective=True)
     if isinstance(error, SystemExit):
         return Outcome(State.FAILED, f"it called sys.exit({error.code!r})")
     if isinstance(error, KeyboardInterrupt):
         return Outcome(State.CANCELLED, "it was interrupted")
+    if isinstance(error, OSError) and error.errno in NO_ROOM and Path(str(error.filename)).name in _OWN_FILES:
+        return Outcome(State.REFUSED, f"its files cannot be written: {error}")
     names = {cls.__name__ for cls in type(error).__mro__}
     state = State.OUT_OF_MEMORY if names & OUT_OF_MEMORY else State.FAILED
     hints = "".join(f"; {note}" for note in getattr(error, "__notes__", []))

@@ -126,6 +126,8 @@ def test_stopped_trial_keeps_its_metrics(heard: State) -> None:
         (type("ResourceExhaustedError", (Exception,), {})("OOM"), SEARCH, State.OUT_OF_MEMORY, ["OOM"]),
         (type("Mine", (MemoryError,), {})("mine"), SEARCH, State.OUT_OF_MEMORY, ["Mine: mine"]),
         (MissingObjective("no 'val_acc'"), NAMED, State.FAILED, ["no 'val_acc'"]),
+        (PermissionError(1, "Denied", "/s/0/metrics.jsonl"), SEARCH, State.REFUSED, ["files cannot be written"]),
+        (PermissionError(1, "Denied", "/data/train.npz"), SEARCH, State.FAILED, ["PermissionError: [Errno 1] Denied"]),
     ],
     ids=lambda value: repr(value)[:40] if not isinstance(value, Objective | State | list) else "",
 )

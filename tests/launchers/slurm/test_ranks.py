@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ def describe(cfg: Any) -> float:
     found = {name: os.environ.get(name) for name in [*names, "SITE_MODULE", "SLURM_CPUS_PER_TASK"]}
     trial = current_trial()
     world = {**vars(trial.world), "checkpoints": str(trial.checkpoint_folder)}
+    print("RANK", trial.world.rank, "of", trial.world.size)
     print("FOUND " + json.dumps({**found, **world, "host": socket.gethostname()}), flush=True)
     return 1.0
 
@@ -62,7 +64,9 @@ def listens(cfg: Any) -> float:
 
 
 def found_by(job: Job) -> list[dict[str, Any]]:
-    lines = [line for line in job.attempt_folder.log.read_text().splitlines() if "FOUND " in line]
+    log = job.attempt_folder.log.read_text()
+    lines = [line for line in log.splitlines() if "FOUND " in line]
+    assert len(re.findall(r"^(?:\d+: )?RANK \d+ of \d+$", log, re.MULTILINE)) == len(lines), log
     return sorted((json.loads(line.split("FOUND ")[1]) for line in lines), key=lambda one: one["SLURM_PROCID"])
 
 
