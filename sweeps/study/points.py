@@ -1,6 +1,7 @@
 """From the points of a study to the jobs of its trials: each is composed, checked, and asked what it needs."""
 
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -11,6 +12,17 @@ from sweeps.record.study import TrialRecord
 from sweeps.study.compose import Composer, check
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Point, Request
+
+
+def _resolve(launcher: DictConfig) -> None:
+    """Resolve a launcher's settings, because each look would resolve them again, but none of the environment.
+
+    Hydra writes the settings to the trial's folder, and the environment may contain a secret.
+    """
+    raw: Any = OmegaConf.to_container(launcher, resolve=False)
+    secret = {key: value for key, value in raw.items() if "${oc.env:" in str(value)}
+    OmegaConf.resolve(launcher)
+    launcher.update(secret)
 
 
 class Points:
@@ -24,7 +36,7 @@ class Points:
     def compose(self, point: Point, number: int = 0) -> DictConfig:
         """Return the configuration of the trial of this number. Raises UserError if it cannot be composed."""
         config = self._composer.compose(self._space.overrides(point), number)
-        OmegaConf.resolve(config.hydra.launcher)  # because each look would resolve it again
+        _resolve(config.hydra.launcher)
         return config
 
     def check(self, point: Point, starts: bool = False) -> Request:

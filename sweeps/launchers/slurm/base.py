@@ -18,7 +18,7 @@ from sweeps.errors import Outage, UserError
 from sweeps.files import NO_ROOM, CorruptFile, RateLimit
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm.queue import ENDED, FollowedJob, JobInfo, SlurmError, Watcher, cancel, name_of, write_job_id
-from sweeps.launchers.slurm.request import request
+from sweeps.launchers.slurm.request import PRIVATE, SETUP, parameters, request
 from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request, State
@@ -127,13 +127,18 @@ class SlurmBase(TrialLauncher):
         self._busy = reason
         self._not_before = time.monotonic() + BUSY_PAUSE_S
 
-    def _send(self, folder: Path, requested: dict[str, Any], function: Any, *arguments: Any) -> FollowedJob | None:
-        """Submit and follow a job; return None if SLURM accepts no jobs now. Raises RefusedError."""
+    def _send(
+        self, folder: Path, settings: SlurmLauncherConf, function: Any, *arguments: Any, trials: int = 1
+    ) -> FollowedJob | None:
+        """Submit and follow a job for `trials` at a time; return None if SLURM accepts no jobs now.
+
+        Raises RefusedError.
+        """
         earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
         self._not_before = earliest + 60 / self._settings.max_submissions_per_min
         job_id = None
         try:
-            job_id = submit(folder, requested, function, *arguments)
+            job_id = submit(folder, parameters(folder, settings, trials), function, *arguments, setup=settings.setup)
             self._busy = ""
         except BusyError as error:
             self._pause(f"SLURM accepts no jobs now: {error}")
@@ -154,6 +159,7 @@ class SlurmBase(TrialLauncher):
         if info.state in ENDED:
             job.ended_at = job.ended_at or now
             with suppress(OSError):
+                (job.folder / PRIVATE / SETUP).unlink(missing_ok=True)  # because a cancelled job has not read it
                 list(job.folder.iterdir())  # because listing refreshes the cache of an NFS client
             canceller_known = info.state == "CANCELLED" and (info.by is not None or job.cancel_at is not None)
             is_complete = canceller_known or any(job.folder.glob("ranks/*.json"))

@@ -15,11 +15,12 @@ from pathlib import Path
 from types import FrameType
 
 import cloudpickle
+from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.files import NO_ROOM, read_own
 from sweeps.launchers.slurm.request import WARNING
-from sweeps.settings import SlurmLauncherConf, read
+from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
@@ -59,7 +60,7 @@ def main() -> None:
 def run_attempt(job: Job) -> None:
     """Run the trial. If it fails, exit with 1 and kill its other ranks."""
     os.environ.update(job.environment)
-    settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+    settings = job.config.hydra.launcher  # not `read`, because the job may lack the driver's environment
     attempt, world = job.attempt_folder, replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
     if world.size == 1:  # because through srun the last lines may reach the log after the end
         log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -95,7 +96,7 @@ class Notice:
     The warning reaches the attempts in `folders` through `Trial.should_stop()`.
     """
 
-    def __init__(self, folders: list[AttemptFolder], settings: SlurmLauncherConf) -> None:
+    def __init__(self, folders: list[AttemptFolder], settings: SlurmLauncherConf | DictConfig) -> None:
         self.folders = folders
         self.was_received = False
         self._due_s = settings.timeout_min * 60 - settings.signal_delay_s

@@ -8,7 +8,6 @@ from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import outcome_of_attempt
 from sweeps.launchers.slurm.in_job import run_attempt
 from sweeps.launchers.slurm.queue import FollowedJob, SlurmError, name_of, read_job_id, squeue
-from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
@@ -33,9 +32,9 @@ class SlurmTrials(SlurmBase):
 
     def _submit(self, job: Job) -> bool:
         folder = job.attempt_folder.path
-        requested = parameters(folder, read(job.config.hydra.launcher, SlurmLauncherConf))
+        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         try:
-            if sent := self._send(folder, requested, run_attempt, job):
+            if sent := self._send(folder, settings, run_attempt, job):
                 self._trials[sent.name] = job
             return sent is not None
         except RefusedError as error:

@@ -4,6 +4,7 @@ The files by which the driver and a job find each other, in the folder of the at
 
     job.json          the job's name and id, written after sbatch                          (driver)
     slurm/call.pkl    the function that the job runs; slurm/ is private to its owner       (driver)
+    slurm/setup.sh      the lines of `setup`, of mode 0600, until the job has read them   (driver)
     slurm/set_up      created when every line of `setup` has succeeded                     (job)
     slurm/errno.<n>   the disk error that ended the job, because its log may be on that disk   (job)
     slurm/*.sh        the batch script from submitit                                       (driver)

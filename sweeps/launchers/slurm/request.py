@@ -12,6 +12,8 @@ from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Request
 
 WARNING = signal.SIGUSR1  # signal before the time limit
+PRIVATE = "slurm"  # the job's folder of mode 0700, in the folder of its attempt or worker
+SETUP = "setup.sh"  # the setup lines, which may contain secrets of the environment; removed when they are read
 _MEM_GB = 4.0
 _UNITS = {"K": 2**-20, "": 2**-10, "M": 2**-10, "G": 1.0, "T": 1024.0}
 _PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "exclude", "comment"]
@@ -50,6 +52,7 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
         "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
         "mem_per_gpu": settings.mem_per_gpu if gpus else None,
     }
+    setup = shlex.quote(str(folder / PRIVATE / SETUP))
     srun = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
     if settings.nodes * settings.tasks_per_node > 1:
         srun += ["--label"]  # because each line of the log then names its rank
@@ -62,9 +65,9 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
         "setup": [
             "set -e",
             "export SWEEPYARD_JOB_START=$(date +%s.%N)",
-            *(settings.setup or []),
+            *([f". {setup}", f"rm {setup}"] if settings.setup else []),
             f"export PYTHONPATH={shlex.quote(str(Path(__file__).parents[3]))}${{PYTHONPATH:+:$PYTHONPATH}}",
-            f"touch {shlex.quote(str(folder / 'slurm' / 'set_up'))}",
+            f"touch {shlex.quote(str(folder / PRIVATE / 'set_up'))}",
         ],
         "additional_parameters": {
             **by_gpu,  # not through submitit, because it warns about GPUs counted by node

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from sweeps.files import write_whole
 from sweeps.launchers.slurm.queue import with_hint, write_job_id
-from sweeps.launchers.slurm.request import WARNING
+from sweeps.launchers.slurm.request import PRIVATE, SETUP, WARNING
 from sweeps.trial import copies
 
 _TIMEOUT_S = 20  # because sbatch would retry for minutes without a controller
@@ -44,13 +44,24 @@ class UnansweredError(BusyError):
     """SLURM did not answer: the job may have been submitted."""
 
 
-def submit(folder: Path, requested: Mapping[str, Any], function: Callable[..., None], *arguments: Any) -> str:
-    """Submit a job that calls `function(*arguments)`, with its files in `folder`. Return the job's id.
+def submit(
+    folder: Path,
+    requested: Mapping[str, Any],
+    function: Callable[..., None],
+    *arguments: Any,
+    setup: Sequence[str] | None = None,
+) -> str:
+    """Submit a job that runs the lines of `setup` and calls `function(*arguments)`, with its files in `folder`.
+
+    Return the job's id.
 
     Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be written.
     """
-    private = folder / "slurm"
+    private = folder / PRIVATE
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if setup:
+        (private / SETUP).touch(mode=0o600)
+        (private / SETUP).write_text("".join(f"{line}\n" for line in setup))
     call = sys.path, copies.in_use(), cloudpickle.dumps((function, arguments))
     write_whole(private / "call.pkl", cloudpickle.dumps(call), sync=False)
     executor = _Executor(private)

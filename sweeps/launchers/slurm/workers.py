@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudpickle
@@ -226,9 +226,9 @@ class SlurmWorkers(SlurmBase):
         numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
         folder = pool / str(1 + max(numbers, default=0))
         folder.mkdir(mode=0o700, parents=True)
-        requested = parameters(folder, settings, settings.trials_at_once)
         try:
-            if self._send(folder, requested, run_worker, folder, settings):
+            arguments = folder, replace(settings, setup=[])
+            if self._send(folder, settings, run_worker, *arguments, trials=settings.trials_at_once):
                 return
         except RefusedError as error:
             self._refuse(pool, f"SLURM refused the job: {error}")

@@ -162,10 +162,10 @@ def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int)
 def test_a_disk_without_room_refuses_and_other_troubles_pass(
     driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> str:
+    def full(*_: Any, **__: Any) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def away(*_: Any) -> str:
+    def away(*_: Any, **__: Any) -> str:
         raise OSError(errno.ESTALE, "Stale file handle")
 
     monkeypatch.setattr(base, "submit", away)
