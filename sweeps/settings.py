@@ -139,8 +139,7 @@ class SweeperConf:
     preview: bool = False
     """Preview: only print the trials that would run, and their cost."""
     notify: Any = None
-    """Notification when the study has ended or stopped: a command that reads the text, as
-    '[mail,-s,"{subject}",me@example.org]', or the webhook of a chat, '${oc.env:WEBHOOK}'. See docs/notify.md."""
+    """Notification at the end: '[mail,-s,"{subject}",me@example.org]', or '${oc.env:WEBHOOK}'. See docs/notify.md."""
     params: dict[str, Any] = field(default_factory=dict)
     """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -297,6 +296,5 @@ class SlurmLauncherConf:
             raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
-                raise ValueError(
-                    f"hydra.launcher.additional_parameters.{name}: the launcher sets this option. Remove it"
-                )
+                setting = f"hydra.launcher.additional_parameters.{name}"
+                raise ValueError(f"{setting}: the launcher sets this option. Remove it")

@@ -19,6 +19,7 @@ from sweeps.errors import UserError
 from sweeps.files import CorruptFile, quarantine, read_json, write_whole
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
+from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
 
 _FILE = "study.json"
@@ -76,7 +77,8 @@ class Definition:
     def _identity(self) -> dict[str, str]:
         """Return all settings and values that may not change, as one would type them."""
         settings = {"study_name": self.name, "n_trials": self.n_trials, **self.search}
-        shared = {key: text for key, text in self.config.items() if key and not key.startswith(_may_change())}
+        typed = [(key, text) for key, text in self.config.items() if key and not key.startswith(_may_change())]
+        shared = {key: mask_value(key, text) for key, text in typed}  # because older versions stored secrets
         return {**{f"hydra.sweeper.{key}": value for key, value in settings.items()}, **shared, **self.parameters}
 
     def _is_extended_by(self, other: "Definition", key: str) -> bool:
@@ -121,7 +123,8 @@ def define(
 def shared(config: DictConfig) -> dict[str, str]:
     """Return the values that all trials share and that may not change, as text by their dotted names."""
     task = OmegaConf.to_container(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
-    return {key: text for key, text in _flat(task) if key and not key.startswith(_may_change())}
+    flat = [(key, text) for key, text in _flat(task) if key and not key.startswith(_may_change())]
+    return {key: mask_value(key, text) for key, text in flat}
 
 
 @cache

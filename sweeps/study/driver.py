@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.choose import manual
 from sweeps.errors import ExitCode, UserError
+from sweeps.files import write_whole
 from sweeps.launchers.contract import pack_app
 from sweeps.record.definition import DONE, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
@@ -23,7 +24,7 @@ from sweeps.record.study import Added, StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, escape_unencodable, tally
-from sweeps.secrets import has_password
+from sweeps.secrets import has_password, without_password
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import code, notify
@@ -140,7 +141,7 @@ class Driver:
             print(code_note)
         use(copies)
         self._study = replace(blank(folder, definition), done="")
-        OmegaConf.save(plan.config, folder / "multirun.yaml")
+        write_whole(folder / "multirun.yaml", without_password(OmegaConf.to_yaml(plan.config)))
         for name in ("stop", DONE):
             (folder / name).unlink(missing_ok=True)
 

@@ -20,8 +20,9 @@ from sweeps.files import CorruptFile
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import picture, report
 from sweeps.results.findings import Findings
-from sweeps.secrets import without_password
+from sweeps.secrets import mask_value, without_password
 from sweeps.tracking import comparison_view
+from sweeps.tracking.artifacts import copy_for_show
 from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, is_refusal, outage_errors, sent_once
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -29,7 +30,6 @@ from sweeps.trial.job import State
 MetricRow = tuple[str, float, int, int]
 """Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
 
-_LONG_BYTES = 5_000_000
 _PICTURE = "study.svg"
 _BATCH = 1000  # largest number of metrics, params and tags that MLflow takes in one call
 
@@ -92,7 +92,7 @@ class StudyRun:
         """Send everything that MLflow accepts, and return why it refused the rest; "" if it accepted everything."""
         from mlflow.entities import Metric, Param, RunTag
 
-        entities: list[Any] = [Param(name, without_password(value)) for name, value in params.items()]
+        entities: list[Any] = [Param(name, mask_value(name, value)) for name, value in params.items()]
         entities += [RunTag(name, without_password(value)) for name, value in tags.items()]
         entities += [Metric(*row) for row in metrics]
         batches = [entities[start : start + _BATCH] for start in range(0, len(entities), _BATCH)]
@@ -125,12 +125,9 @@ class StudyRun:
         # Because client.log_artifact would request the artifact URI of each run once more.
         uri, locate = self.client.tracking_uri, cast(Any, add_databricks_profile_info_to_artifact_uri)
         repository: Any = get_artifact_repository(locate(self._artifact_uris[run_id], uri), uri)
-        for file in files:
-            if file.is_file() and file.stat().st_size > _LONG_BYTES:
-                with tempfile.TemporaryDirectory() as folder:
-                    repository.log_artifact(str(_shortened(file, Path(folder))))
-            elif file.is_file():
-                repository.log_artifact(str(file))
+        for file in filter(Path.is_file, files):
+            with tempfile.TemporaryDirectory() as folder:
+                repository.log_artifact(str(copy_for_show(file, Path(folder))))
 
     def update_view(self, params: Sequence[str], metrics: Sequence[str]) -> None:
         """Add these params and metrics, as MLflow names them, to the comparison view."""
@@ -281,14 +278,3 @@ def _results(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
         figures |= {f"best_{mlflow_name(n)}": value for n, value in zip(objective, trial.objective, strict=True)}
         tags["best_trial"] = f"{trial.number}: {trial.name}"
     return figures, tags
-
-
-def _shortened(file: Path, folder: Path) -> Path:
-    """Copy the head and the tail of a file into `folder`, and return the path of the copy, which has the same name."""
-    half, size, copy = _LONG_BYTES // 2, file.stat().st_size, folder / file.name
-    with file.open("rb") as whole, copy.open("wb") as short:
-        short.write(whole.read(half))
-        short.write(f"\n\n[... {size - 2 * half} bytes are left out here; the whole file: {file}]\n\n".encode())
-        whole.seek(size - half)
-        short.write(whole.read(half))
-    return copy

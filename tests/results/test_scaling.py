@@ -17,9 +17,9 @@ from sweeps.results.tables import GAP, Paragraph
 from sweeps.results.terminal import show_scaling
 from sweeps.results.theme import apply_colors, colors
 from sweeps.study.reading import read_study
-from sweeps.trial.folder import SYSTEM_METRICS as FIRST
 from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.metrics import SYSTEM_METRICS as FIRST
 from tests import command_lines as lines
 from tests.results.records import with_outcome
 from tests.results.scaled import study, trial

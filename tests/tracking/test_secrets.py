@@ -11,10 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from mlflow import MlflowClient
 from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
+from sweeps.record.definition import shared
 from sweeps.secrets import has_password, refuse_typed, without_password
 from sweeps.tracking.store import QUIET, artifacts_of
 from sweeps.tracking.tracker import Tracker
@@ -31,6 +33,7 @@ WITH = {
     "postgresql://host/db?user=me&password=sesame&x=1": "postgresql://host/db?user=me&password=***&x=1",
     "tracking.uri='mysql://me:sesame@host/db' lr=0.1": "tracking.uri='mysql://me:***@host/db' lr=0.1",
     "http://${user}:sesame@host and a@b": "http://${user}:***@host and a@b",
+    "https://sesame@host/path": "https://***@host/path",
 }
 WITHOUT = [
     "sqlite:////home/me@work/mlflow.db",
@@ -40,7 +43,14 @@ WITHOUT = [
     "postgresql://me:${oc.env:PASSWORD}@host/db",
     "${oc.env:DATABASE}",
     "optimizer=adam lr=0.1",
+    "pad_token=[PAD] max_tokens=5 tokenizer=bert token=null api_key=${oc.env:API_KEY}",
 ]
+NAMED = {
+    "+trainer.password=sesame lr=1": "+trainer.password=*** lr=1",
+    "wandb_api_key='sesame me'": "wandb_api_key=***",
+    "hf_token=sesame": "hf_token=***",
+    "++secret=sesame": "++secret=***",
+}
 
 
 @pytest.mark.parametrize("text", WITH)
@@ -50,6 +60,21 @@ def test_a_password_is_seen_and_masked(text: str) -> None:
     with pytest.raises(UserError, match=r"\*\*\*.*\n.*MLFLOW_TRACKING_URI=.*oc.env") as refused:
         refuse_typed(["sweep.py", text])
     assert "sesame" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_named_secret_is_masked_and_refused_if_typed(text: str) -> None:
+    assert without_password(text) == NAMED[text]
+    with pytest.raises(UserError, match=r"=\*\*\*.*\n.*oc.env") as refused:
+        refuse_typed({"hydra": {"overrides": {"task": [text]}}})
+    assert "sesame" not in str(refused.value)
+
+
+def test_named_secret_of_a_config_file_is_masked() -> None:
+    config = {"trainer": {"password": "sesame", "epochs": 3}}
+    refuse_typed(config)
+    assert without_password(yaml.safe_dump(config)) == "trainer:\n  epochs: 3\n  password: ***\n"
+    assert shared(OmegaConf.create(config)) == {"trainer.password": "***", "trainer.epochs": "3"}
 
 
 @pytest.mark.parametrize("letter", ["x", "."])

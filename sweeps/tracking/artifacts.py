@@ -1,0 +1,34 @@
+"""Files of a trial as MLflow gets them: without secrets, and not too long."""
+
+from pathlib import Path
+
+from sweeps.secrets import without_password
+
+_LONG_BYTES = 5_000_000
+
+
+def copy_for_show(file: Path, folder: Path) -> Path:
+    """Return a file that others may read: without secrets, if it is a YAML file, and not too long.
+
+    If this changes the file, the path leads to a copy of the same name in `folder`.
+    """
+    if file.stat().st_size > _LONG_BYTES:
+        return _shortened(file, folder)
+    if file.suffix != ".yaml":
+        return file
+    text = file.read_text(errors="replace")
+    if (masked := without_password(text)) == text:
+        return file
+    (folder / file.name).write_text(masked)
+    return folder / file.name
+
+
+def _shortened(file: Path, folder: Path) -> Path:
+    """Copy the head and the tail of a file into `folder`, and return the path of the copy, which has the same name."""
+    half, size, copy = _LONG_BYTES // 2, file.stat().st_size, folder / file.name
+    with file.open("rb") as whole, copy.open("wb") as short:
+        short.write(whole.read(half))
+        short.write(f"\n\n[... {size - 2 * half} bytes are left out here; the whole file: {file}]\n\n".encode())
+        whole.seek(size - half)
+        short.write(whole.read(half))
+    return copy
