@@ -92,9 +92,9 @@ class Tracker:
                 ) from error
             raise UserError(
                 f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
-                "Choose another store: tracking.uri=sqlite:///mlflow.db or tracking.uri=http://127.0.0.1:5000; "
-                "none: tracking=none; or start, and track once MLflow answers: tracking.required=false "
-                "(without these keys: hydra.sweeper.tracking_uri=..., .tracking=false or .tracking_required=false)"
+                "Choose another store, tracking.uri=sqlite:///mlflow.db; no tracking, tracking=none; "
+                "or start now and track later, tracking.required=false.\n"
+                "In other apps: hydra.sweeper.tracking_uri=..., .tracking=false or .tracking_required=false"
             ) from error
         self._file = store.identity(self.uri)
         self._thread.start()
