@@ -166,6 +166,18 @@ def read_own(path: Path) -> bytes:
         return file.read()
 
 
+def is_private(status: os.stat_result) -> bool:
+    """Return whether a file or folder belongs to the user of this process, and nobody else can write to it."""
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder of mode 0700 for files that are executed. Raises PermissionError if it belongs to another user."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_private(folder.stat()):
+        raise PermissionError(errno.EACCES, "another user could replace its files", str(folder))
+
+
 def last_lines(log: Path, count: int) -> list[str]:
     """Return the last lines of a log, from its last 64 KiB; empty if the log does not exist or cannot be read."""
     with suppress(OSError), _open(log) as file:

@@ -25,6 +25,7 @@ from sweeps.files import (
     append_lines,
     holder,
     last_lines,
+    make_private,
     quarantine,
     read_json,
     read_lines,
@@ -310,6 +311,14 @@ def test_files_of_another_user_are_not_loaded(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
     with pytest.raises(CorruptFile, match=rf"{file} .* belongs to user {file.stat().st_uid}"):
         read_own(file)
+
+
+def test_private_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    make_private(tmp_path / "slurm")
+    assert (tmp_path / "slurm").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "slurm").chmod(0o770)
+    with pytest.raises(PermissionError, match="another user could replace its files"):
+        make_private(tmp_path / "slurm")
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,8 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
         return None, note
     copies = folder / str(number) / SOURCE
     _copy(top, copies, [path for path in code.files if _digest(copies / path) != _digest(top / path)])
+    for path in code.files:
+        _protect(copies / path)
     return Copies(str(top), str(copies.resolve())), note
 
 
@@ -188,6 +190,7 @@ def _write(folder: Path, number: int, code: Code, top: Path, diff: str) -> None:
     """Write the code to `folder`/`number`, all or nothing. Raises OSError if the disk cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / ".gitignore", "*\n", sync=False)
+    _protect(folder)  # because nobody else can then replace what is inside
     aside = folder / f".{number}"
     shutil.rmtree(aside, ignore_errors=True)  # because a killed driver may leave it
     aside.mkdir()
@@ -199,11 +202,19 @@ def _write(folder: Path, number: int, code: Code, top: Path, diff: str) -> None:
     aside.rename(folder / str(number))
 
 
+def _protect(path: Path) -> None:
+    """Remove the right of other users to write, because trials execute the copies."""
+    with suppress(OSError):  # because the file may belong to a colleague
+        if (mode := path.stat().st_mode) & 0o022:
+            path.chmod(mode & ~0o022)
+
+
 def _copy(top: Path, copies: Path, paths: Iterable[str]) -> None:
     for path in paths:
         (copies / path).parent.mkdir(parents=True, exist_ok=True)
         (copies / path).unlink(missing_ok=True)
         shutil.copy2(top / path, copies / path)  # with its time, because `Copies` compares the times
+        _protect(copies / path)
 
 
 def packages() -> str:

@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from types import ModuleType
 
+from sweeps.files import is_private
+
 
 @dataclass(frozen=True)
 class Copies:
@@ -45,6 +47,8 @@ class _Finder(MetaPathFinder):
                 spec = PathFinder.find_spec(name, path)
                 if spec is not None and os.path.realpath(spec.origin or "") != file:
                     return None  # because another module of this name comes first
+                if not is_private(os.stat(copy)):  # noqa: PTH116
+                    raise ImportError(f"{copy}: another user could have changed this module. Type: chmod go-w {copy}")
                 return spec_from_file_location(name, file, loader=SourceFileLoader(name, copy))
         return None
 

@@ -230,6 +230,19 @@ def test_edited_and_removed_modules_come_from_their_copies(repo: Path, keep_: Ke
 
 
 @pytest.mark.usefixtures("importing")
+def test_copy_that_others_can_write_is_not_imported(repo: Path, keep_: Keep) -> None:
+    (repo / "lib/part.py").chmod(0o664)
+    code_copies, _ = keep_()
+    copies.use(code_copies)
+    copy = repo / "multirun/s/code/1/.source/lib/part.py"
+    assert copy.stat().st_mode & 0o022 == 0
+    write(repo, {"lib/part.py": "VALUE = 22\n"})
+    copy.chmod(0o664)
+    with pytest.raises(ImportError, match=f"{copy}: another user could have changed"):
+        importlib.import_module("lib.part")
+
+
+@pytest.mark.usefixtures("importing")
 def test_a_module_that_comes_first_stays_first(repo: Path, keep_: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     write(repo, {"alone.py": "VALUE = 1\n"})
     kept, _ = keep_()

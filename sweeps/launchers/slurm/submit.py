@@ -15,7 +15,7 @@ import cloudpickle
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from sweeps.files import write_whole
+from sweeps.files import make_private, write_whole
 from sweeps.launchers.slurm.queue import with_hint, write_job_id
 from sweeps.launchers.slurm.request import PRIVATE, SETUP, WARNING
 from sweeps.trial import copies
@@ -58,7 +58,7 @@ def submit(
     Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be written.
     """
     private = folder / PRIVATE
-    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(private)
     if setup:
         (private / SETUP).touch(mode=0o600)
         (private / SETUP).write_text("".join(f"{line}\n" for line in setup))

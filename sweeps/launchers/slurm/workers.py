@@ -14,7 +14,7 @@ import cloudpickle
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, write_whole
+from sweeps.files import CorruptFile, make_private, write_whole
 from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.in_worker import run_worker
@@ -93,7 +93,7 @@ class SlurmWorkers(SlurmBase):
     def open(self) -> None:
         """Start the watcher, and adopt the workers of an earlier driver."""
         super().open()
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._folder)
         live_names = None  # unknown
         with suppress(SlurmError):
             live_names = {name for name, info in squeue().items() if info.state not in ENDED}
@@ -114,7 +114,7 @@ class SlurmWorkers(SlurmBase):
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         pool_key = repr((parameters(self._folder, settings), settings.preload, copies.in_use()))
         trial = QueuedTrial(job, self._folder / hashlib.blake2s(pool_key.encode(), digest_size=4).hexdigest())
-        trial.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(trial.file.parent)
         write_whole(trial.file, cloudpickle.dumps(job), sync=False)
         self._trials[job.number] = trial
         return True
@@ -225,7 +225,7 @@ class SlurmWorkers(SlurmBase):
     def _submit_worker(self, pool: Path, settings: SlurmLauncherConf) -> None:
         numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
         folder = pool / str(1 + max(numbers, default=0))
-        folder.mkdir(mode=0o700, parents=True)
+        make_private(folder)
         try:
             arguments = folder, replace(settings, setup=[])
             if self._send(folder, settings, run_worker, *arguments, trials=settings.trials_at_once):
