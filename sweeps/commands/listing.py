@@ -1,5 +1,6 @@
 """python -m sweeps list, status: the studies in a folder, and the state of one study."""
 
+import shlex
 from collections import Counter
 from statistics import fmean
 
@@ -36,6 +37,10 @@ def list_studies(root: Root = MULTIRUN) -> None:
         console.print(f"there are no studies in {root}; start one with sweep.py -m")
         return
     console.print(table)
+    for file in sorted(root.glob("*/[!0-9]*/study.json")):
+        outer = file.parents[1]
+        list_line = shlex.join(["python", "-m", "sweeps", "list", "--root", str(outer)])
+        problems.append(f"{outer.name} contains study {file.parent.name}. List it: {list_line}")
     for problem in problems:
         console.print(problem, soft_wrap=True)
 

@@ -189,7 +189,9 @@ def cells(study: StudySnapshot) -> list[list[Any]]:
 
 def _render_csv(study: StudySnapshot) -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([map(_printable_cell, row) for row in cells(study)])
+    header, *rows = cells(study)
+    names = [printable(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
+    csv.writer(stream, lineterminator="\n").writerows([names, *(map(_printable_cell, row) for row in rows)])
     return stream.getvalue()
 
 

@@ -12,35 +12,11 @@ from lab import cluster_sh, wait_for
 from sweeps.launchers.slurm.queue import JobInfo, living_jobs
 from sweeps.trial.folder import TrialFolder
 from tests import command_lines as lines
+from tests.command_lines import APPS
 from tests.warm import Running
 
 pytestmark = pytest.mark.usefixtures("cluster")
-APP = """
-import os, signal, time
-import hydra
-from sweeps.trial import current_trial
-
-@hydra.main(version_base="1.3", config_path=None)
-def main(cfg):
-    if cfg.get("how") is not None and cfg.x == 1:
-        os._exit(3)
-    if cfg.get("how") is not None and cfg.x == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    trial = current_trial()
-    epoch_file = trial.checkpoint_folder / "epoch"
-    done = int(epoch_file.read_text()) if epoch_file.exists() else 0
-    for epoch in range(done + 1, cfg.epochs + 1):
-        time.sleep(0.1)
-        trial.report({"objective": cfg.x}, step=epoch)
-        epoch_file.parent.mkdir(exist_ok=True)
-        epoch_file.write_text(str(epoch))
-        if trial.should_stop():
-            break
-    return cfg.x
-
-if __name__ == "__main__":
-    main()
-"""
+APP = (APPS / "checkpointing_app.py").read_text()
 SLURM = ["hydra/sweeper=grid", "hydra/launcher=slurm", "hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
 WARM = "hydra.launcher.trials_per_job=null"
 ONE_AT_A_TIME = "+hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
