@@ -1,4 +1,4 @@
-"""What a person gets for a mistake: two lines at most, exit code 2, and nothing has started."""
+"""Mistakes on the command line: at most two lines of answer, exit code 2, and no start."""
 
 import json
 import os
@@ -16,8 +16,8 @@ PLAIN, SWEPT, BOTH = ("plain",), ("swept",), ("plain", "swept")
 GRID = "-m seed=1,2"
 SEARCH = "-m hydra/sweeper=optuna"
 
-# arguments, how they are run, and what the answer must hold: the mistake, what is allowed, what to type
-# Of each kind of answer one is asked for both ways; all values: tests/trainers/config/test_config.py.
+# the arguments, the kinds of run, and the parts of the answer: the mistake, the allowed values, the command to type
+# Each kind of answer has one case of both kinds of run; all values: tests/trainers/config/test_config.py.
 MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("optimizer=adm", BOTH, ["optimizer=adm does not exist", "optimizer=adam?", "lion", "sgd", "ftrl"]),
     ("model=mpl", PLAIN, ["model=mpl does not exist", "model=mlp?", "application, cnn", "linear, mlp, mobilenetv2"]),
@@ -208,7 +208,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("hydra.sweeper.tracking_url=a", SWEPT, ["Did you mean 'tracking.uri'?"]),
     ("hydra.sweeper.max_failure_rate=2", SWEPT, ["max_failure_rate=2", "between 0 and 1"]),
     ("hydra.sweeper.study_name=a/b", SWEPT, ["study_name=a/b", "not a folder's name"]),
-    ("hydra.sweeper.study_name=-x", SWEPT, ["study_name=-x", "first dot or dash"]),  # no command could be given it
+    ("hydra.sweeper.study_name=-x", SWEPT, ["study_name=-x", "first dot or dash"]),  # because -x would be an option
     ("hydra.sweeper.study_name=archive", SWEPT, ["'archive' is reserved.", "Choose another study_name"]),
     ("hydra/launcher=slurm hydra.sweeper.study_name=100%", SWEPT, ["SLURM reads the %", "study_name"]),
     (r"hydra/launcher=slurm hydra.sweeper.study_name='a\b'", SWEPT, ["SLURM reads the \\", "study_name"]),
@@ -230,7 +230,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
 
 
 class Trap:
-    """Leaves a trace when it is unpickled."""
+    """An object that leaves a trace when the object is unpickled."""
 
     def __init__(self, trace: Path) -> None:
         self._trace = trace
@@ -354,9 +354,9 @@ def test_help_names_the_settings_of_a_foreign_app(tmp_path: Path) -> None:
 
 
 def test_help_may_be_read_in_part(tmp_path: Path) -> None:
-    asked = start_afresh([SWEEP, "--help"], tmp_path)
-    assert asked.stdout is not None
-    assert "powered by Hydra" in asked.stdout.readline()
-    asked.stdout.close()
-    asked.stdout = None
-    assert (asked.communicate(timeout=60)[1], asked.returncode) == ("", 0)
+    process = start_afresh([SWEEP, "--help"], tmp_path)
+    assert process.stdout is not None
+    assert "powered by Hydra" in process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
+    assert (process.communicate(timeout=60)[1], process.returncode) == ("", 0)

@@ -365,7 +365,7 @@ def test_released_lock_is_free(tmp_path: Path, fork: Fork) -> None:
 def test_started_program_inherits_no_lock(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
-    os.close(lock._file)  # as if this process had ended
+    os.close(lock._file)  # as at the end of this process
     wait_until(lambda: holder(tmp_path / "lock") is None)
     child.communicate(b"\n")
 

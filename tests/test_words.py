@@ -47,7 +47,7 @@ def mistakes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def test_names_of_tests() -> None:
-    """A test's name has no pronoun `it` and no banned word."""
+    """Check that a test's name has no pronoun `it` and no banned word."""
     names = [name for file in TESTS for name in re.findall(r"def (test_\w+)", file.read_text())]
     assert not [name for name in names if (BANNED | {"it"}).intersection(name.split("_"))]
 

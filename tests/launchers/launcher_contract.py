@@ -1,6 +1,6 @@
-"""What every TrialLauncher must do, as a suite to inherit from, like Hydra's own for its launchers.
+"""A suite of tests for every TrialLauncher, like Hydra's own suite for its launchers.
 
-A subclass gives the fixture `trials`, an open launcher, and says in `LAUNCHER` which config group it is.
+A subclass returns an open launcher from the fixture `trials`, and names the launcher's config group in `LAUNCHER`.
 """
 
 import os
@@ -64,7 +64,7 @@ def segfaults(cfg: Any) -> float:
 
 
 def never_returns(cfg: Any) -> float:
-    """Leaves its process id, and that of a process it started, in its folder."""
+    """Write the ids of this process and of a started process into the trial's folder."""
     child = subprocess.Popen(["sleep", "600"])
     folder = current_trial().checkpoint_folder.parent
     (folder / ".pids").write_text(f"{os.getpid()} {child.pid}")
@@ -84,7 +84,7 @@ def asks_whether_to_stop(cfg: Any) -> float:
 
 
 def submit(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> None:
-    """As the loop does: again and again until there is room."""
+    """Submit the job as the loop does: repeat until the launcher has room."""
     deadline = time.monotonic() + timeout_s
     while not trials.submit(job):
         assert time.monotonic() < deadline, "there was never room"
@@ -92,7 +92,7 @@ def submit(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> None:
 
 
 def exits(trials: TrialLauncher, count: int, timeout_s: float = 60) -> dict[int, Outcome]:
-    """What is said of the next `count` ends, by number."""
+    """Return the outcomes of the next `count` jobs that end, by number."""
     outcomes: dict[int, Outcome] = {}
     deadline = time.monotonic() + timeout_s
     while len(outcomes) < count:
@@ -102,7 +102,7 @@ def exits(trials: TrialLauncher, count: int, timeout_s: float = 60) -> dict[int,
 
 
 def end_of(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> Outcome:
-    """How the only job that runs ended, once it has: as the loop does, the first word stands."""
+    """Return the outcome of the only running job after its end. As in the loop, the first outcome is final."""
     return job.attempt_folder.close(exits(trials, 1, timeout_s)[job.number])
 
 
@@ -114,14 +114,14 @@ def wait_until(holds: Callable[[], bool], timeout_s: float = 30) -> None:
 
 
 def process_ids(trials: TrialLauncher, job: Job) -> list[int]:
-    """Of a trial that never returns, once it runs: its own and its child's."""
+    """Wait until a trial that never returns runs, and return the ids of the trial and of the trial's child."""
     file = job.folder.path / "pids"
     wait_until(file.exists)
     return [int(word) for word in file.read_text().split()]
 
 
 def are_gone(pids: list[int]) -> bool:
-    """Whether none of them runs any more. A zombie is gone: it only waits for its parent to notice."""
+    """Return whether no process runs. A zombie does not run, because a zombie only waits for its parent."""
     running = set()
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -134,7 +134,7 @@ def are_gone(pids: list[int]) -> bool:
 def making_jobs(
     trials: TrialLauncher, folder: Path, launcher: str, defaults: Mapping[str, Any] | None = None
 ) -> Iterator[MakeJob]:
-    """(number, task function, **launcher settings) -> an attempt at a trial as the driver makes them."""
+    """Yield a function (number, task function, **launcher settings) that prepares an attempt as the driver does."""
     (folder / "config.yaml").write_text("x: 1\n")
     study = folder / f"study-{folder.name}"
     with initialize_config_dir(str(folder), job_name="app", version_base="1.3"):

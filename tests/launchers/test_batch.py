@@ -1,4 +1,4 @@
-"""Between Hydra's batches and our trials: somebody else's launcher in our loop, and ours under their sweeper."""
+"""Another project's launcher in our loop, and our launchers under another project's sweeper."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ Act = Callable[[Job], Any]
 
 
 class Theirs(Launcher):
-    """A launcher that keeps to Hydra's contract alone. It acts for the trials, and raises what `fatal` trials raise."""
+    """A launcher with Hydra's contract alone, which acts for the trials and raises the errors of `fatal` trials."""
 
     def __init__(self, jobs: Sequence[Job], act: Act, fatal: bool = False) -> None:
         self.jobs, self.act, self.fatal = {job.number: job for job in jobs}, act, fatal
         self.batches: list[list[list[str]]] = []
 
     def setup(self, **_: Any) -> None:
-        """Nothing."""
+        """Skip the set-up."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         self.batches.append([list(overrides) for overrides in job_overrides])
@@ -101,7 +101,7 @@ def test_batch_has_the_largest_allowed_size(tmp_path: Path) -> None:
     trials = BatchTrials(theirs, size=2)
     assert [trials.submit(job) for job in jobs] == [True, True, False]
     assert not trials.has_room()
-    assert trials.poll(0.0) == []  # there is no time for it
+    assert trials.poll(0.0) == []  # the timeout is too short for a batch
     assert [(number, end.objective) for number, end in trials.poll(0.1)] == [(0, [0.0]), (1, [1.0])]
     assert trials.poll(0.1) == []
     assert trials.submit(jobs[2])
@@ -159,7 +159,7 @@ def test_our_launcher_under_their_sweeper(tmp_path: Path, how: str, code: int, w
 
 
 def test_batch_is_numbered_as_in_hydra(tmp_path: Path) -> None:
-    """Hydra's launch() counts on from its first trial, so what a retry leaves out begins a batch of its own."""
+    """Check that a skipped number begins a new batch, because Hydra's launch() counts on from the first trial."""
     jobs = make_jobs(tmp_path, 4, GRID)
     trials = BatchTrials(Theirs(jobs, lambda job: float(job.number)), size=10)
     assert [trials.submit(jobs[number]) for number in (1, 3)] == [True, False]

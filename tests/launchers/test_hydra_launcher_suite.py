@@ -1,4 +1,4 @@
-"""Hydra's own conformance suite for launchers, on ours: somebody else's sweeper may use them."""
+"""Hydra's own suite for launchers, on our launchers, because another sweeper may use our launchers."""
 
 import pytest
 from hydra import version
@@ -7,7 +7,7 @@ from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, Inte
 
 @pytest.fixture(autouse=True)
 def _defaults_of_hydra_1_1() -> None:
-    """What the suite expects; a test that ran before may have composed with another version_base."""
+    """Set the version_base of the suite, because an earlier test may have composed with another version_base."""
     version.setbase("1.1")
 
 

@@ -1,4 +1,4 @@
-"""The local launcher: the contract of all launchers, and what only forks of a warm process can do or suffer."""
+"""The contract of all launchers on the local launcher, and the faults of forks of a warm process."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ two_cores = pytest.mark.skipif(len(CORES) < 2, reason="two trials side by side n
 
 
 def shows_what_it_owns(cfg: Any) -> float:
-    """Its cores, threads and GPUs; it ends when the trial beside it runs too."""
+    """Write the trial's cores, threads and GPUs, and return after the trial beside this trial wrote too."""
     own = current_trial().checkpoint_folder.parent
     cores, threads = sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"]
     (own / "owns").write_text(f"{cores};{threads};{os.environ['CUDA_VISIBLE_DEVICES']}")
@@ -62,7 +62,7 @@ def shows_what_it_owns(cfg: Any) -> float:
 
 
 def leaves_others_behind(cfg: Any) -> float:
-    """A child of a thread, one in a session of its own, and a daemon that has cut every tie; then it ends, or waits."""
+    """Start a child of a thread, a child in its own session, and a daemon without ties."""
     threading.Thread(target=_spawn, args=["thread"]).start()
     _spawn("session")
     if os.fork() == 0:
@@ -91,7 +91,7 @@ def _spawn(name: str) -> None:
 
 
 def left_behind(trial: Path) -> list[int]:
-    """The processes that a trial which `leaves_others_behind` has started."""
+    """Return the processes that a trial with `leaves_others_behind` started."""
     wait_until(lambda: len(list(trial.glob("*.left"))) == 3)
     return [int(pid) for file in trial.glob("*.left") for pid in file.read_text().split()]
 
@@ -101,7 +101,7 @@ def exits_with_nothing(cfg: Any) -> None:
 
 
 def fills_memory(cfg: Any) -> float:
-    """300 MB of its own, and 300 MB in a child."""
+    """Fill 300 MB in this process, and 300 MB in a child."""
     mine = np.ones(300_000_000, np.uint8)
     subprocess.Popen([sys.executable, "-c", "import time; held = b'1' * 300_000_000; time.sleep(600)"])
     time.sleep(600)
@@ -109,7 +109,7 @@ def fills_memory(cfg: Any) -> float:
 
 
 def shares_memory(cfg: Any) -> float:
-    """300 MB that three forks share: 1.2 GB, if each counted it as its own."""
+    """Fill 300 MB that three forks share: 1.2 GB, if each process counted the memory as its own."""
     shared = np.ones(300_000_000, np.uint8)
     forks = []
     for _ in range(3):
@@ -121,7 +121,7 @@ def shares_memory(cfg: Any) -> float:
 
 
 def servers() -> list[psutil.Process]:
-    """The fork servers that this process has started and that live."""
+    """Return the living fork servers that this process started."""
     children = psutil.Process().children()
     alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in alive if "fork_server" in " ".join(child.cmdline())]
@@ -142,13 +142,13 @@ class TestLocalTrials(LauncherContract):
         launcher = LocalTrials([], tmp_path / "fork_server.log")
         launcher.open()
         yield launcher
-        if servers():  # a test may have closed it
+        if servers():  # a test may have closed the launcher
             launcher.close()
 
     def test_no_room_is_no_error(self, trials: LocalTrials, make_job: MakeJob) -> None:
         whole = {"cpus_per_task": len(CORES)}
         first, second = make_job(0, asks_whether_to_stop, **whole), make_job(1, completes, **whole)
-        assert not trials.submit(first)  # the server has not said yet that it is ready
+        assert not trials.submit(first)  # the server is not ready yet
         assert not trials.has_room()
         submit(trials, first)
         assert not trials.has_room()
@@ -237,7 +237,7 @@ class TestLocalTrials(LauncherContract):
         pids = process_ids(trials, job)
         (server,) = servers()
         server.send_signal(signal.SIGKILL)
-        time.sleep(3)  # its exit code is for the launcher to read
+        time.sleep(3)  # the launcher must read the server's exit code
         assert exits(trials, 1)[0].state is State.LOST
         wait_until(lambda: are_gone(pids))
 
@@ -348,7 +348,7 @@ def test_server_killed_while_importing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(tmp_path)
     trials = LocalTrials(["slow_to_import"], tmp_path / "fork_server.log")
     trials.open()
-    wait_until(lambda: len(servers()) == 1)  # what has only just begun shows no command line
+    wait_until(lambda: len(servers()) == 1)  # because a new process shows no command line
     for _ in range(2):  # memory may be short for a moment
         (server,) = servers()
         server.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A trial of several processes on this machine: they find each other, end as one, and stop as one."""
+"""A trial of several processes on this machine: the processes connect, end together, and stop together."""
 
 import json
 import os
@@ -149,7 +149,7 @@ def test_a_rank_that_ends_too_early_ends_the_attempt(
     state, words = BAD_ENDS[task]
     assert end.state is state, end
     assert end.error.startswith(words)
-    after = make_job(1, describes_itself, tasks_per_node=2)  # its cores are free again
+    after = make_job(1, describes_itself, tasks_per_node=2)  # the ended trial's cores are free
     submit(trials, after)
     assert end_of(trials, after).state is State.COMPLETED
 

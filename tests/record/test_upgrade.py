@@ -219,7 +219,7 @@ SEARCHES = ["search", "learned", "asha", "front", "nsgaii", "cmaes", "repeats", 
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_search_has_the_requested_number_of_trials(resumed_studies: dict[str, tuple[Path, Done]], name: str) -> None:
-    """Trials of the final race are not counted, because a statistical test decides their number."""
+    """Count the trials before the final race, because a statistical test decides the race's number of trials."""
     study, _ = resumed_studies[name]
     assert sum(not row.race for row in records(study)) == EXPECTED[name]["total"]
 
@@ -263,7 +263,7 @@ def test_completed_study_has_nothing_left_to_do(resumed_studies: dict[str, tuple
 
 @pytest.mark.parametrize("name", ["learned", "done_search"])
 def test_former_sampler_name_is_accepted(tmp_path: Path, name: str) -> None:
-    """The name tpe now means Optuna's sampler; a study started with the former tpe resumes with the former sampler."""
+    """Resume with the former sampler, although the name tpe now means Optuna's sampler."""
     names = [[], ["hydra/sweeper/sampler=tpe"]]
     names += [["hydra/sweeper/sampler=default"]] * CONVERTS
     studies = [old_studies.unpack(tmp_path / str(i), name) for i in range(len(names))]

@@ -87,7 +87,7 @@ def test_race_drops_worse_configurations_and_plans_runs(
 
 
 def test_race_rarely_drops_the_best() -> None:
-    """A race makes at most eight tests at the 5% level; the best is better by a standard deviation."""
+    """Draw races of at most eight tests at the 5% level; the best is better by a standard deviation."""
     lost, spent = 0, 0
     for i in range(200):
         draw = random.Random(i)

@@ -111,7 +111,7 @@ def test_configuration_with_a_failed_trial_is_not_best(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", [State.PRUNED, State.TIMED_OUT])
 def test_pruned_or_timed_out_trial_has_no_result(tmp_path: Path, state: State) -> None:
-    """The trial did return an objective before the end."""
+    """Skip the objective that the trial returned before the end."""
     cut = Outcome(state, objective=[0.99])
     summary = study(tmp_path, ({"lr": 0.1}, 0.9), ({"lr": 0.2}, cut), ({"lr": 0.3}, 0.8))
     candidates = grouped.candidates(grouped.by_configuration(summary.rows, "seed"), 2, maximize=True)
@@ -188,7 +188,7 @@ def test_best_trial_is_chosen_by_mean_everywhere(tmp_path: Path, race: int | Non
 
 
 def test_race_without_results_has_no_winner(tmp_path: Path) -> None:
-    """The table begins with the configurations that did not fail."""
+    """Order the configurations that did not fail first."""
     trials: list[tuple[Point, float | State]] = [({"x": x, "seed": 0}, value) for x, value in ((1, 0.9), (2, 0.8))]
     trials += [({"x": 1, "seed": seed}, State.FAILED) for seed in (1, 2)]
     summary = study(tmp_path, *trials, race=2)

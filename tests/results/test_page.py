@@ -215,7 +215,7 @@ def test_page_is_dark_in_dark_mode(pages: Pages) -> None:
 
 
 def test_page_works_in_a_sandboxed_frame(files: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
-    """MLflow shows an artifact in a sandboxed frame."""
+    """Open the page in a sandboxed frame, as MLflow shows an artifact."""
     alone = json.dumps(files["search"].read_text()).replace("<", "\\u003c")
     frame = """<iframe id="f" sandbox="allow-scripts" style="width:100%;height:850px"></iframe>"""
     set_source = 'f.src = URL.createObjectURL(new Blob([page], {type: "text/html"}))'

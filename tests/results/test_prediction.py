@@ -106,14 +106,14 @@ def test_forecasts_of_published_tables_are_accurate(file: str) -> None:
 
 
 def test_data_equals_the_published_speeds() -> None:
-    """Epoch times are computed from the published speeds: 1,281,167 images, a million sentences."""
+    """Compute epoch times from the published speeds: 1,281,167 images, a million sentences."""
     for file, examples in (("tensorflow_2017.csv", 1281167), ("nvidia_bert_2021.csv", 1e6)):
         for sample in read_samples(DATA / file)[1]:
             assert sample.images_s and sample.epoch_s[0] == pytest.approx(examples / sample.images_s, rel=1e-5)
 
 
 def test_time_to_stable_includes_epochs_and_start() -> None:
-    """On n GPUs, 10 + n epochs of 8/n seconds follow 5 s of tracing."""
+    """Add, on n GPUs, 5 s of tracing and 10 + n epochs of 8/n seconds."""
     epochs = {f"n{n}": [8 / n] for n in (1, 2, 4)} | {f"stable{n}": (10 + n, (10 + n) * 8 / n + 5) for n in (1, 2, 4)}
     (series,) = page_of(**epochs).series
     estimate = predict_time_to_stable(series, 8)

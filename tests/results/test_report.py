@@ -187,7 +187,7 @@ def test_study_without_results_has_a_report(tmp_path: Path) -> None:
 
 
 def test_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
-    """The task of the app returns nothing."""
+    """Write the report of an app whose task returns nothing."""
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, *(replace(ended(row, State.COMPLETED), metrics={}) for row in summary.rows))
     page = report.write(summary).read_text()
@@ -535,7 +535,7 @@ def test_page_limits_metrics_and_shows_the_objective(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("room", [*range(135, 145), *range(575, 585), *range(1475, 1485)])
 def test_truncated_password_is_not_shown(tmp_path: Path, room: int) -> None:
-    """The texts of a page are cut at different lengths."""
+    """Write texts that the page cuts at different lengths."""
     error = "." * room + " postgresql://me:qxqxqx@host/db"
     for text in (error, f"first\n{error}"):
         failed = ended(TrialRecord(0, {"x": 1}, State.QUEUED, tmp_path / "0"), State.FAILED, text)
@@ -783,7 +783,7 @@ def test_damaged_notes_are_ignored(tmp_path: Path, content: str) -> None:
 
 
 def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
-    """The labels are values over many powers of ten, and long words."""
+    """Draw labels of long words, and of values over many powers of ten."""
     summary = study(tmp_path, *({"x": 10.0**power, "path": "/a" * 100 + str(power % 2)} for power in range(-30, 31)))
     for power, row in enumerate(summary.rows, start=-30):
         summary = with_trials(summary, with_outcome(row, objective=[10.0**power]))

@@ -251,7 +251,7 @@ def test_power_is_summed_over_nodes(tmp_path: Path) -> None:
 
 
 def test_default_target_is_a_reported_metric(tmp_path: Path) -> None:
-    """A trial may return an unreported objective, such as the accuracy of averaged weights."""
+    """Return an unreported objective, such as the accuracy of averaged weights."""
     rows = [trial(tmp_path / str(n), {"gpus": n}, [9, 4 / n], objectives=[0.1, 0.5]) for n in (1, 2)]
     rows = [with_outcome(row, objective=[0.6]) for row in rows]
     assert [count.target_s for count in counts(measure_scaling(study(tmp_path, rows)))] == [13, 11]

@@ -189,7 +189,7 @@ def test_queued_slurm_trials_are_not_reported_as_importing() -> None:
 def test_status_explains_queued_trials(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], status: DriverStatus | None, driver: str, reason: str
 ) -> None:
-    """A trial that has not started is queued, even if the driver has not chosen the trial."""
+    """Show a trial that has not started as queued, even if the driver has not chosen the trial."""
     if status:
         status.write(tmp_path)
     study = StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED), row(1, State.QUEUED)], 4)
@@ -239,7 +239,7 @@ def test_closing_counts_the_trials_on_the_front(view: View) -> None:
 
 
 def test_study_continues_after_the_output_is_closed() -> None:
-    """`| head`, or `| tee log` at Ctrl-C, closes the output."""
+    """Close the output, as `| head` does, and `| tee log` at Ctrl-C."""
     code = "from sweeps.results.terminal import View; v = View(); [v.say('x' * 9999) for _ in range(99)]; print('end')"
     reader, writer = os.pipe()
     os.close(reader)

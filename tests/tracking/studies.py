@@ -1,4 +1,4 @@
-"""Studies as their drivers and trials leave them, and what MLflow then shows."""
+"""Studies as drivers and trials leave their files, and MLflow's view of the studies."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def new_row(study: Path, number: int, **params: Any) -> TrialRecord:
 
 
 def train(row: TrialRecord, steps: range) -> None:
-    """What a trial does to its folder."""
+    """Append metrics to the trial's folder as a trial does."""
     for step in steps:
         metrics = {"val_accuracy": step / 10, "loss": 1.0 / (step + 1)}
         TrialFolder(row.folder).append_metrics(MetricsLine(step, 1e9 + step, metrics))
@@ -59,12 +59,12 @@ def summary_of(study: Path, *rows: TrialRecord) -> StudySnapshot:
 
 
 def runs(uri: str) -> dict[str, Any]:
-    """All runs by name; a name that stands twice is a mistake of its own."""
+    """Return all runs by name; check that the names are unique."""
     client = MlflowClient(uri)
-    found = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
-    names = [run.info.run_name for run in found]
+    all_runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
+    names = [run.info.run_name for run in all_runs]
     assert len(set(names)) == len(names)
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, all_runs, strict=True))
 
 
 def steps_of(uri: str, run: Any, metric: str = "val_accuracy") -> list[tuple[int, float]]:
@@ -107,10 +107,10 @@ for asked in sys.stdin:
 
 
 class Servers:
-    """What `mlflow server` starts, imported once; it serves one store at a time."""
+    """A process of `mlflow server` that imports MLflow once and serves one store at a time."""
 
     def __init__(self, folder: Path) -> None:
-        told = {
+        settings = {
             "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
             "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
             "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -122,7 +122,7 @@ class Servers:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=os.environ | told,
+                env=os.environ | settings,
                 cwd=folder,
             )
 
@@ -133,14 +133,14 @@ class Servers:
 
     def kill(self, process: int) -> None:
         os.kill(process, signal.SIGKILL)
-        self._imported.stdout.readline()  # it is gone
+        self._imported.stdout.readline()  # the server ended
 
     def close(self) -> None:
         self._imported.communicate()
 
 
 class Server:
-    """A real MLflow server of one store, that can be killed and started again."""
+    """A real MLflow server of one store, with a kill and a restart."""
 
     def __init__(self, servers: Servers, folder: Path) -> None:
         self.port = free_port()

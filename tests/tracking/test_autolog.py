@@ -1,4 +1,4 @@
-"""mlflow.keras.autolog in a trainer of the user's own, beside what we log of its trial."""
+"""mlflow.keras.autolog in a user's own trainer, beside our log of the trial."""
 
 from pathlib import Path
 
@@ -43,6 +43,6 @@ def test_its_curves_arrive_in_the_trials_run(store: str, tmp_path: Path) -> None
     assert [step for step, _ in steps_of(store, trial, "loss")] == [0, 1, 2]
     ours = {"config/epochs": "3", "config/batch": "16", "config/shuffle": "False"}
     assert trial.data.params.items() >= {**ours, "epochs": "1", "shuffle": "True"}.items()
-    assert "optimizer_learning_rate" in trial.data.params  # which autolog logs last
+    assert "optimizer_learning_rate" in trial.data.params  # autolog logs this param last
     assert trial.info.status == "FINISHED"
     assert trial.data.metrics["best/objective"] == trial.data.metrics["loss"]

@@ -1,4 +1,4 @@
-"""The view's content; that MLflow's page takes it is for test_dashboard.py to show."""
+"""The view's content; test_dashboard.py opens the view in MLflow's page."""
 
 import base64
 import json
@@ -11,15 +11,15 @@ from sweeps.tracking import comparison_view
 
 
 def view(**changes: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "study": "s",
         "params": ["optimizer", "lr"],
         "objective": ["val_accuracy"],
         "maximize": True,
         "curves": ["loss", "val_loss", "val_accuracy", "epoch_time"],
     }
-    given |= changes
-    key, value = comparison_view.tag(given.pop("study"), **given)
+    arguments |= changes
+    key, value = comparison_view.tag(arguments.pop("study"), **arguments)
     assert key.startswith("mlflow.sharedViewState.")
     packed = json.loads(value)["state"].removeprefix("deflate;")
     content: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
@@ -38,7 +38,7 @@ def test_view_shows_trials_of_the_study_best_first() -> None:
 
 
 def test_parallel_coordinates_show_columns_of_all_trials() -> None:
-    """Else those before a final race, which have no seed of their own, would have no line."""
+    """Drop columns that a trial lacks, because a trial before the final race has no seed and would have no line."""
     content = view(params=["lr", "seed"], lacking={"seed"})
     assert content["compareRunCharts"][0]["selectedParams"] == ["lr"]
     assert "params.`seed`" in content["selectedColumns"]

@@ -1,4 +1,4 @@
-"""Files that were cut, emptied or filled with noise: a trial keeps its run, and what can be read of it is shown."""
+"""Files that were cut, emptied or filled with noise: a trial keeps its run, and MLflow shows the readable lines."""
 
 import json
 import time
@@ -48,7 +48,7 @@ def test_run_with_a_damaged_note_is_found(store: str, tmp_path: Path, name: str,
     if over:
         finish(first, summary_of(study, *map(complete, rows)))
     first._finished.set()
-    known = ids(store)
+    run_ids = ids(store)
 
     note = tmp_path / whose / "tracking.json"
     note.write_bytes(damage(note.read_bytes()))
@@ -60,9 +60,9 @@ def test_run_with_a_damaged_note_is_found(store: str, tmp_path: Path, name: str,
     finish(second, summary_of(study, *map(complete, rows)))
 
     assert second.problem is None
-    assert ids(store) == known
-    if not (over and damage is DAMAGES["another run"]):  # of a trial that is over nobody needs it
-        assert json.loads(note.read_text())["run_id"] == known["s" if whose == "s" else "lr=0.1"]
+    assert ids(store) == run_ids
+    if not (over and damage is DAMAGES["another run"]):  # because an ended trial needs no note
+        assert json.loads(note.read_text())["run_id"] == run_ids["s" if whose == "s" else "lr=0.1"]
     assert {run.info.status for run in runs(store).values()} == {"FINISHED"}
     for trial in ("lr=0.1", "lr=0.2"):
         assert len(steps_of(store, runs(store)[trial])) == (2 if over else 4)
@@ -76,22 +76,22 @@ def test_a_note_of_another_trial_is_not_followed(store: str, tmp_path: Path) -> 
     for row in rows:
         first.start_trial(row, [])
     first._finished.set()
-    known = ids(store)
+    run_ids = ids(store)
     other = rows[1].folder / "tracking.json"
     (rows[0].folder / "tracking.json").write_bytes(other.read_bytes())
     second = open_tracker(store, study)
-    assert [second.start_trial(row, [])["MLFLOW_RUN_ID"] for row in rows] == [known["lr=0.1"], known["lr=0.2"]]
+    assert [second.start_trial(row, [])["MLFLOW_RUN_ID"] for row in rows] == [run_ids["lr=0.1"], run_ids["lr=0.2"]]
     finish(second, summary_of(study, *map(complete, rows)))
-    assert ids(store) == known
+    assert ids(store) == run_ids
 
 
 def test_study_of_same_name_in_another_folder_is_separate(store: str, tmp_path: Path) -> None:
     for place in ("here", "there"):
         tracker = open_tracker(store, tmp_path / place / "s")
         (tmp_path / place / "s" / "tracking.json").write_text("")
-        again = open_tracker(store, tmp_path / place / "s")
-        assert again._study.run_id == tracker._study.run_id
-        tracker._finished.set(), again._finished.set()
+        second = open_tracker(store, tmp_path / place / "s")
+        assert second._study.run_id == tracker._study.run_id
+        tracker._finished.set(), second._finished.set()
     notes = [json.loads((tmp_path / place / "s" / "tracking.json").read_text()) for place in ("here", "there")]
     assert notes[0] != notes[1]
 
@@ -99,10 +99,10 @@ def test_study_of_same_name_in_another_folder_is_separate(store: str, tmp_path: 
 def test_run_of_a_driver_killed_before_its_note_is_adopted(store: str, tmp_path: Path) -> None:
     study = tmp_path / "s"
     open_tracker(store, study)._finished.set()
-    known = ids(store)
+    run_ids = ids(store)
     TrialFolder(study).write_tracking({"run_id": None})
     open_tracker(store, study)._finished.set()
-    assert ids(store) == known
+    assert ids(store) == run_ids
 
 
 def test_readable_lines_of_damaged_metrics_are_sent(store: str, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_concerns_its_trial(store: str, tmp_path: Pat
         assert runs(store)[name].info.status == "FINISHED"
         assert "lr" in runs(store)[name].data.params
 
-    (rows[0].folder / "metrics.jsonl").rmdir()  # the next driver sends what this one could not
+    (rows[0].folder / "metrics.jsonl").rmdir()  # the next driver sends the metrics
     train(rows[0], range(2))
     finish(open_tracker(store, study), summary_of(study, *rows))
     assert len(steps_of(store, runs(store)["lr=0.1"])) == 2
@@ -216,10 +216,10 @@ def test_names_that_mlflow_refuses_cost_no_others(store: str, tmp_path: Path) ->
     with (row.folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 3, "time": 2e9, "metrics": {"a//b": 1, "y" * 300: 2, "loss": 0.5}}) + "\n")
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
-    (found,) = (run for name, run in runs(store).items() if name != "s")
-    assert found.data.params == {"lr": "0.1"}
-    assert [step for step, _ in steps_of(store, found, "loss")] == [0, 1, 2, 3]
-    assert found.data.metrics["val_loss"] == 0.3 and found.info.status == "FINISHED"
+    (run,) = (run for name, run in runs(store).items() if name != "s")
+    assert run.data.params == {"lr": "0.1"}
+    assert [step for step, _ in steps_of(store, run, "loss")] == [0, 1, 2, 3]
+    assert run.data.metrics["val_loss"] == 0.3 and run.info.status == "FINISHED"
     assert "trial 0" in str(tracker.problem)
 
 
@@ -228,8 +228,8 @@ def test_more_params_than_one_call_takes(store: str, tmp_path: Path) -> None:
     row = new_row(tmp_path / "s", 0, **{f"p{number}": number for number in range(150)})
     tracker.start_trial(row, [])
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
-    (found,) = (run for name, run in runs(store).items() if name != "s")
-    assert len(found.data.params) == 150 and tracker.problem is None
+    (run,) = (run for name, run in runs(store).items() if name != "s")
+    assert len(run.data.params) == 150 and tracker.problem is None
 
 
 def test_end_time_of_a_trial_is_constant(store: str, tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_end_time_of_a_trial_is_constant(store: str, tmp_path: Path) -> None:
     (row.folder / "tracking.json").write_text("")
     (row.folder / ".hydra").mkdir()
     finish(open_tracker(store, study), summary_of(study, row))
-    found = runs(store)["lr=0.1"]
-    assert len(steps_of(store, found, "val_loss")) == 1
-    assert found.info.end_time == int(row.attempts[-1].ended_at * 1000)
+    run = runs(store)["lr=0.1"]
+    assert len(steps_of(store, run, "val_loss")) == 1
+    assert run.info.end_time == int(row.attempts[-1].ended_at * 1000)
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
@@ -252,7 +252,7 @@ def test_detached_trials_stay_open(store: str, tmp_path: Path, state: State) -> 
     rows = [replace(new_row(study, 0), state=state), replace(new_row(study, 1), state=State.QUEUED)]
     for row in rows:
         tracker.start_trial(row, [])
-    TrialFolder(rows[0].folder).new_attempt()  # its job runs or waits; the other has none
+    TrialFolder(rows[0].folder).new_attempt()  # this trial has a job, the other trial has no job
     wait_for(lambda: runs(store)["lr=0.1"].info.status == "RUNNING")
     finish(tracker, summary_of(study, *rows))
     status = {name: run.info.status for name, run in runs(store).items()}
@@ -264,11 +264,11 @@ def test_retried_trial_loses_its_old_error(store: str, tmp_path: Path) -> None:
     row = new_row(study, 0)
     row = row.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.FAILED, "boom")))
     finish(open_tracker(store, study), summary_of(study, row))
-    again = replace(row, state=State.QUEUED)
+    retry = replace(row, state=State.QUEUED)
     tracker: Tracker = open_tracker(store, study)
-    tracker.start_trial(again, [])
-    again = again.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.COMPLETED, "", [0.5])))
-    tracker.end_trial(again)
-    finish(tracker, summary_of(study, again))
-    found = runs(store)["lr=0.1"]
-    assert (found.info.status, found.data.tags["state"], found.data.tags["error"]) == ("FINISHED", "completed", "")
+    tracker.start_trial(retry, [])
+    retry = retry.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.COMPLETED, "", [0.5])))
+    tracker.end_trial(retry)
+    finish(tracker, summary_of(study, retry))
+    run = runs(store)["lr=0.1"]
+    assert (run.info.status, run.data.tags["state"], run.data.tags["error"]) == ("FINISHED", "completed", "")

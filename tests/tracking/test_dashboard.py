@@ -1,6 +1,6 @@
-"""The comparison that a study leaves in MLflow's web page, looked at in a real browser.
+"""The comparison of a study in MLflow's web page, in a real browser.
 
-The view's format is not documented, so this is what holds it to the pinned MLflow.
+These tests fix the view's undocumented format to the pinned MLflow.
 """
 
 import os
@@ -54,7 +54,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[tuple[str, str]]:
-    """The address of the server that the end of README's grid names, and the path of the study's view."""
+    """Yield the address of the server that the end of README's grid names, and the path of the study's view."""
     chromium()
     folder = tmp_path_factory.mktemp("dashboard")
     shutil.copy(migrated, folder / "mlflow.db")
@@ -83,8 +83,8 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Itera
         )
     try:
         wait_until_it_answers(f"http://127.0.0.1:{port}/health")
-        said = (folder / "ui.log").read_text()
-        assert said == f"http://127.0.0.1:{port}/grid   (stop with Ctrl-C)\n"
+        output = (folder / "ui.log").read_text()
+        assert output == f"http://127.0.0.1:{port}/grid   (stop with Ctrl-C)\n"
         yield f"http://127.0.0.1:{port}", comparison_view.path("1", "grid")
     finally:
         server.send_signal(signal.SIGINT)
@@ -113,7 +113,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def window(browser: Browser) -> Iterator[BrowserContext]:
-    """What a browser keeps from page to page: MLflow's own are megabytes of JavaScript."""
+    """Yield a browser context with a common cache, because MLflow's pages have megabytes of JavaScript."""
     window = browser.new_context(viewport={"width": 1900, "height": 1700})
     yield window
     window.close()
@@ -128,7 +128,7 @@ def page(window: BrowserContext) -> Iterator[Page]:
 
 
 def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -> None:
-    page.goto(f"{dashboard[0]}/grid")  # what `ui` prints
+    page.goto(f"{dashboard[0]}/grid")  # `ui` prints this address
     expect(page.get_by_text("4 matching runs")).to_be_visible()
     expect(run_names(page)).to_have_text(BEST_FIRST)  # the trials alone, the best first
     for axis in ("optimizer", "lr", "best/val_accuracy"):
@@ -191,8 +191,8 @@ def test_a_study_whose_trials_all_failed_shows_why(dashboard: tuple[str, str], p
     expect(page.get_by_role("gridcell", name="RuntimeError: too large")).to_be_visible()
     expect(page.get_by_role("gridcell", name="it called sys.exit(3)")).to_be_visible()
     run_names(page).filter(has_text="how=raises").click()
-    expect(page.get_by_text("failed: RuntimeError: too large")).to_be_visible()  # its description
-    expect(page.get_by_text("Traceback (most recent call last)")).to_be_attached()  # the tail of its log
+    expect(page.get_by_text("failed: RuntimeError: too large")).to_be_visible()  # the run's description
+    expect(page.get_by_text("Traceback (most recent call last)")).to_be_attached()  # the tail of the trial's log
 
 
 def run_names(page: Page) -> Locator:

@@ -1,4 +1,4 @@
-"""The first seconds of a new mlflow.db: drivers that are really killed in them, and several at once."""
+"""The first seconds of a new mlflow.db: killed drivers, and several drivers at once."""
 
 import json
 import subprocess
@@ -56,11 +56,11 @@ def run(code: str, *arguments: object) -> str:
 
 @pytest.mark.long
 def test_store_of_a_killed_driver_is_completed_by_the_next(tmp_path: Path) -> None:
-    said = run(KILLED, tmp_path, time.time())
-    assert said.splitlines() == [f"{number} 0" for number in range(3)], said
+    output = run(KILLED, tmp_path, time.time())
+    assert output.splitlines() == [f"{number} 0" for number in range(3)], output
     for number in range(3):
         uri = f"sqlite:///{tmp_path / str(number)}/mlflow.db"
-        assert list(runs(uri)) == ["s"]  # the killed driver's run, if it made one
+        assert list(runs(uri)) == ["s"]  # the killed driver's run, if the driver created a run
         note = json.loads((tmp_path / str(number) / "s" / "tracking.json").read_text())
         assert note["run_id"] == runs(uri)["s"].info.run_id
 

@@ -1,4 +1,4 @@
-"""What MLflow shows of a trial's configuration, of whatever app: the engine knows no hyperparameter by name."""
+"""MLflow's params of a trial's configuration in any app: the engine knows no hyperparameter by name."""
 
 import os
 from pathlib import Path
@@ -20,8 +20,8 @@ def params_of(store: str, folder: Path, config: Any, **swept: Any) -> dict[str, 
     tracker.start_trial(row, [], config)
     finish(tracker, summary_of(folder / "s", complete(row)))
     assert tracker.problem is None
-    (found,) = (run for run in runs(store).values() if run.data.tags["role"] == "trial")
-    params: dict[str, str] = found.data.params
+    (run,) = (run for run in runs(store).values() if run.data.tags["role"] == "trial")
+    params: dict[str, str] = run.data.params
     return params
 
 

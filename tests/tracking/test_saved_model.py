@@ -1,4 +1,4 @@
-"""What a trial keeps and notes, in a real MLflow: models with a signature, tags."""
+"""Models with a signature, and tags from the notes of a trial, in a real MLflow."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def keep(folder: TrialFolder, what: float) -> None:
 def test_saved_model_is_logged_once_with_its_signature(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     study = tmp_path / "s"
-    for _ in range(2):  # the second driver finds all of it there
+    for _ in range(2):  # the second driver finds the first driver's model
         row = new_row(study, 0)
         train(row, range(2))
         if not (row.folder / "model").exists():
@@ -49,7 +49,7 @@ def test_saved_model_is_logged_once_with_its_signature(tmp_path: Path) -> None:
     run = next(run for run in runs(uri).values() if run.data.tags["role"] == "trial")
     assert run.data.tags["note.data: what"] == "the test set was looked at"
     (model,) = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
-    assert [one.model_id for one in run.outputs.model_outputs] == [model.model_id]
+    assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
     mlflow.set_tracking_uri(uri)
     loaded = load_model(f"models:/{model.model_id}")
     assert loaded.metadata.signature.inputs.inputs[0].shape == (-1, 2)
@@ -68,7 +68,7 @@ def test_model_of_an_earlier_attempt_or_killed_driver_is_replaced(tmp_path: Path
         client.finalize_logged_model(earlier.model_id, "READY")
     keep(TrialFolder(tmp_path), 2.0)
     log_saved_model(client, experiment, run, tmp_path / "model")
-    there = client.search_logged_models([experiment], f"source_run_id = '{run}'")
-    assert {model.name for model in there} == {"model", "their_own"}
-    assert earlier.model_id not in {model.model_id for model in there}
-    assert own.model_id in {model.model_id for model in there}
+    models = client.search_logged_models([experiment], f"source_run_id = '{run}'")
+    assert {model.name for model in models} == {"model", "their_own"}
+    assert earlier.model_id not in {model.model_id for model in models}
+    assert own.model_id in {model.model_id for model in models}

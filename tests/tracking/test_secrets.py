@@ -1,4 +1,4 @@
-"""Passwords are in no file, tag, argument or message. Those of these tests are `sesame`."""
+"""Passwords are in no file, tag, argument or message. The password of these tests is `sesame`."""
 
 import os
 import signal
@@ -131,26 +131,26 @@ def test_secret_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, mon
     server.kill()
     train(row, range(2, 4))
     wait_for(lambda: tracker.problem)
-    said = [str(tracker.problem), tracker.dashboard_line()]
+    messages = [str(tracker.problem), tracker.dashboard_line()]
     with pytest.raises(UserError) as refused:
         open_tracker(uri, tmp_path / "s")
-    said.append(str(refused.value))
+    messages.append(str(refused.value))
     server.start()
     wait_for(lambda: tracker.problem is None)
     row = row.with_end(TrialFolder(row.folder).new_attempt().close(Outcome(State.FAILED, f"no answer from {uri}")))
     finish(tracker, summary_of(tmp_path / "s", row))
 
-    assert not [text for text in said if "sesame" in text]
-    assert all("me:***@127.0.0.1" in text for text in said)
+    assert not [text for text in messages if "sesame" in text]
+    assert all("me:***@127.0.0.1" in text for text in messages)
     command = runs(server.uri)["s"].data.tags["command"]
     assert command.endswith(f"tracking.uri={without_password(uri)}")
-    # What a trial says of itself is in its own files alone.
+    # A trial's own message is in the trial's files alone.
     assert {file.name for file in files_with("sesame", tmp_path)} <= {"end.json"}
 
 
 @pytest.fixture
 def with_password(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store with a password, which SQLite takes no notice of; MLflow takes it for the path of a folder, too."""
+    """Return a store with a password. SQLite ignores the password, and MLflow reads the address as a folder's path."""
     monkeypatch.chdir(tmp_path)
     return f"{store.replace('sqlite:///', 'sqlite:///file:')}?uri=true&password=sesame"
 
@@ -174,12 +174,12 @@ def test_trial_reads_the_secret_from_the_drivers_environment_only(
 
 
 def words_of(process: psutil.Process) -> list[str]:
-    """The argument lists of a process and of all that it started."""
-    found: list[str] = []
-    for one in [process, *process.children(recursive=True)]:
+    """Return the arguments of a process and of all its descendants."""
+    arguments: list[str] = []
+    for member in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):
-            found += one.cmdline()
-    return found
+            arguments += member.cmdline()
+    return arguments
 
 
 @pytest.mark.long
@@ -187,9 +187,9 @@ def test_study_and_dashboard_do_not_show_a_secret(with_password: str, tmp_path: 
     extra = {"DATABASE": with_password, "PYTHONPATH": str(ROOT)}
     how = ["hydra.sweeper.tracking_uri='${oc.env:DATABASE}'", "hydra.sweeper.study_name=s"]
     driver = start_afresh([THEIRS, "-m", *GRID, "+x=1,2", "+sleep=1", *how], tmp_path, extra)
-    seen: list[str] = []
+    arguments: list[str] = []
     while driver.poll() is None:
-        seen += words_of(psutil.Process(driver.pid))
+        arguments += words_of(psutil.Process(driver.pid))
         time.sleep(0.05)
     done = finish_line(driver, tmp_path)
     assert done.code == 0, done.said
@@ -201,19 +201,19 @@ def test_study_and_dashboard_do_not_show_a_secret(with_password: str, tmp_path: 
     process = psutil.Process(dashboard.pid)
 
     def answers() -> bool:
-        seen.extend(words_of(process))
+        arguments.extend(words_of(process))
         with suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5) as answer:  # noqa: S310
             return bool(answer.status == 200)
         return False
 
     try:
         wait_for(answers)
-        assert MlflowClient(address).get_experiment_by_name("sweepyard")  # it is that store
+        assert MlflowClient(address).get_experiment_by_name("sweepyard")  # the address serves the store
     finally:
         os.killpg(dashboard.pid, signal.SIGTERM)
         shown = dashboard.communicate()
-    assert "ui" in seen and "+x=1,2" in seen
-    assert not [text for text in [*seen, done.said, *shown] if "sesame" in text]
+    assert "ui" in arguments and "+x=1,2" in arguments
+    assert not [text for text in [*arguments, done.said, *shown] if "sesame" in text]
     assert files_with("sesame", tmp_path) == []
 
 
@@ -229,7 +229,7 @@ def test_typed_secret_is_refused_before_any_trial(key: str, mode: list[str], tmp
 def test_typed_password_is_replaced_by_the_environment(
     with_password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of single runs, of which `ui` has no folder; a study notes where it is."""
+    """Show the dashboard of single runs, because `ui` has no folder of single runs."""
     tracker = Tracker(with_password, "e", replace(summary_of(tmp_path / "s"), name="single runs"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert tracker.dashboard_line().endswith("password=***'")

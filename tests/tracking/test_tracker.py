@@ -1,4 +1,4 @@
-"""The tree of runs, read back from a real store: sqlite, and a real server that is really killed."""
+"""The tree of runs in a real store: SQLite, and a real server that is killed."""
 
 import base64
 import json
@@ -61,8 +61,8 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     finish(tracker, summary)
 
     assert tracker.problem is None
-    found = runs(store)
-    parent, child = found["s"], found["optimizer=adam extra@x=1"]
+    all_runs = runs(store)
+    parent, child = all_runs["s"], all_runs["optimizer=adam extra@x=1"]
     assert environment == {"MLFLOW_TRACKING_URI": store, "MLFLOW_RUN_ID": child.info.run_id, **QUIET}
     assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
     assert parent.data.tags.items() >= {"role": "study", "study": "s", "best_trial": f"0: {row.name}"}.items()
@@ -123,7 +123,7 @@ def test_description_of_a_gpu_study_has_its_scaling(store: str, tmp_path: Path) 
 
 
 def write_hydra_files(trial: Path) -> None:
-    """As Hydra leaves them; lr refers to another key, and seed to one that is missing."""
+    """Write Hydra's files; lr refers to another key, and seed to a missing key."""
     (trial / ".hydra").mkdir()
     config = "lr: ${optimizer.lr}\nbatch_size: 32\nepochs: null\nseed: ${nothing}\noptimizer: {lr: 0.001}\n"
     (trial / ".hydra" / "config.yaml").write_text(config)
@@ -184,9 +184,9 @@ def test_infeasible_mark_is_removed_when_the_trial_runs(store: str, tmp_path: Pa
     row = complete(row)
     tracker.end_trial(row)
     finish(tracker, summary_of(study, row))
-    again = runs(store)["lr=0.1"]
-    assert (again.info.run_id, again.data.tags["state"]) == (child.info.run_id, "completed")
-    assert again.data.tags["error"] == ""
+    run = runs(store)["lr=0.1"]
+    assert (run.info.run_id, run.data.tags["state"]) == (child.info.run_id, "completed")
+    assert run.data.tags["error"] == ""
 
 
 def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_page_is_sent_while_the_study_runs(store: str, tmp_path: Path, monkeypat
 
     def page() -> str:
         run = runs(store)["s"]
-        if not any(one.path == report.HTML for one in MlflowClient(store).list_artifacts(run.info.run_id)):
+        if not any(artifact.path == report.HTML for artifact in MlflowClient(store).list_artifacts(run.info.run_id)):
             return ""
         return Path(MlflowClient(store).download_artifacts(run.info.run_id, report.HTML, str(tmp_path))).read_text()
 
@@ -266,7 +266,7 @@ def test_next_driver_continues_the_same_runs(store: str, tmp_path: Path) -> None
     wait_for(
         lambda: len(runs(store)) == 4 and all(steps_of(store, run) for name, run in runs(store).items() if name != "s")
     )
-    TrialFolder(rows[1].folder).write_tracking({"run_id": None})  # this driver died just before it noted the run
+    TrialFolder(rows[1].folder).write_tracking({"run_id": None})  # this driver died before the note of the run
     before = {name: run.info.run_id for name, run in runs(store).items()}
     first._finished.set()
 
@@ -327,10 +327,10 @@ def test_a_trainer_that_logs_itself_writes_into_its_own_run(store: str, tmp_path
     trainer = "import mlflow; mlflow.log_metric('mine', 4.5, step=3); mlflow.log_param('layers', 2)"
     subprocess.run([sys.executable, "-c", trainer], env=environment, cwd=row.folder, check=True)
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
-    found = runs(store)
-    assert set(found) == {"s", "lr=0.1"}
-    assert steps_of(store, found["lr=0.1"], "mine") == [(3, 4.5)]
-    assert found["lr=0.1"].data.params == {"layers": "2", "lr": "0.1"}
+    all_runs = runs(store)
+    assert set(all_runs) == {"s", "lr=0.1"}
+    assert steps_of(store, all_runs["lr=0.1"], "mine") == [(3, 4.5)]
+    assert all_runs["lr=0.1"].data.params == {"layers": "2", "lr": "0.1"}
 
 
 def test_a_locked_database_is_waited_for(store: str, tmp_path: Path) -> None:
@@ -440,8 +440,8 @@ def test_an_outage_leaves_no_gap(server: Server, tmp_path: Path) -> None:
     (rows[0].folder / "tracking.json").write_text(  # sent once more from the first byte
         json.dumps({**TrialFolder(rows[0].folder).read_tracking(), "closed": False})
     )
-    again = open_tracker(server.uri, study)
-    finish(again, summary_of(study, *rows))
+    next_tracker = open_tracker(server.uri, study)
+    finish(next_tracker, summary_of(study, *rows))
     assert [step for step, _ in steps_of(server.uri, runs(server.uri)["lr=0.1"])] == [0, 1, 2, 3]
 
 
@@ -453,7 +453,7 @@ def test_run_with_a_late_answer_is_created_once(server: Server, tmp_path: Path) 
     os.kill(server.process, signal.SIGSTOP)
     try:
         assert tracker.start_trial(trial, []) == {}
-        time.sleep(7)  # longer than other requests wait, which are repeated
+        time.sleep(7)  # longer than the timeout of repeated requests
     finally:
         os.kill(server.process, signal.SIGCONT)
     finish(tracker, summary_of(study, complete(trial)))
@@ -496,16 +496,16 @@ def test_a_trials_description_has_its_end_and_the_tail_of_its_log(store: str, tm
     tracker.start_trial(row, [])
     attempt = TrialFolder(row.folder).new_attempt()
     lines = [f"epoch {number}" for number in range(100)]
-    long = f"{'x' * 50} sqlite {'y' * 3} postgresql://me:sesame@host/db {'z' * 100}"  # it is folded within the address
+    long = f"{'x' * 50} sqlite {'y' * 3} postgresql://me:sesame@host/db {'z' * 100}"  # folded within the address
     attempt.log.write_text("\n".join([long, *lines[-17:], "``` at me:", "ValueError: too large"]))
     row = row.with_end(attempt.close(Outcome(State.FAILED, "ValueError: too large")))
     finish(tracker, summary_of(tmp_path / "s", row))
-    told = runs(store)["lr=0.1"].data.tags["mlflow.note.content"]
-    assert told.startswith("**failed**: ValueError: too large\n")
-    assert told.endswith("epoch 99\n``` at me:\nValueError: too large\n````")
-    assert "epoch 83\n" in told and "epoch 82\n" not in told
-    assert max(map(len, told.splitlines())) == 80
-    assert "sesame" not in told.replace("\n", "")
+    description = runs(store)["lr=0.1"].data.tags["mlflow.note.content"]
+    assert description.startswith("**failed**: ValueError: too large\n")
+    assert description.endswith("epoch 99\n``` at me:\nValueError: too large\n````")
+    assert "epoch 83\n" in description and "epoch 82\n" not in description
+    assert max(map(len, description.splitlines())) == 80
+    assert "sesame" not in description.replace("\n", "")
     (view,) = (tag for name, tag in experiment_tags(store).items() if name.startswith("mlflow.sharedViewState."))
     packed = json.loads(view)["state"].removeprefix("deflate;")
     columns = json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
@@ -525,14 +525,14 @@ def test_a_long_log_is_kept_head_and_tail(store: str, tmp_path: Path) -> None:
     row = row.with_end(attempt.close(Outcome(State.COMPLETED, "", [0.9], {"val_accuracy": 0.9})))
     finish(tracker, summary_of(tmp_path / "s", row))
     (logged,) = (tmp_path / "mlartifacts").rglob("log")
-    kept = logged.read_bytes()
-    assert kept.startswith(b"the head\n") and kept.endswith(b"\nthe tail")
-    assert f"[... 1000018 bytes are left out here; the whole file: {attempt.log}]".encode() in kept
-    assert 5_000_000 < len(kept) < 5_001_000
+    content = logged.read_bytes()
+    assert content.startswith(b"the head\n") and content.endswith(b"\nthe tail")
+    assert f"[... 1000018 bytes are left out here; the whole file: {attempt.log}]".encode() in content
+    assert 5_000_000 < len(content) < 5_001_000
 
 
 def test_deleted_store_is_reported_and_written_again(store: str, migrated: Path, tmp_path: Path) -> None:
-    """As `python -m sweeps sync` does, also of a trial that goes on without a driver."""
+    """Send the study as `python -m sweeps sync` does, also a trial that continues without a driver."""
     study = tmp_path / "s"
     tracker, rows = open_tracker(store, study), [new_row(study, number) for number in range(2)]
     for row in rows:
@@ -545,16 +545,17 @@ def test_deleted_store_is_reported_and_written_again(store: str, migrated: Path,
     assert "was deleted: MLflow has nothing of this study" in str(tracker.problem)
     assert tracker.dashboard_line().endswith(f"To send it again: python -m sweeps sync s --root {tmp_path}")
 
-    store = f"sqlite:///{shutil.copy(migrated, tmp_path / 'new.db')}"  # a process keeps the deleted one open
-    again = Tracker(store, "e", summary, "python their_app.py -m x=1,2")
-    again.open()
-    assert again.catch_up(summary) == (1, 1)
-    assert again.problem is None
-    found = runs(store)
-    assert found["s"].data.tags["command"] == "python their_app.py -m x=1,2"
-    assert found["s"].data.metrics["study/all/seconds/tracking"] > 0
-    assert [len(steps_of(store, found[name])) for name in ("lr=0.1", "lr=0.2")] == [2, 2]
-    assert [found[name].info.status for name in ("s", "lr=0.1", "lr=0.2")] == ["RUNNING", "FINISHED", "RUNNING"]
+    # because this process keeps the deleted store open
+    store = f"sqlite:///{shutil.copy(migrated, tmp_path / 'new.db')}"
+    next_tracker = Tracker(store, "e", summary, "python their_app.py -m x=1,2")
+    next_tracker.open()
+    assert next_tracker.catch_up(summary) == (1, 1)
+    assert next_tracker.problem is None
+    all_runs = runs(store)
+    assert all_runs["s"].data.tags["command"] == "python their_app.py -m x=1,2"
+    assert all_runs["s"].data.metrics["study/all/seconds/tracking"] > 0
+    assert [len(steps_of(store, all_runs[name])) for name in ("lr=0.1", "lr=0.2")] == [2, 2]
+    assert [all_runs[name].info.status for name in ("s", "lr=0.1", "lr=0.2")] == ["RUNNING", "FINISHED", "RUNNING"]
     once_more = open_tracker(store, study)
     assert once_more.catch_up(summary) == (0, 1)
 

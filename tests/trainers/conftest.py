@@ -1,5 +1,5 @@
 import os
 
-# Before TensorFlow is imported: these tests train on the CPU, quietly.
+# before the import of TensorFlow, because the tests train on the CPU, without notes
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -24,7 +24,7 @@ def cnn_that_hangs(input_shape: tuple[int, ...], outputs: int, **settings: Any) 
 
 
 def cnn_that_breaks(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> keras.Model:
-    """The same, but the second rank raises."""
+    """Return the same network, whose second rank raises."""
     return _behind(_break, input_shape, outputs, settings)
 
 

@@ -28,7 +28,7 @@ STEPS = 30
 def normalized(
     input_shape: tuple[int, ...], outputs: int, *, hidden: list[int], activation: str, dropout: float
 ) -> keras.Model:
-    """A network with batch normalization, and the hyperparameters of the MLP."""
+    """Return a network with batch normalization and the hyperparameters of the MLP."""
     stack = [layers.Reshape((*input_shape, 1)), layers.Conv2D(hidden[0], 3), layers.BatchNormalization()]
     stack += [layers.Activation(activation)]
     stack += [layers.Flatten(), layers.Dropout(dropout), layers.Dense(outputs)]
@@ -36,7 +36,7 @@ def normalized(
 
 
 def trained(strategy: tf.distribute.Strategy, overrides: list[str]) -> tuple[keras.Model, dict[str, float]]:
-    """After `STEPS` steps of the whole batch: the model, and its metrics on the training and the validation set."""
+    """Return the model after `STEPS` steps of the whole batch, and the training and validation metrics."""
     cfg = compose(*overrides)
     keras.utils.set_random_seed(1)
     dataset = data.load(cfg.dataset, "classification", cfg.seed)
@@ -53,7 +53,7 @@ def trained(strategy: tf.distribute.Strategy, overrides: list[str]) -> tuple[ker
 
 
 def outcome(strategy: tf.distribute.Strategy, overrides: list[str]) -> dict[str, Any]:
-    """The metrics, all weights in one list, and the states of what draws."""
+    """Return the metrics, all weights in one list, and the states of the random generators."""
     model, metrics = trained(strategy, overrides)
     seeds = [v.numpy().tolist() for v in model.non_trainable_variables if v.path.endswith("seed_generator_state")]
     weights = [v.numpy().ravel() for v in model.weights if "seed" not in v.path]
@@ -64,13 +64,13 @@ def main() -> None:
     rank, addresses, cases = int(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
-    networks._output = layers.Dense  # which is float32 in every precision
+    networks._output = layers.Dense  # because the output layer is float32 in every precision
     several = distribution.strategy([], World(rank, len(addresses), rank, 1, tuple(addresses)))
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # as trainers.trainer does
     for overrides in cases:
-        found = outcome(several, [f"ranks={len(addresses)}", *overrides])
+        result = outcome(several, [f"ranks={len(addresses)}", *overrides])
         alone = outcome(tf.distribute.get_strategy(), overrides) if rank == 0 else None
-        print(json.dumps({**found, "alone": alone}), flush=True)
+        print(json.dumps({**result, "alone": alone}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A trial that remembers what was reported, and a configuration to train."""
+"""A trial that records the reported metrics, and a configuration to train."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def compose(*overrides: str) -> DictConfig:
 
 
 class Recorder:
-    """Stops after the epoch `stop_after`."""
+    """A trial that stops after the epoch `stop_after`."""
 
     def __init__(self, folder: Path, stop_after: int | None = None) -> None:
         self.folder, self.checkpoint_folder = folder, folder / "checkpoint"

@@ -12,7 +12,7 @@ Y = X.sum(axis=1, keepdims=True)
 
 
 def fit(trial: Recorder, epochs: int = 5) -> keras.Model:
-    """A training function as a person writes it."""
+    """Train a model as a user's own training function does."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01), "mse")
@@ -46,9 +46,9 @@ def test_a_stopped_training_resumes_from_its_checkpoint(tmp_path: Path) -> None:
 
 def test_a_training_that_had_ended_trains_no_further(tmp_path: Path) -> None:
     fit(Recorder(tmp_path, stop_after=5))
-    again = Recorder(tmp_path)
-    fit(again)
-    assert again.steps == []
+    recorder = Recorder(tmp_path)
+    fit(recorder)
+    assert recorder.steps == []
 
 
 def test_a_second_fit_is_refused(tmp_path: Path) -> None:

@@ -48,14 +48,14 @@ def test_no_checkpoint_is_the_beginning(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path / "missing") is None
 
 
-@pytest.mark.parametrize("kept", [0, 1, 100, 0.5, -1, -30])
+@pytest.mark.parametrize("size", [0, 1, 100, 0.5, -1, -30])
 def test_a_cut_off_file_falls_back_to_the_one_before(
-    kept: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    size: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     save_two(tmp_path)
     newest = tmp_path / "newest.npz"
     content = newest.read_bytes()
-    newest.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
+    newest.write_bytes(content[: int(size * len(content)) if isinstance(size, float) else size])
     with caplog.at_level(logging.WARNING):
         assert restore(tmp_path, make_model()).epoch == 1
     assert "newest.npz cannot be read" in caplog.text

@@ -1,4 +1,4 @@
-"""The compiled passes do what Keras' own loops do."""
+"""The compiled passes equal Keras' own loops."""
 
 import keras
 import numpy as np
@@ -30,7 +30,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
 
 
 def as_data(x: np.ndarray, y: np.ndarray, test: int | None = None, **settings: object) -> Data:
-    """All rows are for training; the first `test` are the test set."""
+    """Return data with all rows for training; the first `test` rows are the test set."""
     rows = np.arange(len(x), dtype=np.int32)
     return Data(x, y, rows, rows[:10], x, y, rows[:test], outputs=3, **settings)  # type: ignore[arg-type]
 
@@ -61,8 +61,8 @@ def test_metrics_are_of_their_own_pass_alone(arrays: tuple[np.ndarray, np.ndarra
     expected = [float(train(rows, 32)["accuracy"]) for rows in (data.validation_rows, data.training_rows)]
     assert expected[0] != expected[1]
     for _ in range(2):
-        found = [float(evaluate(name)["accuracy"]) for name in ("validation", "training")]
-        assert found == pytest.approx(expected)
+        accuracies = [float(evaluate(name)["accuracy"]) for name in ("validation", "training")]
+        assert accuracies == pytest.approx(expected)
         assert float(train(data.validation_rows, 32)["accuracy"]) == pytest.approx(expected[0])
 
 

@@ -129,12 +129,12 @@ def test_batches_with_replacement_overlap() -> None:
 
 
 def test_one_hot_labels_train_to_the_same_numbers(tmp_path: Path) -> None:
-    found = []
+    metrics = []
     for labels in ("sparse", "one_hot"):
         recorder = Recorder(tmp_path / labels)
         train(compose("loss=softmax", f"dataset.labels={labels}", "epochs=2"), recorder)
-        found.append([(m["loss"], m["val_loss"], m["accuracy"], m["val_accuracy"]) for m in recorder.reported])
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+        metrics.append([(m["loss"], m["val_loss"], m["accuracy"], m["val_accuracy"]) for m in recorder.reported])
+    np.testing.assert_allclose(metrics[0], metrics[1], rtol=1e-5)
 
 
 def test_without_a_validation_set_the_training_loss_judges(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One projection does what Keras' layers do one after the other."""
+"""One projection equals the sequence of Keras' layers."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ layers = keras.layers
 
 
 def images(height: int = 24, width: int = 32, channels: int = 3) -> np.ndarray:
-    """Smooth ones, so that interpolating twice changes little. Values in 0..1."""
+    """Return smooth images with values in 0..1, because a second interpolation changes smooth images little."""
     y, x = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
     waves = [np.sin(0.11 * (n + 1) * x + 0.07 * y + n) for n in range(channels)]
     return np.stack([0.5 + 0.4 * np.stack(waves, -1)] * 5).astype(np.float32)
@@ -55,20 +55,20 @@ def test_all_at_once_equal_the_layers_in_a_row() -> None:
             layers.RandomTranslation((0.05, 0.05), (0.05, 0.05)),
         ]
     )
-    found = ours(x, Augment(rotation=(7.2, 7.2), zoom=(-0.2, -0.2), shift=(0.05, 0.05)))
+    result = ours(x, Augment(rotation=(7.2, 7.2), zoom=(-0.2, -0.2), shift=(0.05, 0.05)))
     inner = (slice(None), slice(8, -8), slice(8, -8))  # at the edges, filling comes before or after
-    np.testing.assert_allclose(found[inner], row(x, training=True).numpy()[inner], atol=0.02)
+    np.testing.assert_allclose(result[inner], row(x, training=True).numpy()[inner], atol=0.02)
 
 
 @pytest.mark.parametrize(("flip", "axes"), [("horizontal", [2]), ("vertical", [1]), ("both", [1, 2])])
 def test_flips_mirror_half_of_the_images(flip: str, axes: list[int]) -> None:
     x = np.random.default_rng(0).random((400, 6, 8, 1)).astype(np.float32)
-    found = ours(x, Augment(flip=flip))
+    result = ours(x, Augment(flip=flip))
     for axis in axes:
         kept_or_flipped = [x, np.flip(x, axis)] if len(axes) == 1 else [x, *(np.flip(x, a) for a in (1, 2, (1, 2)))]
-        as_which = np.argmin([np.abs(found - y).max((1, 2, 3)) for y in kept_or_flipped], axis=0)
+        as_which = np.argmin([np.abs(result - y).max((1, 2, 3)) for y in kept_or_flipped], axis=0)
         nearest = np.choose(as_which[:, None, None, None], kept_or_flipped)
-        np.testing.assert_allclose(found, nearest, atol=1e-5)
+        np.testing.assert_allclose(result, nearest, atol=1e-5)
         shares = np.bincount(as_which, minlength=len(kept_or_flipped)) / len(x)
         assert shares == pytest.approx(1 / len(kept_or_flipped), abs=0.08)
 
@@ -81,7 +81,7 @@ def test_amounts_are_drawn_by_seed_epoch_and_batch_alone() -> None:
     assert len(set(drawn.values())) == 4
     assert ours(x, strong, 0, 2, 0).tobytes() == drawn[0, 2, 0]
     first, second = ours(x, strong)[:2]
-    assert np.abs(first - second).max() > 0.01  # each image by its own amount
+    assert np.abs(first - second).max() > 0.01  # each image has its own amounts
 
 
 def test_images_without_channels_keep_their_shape() -> None:

@@ -28,7 +28,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(folder: Path, each: int = 10, splits: Sequence[str] = ("",)) -> Path:
-    """A folder of noisy images of one colour a class, of several sizes and formats."""
+    """Write a folder of noisy images with one colour for each class, of several sizes and formats."""
     random = np.random.default_rng(0)
     for split in splits:
         for name, colour in COLOURS.items():
@@ -154,7 +154,7 @@ def test_augmented_training_resumes_to_the_same_bits(gb: int, tmp_path: Path) ->
 
 def test_augmentation_touches_the_training_set_alone(tmp_path: Path) -> None:
     folder = write(tmp_path / "images")
-    found = []
+    metrics = []
     for augment in ("none", "strong"):
         cfg = compose(
             *("dataset=image_folder", "dataset.size=8", f"dataset.path={folder}", "lr=1e-12", "epochs=1"),
@@ -162,13 +162,13 @@ def test_augmentation_touches_the_training_set_alone(tmp_path: Path) -> None:
         )
         recorder = Recorder(tmp_path / augment)
         train(cfg, recorder)
-        found.append(recorder.reported[0])
-    assert found[0]["val_loss"] == pytest.approx(found[1]["val_loss"], rel=1e-6)
-    assert found[0]["loss"] != pytest.approx(found[1]["loss"], rel=1e-6)
+        metrics.append(recorder.reported[0])
+    assert metrics[0]["val_loss"] == pytest.approx(metrics[1]["val_loss"], rel=1e-6)
+    assert metrics[0]["loss"] != pytest.approx(metrics[1]["loss"], rel=1e-6)
 
 
 def break_one(folder: Path) -> Path:
-    """Cut an image in its middle, which its header does not tell."""
+    """Remove the last bytes of an image; the header stays valid."""
     path = folder / "green" / "001.jpg"
     path.write_bytes(path.read_bytes()[:-40])
     return path
@@ -192,13 +192,13 @@ def test_a_broken_image_costs_one_pass(tmp_path: Path, own_cache: Path, monkeypa
     passes: list[str] = []
     begun = cache.Progress.__init__
     monkeypatch.setattr(cache.Progress, "__init__", lambda self, *rest: passes.append("one") or begun(self, *rest))
-    said = set()
+    messages = set()
     for work in (lambda: data.load(cfg.dataset, "classification", 0),) * 2 + (lambda: compose(*settings),):
         with pytest.raises(ValueError) as error:
             work()
-        said.add(str(error.value))
-    assert len(said) == len(passes) == 1
-    assert len(said.pop().splitlines()) == 2
+        messages.add(str(error.value))
+    assert len(messages) == len(passes) == 1
+    assert len(messages.pop().splitlines()) == 2
     Image.new("RGB", (5, 5)).save(path)
     assert load(f"dataset.path={folder}").skipped == 0
 
@@ -271,11 +271,11 @@ def test_a_full_cache_loses_the_least_recently_used(tmp_path: Path) -> None:
         if name != "b":
             os.close(in_use.file)
         os.utime(tmp_path / name, (number, number))
-    kept = entry("a", 9)  # used again, as it was
-    assert kept.take(np.array([3]))[0, 0] == 0
-    os.close(kept.file)
+    entry_a = entry("a", 9)  # the unchanged entry is reused
+    assert entry_a.take(np.array([3]))[0, 0] == 0
+    os.close(entry_a.file)
     os.close(entry("d", 3).file)
-    # b was used before c, but a process still reads it.
+    # b was used before c, but a process still reads b.
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"a", "b", "d"}
     with pytest.raises(ValueError, match=r"more than dataset.cache_gb=.*\nUse dataset.cache_gb="):
         cache.open_entry(tmp_path, "e", 1e-9, lambda: plan(0))
@@ -300,11 +300,11 @@ def test_cache_entry_is_not_removed_while_written(tmp_path: Path) -> None:
     assert (x.all() == 7).all()
 
 
-def decode(folder: str, kept: str, results: "multiprocessing.Queue[tuple[float, int]]") -> None:
+def decode(folder: str, cache_folder: str, results: "multiprocessing.Queue[tuple[float, int]]") -> None:
     cfg = compose(*("dataset=image_folder", f"dataset.path={folder}", "dataset.size=64", "batch_size=4"))
-    cfg.dataset.cache = kept
+    cfg.dataset.cache = cache_folder
     loaded = data.load(cfg.dataset, "classification", 0)
-    made = next(Path(kept).glob("*/images.npy")).stat().st_mtime
+    made = next(Path(cache_folder).glob("*/images.npy")).stat().st_mtime
     results.put((made, int(pixels_of(loaded).sum())))
 
 
@@ -312,16 +312,16 @@ def decode(folder: str, kept: str, results: "multiprocessing.Queue[tuple[float, 
 def test_processes_side_by_side_decode_once(tmp_path: Path) -> None:
     folder = write(tmp_path / "images", each=40)
     fresh = multiprocessing.get_context("forkserver")
-    fresh.set_forkserver_preload([__name__])  # TensorFlow, once for all of them
+    fresh.set_forkserver_preload([__name__])  # because one import of TensorFlow serves all processes
     results: multiprocessing.Queue[tuple[float, int]] = fresh.Queue()
     arguments = (str(folder), str(tmp_path / "kept"), results)
     processes = [fresh.Process(target=decode, args=arguments) for _ in range(2)]
     for process in processes:
         process.start()
-    found = {results.get(timeout=120) for _ in processes}
+    outcomes = {results.get(timeout=120) for _ in processes}
     for process in processes:
         process.join(timeout=30)
-    assert len(found) == 1
+    assert len(outcomes) == 1
 
 
 def test_killed_maker_leaves_no_readable_cache(tmp_path: Path, own_cache: Path) -> None:

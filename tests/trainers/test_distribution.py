@@ -25,11 +25,11 @@ Trained = dict[str, tuple[dict[str, Any], Path]]
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """What the runs came to on two devices, and their folders."""
+    """Return the results and the folders of the runs on two devices."""
     folders = {name: tmp_path_factory.mktemp("two") for name in RUNS}
-    asked = json.dumps({str(folders[name]): overrides for name, overrides in RUNS.items()})
+    arguments = json.dumps({str(folders[name]): overrides for name, overrides in RUNS.items()})
     child = subprocess.run(
-        [sys.executable, "-m", "tests.trainers.two_devices", asked],
+        [sys.executable, "-m", "tests.trainers.two_devices", arguments],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -37,21 +37,21 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         check=False,
     )
     assert child.returncode == 0, child.stderr
-    said = [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
-    return {name: (found, folders[name]) for name, found in zip(RUNS, said, strict=True)}
+    results = [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
+    return {name: (result, folders[name]) for name, result in zip(RUNS, results, strict=True)}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["adam", "nesterov"])
 def test_two_devices_train_to_the_numbers_of_one(optimizer: str, two: Trained, tmp_path: Path) -> None:
-    found, folder = two[optimizer]
-    one = Recorder(tmp_path / "one")
-    result = train(compose(*RUNS[optimizer]), one)
-    for ours, theirs in zip(found["reported"], one.reported, strict=True):
+    outcome, folder = two[optimizer]
+    recorder = Recorder(tmp_path / "one")
+    result = train(compose(*RUNS[optimizer]), recorder)
+    for ours, theirs in zip(outcome["reported"], recorder.reported, strict=True):
         assert without_times(ours) == pytest.approx(without_times(theirs), rel=1e-5)
-    assert without_times(found["result"]) == pytest.approx(without_times(result), rel=1e-5)
+    assert without_times(outcome["result"]) == pytest.approx(without_times(result), rel=1e-5)
     of_two = Recorder(folder).checkpoint()
-    for name, array in one.checkpoint().items():
+    for name, array in recorder.checkpoint().items():
         if name != "progress":
             assert of_two[name] == pytest.approx(array, abs=1e-5)
 
@@ -78,7 +78,7 @@ OWN = {
 
 
 def own_optimizer(which: str, **_: object) -> keras.optimizers.Optimizer:
-    """One whose configuration does not show its settings."""
+    """Return an optimizer whose configuration does not show the optimizer's settings."""
     return OWN[which]()
 
 

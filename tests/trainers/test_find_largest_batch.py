@@ -1,6 +1,4 @@
-"""The search itself, as tables, and a trial that searches; the tries are made up here, and real in
-tests/test_largest_batch.py.
-"""
+"""The search as tables, and a trial that searches; tests/test_largest_batch.py has real tries."""
 
 import json
 import os
@@ -23,7 +21,7 @@ from trainers.data.arrays import Data
 from trainers.largest_batch import find, next_size
 from trainers.subprocess_run import OutOfMemory, run_in_subprocess
 
-LIMITS: list[tuple[int, int, int, int]] = [  # what fits, and start, unit and most
+LIMITS: list[tuple[int, int, int, int]] = [  # the largest size that fits, start, unit and most
     *[(fits, 32, 1, 50_000) for fits in (1, 2, 3, 31, 32, 33, 63, 64, 100, 1000, 2816, 49_999, 50_000, 10**9)],
     *[(fits, 32, 4, 1250) for fits in (4, 7, 8, 100, 1247, 1248, 1250, 10**9)],
     *[(fits, 1250, 1, 1250) for fits in (1, 5, 700, 1249, 1250)],
@@ -114,14 +112,14 @@ class Trial(Recorder):
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A launcher with a limit, and a folder of its own for what is kept."""
+    """Set a launcher with a memory limit, and an own folder of results."""
     monkeypatch.setattr(kept, "_launcher", lambda: {"_target_": kept.HERE, "mem_gb": 4.0})
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch, limited: None) -> list[int]:
-    """Tries that take no process: what fits is up to 300 examples, at a megabyte each."""
+    """Replace the tries: at most 300 examples fit, at a megabyte each, without a process."""
     made: list[int] = []
 
     def train(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
@@ -167,7 +165,7 @@ def test_a_trial_reports_each_try_and_returns_the_largest(tries: list[int], tmp_
 def test_log_of_a_trial_has_no_false_outcome(
     tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A launcher reads it in the log where a trial was killed from outside: sweeps/launchers/fork_server.py."""
+    """Keep words of a memory error out of the log, because fork_server.py searches the log of a killed trial."""
 
     def train(cfg: DictConfig, size: int, limit_gb: float | None, trial: Trial) -> float:
         os.write(2, b"OOM when allocating\n")
@@ -183,10 +181,10 @@ def test_log_of_a_trial_has_no_false_outcome(
     monkeypatch.setattr("sys.stderr", open(2, "w", buffering=1, closefd=False))  # noqa: SIM115 - not pytest's
     monkeypatch.setattr(largest_batch, "run_in_subprocess", run)
     assert find(search_of(), Trial(tmp_path))["largest_batch"] == 288  # type: ignore[arg-type]
-    said = "".join(capfd.readouterr())
-    assert "batch_size=288 fits\n" in said
-    assert "batch_size=304 does not fit, see tries.log\n" in said
-    assert not [word for word in (*_MEMORY_WORDS, "does not fit:") if word in said]
+    output = "".join(capfd.readouterr())
+    assert "batch_size=288 fits\n" in output
+    assert "batch_size=304 does not fit, see tries.log\n" in output
+    assert not [word for word in (*_MEMORY_WORDS, "does not fit:") if word in output]
     tried = (tmp_path / "tries.log").read_text()
     assert tried.count("'std::bad_alloc'\n") == tried.count("OOM when allocating\n") == len(FOUND)
     assert "batch_size=288 fits\n" in tried
@@ -195,8 +193,8 @@ def test_log_of_a_trial_has_no_false_outcome(
 
 def test_several_gpus_share_the_batch(tries: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "machine", lambda gpus, mem_gb: f"{gpus} of them")
-    found = find(search_of("gpus=4"), Trial(tmp_path))  # type: ignore[arg-type]
-    assert (found["largest_batch"], found["per_gpu"], found["advised"]) == (288, 72, 256)
+    result = find(search_of("gpus=4"), Trial(tmp_path))  # type: ignore[arg-type]
+    assert (result["largest_batch"], result["per_gpu"], result["advised"]) == (288, 72, 256)
 
 
 def test_search_starts_with_the_memory_of_one_gpu(
@@ -213,9 +211,9 @@ def test_search_ends_if_every_batch_fits(
 ) -> None:
     monkeypatch.setattr(largest_batch, "_training_rows", lambda cfg: 250)
     trial = Trial(tmp_path)
-    found = find(search_of(f"trainer.most={most}"), trial)  # type: ignore[arg-type]
-    assert found["largest_batch"] == found["advised"] == (200 if most == "200" else 250)
-    assert found["whole_training_set"] == (most == "null")
+    result = find(search_of(f"trainer.most={most}"), trial)  # type: ignore[arg-type]
+    assert result["largest_batch"] == result["advised"] == (200 if most == "200" else 250)
+    assert result["whole_training_set"] == (most == "null")
     assert trial.notes["largest batch"].startswith(words)
     compose("model=mlp", "batch_size=1250")  # no bound
 
@@ -223,8 +221,8 @@ def test_search_ends_if_every_batch_fits(
 def test_a_stopped_trial_resumes(tries: list[int], tmp_path: Path) -> None:
     stopped = find(search_of(), Trial(tmp_path, stop_after=4))  # type: ignore[arg-type]
     assert stopped["largest_batch"] == 256
-    found = find(search_of(), trial := Trial(tmp_path))  # type: ignore[arg-type]
-    assert found["largest_batch"] == 288
+    result = find(search_of(), trial := Trial(tmp_path))  # type: ignore[arg-type]
+    assert result["largest_batch"] == 288
     assert tries == FOUND
     assert trial.steps == [5, 6, 7, 8, 9]
 

@@ -23,7 +23,7 @@ def sigmoid(x: float) -> float:
 
 
 def by_hand(pos_weight: float = 1.0, alpha: float | None = None, gamma: float = 0.0) -> float:
-    """The mean over examples and classes, one number at a time."""
+    """Compute the mean over examples and classes with scalars."""
     total = 0.0
     for logits, rows in zip(LOGITS, ROWS, strict=True):
         for logit, label in zip(logits, rows, strict=True):
@@ -71,7 +71,7 @@ def test_kappa_is_that_of_scikit_learn(power: float, weights: str) -> None:
 
 
 def test_kappa_of_unsure_answers_by_hand() -> None:
-    # Two classes, labels 0 and 1, probability .75 of the right one each: disagreement .25, by chance .5.
+    # Two classes, labels 0 and 1, probability .75 of the right class: disagreement .25, by chance .5.
     logits = np.log(np.array([[0.75, 0.25], [0.25, 0.75]], np.float32))
     assert float(losses.WeightedKappa()(np.array([0, 1]), logits)) == pytest.approx(math.log(0.5), abs=1e-5)
     assert np.isfinite(float(losses.WeightedKappa()(np.array([0]), np.array([[1000.0, 0.0]], np.float32))))
@@ -99,5 +99,5 @@ def test_every_loss_of_a_classification_learns_digits(name: str, tmp_path) -> No
 def test_a_loss_is_saved_with_its_settings(path) -> None:  # type: ignore[no-untyped-def]
     task = "dataset=digits" if path.stem in CLASSIFICATIONS else "dataset=line"
     loss = make("loss", compose(task, f"loss={path.stem}").loss)
-    again = keras.losses.deserialize(keras.losses.serialize(loss))
-    assert again.get_config() == loss.get_config()
+    copy = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert copy.get_config() == loss.get_config()

@@ -1,4 +1,4 @@
-"""Known networks: their preprocessing, what of them learns when, and that a training of them can be resumed."""
+"""Known networks: preprocessing, trained layers, and resumed trainings."""
 
 import fcntl
 import sys
@@ -27,7 +27,7 @@ MOBILE = ("model=mobilenetv2", "dataset=npz", "batch_size=8", "trainer.checkpoin
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Images of 32 x 32 pixels whose brightness is their class."""
+    """Return a file of images of 32 x 32 pixels whose brightness shows the class."""
     random = np.random.default_rng(0)
     y = random.integers(0, 2, 40).astype(np.uint8)
     x = (random.integers(0, 100, (40, 32, 32, 3)) + 120 * y[:, None, None, None]).astype(np.uint8)
@@ -38,7 +38,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mobile() -> keras.Model:
-    """A base of its own, whose statistics are not those of a new one."""
+    """Return a base whose statistics differ from a new base's statistics."""
     keras.utils.set_random_seed(7)
     base = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
     for layer in base.layers:
@@ -49,7 +49,7 @@ def mobile() -> keras.Model:
 
 @pytest.fixture(scope="module")
 def weights(mobile: keras.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of its weights."""
+    """Save the base's weights and return the file."""
     path = tmp_path_factory.mktemp("weights") / "mobile.weights.h5"
     mobile.save_weights(path)
     return path
@@ -79,7 +79,7 @@ def test_the_smallest_images_are_those_that_keras_takes(name: str) -> None:
         getattr(keras.applications, name)(include_top=False, weights=None, input_shape=(least - 1, least - 1, 3))
 
 
-# One of each kind: -1..1, colours turned round and centred, inside the network itself.
+# A network for each range: -1..1, reversed and centred colours, and a range inside the network.
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name",
@@ -96,13 +96,13 @@ def test_network_receives_pixels_in_its_own_range(name: str, tmp_path: Path) -> 
     module = sys.modules[getattr(keras.applications, name).__module__]
     base = networks.base_of(model)
     assert known.NETWORKS[name] == (base.count_params(), base.output_shape[-1], 32)
-    seen = base(module.preprocess_input(pixels.copy()), training=False)
-    expected = model.layers[-1](keras.ops.mean(seen, axis=(1, 2)))
+    features = base(module.preprocess_input(pixels.copy()), training=False)
+    expected = model.layers[-1](keras.ops.mean(features, axis=(1, 2)))
     np.testing.assert_allclose(model(pixels / 255, training=False), expected, rtol=1e-3, atol=1e-4)
-    # Loaded by a Keras that knows nothing of this repository.
+    # The saved model loads without code of this repository.
     networks.save(model, None, tmp_path / "model", (32, 32, 3), 3)
-    again = keras.models.load_model(tmp_path / "model" / "data" / "model.keras")
-    np.testing.assert_allclose(again(pixels / 255), model(pixels / 255), rtol=1e-5, atol=1e-6)
+    copy = keras.models.load_model(tmp_path / "model" / "data" / "model.keras")
+    np.testing.assert_allclose(copy(pixels / 255), model(pixels / 255), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (32, 32, 1)])
@@ -122,7 +122,7 @@ def test_images_with_two_channels_are_refused() -> None:
     ("settings", "learning"),
     [
         ("model.fine_tune=false", 0),
-        ("model.fine_tune=5", 3),  # of its last five layers, one has no weights and two are batch normalizations
+        ("model.fine_tune=5", 3),  # of the base's last five layers, one has no weights and two are batch normalizations
         ("model.fine_tune=true", None),
     ],
 )
@@ -134,7 +134,7 @@ def test_networks_that_learn(settings: str, learning: int | None, images: Path, 
     normalizing = [layer for layer in base.layers if isinstance(layer, keras.layers.BatchNormalization)]
     assert not any(layer.trainable for layer in normalizing)
     before = base_weights(model)
-    model.run_eagerly = True  # tracing a step takes longer than taking it
+    model.run_eagerly = True  # because tracing a step takes longer than the step
     model.train_on_batch(loaded.x[:8] / np.float32(255), loaded.y[:8])
     moved = {path for path, value in base_weights(model).items() if (value != before[path]).any()}
     assert not any("bn" in path.lower() or "moving" in path for path in moved)
@@ -145,7 +145,7 @@ def test_networks_that_learn(settings: str, learning: int | None, images: Path, 
 
 
 def tiny(input_shape: tuple[int, ...], outputs: int, *, name: str, weights: str | None, dropout: float) -> keras.Model:
-    """A network with a base, as small as can be."""
+    """Return a smallest network with a base."""
     shape = [keras.Input(input_shape), keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization()]
     base = keras.Sequential([*shape, keras.layers.GlobalAveragePooling2D()])
     inputs = keras.Input(input_shape)
@@ -208,7 +208,7 @@ def test_a_file_of_weights_is_loaded_exactly(name: str, mobile: keras.Model, wei
     path = tmp_path / name
     if name == "mobile.weights.h5":
         path = weights
-    elif name == "no_top.h5":  # as those that Keras downloads are written
+    elif name == "no_top.h5":  # the format of Keras's downloaded files
         with h5py.File(path, "w") as file:
             save_weights_to_hdf5_group(file, mobile)
     else:
@@ -221,7 +221,7 @@ def test_a_file_of_weights_is_loaded_exactly(name: str, mobile: keras.Model, wei
 
 @pytest.fixture(scope="module")
 def efficient() -> keras.Model:
-    """A base with an optimizer, which is saved too, but is no weight."""
+    """Return a base with an optimizer, whose saved variables are no weights of the network."""
     base = keras.applications.EfficientNetB0(include_top=False, weights=None, input_shape=(32, 32, 3))
     base.compile("adam", "mse")
     base.optimizer.build(base.trainable_variables)
@@ -304,7 +304,7 @@ def test_only_the_first_download_is_alone(weights: Path, monkeypatch: pytest.Mon
 def test_base_may_keep_its_random_weights(images: Path) -> None:
     bases = []
     for settings in (("model.weights=random", "model.fine_tune=false"), ("model.weights=random",), ()):
-        cfg = configured(images, "model.name=mobilenet", *settings)  # which has half as many layers
+        cfg = configured(images, "model.name=mobilenet", *settings)  # a network with half as many layers
         keras.utils.set_random_seed(0)
         bases.append(networks.base_of(build(cfg, data.load(cfg.dataset, "classification", 0))))
     for frozen, free, unnamed in zip(*(base.get_weights() for base in bases), strict=True):
@@ -346,10 +346,10 @@ def test_model_is_saved(which: str, attained: str, tmp_path: Path) -> None:
     result = train(cfg, Recorder(tmp_path))
     file = tmp_path / "model" / "data" / "model.keras"
     model = keras.models.load_model(file)
-    with zipfile.ZipFile(file) as archive:  # nothing that a Keras without this repository would look for
+    with zipfile.ZipFile(file) as archive:  # because a Keras without this repository has no module `trainers`
         assert b"trainers." not in archive.read("config.json")
     signature = Model.load(str(tmp_path / "model")).signature
-    assert [spec.shape for one in (signature.inputs, signature.outputs) for spec in one.inputs] == [
+    assert [spec.shape for schema in (signature.inputs, signature.outputs) for spec in schema.inputs] == [
         (-1, 8, 8),
         (-1, 10),
     ]
@@ -379,8 +379,8 @@ def test_line_names_its_file(tmp_path: Path) -> None:
     assert (result["weight"], result["bias"]) == pytest.approx((weight, bias), abs=0.02)
     assert result["mse"] == pytest.approx(np.mean((y - weight * x - bias) ** 2), rel=0.05)
     assert result["r2"] == pytest.approx(1 - result["mse"] / np.var(y), rel=1e-3)
-    noted = recorder.notes["closed form (least squares)"]
-    assert (noted["weight"], noted["bias"]) == pytest.approx((weight, bias))
+    note = recorder.notes["closed form (least squares)"]
+    assert (note["weight"], note["bias"]) == pytest.approx((weight, bias))
 
 
 @pytest.mark.parametrize("inputs", [1, 3])

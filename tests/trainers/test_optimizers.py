@@ -13,12 +13,12 @@ from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import optimizers
 from trainers.trainer import train
 
-# What every Keras optimizer takes; the rest are an optimizer's own hyperparameters.
+# The arguments of every Keras optimizer; other arguments are an optimizer's own hyperparameters.
 COMMON = {
     *("clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum", "ema_overwrite_frequency"),
     *("loss_scale_factor", "gradient_accumulation_steps", "name", "kwargs", "options", "self"),
 }
-# sgd has neither, by what it is called.
+# because the name sgd means an optimizer without momentum
 LEFT_OUT = {"sgd": {"momentum", "nesterov"}}
 
 
@@ -34,7 +34,7 @@ def test_every_hyperparameter_is_spelled_out(path) -> None:  # type: ignore[no-u
 
 
 def least_squares() -> tuple[np.ndarray, np.ndarray]:
-    """200 examples of 12 features, of which 3 matter."""
+    """Return 200 examples of 12 features, 3 of which have an effect."""
     random = np.random.default_rng(0)
     x = random.normal(size=(200, 12))
     return x, x @ np.array([3.0, -2.0, 0.5] + [0.0] * 9) + random.normal(scale=0.1, size=200)
@@ -59,7 +59,7 @@ def test_proximal_training_converges_to_the_lasso(
 
     for _ in range(600):
         step()
-    # scikit-learn minimizes half of what the mean squared error and the penalties add up to.
+    # scikit-learn minimizes half of the sum of the mean squared error and the penalties.
     strict = {"tol": 1e-12, "max_iter": 100_000, "fit_intercept": False}
     if l2:
         expected = ElasticNet(alpha=(l1 + l2) / 2, l1_ratio=l1 / (l1 + l2), **strict).fit(x, y).coef_
@@ -116,5 +116,5 @@ def test_proximal_training_resumes_to_the_same_bits(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("cls", [optimizers.ProximalGradientDescent, optimizers.ProximalAdagrad])
 def test_a_proximal_optimizer_is_saved_with_its_settings(cls: type[keras.optimizers.Optimizer]) -> None:
     optimizer = cls(0.5, l1_regularization_strength=0.1, l2_regularization_strength=0.2, use_ema=True)
-    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert again.get_config() == optimizer.get_config()
+    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert copy.get_config() == optimizer.get_config()

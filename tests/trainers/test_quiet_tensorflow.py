@@ -1,4 +1,4 @@
-"""What TensorFlow remarks while it starts is left out of standard error, and nothing else."""
+"""The notes of TensorFlow's start, which alone are left out of standard error."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Schedules inside a training: what is used at each step, and that a stop changes nothing."""
+"""Schedules inside a training: the rate at each step, also after a stop."""
 
 from pathlib import Path
 
@@ -42,16 +42,16 @@ def test_stopped_training_resumes_to_the_same_bits(schedule: str, tmp_path: Path
 
 
 def test_each_step_uses_its_own_rate() -> None:
-    """SGD on a constant gradient: the weight is the sum of the rates."""
+    """Sum the rates by SGD on a constant gradient."""
     rates = np.array([0.5, 0.25, 0.125], np.float32)
     optimizer = keras.optimizers.SGD(Table(rates))
     w = keras.Variable(0.0)
     optimizer.build([w])
-    found = []
+    weights = []
     for _ in range(4):
         optimizer.apply([np.float32(-1.0)], [w])
-        found.append(float(w.numpy()))
-    assert found == [0.5, 0.75, 0.875, 1.0]
+        weights.append(float(w.numpy()))
+    assert weights == [0.5, 0.75, 0.875, 1.0]
 
 
 def test_without_a_schedule_the_rate_is_a_plain_number() -> None:
@@ -68,5 +68,5 @@ def test_rates_are_reported(tmp_path: Path) -> None:
 
 
 def test_a_table_is_saved_with_its_rates() -> None:
-    again = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(Table([0.1, 0.2])))
-    assert float(again(5)) == pytest.approx(0.2)
+    copy = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(Table([0.1, 0.2])))
+    assert float(copy(5)) == pytest.approx(0.2)

@@ -13,11 +13,11 @@ from trainers.trainer import train
         ([], None),
         ([0.9, 0.9], None),
         ([0.9, 0.9, 0.9], 3),
-        # Means of three: .3, .6, .9, .9, .9: within 1% of .9 from the third one on, which ends in epoch 5.
+        # Means of three: .3, .6, .9, .9, .9: within 1% of .9 from the third mean on, which ends in epoch 5.
         ([0.0, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9], 5),
         # The value becomes stable twice: the second time counts.
         ([0.9, 0.9, 0.9, 0.5, 0.9, 0.9, 0.9], 7),
-        ([0.5, 0.6, 0.7, 0.8, 0.9], 5),  # still rising: stable only where it ends
+        ([0.5, 0.6, 0.7, 0.8, 0.9], 5),  # still rising: stable only at the last epoch
         # A change of just under and of over 1%.
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.029], 3),
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.04], 6),

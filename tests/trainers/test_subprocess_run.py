@@ -1,4 +1,4 @@
-"""Real processes that end in every way that there is."""
+"""Real processes with every kind of end."""
 
 import faulthandler
 import os
@@ -17,7 +17,7 @@ from trainers.subprocess_run import OutOfMemory, cap_data, peak_gb, run_in_subpr
 
 
 def die_of(number: int) -> None:
-    faulthandler.disable()  # pytest's own, which would tell of this at length
+    faulthandler.disable()  # because pytest's fault handler would print the stack
     os.kill(os.getpid(), number)
     time.sleep(60)
 
@@ -27,7 +27,7 @@ def raise_it(error: Exception) -> None:
 
 
 class ResourceExhaustedError(Exception):
-    """TensorFlow's, by its name."""
+    """An error with the name of TensorFlow's error."""
 
 
 def fill(gb: float) -> float:
@@ -70,7 +70,7 @@ def test_study_ended_by_another_cause(work: Callable[[], object], words: str) ->
 
 
 def slowly_die(seconds: float) -> None:
-    """As one that writes a large core: nothing more comes from it, and it goes on for a while."""
+    """Close the pipe and die later, as a process that writes a large core does."""
     sys._getframe(2).f_locals["sender"].close()
     time.sleep(seconds)
     die_of(signal.SIGABRT)

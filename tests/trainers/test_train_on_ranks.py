@@ -1,4 +1,4 @@
-"""Several ranks train as one process does."""
+"""Trainings on several ranks that equal the training of one process."""
 
 import json
 import os
@@ -39,16 +39,16 @@ OTHER = {
 
 def addresses(count: int) -> list[str]:
     sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    found = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return found
+    for listener in sockets:
+        listener.bind(("127.0.0.1", 0))
+    hosts = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return hosts
 
 
 def on_ranks(count: int, cases: list[list[str]]) -> list[list[dict[str, Any]]]:
-    """What each rank found, a case after the other."""
+    """Return the results of each rank, case by case."""
     where = json.dumps(addresses(count))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     ranks = [
@@ -62,29 +62,29 @@ def on_ranks(count: int, cases: list[list[str]]) -> list[list[dict[str, Any]]]:
         )
         for rank in range(count)
     ]
-    found = []
+    results = []
     try:
-        with ThreadPoolExecutor(count) as pool:  # one that nobody listens to would wait, and the others for it
-            said = list(pool.map(lambda rank: rank.communicate(timeout=300), ranks))
-        for rank, (out, err) in zip(ranks, said, strict=True):
+        with ThreadPoolExecutor(count) as pool:  # because a rank with a full pipe blocks all ranks
+            outputs = list(pool.map(lambda rank: rank.communicate(timeout=300), ranks))
+        for rank, (out, err) in zip(ranks, outputs, strict=True):
             assert rank.returncode == 0, err[-3000:]
-            found.append([json.loads(line) for line in out.splitlines() if line.startswith("{")])
+            results.append([json.loads(line) for line in out.splitlines() if line.startswith("{")])
     finally:
         for rank in ranks:
             rank.kill()
-    return found
+    return results
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """By case, what each of two ranks found."""
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Return the results of two ranks, by case."""
     cache = str(tmp_path_factory.mktemp("cache"))
     cases = {name: [word.replace("CACHE", cache) for word in case] for name, case in (EQUAL | OTHER).items()}
     return dict(zip(cases, zip(*on_ranks(2, list(cases.values())), strict=True), strict=True))
 
 
 def apart(rank: dict[str, Any], alone: dict[str, Any]) -> tuple[float, float]:
-    """The largest distance of a weight, and of a metric."""
+    """Return the largest distance of a weight, and of a metric."""
     metrics = [value - rank["metrics"][name] for name, value in alone["metrics"].items()]
     weights = np.subtract(rank["weights"], alone["weights"], dtype=float)
     return float(np.abs(weights).max()), float(np.abs(metrics).max())
@@ -92,26 +92,26 @@ def apart(rank: dict[str, Any], alone: dict[str, Any]) -> tuple[float, float]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", EQUAL)
-def test_ranks_give_the_weights_and_metrics_of_one_process(found: dict[str, Any], case: str) -> None:
+def test_ranks_give_the_weights_and_metrics_of_one_process(outcomes: dict[str, Any], case: str) -> None:
     # Keras works out a synchronized variance as E(x^2) - E(x)^2, which loses digits.
     least = 1e-10 if case == "synchronized batch norm" else 1e-12
-    for rank in found[case]:
-        weights, metrics = apart(rank, found[case][0]["alone"])
+    for rank in outcomes[case]:
+        weights, metrics = apart(rank, outcomes[case][0]["alone"])
         assert weights < least
         assert metrics < 1e-10
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", OTHER)
-def test_ranks_agree_although_draws_and_rounding_differ(found: dict[str, Any], case: str) -> None:
-    chief, other = found[case]
+def test_ranks_agree_although_draws_and_rounding_differ(outcomes: dict[str, Any], case: str) -> None:
+    chief, other = outcomes[case]
     assert apart(chief, chief["alone"])[0] > 1e-6  # or the cases above could not fail
     assert chief["weights"] == other["weights"]  # moving statistics included
     assert chief["metrics"]["val_loss"] == other["metrics"]["val_loss"]
 
 
 @pytest.mark.long
-def test_dropout_draws_by_rank(found: dict[str, Any]) -> None:
-    (one,), (two,) = (rank["seeds"] for rank in found["dropout"])
-    assert one[0] + 1 == two[0]
-    assert one[1] == two[1] > 0
+def test_dropout_draws_by_rank(outcomes: dict[str, Any]) -> None:
+    (first,), (second,) = (rank["seeds"] for rank in outcomes["dropout"])
+    assert first[0] + 1 == second[0]
+    assert first[1] == second[1] > 0

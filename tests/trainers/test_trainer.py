@@ -32,7 +32,7 @@ def test_a_regression_finds_the_line(tmp_path: Path) -> None:
     result = train(compose("dataset=line", "lr=0.1", "optimizer=sgd", "epochs=10"), recorder)
     assert "accuracy" not in recorder.reported[0]
     assert result["val_loss"] == min(metrics["val_loss"] for metrics in recorder.reported)
-    # What is left is the noise, of standard deviation 0.1.
+    # The rest is noise of standard deviation 0.1.
     assert result["test_loss"] == pytest.approx(0.01, rel=0.3)
 
 
@@ -93,9 +93,9 @@ def test_a_training_without_improvement_stops_early_and_stays_stopped(tmp_path: 
     assert recorder.steps == [1, 2, 3]
     assert result["best_epoch"] == 1
     assert "test_loss" in result
-    again = Recorder(tmp_path)
-    assert train(compose("lr=1e-12", *settings), again) == result
-    assert again.steps == []
+    recorder = Recorder(tmp_path)
+    assert train(compose("lr=1e-12", *settings), recorder) == result
+    assert recorder.steps == []
 
 
 def test_a_loss_that_is_not_finite_ends_the_training(tmp_path: Path) -> None:

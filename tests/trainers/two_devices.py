@@ -14,7 +14,7 @@ from trainers import distribution, trainer
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-# The one thing that differs from two GPUs: which devices there are.
+# The only difference from two GPUs is the list of devices.
 distribution.claim_gpus = lambda gpus: [f"CPU:{index}" for index in range(gpus)]
 for folder, overrides in json.loads(sys.argv[1]).items():
     recorder = Recorder(Path(folder))

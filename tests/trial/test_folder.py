@@ -1,4 +1,4 @@
-"""The files of a trial, cut off wherever a killed process may have left them, or damaged."""
+"""The files of a trial, cut at every place where a killed process may stop, or damaged."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_metrics_cut_off_at_every_byte(folder: TrialFolder) -> None:
         lines = folder.read_metrics()
         assert (lines.values, lines.damaged) == (LINES[:complete], 0)
         assert folder.read_metrics(lines.offset).values == []
-        # An attempt that goes on from there reports every step once.
+        # An attempt that resumes at this line reports every step once.
         trial = Trial(folder, 1)
         for line in LINES:
             trial.report(line.metrics, line.step)
@@ -77,7 +77,7 @@ def test_end_is_written_whole_or_not_at_all(folder: TrialFolder) -> None:
     assert attempt.is_over
     whole = (attempt.path / "end.json").read_bytes()
     for cut in range(len(whole)):
-        # A process killed while it wrote leaves a file of another name.
+        # A process that was killed during a write leaves a file of another name.
         (attempt.path / ".end.json.123.123").write_bytes(whole[:cut])
         assert attempt.end() == end
     for cut in range(len(whole)):
@@ -263,7 +263,7 @@ def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], 
     folder = TrialFolder(tmp_path)
     before = {"system/gpu_0_power_usage_watts": 9999.0}
     folder.append_metrics(MetricsLine(0, 50.0, before), SYSTEM_METRICS)
-    for step, sample in enumerate(watts):  # each speaks for the ten seconds before it
+    for step, sample in enumerate(watts):  # each sample represents the previous ten seconds
         named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
         metrics = {"system/memory_usage_megabytes": 5.0, **named}
         folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), SYSTEM_METRICS)
@@ -272,7 +272,7 @@ def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], 
 
 
 def test_file_is_read_while_being_written(tmp_path: Path) -> None:
-    """One process appends and says how it ended, this one reads: every line whole and once, every end whole."""
+    """Read while another process appends: every line whole and once, every end whole."""
     count = 1500
     code = (
         "import sys; from pathlib import Path\n"
@@ -306,7 +306,7 @@ def test_events_stay_until_they_are_handled(folder: TrialFolder) -> None:
     assert reader.unread().values == []
     folder.append_metrics(LINES[0])
     assert reader.unread().values == LINES[:1]
-    (folder.path / "metrics.jsonl").write_bytes(b"")  # a new attempt that begins anew
+    (folder.path / "metrics.jsonl").write_bytes(b"")  # a new attempt begins without a checkpoint
     folder.append_metrics(LINES[1])
     lines = reader.unread()
     assert (lines.values, reader.mark_read(lines), reader.unread().values) == ([LINES[1]], False, [])

@@ -1,4 +1,4 @@
-"""From what a task function returned or raised to how its trial ended."""
+"""The outcome of a trial from the result or the error of its task function."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ TWO = Objective(("objective_0", "objective_1"))
 
 
 def returned(value: Any, objective: Objective | None, heard: State | None = None) -> Outcome:
-    """How a trial ended whose task function returned this; or raised it, if it is an exception."""
+    """Return the outcome of a trial whose task function returned the value, or raised the exception."""
     job = JobReturn(status=JobStatus.FAILED if isinstance(value, BaseException) else JobStatus.COMPLETED)
     job.return_value = value
     return outcome_of_job(job, objective, heard)
@@ -57,8 +57,8 @@ def completed(*objective: float, **metrics: float) -> Outcome:
         (SystemExit(0), GRID, completed()),
         (SystemExit(None), GRID, completed()),
         ({"loss": 2}, GRID, completed(loss=2.0)),
-        ({"objective": 1, "loss": float("nan")}, SEARCH, None),  # what it is not judged by may be NaN
-        ("whatever", None, completed()),  # a sweeper that is not ours judges it
+        ({"objective": 1, "loss": float("nan")}, SEARCH, None),  # a metric that is no objective may be NaN
+        ("whatever", None, completed()),  # another sweeper checks the value
         (None, None, completed()),
     ],
     ids=repr,
@@ -73,7 +73,7 @@ def test_error_is_reported_though_the_log_is_full(monkeypatch: pytest.MonkeyPatc
     with Path("/dev/full").open("w", buffering=1) as full:
         monkeypatch.setattr("sys.stderr", full)
         assert returned(ValueError("no such layer"), SEARCH).error == "ValueError: no such layer"
-        with suppress(OSError):  # what is still in its buffer
+        with suppress(OSError):  # because close() writes the buffer
             full.close()
 
 
@@ -81,17 +81,17 @@ def test_error_is_reported_though_the_log_is_full(monkeypatch: pytest.MonkeyPatc
 def test_stopped_trial_keeps_its_metrics(heard: State) -> None:
     end = returned(0.5, SEARCH, heard)
     assert (end.state, end.objective, end.metrics) == (heard, [0.5], {"objective": 0.5})
-    assert bool(end.error) == (heard is not State.PRUNED)  # every end that is no result has words
+    assert bool(end.error) == (heard is not State.PRUNED)  # every end without a result has a message
     short = replace(end, objective=[], metrics={})
     assert returned(None, GRID, heard) == short
-    for value, objective in ((None, SEARCH), ({"loss": 1.0}, NAMED)):  # cut short before it had what it is judged by
+    for value, objective in ((None, SEARCH), ({"loss": 1.0}, NAMED)):  # stopped before the objective
         assert returned(value, objective, heard) == short
 
 
 @pytest.mark.parametrize(
     ("value", "objective", "state", "words"),
     [
-        # What it returned is no number: the metric has a name.
+        # The returned value is no number: the message names the metric.
         ("many", SEARCH, State.FAILED, ["'objective'", "str ('many')", "a metric is one number"]),
         (np.zeros((2, 3)), SEARCH, State.FAILED, ["'objective'", "ndarray of shape (2, 3)"]),
         ([[1, 2]], SEARCH, State.FAILED, ["'objective'", "list ([1, 2])"]),
@@ -101,7 +101,7 @@ def test_stopped_trial_keeps_its_metrics(heard: State) -> None:
         ({"val_accuracy": None}, NAMED, State.FAILED, ["'val_accuracy'", "NoneType"]),
         ((1, None), TWO, State.FAILED, ["'objective_1'", "NoneType"]),
         (slice(1), SEARCH, State.FAILED, ["'objective'", "slice"]),
-        # What no trial of this study can do better.
+        # mistakes of every trial of the study
         (None, SEARCH, State.FAILED, ["returned nothing", "a number, one number for each direction"]),
         (None, NAMED, State.FAILED, ["returned nothing"]),
         (SystemExit(0), SEARCH, State.FAILED, ["returned nothing"]),
@@ -109,12 +109,12 @@ def test_stopped_trial_keeps_its_metrics(heard: State) -> None:
         (1, TWO, State.FAILED, ["1 numbers for 2 objectives (objective_0, objective_1)"]),
         ({"val_acc": 1, "x": 2}, NAMED, State.FAILED, ["'val_accuracy'", "hydra.sweeper.objective=val_acc"]),
         ({}, NAMED, State.FAILED, ["'val_accuracy'", "returned nothing"]),
-        # Numbers that are none.
+        # numbers that are not finite
         (float("nan"), SEARCH, State.DIVERGED, ["objective is nan"]),
         (float("nan"), GRID, State.DIVERGED, ["objective is nan"]),
         ({"val_accuracy": float("inf")}, NAMED, State.DIVERGED, ["val_accuracy is inf"]),
         ((1, float("-inf")), TWO, State.DIVERGED, ["objective_1 is -inf"]),
-        # What it raised.
+        # raised errors
         (Diverged("loss is nan at step 3"), SEARCH, State.DIVERGED, ["loss is nan at step 3"]),
         (ValueError("a bad value"), SEARCH, State.FAILED, ["ValueError: a bad value"]),
         (RuntimeError(), SEARCH, State.FAILED, ["RuntimeError"]),

@@ -1,4 +1,4 @@
-"""Sampling in a real child process, with a stand-in for NVML where there is no GPU."""
+"""Samples of a real child process, with a stand-in for NVML on machines without a GPU."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ with sampling(TrialFolder(Path(sys.argv[1])), float(sys.argv[2])):
 
 
 def sample(folder: Path, body: str, interval_s: float = 0.1, **environment: str) -> tuple[list[MetricsLine], str]:
-    """The samples of a process that runs `body`, and what it wrote to its log."""
+    """Return the samples of a process that runs `body`, and the process's log."""
     command = [sys.executable, "-c", SAMPLE, str(folder), str(interval_s), body]
     variables = {"CUDA_VISIBLE_DEVICES": "", **environment}
     path = os.pathsep.join([str(FAKES), os.getcwd(), *sys.path])  # noqa: PTH109
@@ -40,7 +40,8 @@ def test_a_busy_process(tmp_path: Path) -> None:
     lines, _ = sample(tmp_path, BUSY, interval_s=0.3)
     assert [line.step for line in lines] == list(range(len(lines)))
     assert set(lines[0].metrics) == {CPU, MEMORY}
-    assert max(line.metrics[CPU] for line in lines) > 10  # an idle one is near 0, and others may work here
+    # An idle process is near 0, and other processes may use the CPU.
+    assert max(line.metrics[CPU] for line in lines) > 10
     assert 5 < lines[0].metrics[MEMORY] < 500
 
 
@@ -51,7 +52,7 @@ def test_an_idle_process_with_a_busy_child(tmp_path: Path) -> None:
 
 def test_the_default_interval_leaves_samples_of_a_short_run(tmp_path: Path) -> None:
     lines, _ = sample(tmp_path, "time.sleep(2)", interval_s=5.0)
-    assert 1 <= len(lines) <= 2  # one after a second, one at the end
+    assert 1 <= len(lines) <= 2  # a sample after a second, and a sample at the end
 
 
 def test_a_trial_that_ends_at_once_has_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a task function may do with its trial; and one trial that is several processes."""
+"""A task function's use of its trial, and a trial of several processes."""
 
 import os
 import random
@@ -79,7 +79,7 @@ def test_steps_of_an_earlier_attempt_are_recorded_once(folder: TrialFolder) -> N
     Trial(folder, 1).report({"loss": 1.0}, 0)
     Trial(folder, 1).report({"loss": 0.5}, 1)
     second = Trial(folder, folder.new_attempt().number)
-    for step in (1, 2, 2, 3):  # within an attempt, a step may be told in parts
+    for step in (1, 2, 2, 3):  # within an attempt, a step may be reported in parts
         second.report({"loss": 9.0}, step)
     assert [step for step, _ in lines(folder)] == [0, 1, 2, 2, 3]
     assert lines(folder)[1] == (1, {"loss": 0.5})
@@ -105,7 +105,7 @@ def test_a_stop_concerns_its_attempt_alone(folder: TrialFolder) -> None:
 
 @pytest.fixture
 def of_hydra() -> Iterator[Callable[[Path], None]]:
-    """(folder) -> Hydra's job is the trial in it."""
+    """Yield a function (folder) that sets the trial in the folder as Hydra's job."""
     before = HydraConfig.instance().cfg
 
     def be(folder: Path, objective: str | None = None) -> None:
@@ -156,7 +156,7 @@ def test_trial_knows_the_objective_of_its_study(tmp_path: Path, of_hydra: Callab
 
 
 def in_ranks(folder: TrialFolder, size: int, train: Callable[[Trial], int]) -> list[int]:
-    """What each of `size` processes, which are one attempt, returns; at most 255."""
+    """Return the exit codes, at most 255, of the `size` processes of one attempt."""
     pids = []
     for rank in range(size):
         pid = os.fork()
@@ -188,7 +188,7 @@ def test_all_ranks_receive_a_stop_at_the_same_call(folder: TrialFolder, seed: in
     heard = in_ranks(folder, 4, train)
     assert len(set(heard)) == 1, heard
     assert 9 <= heard[0] < 200
-    assert lines(folder) == [(step, {"loss": 0.0}) for step in range(heard[0] + 1)]  # one writer
+    assert lines(folder) == [(step, {"loss": 0.0}) for step in range(heard[0] + 1)]  # from a single writer
     assert folder.attempt(1).stop_reason() is State.PRUNED
 
 

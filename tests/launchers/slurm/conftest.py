@@ -1,4 +1,4 @@
-"""A real SLURM cluster of four nodes for these tests, and trials to send to it."""
+"""Fixtures: a real SLURM cluster of four nodes, and trials for the cluster."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from sweeps.trial.job import Job
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """The cluster, started. Where none can be installed the tests are skipped, but not in CI."""
+    """Start the cluster. If no cluster can be installed, skip the tests, or fail in CI."""
     unable = pytest.fail if os.environ.get("CI") else pytest.skip
     if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
         if shutil.which("apt-get") is None or os.geteuid() != 0:
@@ -36,8 +36,8 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def a_quick_site() -> Iterator[None]:
-    """All nodes share this machine's disk, and nobody else asks its accounting."""
-    with pytest.MonkeyPatch.context() as patch:  # of its own: a test may undo what it has patched itself
+    """Set short delays of the accounting, because all nodes share a disk and the accounting has no other users."""
+    with pytest.MonkeyPatch.context() as patch:  # a separate patch, because a test may undo the test's own patches
         patch.setattr(base, "_LATE_S", {**base._LATE_S, "COMPLETED": 1.0, "FAILED": 1.0})
         yield
 
@@ -50,7 +50,7 @@ def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
 @pytest.fixture
 def trials(cluster: None) -> Iterator[SlurmTrials]:
-    """The launcher, asking SLURM every half second."""
+    """Yield a launcher that asks SLURM every half second."""
     launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5))
     launcher.open()
     yield launcher
@@ -59,7 +59,7 @@ def trials(cluster: None) -> Iterator[SlurmTrials]:
 
 @pytest.fixture
 def scripted_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedSlurm:
-    """No cluster: commands that answer what the test says."""
-    # By the monkeypatch of the test, which may set the PATH too: what is set last is taken back first.
+    """Return SLURM commands whose answers the test chooses, without a cluster."""
+    # because a test may set the PATH too, and the test's monkeypatch restores the last value first
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     return ScriptedSlurm(tmp_path / "bin")

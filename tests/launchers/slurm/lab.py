@@ -1,6 +1,6 @@
-"""The cluster's script, a SLURM that tests write themselves, and trials to send to either.
+"""The cluster's script, a SLURM that tests write themselves, and trials for both.
 
-Not in conftest.py: jobs import it by a name that must be one.
+This code is not in conftest.py, because jobs import the module by name.
 """
 
 import os
@@ -28,7 +28,7 @@ CLUSTER = Path(__file__).parents[3] / "docker/slurm/cluster.sh"
 
 
 def cluster_sh(*arguments: str) -> str:
-    """What the cluster's script prints; raises CalledProcessError if it fails."""
+    """Return the output of the cluster's script; raise CalledProcessError if the script fails."""
     done = subprocess.run([CLUSTER, *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=120)
     return done.stdout
 
@@ -39,7 +39,7 @@ def slurm(*command: str) -> str:
 
 @contextmanager
 def job_maker(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """(number, task_function, **launcher settings) -> an attempt at a trial as the driver makes them."""
+    """Yield a function (number, task_function, **launcher settings) that prepares an attempt as the driver does."""
     (tmp_path / "config.yaml").write_text("x: 1\n")
     with initialize_config_dir(str(tmp_path), job_name="app", version_base="1.3"):
         study = f"study-{tmp_path.name}"
@@ -69,7 +69,7 @@ def wait_for(condition: Callable[[], object], timeout_s: float = 60) -> None:
 
 
 class ScriptedSlurm:
-    """sbatch, squeue, sacct and scancel that take milliseconds, and do what a test says."""
+    """The commands sbatch, squeue, sacct and scancel as scripts that take milliseconds and that a test writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,13 +81,13 @@ class ScriptedSlurm:
         self.accept()
 
     def say(self, command: str, script: str) -> None:
-        aside = self.folder / f".{command}"  # the old one may just be started
+        aside = self.folder / f".{command}"  # because the old script may be starting
         aside.write_text(f'#!/bin/sh\nF="{self.folder}"\n{script}\n')
         aside.chmod(0o755)
         aside.replace(self.folder / command)
 
     def accept(self) -> None:
-        """sbatch takes every job: 1, 2, ..."""
+        """Make sbatch take every job, with the ids 1, 2, ..."""
         self.say(
             "sbatch",
             'sed -n "s/^#SBATCH --job-name=//p" "$1" >> "$F/names"; cp "$1" "$F/script"; env > "$F/environment"\n'
@@ -98,7 +98,7 @@ class ScriptedSlurm:
         self.say("sbatch", f'echo >> "$F/refused"; echo "sbatch: error: {words}" >&2; exit 1')
 
     def never_answer(self, but_take: bool) -> None:
-        """sbatch as it is when the controller is too slow, having taken the job or not."""
+        """Make sbatch time out, as under a slow controller, after taking the job or not."""
         take = 'sed -n "s/^#SBATCH --job-name=//p" "$1" >> "$F/names"; ' if but_take else ""
         self.say("sbatch", f'{take}echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1')
 
@@ -108,11 +108,11 @@ class ScriptedSlurm:
 
     @property
     def names(self) -> list[str]:
-        """Of the jobs that were taken; the first has the id 1."""
+        """Return the names of the taken jobs; the first job has the id 1."""
         return self.lines("names")
 
     def list(self, *states: str) -> None:
-        """squeue's answer: the states of jobs 1, 2, ... ("RUNNING", "PENDING Priority"); empty for one it forgot."""
+        """Set squeue's states of jobs 1, 2, ... ("RUNNING", "PENDING Priority"); empty for a forgotten job."""
         rows = []
         for job_id, (name, state) in enumerate(zip(self.names, states, strict=False), 1):
             word, _, reason = state.partition(" ")

@@ -44,7 +44,7 @@ def jobs(folder: Path) -> list[JobInfo]:
 
 
 def states(folder: Path) -> dict[int, str]:
-    """The ends of the newest attempts."""
+    """Return the outcomes of the newest attempts, by trial."""
     trials = (TrialFolder(path) for path in (folder / "multirun" / "s").glob("[0-9]*"))
     ends = {int(trial.path.name): newest.end() for trial in trials if (newest := trial.newest())}
     return {number: end.state for number, end in ends.items() if end}
@@ -66,7 +66,7 @@ def assert_done_once(folder: Path, count: int, epochs: int) -> None:
 @pytest.mark.parametrize(
     "count, left, epochs, settings",
     [
-        pytest.param(3, 2, 40, [], id="jobs"),  # which run as long as it takes to ask for their status
+        pytest.param(3, 2, 40, [], id="jobs"),  # the jobs run during a request for the status
         pytest.param(12, 12, 10, [WARM, "hydra.launcher.worker_idle_s=5"], id="warm", marks=pytest.mark.long),  # queued
     ],
 )
@@ -108,7 +108,7 @@ def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> 
     driver.send_signal(signal.SIGINT)
     done = lines.finish(driver, tmp_path, 60)
     assert done.code == 130, done.said
-    wait_for(lambda: jobs(tmp_path) == [])  # the last one's process has said its end, and is about to leave
+    wait_for(lambda: jobs(tmp_path) == [])  # because the last job's process ends after its outcome
     assert states(tmp_path) == dict.fromkeys(range(3), "cancelled")
     assert "Resume with: " in done.said
     finish(tmp_path, *study)
@@ -134,7 +134,7 @@ def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
 
 @pytest.fixture
 def without_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A second cluster, which keeps no account of its jobs."""
+    """Start a second cluster, without accounting of jobs."""
     monkeypatch.setenv("SLURM_LAB", str(tmp_path / "lab"))
     monkeypatch.setenv("SLURM_LAB_PORT", "29000")
     monkeypatch.setenv("SLURM_LAB_ACCOUNTING", "0")

@@ -1,4 +1,4 @@
-"""How trials end: every end has its own name, and words. By what SLURM and the log say, and on a real cluster."""
+"""The names and the messages of the ends of trials, from SLURM's states and the logs, and on a real cluster."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ SRUN = "srun: error: lab1: task 0: "
 
 @pytest.fixture
 def attempt(tmp_path: Path) -> AttemptFolder:
-    """That of a job whose set-up succeeded and whose trial began."""
+    """Return the attempt of a job whose set-up succeeded and whose trial began."""
     place = TrialFolder(tmp_path / "study" / "0").new_attempt()
     (place.path / "slurm").mkdir()
     (place.path / "slurm" / "set_up").touch()
@@ -38,7 +38,7 @@ def attempt(tmp_path: Path) -> AttemptFolder:
 def test_every_end_has_words(attempt: AttemptFolder, state: str, log: str | None) -> None:
     if log is not None:
         attempt.log.write_text(log)
-    for folder in (attempt.path, attempt.path.parent):  # the second one was never set up
+    for folder in (attempt.path, attempt.path.parent):  # the second folder was never set up
         end = outcome_of_job(JobInfo("7", state), folder)
         assert end.error and "SLURM job 7" in end.error
         assert end.state.is_over or end.state in {State.CANCELLED, State.REFUSED}
@@ -105,7 +105,7 @@ def test_job_that_never_started_is_refused(attempt: AttemptFolder) -> None:
 
 
 def test_full_disk_refuses_new_trials_and_costs_running_trials_an_attempt(attempt: AttemptFolder) -> None:
-    attempt.log.touch()  # which takes no words
+    attempt.log.touch()  # because nothing can be written to a full disk
     (attempt.path / "slurm" / "errno.28").touch()
     end = outcome_of_attempt(JobInfo("7", "FAILED"), attempt)
     assert end == Outcome(State.LOST, f"[Errno 28] No space left on device: '{attempt.path}' (SLURM job 7)")
@@ -148,7 +148,7 @@ def test_largest_trial_is_blamed_for_a_worker_killed_for_memory(
     uses(jobs[0], 1000)
     uses(jobs[1], 100, 1500)
     uses(jobs[2], 1200)
-    uses(jobs[3], 9000, before=True)  # an earlier attempt of it did
+    uses(jobs[3], 9000, before=True)  # by an earlier attempt of the trial
     ends = dict(outcomes_in_worker(KILLED, end, jobs))
     assert {number: end.state for number, end in ends.items()} == {
         0: State.LOST,
@@ -157,7 +157,7 @@ def test_largest_trial_is_blamed_for_a_worker_killed_for_memory(
         3: State.LOST,
     }
     assert "killed for the memory of its trials" in ends[0].error
-    within = dict(outcomes_in_worker(KILLED, end, [jobs[0], jobs[3]]))  # nobody used more than its share
+    within = dict(outcomes_in_worker(KILLED, end, [jobs[0], jobs[3]]))  # no trial used more than its share
     assert {end.state for end in within.values()} == {State.LOST}
     assert outcomes_in_worker(KILLED, end, [jobs[0]]) == [(0, end)]
     assert outcomes_in_worker(KILLED, end, []) == []

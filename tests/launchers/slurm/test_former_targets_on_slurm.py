@@ -1,4 +1,4 @@
-"""A trial whose configuration names what conf/ held when it held Python, as a job."""
+"""A job whose configuration names modules that conf/ formerly contained."""
 
 import json
 from pathlib import Path

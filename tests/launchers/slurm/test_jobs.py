@@ -1,4 +1,4 @@
-"""A job a trial, against a SLURM that answers what a test says, in milliseconds."""
+"""A job for each trial, with a SLURM that answers in milliseconds as a test chooses."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ def task(cfg: Any) -> float:
 
 
 class Driver:
-    """The launcher, and SLURM as it answers it."""
+    """The launcher, and the SLURM that answers the launcher."""
 
     def __init__(self, slurm: ScriptedSlurm) -> None:
         self.slurm = slurm
@@ -34,7 +34,7 @@ class Driver:
         self.launcher.open()
 
     def tick(self, *states: str) -> dict[int, Outcome]:
-        """What `poll` says once squeue has listed the jobs in these states."""
+        """Return the outcomes of `poll` after squeue listed the jobs in these states."""
         self.slurm.list(*states)
         self.launcher._watcher.update()
         return dict(self.launcher.poll(0.02))

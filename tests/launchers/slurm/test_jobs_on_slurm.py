@@ -1,4 +1,4 @@
-"""What can happen to a job while it waits and runs, on a real cluster."""
+"""The events of a queued or running job, on a real cluster."""
 
 import signal
 import time
@@ -28,7 +28,7 @@ def quick(cfg: Any) -> float:
 
 
 def train(cfg: Any) -> float:
-    """Epochs of 0.2 s, saved after each, until told to stop."""
+    """Train epochs of 0.2 s until a stop is requested; save the state after each epoch."""
     trial = current_trial()
     trial.checkpoint_folder.mkdir(exist_ok=True)
     saved = trial.checkpoint_folder / "epoch"
@@ -66,7 +66,7 @@ def job_id(job: Job) -> str:
 
 @pytest.fixture(scope="module")
 def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTrials]:
-    """A trial that does not listen, on its way to its time limit, which takes SLURM more than a minute."""
+    """Submit a trial that ignores signals and reaches its time limit after more than a minute."""
     launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5))
     launcher.open()
     with job_maker(tmp_path_factory.mktemp("overtime")) as make:
@@ -76,7 +76,7 @@ def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     launcher.close()
 
 
-@pytest.mark.long  # SLURM warns and declares nodes dead in its own time
+@pytest.mark.long  # because SLURM warns jobs and declares nodes dead after delays
 @pytest.mark.usefixtures("overtime")  # goes on meanwhile
 def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_job: MakeJob) -> None:
     preempted = make_job(1, train, partition="scavenge", additional_parameters={"nodelist": "lab1"})
@@ -100,7 +100,7 @@ def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_j
     ends = {job.number: job.attempt_folder.close(ends[job.number]) for job in jobs}
     states = {number: end.state for number, end in ends.items()}
     assert states == {1: State.LOST, 2: State.CANCELLED, 4: State.TIMED_OUT, 5: State.LOST, 6: State.COMPLETED}, ends
-    # Both heard in time that they must end, and saved their state.
+    # Both trials observed the stop in time, and saved their state.
     assert [job.attempt_folder.stop_reason() for job in (preempted, warned)] == [State.LOST, State.TIMED_OUT]
     assert all(end.error for number, end in ends.items() if number < 6)
     assert "preempted" in ends[1].error or "SLURM requested its" in ends[1].error
@@ -189,7 +189,7 @@ def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: Make
     wait_for(lambda: trials.submit(during))
     assert exits(trials, 1)[2].state is State.COMPLETED
     slurm("scancel", job_id(before))
-    assert exits(trials, 1)[1].state is State.CANCELLED  # who did it is not known
+    assert exits(trials, 1)[1].state is State.CANCELLED  # because accounting alone knows the user
     cluster_sh("revive", "slurmdbd")
 
 
@@ -202,7 +202,7 @@ def test_new_driver_adopts_jobs_of_an_earlier_driver(after_sbatch: str, trials: 
     job = make_job(1, train if after_sbatch != "over" else quick, additional_parameters={"begin": "now+2"})
     submit(earlier, job)
     earlier_id = job_id(job)
-    earlier._watcher.stop()  # and no close(): it was killed
+    earlier._watcher.stop()  # without close(), as if the driver was killed
     if after_sbatch == "over":
         wait_for(lambda: "COMPLETED" in slurm("squeue", "-t", "all", "-h", "-o", "%T", "-j", earlier_id))
         assert trials.adopt(job)
@@ -224,7 +224,7 @@ def test_job_cancelled_by_its_owner_is_cancelled(trials: SlurmTrials, make_job: 
     slurm("scancel", job_id(job))
     end = job.attempt_folder.close(exits(trials, 1)[1])
     assert (end.state, "scancel" in end.error) == (State.CANCELLED, True)
-    assert job.attempt_folder.stop_reason() is State.LOST  # and so it saved its state
+    assert job.attempt_folder.stop_reason() is State.LOST  # therefore the trial saved its state
 
 
 def test_no_job_to_adopt(trials: SlurmTrials, make_job: MakeJob) -> None:

@@ -1,4 +1,4 @@
-"""The largest batch that fits, found on a node of the cluster, and what later studies on it make of that."""
+"""The search for the largest batch on a node of the cluster, and later studies on the cluster that use the result."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_largest_batch_of_a_node_bounds_equal_requests(tmp_path: Path) -> None:
     done = run([SWEEP, "+find=largest_batch", *same, "batch_size=64", "trainer.most=64"], tmp_path, home)
     assert done.code == 0, done.said
     (record,) = (tmp_path / "home" / "sweepyard" / "largest_batch").iterdir()
-    # As if 65 had not fitted: this cluster kills a whole job whose memory is too much for the moment of a try.
+    # As if 65 had not fitted, because this cluster kills the whole job if one try needs too much memory.
     record.write_text(json.dumps({**json.loads(record.read_text()), "too_large": 65}))
 
     done = run([SWEEP, "-m", *same, "batch_size=64,65", "hydra.sweeper.study_name=bounded"], tmp_path, home)

@@ -1,4 +1,4 @@
-"""What is known of jobs from squeue and sacct: good, slow, failing and missing ones, and from a real cluster."""
+"""The states of jobs from squeue and sacct: good, slow, failing and missing answers, and a real cluster."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def run_job(*options: str) -> str:
 
 
 def watch(name: str, job_id: str) -> tuple[Watcher, FollowedJob]:
-    """Return a watcher that the test alone asks, and the job that it follows."""
+    """Return a watcher that asks SLURM only when the test updates the watcher, and the watched job."""
     job = FollowedJob(Path(), name, job_id)
     return Watcher({name: job}, 3600), job
 
@@ -57,7 +57,7 @@ def test_sacct_reports_ends_and_cancelling_users(cluster: None) -> None:
         ("echo '7|CANCELLED by 12|a-study-1.1-none'", JobInfo("7", "CANCELLED", by="12")),
         ("echo '7|CANCELLED|a-study-1.1-none'", JobInfo("7", "CANCELLED", by="SLURM")),
         ("echo '7|COMPLETED|a-study-1.1-none'; echo '7.0|OUT_OF_MEMORY|x'", JobInfo("7", "OUT_OF_MEMORY")),
-        ("echo '8|COMPLETED|somebody-elses'; echo '7|'; echo", None),  # the id that was noted is another job's
+        ("echo '8|COMPLETED|somebody-elses'; echo '7|'; echo", None),  # the recorded id is another job's
     ],
 )
 def test_a_job_that_squeue_forgot(
@@ -71,14 +71,14 @@ def test_a_job_that_squeue_forgot(
     time.sleep(0.1)
     watcher.update()
     second = job.info
-    assert first == expected  # one silence is no death
+    assert first == expected  # because one missing answer does not prove an end
     assert second == (expected or JobInfo("7", GONE))
 
 
 def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
     scripted_slurm: ScriptedSlurm, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted_slurm.say("sacct", "echo '7|RUNNING|mine'; rm $0")  # it answers once
+    scripted_slurm.say("sacct", "echo '7|RUNNING|mine'; rm $0")  # sacct answers once
     watcher, job = watch("mine", "7")
     for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
         monkeypatch.setattr(queue, "_RUNAWAY_S", patience_s)

@@ -1,4 +1,4 @@
-"""What a trial asks for is what its job gets; several ranks are one trial, and know of each other."""
+"""The resources that a trial requests and its job gets, and the ranks of one trial."""
 
 import json
 import os
@@ -28,11 +28,11 @@ def submit_all(trials: SlurmTrials, jobs: list[Job]) -> None:
 
 def describe(cfg: Any) -> float:
     names = ["CUDA_VISIBLE_DEVICES", "SLURM_PROCID", "SLURM_LOCALID", "SLURMD_NODENAME", "SLURM_NTASKS"]
-    found = {name: os.environ.get(name) for name in [*names, "SITE_MODULE", "SLURM_CPUS_PER_TASK"]}
+    variables = {name: os.environ.get(name) for name in [*names, "SITE_MODULE", "SLURM_CPUS_PER_TASK"]}
     trial = current_trial()
     world = {**vars(trial.world), "checkpoints": str(trial.checkpoint_folder)}
     print("RANK", trial.world.rank, "of", trial.world.size)
-    print("FOUND " + json.dumps({**found, **world, "host": socket.gethostname()}), flush=True)
+    print("FOUND " + json.dumps({**variables, **world, "host": socket.gethostname()}), flush=True)
     return 1.0
 
 
@@ -51,7 +51,7 @@ def rank_1_raises(cfg: Any) -> float:
 
 
 def listens(cfg: Any) -> float:
-    """Each rank leaves the step at which it heard that it must stop."""
+    """Write, in each rank, the step at which the rank observed the stop."""
     trial = current_trial()
     for step in range(1200):
         trial.report({"objective": float(step)}, step)
@@ -67,7 +67,7 @@ def found_by(job: Job) -> list[dict[str, Any]]:
     log = job.attempt_folder.log.read_text()
     lines = [line for line in log.splitlines() if "FOUND " in line]
     assert len(re.findall(r"^(?:\d+: )?RANK \d+ of \d+$", log, re.MULTILINE)) == len(lines), log
-    return sorted((json.loads(line.split("FOUND ")[1]) for line in lines), key=lambda one: one["SLURM_PROCID"])
+    return sorted((json.loads(line.split("FOUND ")[1]) for line in lines), key=lambda rank: rank["SLURM_PROCID"])
 
 
 def test_each_job_has_the_resources_of_its_trial(trials: SlurmTrials, make_job: MakeJob) -> None:
@@ -78,10 +78,10 @@ def test_each_job_has_the_resources_of_its_trial(trials: SlurmTrials, make_job: 
     ]
     submit_all(trials, jobs)
     assert {end.state for end in exits(trials, 3).values()} == {State.COMPLETED}
-    one, two, four = (found_by(job)[0] for job in jobs)
-    assert one["SITE_MODULE"] == "cuda"
-    assert two["SLURM_CPUS_PER_TASK"] == "2"
-    assert [len(found["CUDA_VISIBLE_DEVICES"].split(",")) for found in (one, two, four)] == [1, 2, 4]
+    first, second, third = (found_by(job)[0] for job in jobs)
+    assert first["SITE_MODULE"] == "cuda"
+    assert second["SLURM_CPUS_PER_TASK"] == "2"
+    assert [len(rank["CUDA_VISIBLE_DEVICES"].split(",")) for rank in (first, second, third)] == [1, 2, 4]
 
 
 @pytest.mark.long
@@ -90,8 +90,8 @@ def test_ranks_start_and_end_in_one_step(trials: SlurmTrials, make_job: MakeJob)
     dies = make_job(2, rank_1_dies, tasks_per_node=2)
     raises = make_job(3, rank_1_raises, nodes=2)
     submit_all(trials, [whole, dies, raises])
-    found = exits(trials, 3)
-    assert found[1].state is State.COMPLETED, found[1]
+    ends = exits(trials, 3)
+    assert ends[1].state is State.COMPLETED, ends[1]
     ranks = found_by(whole)
     assert [rank["SLURM_PROCID"] for rank in ranks] == ["0", "1", "2", "3"]
     assert [(rank["rank"], rank["size"], rank["local_rank"], rank["nodes"]) for rank in ranks] == [
@@ -106,8 +106,8 @@ def test_ranks_start_and_end_in_one_step(trials: SlurmTrials, make_job: MakeJob)
     assert len(set(ports)) == 4
     assert {rank["checkpoints"] for rank in ranks} == {str(whole.folder.checkpoint)}
     assert all(len(rank["CUDA_VISIBLE_DEVICES"].split(",")) == 2 for rank in ranks)
-    assert (found[2].state, found[3].state) == (State.FAILED, State.FAILED)
-    assert "rank 1: RuntimeError: rank 1 has no data" in found[3].error
+    assert (ends[2].state, ends[3].state) == (State.FAILED, State.FAILED)
+    assert "rank 1: RuntimeError: rank 1 has no data" in ends[3].error
     assert dies.attempt_folder.end() is None and raises.attempt_folder.end() is None
     assert not list(whole.folder.path.rglob("ranks/*.json"))
 

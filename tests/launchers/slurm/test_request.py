@@ -1,4 +1,4 @@
-"""What trials and workers ask SLURM for, from the launcher's settings."""
+"""The resources that trials and workers request from SLURM, by the launcher's settings."""
 
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ def test_a_request_that_cannot_be() -> None:
         request(SlurmLauncherConf(mem_per_cpu="plenty"))
 
 
-def asked(trials: int = 1, **settings: Any) -> dict[str, Any]:
-    """What of it sbatch is told, memory and processors and GPUs alone."""
+def resources(trials: int = 1, **settings: Any) -> dict[str, Any]:
+    """Return the memory, processors and GPUs of a request to sbatch."""
     requested = parameters(Path("/study/0/attempts/1"), SlurmLauncherConf(**settings), trials)
     names = ("cpus_per_task", "gpus_per_node", "gpus_per_task", "gres", "mem", "mem_per_gpu", "mem_per_cpu")
     by_gpu = requested["additional_parameters"].get("cpus-per-gpu")
@@ -55,16 +55,16 @@ def asked(trials: int = 1, **settings: Any) -> dict[str, Any]:
 
 
 def of_two(**settings: Any) -> dict[str, Any]:
-    return asked(2, **settings)
+    return resources(2, **settings)
 
 
 def test_trial_requests_its_resources() -> None:
-    assert asked() == {"mem": "4096MB"}
-    assert asked(mem_gb=0.5, cpus_per_task=2) == {"mem": "512MB", "cpus_per_task": 2}
-    assert asked(mem_per_cpu="2G") == {"mem_per_cpu": "2G"}
-    assert asked(additional_parameters={"mem-per-gpu": "2G"}) == {}
-    assert asked(gres="gpu:0,nvme:1", cpus_per_gpu=40, mem_per_gpu="9G") == {"mem": "4096MB", "gres": "nvme:1"}
-    assert asked(gpus_per_node=1, cpus_per_gpu=40) == {"mem": "4096MB", "gpus_per_node": 1, "cpus_per_gpu": 40}
+    assert resources() == {"mem": "4096MB"}
+    assert resources(mem_gb=0.5, cpus_per_task=2) == {"mem": "512MB", "cpus_per_task": 2}
+    assert resources(mem_per_cpu="2G") == {"mem_per_cpu": "2G"}
+    assert resources(additional_parameters={"mem-per-gpu": "2G"}) == {}
+    assert resources(gres="gpu:0,nvme:1", cpus_per_gpu=40, mem_per_gpu="9G") == {"mem": "4096MB", "gres": "nvme:1"}
+    assert resources(gpus_per_node=1, cpus_per_gpu=40) == {"mem": "4096MB", "gpus_per_node": 1, "cpus_per_gpu": 40}
 
 
 def test_a_worker_asks_for_all_its_trials_side_by_side() -> None:
@@ -89,7 +89,7 @@ def test_a_site_that_counts_gpus_by_gres() -> None:
     two, none = (composed("cluster=power9", f"gpus={gpus}") for gpus in (2, 0))
     assert trials.request(two) == Request(2, 80, 60, 240)
     assert trials.request(none) == Request(0, None, 60, 240)
-    assert asked(**vars(read(none.hydra.launcher, SlurmLauncherConf))) == {"mem": "61440MB"}
+    assert resources(**vars(read(none.hydra.launcher, SlurmLauncherConf))) == {"mem": "61440MB"}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class TestSlurmTrials(LauncherContract):
 
 
 class _SubmitsWorkersAtOnce(SlurmWorkers):
-    """The suite does not poll while it waits for a trial to begin."""
+    """Workers that are submitted at once, because the suite does not poll while a trial begins."""
 
     def submit(self, job: Job) -> bool:
         queued = super().submit(job)

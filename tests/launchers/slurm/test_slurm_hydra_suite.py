@@ -1,6 +1,6 @@
-"""Hydra's own conformance suite for launchers, on the real cluster: three tests, one of each kind.
+"""Three tests of Hydra's own suite for launchers, one of each kind, on the real cluster.
 
-What Hydra's side of a launcher must do does not depend on SLURM: ../test_hydra_launcher_suite.py has the suite whole.
+Hydra's side of a launcher does not depend on SLURM: ../test_hydra_launcher_suite.py runs the whole suite.
 """
 
 import pytest
@@ -13,7 +13,7 @@ SETTINGS = ["hydra.launcher.poll_s=0.5", "hydra.launcher.mem_gb=0.5"]
 
 @pytest.fixture(autouse=True)
 def defaults_of_hydra_1_1() -> None:
-    """What the suite expects; a test that ran before may have composed with another version_base."""
+    """Set the version_base of the suite, because an earlier test may have composed with another version_base."""
     version.setbase("1.1")
 
 

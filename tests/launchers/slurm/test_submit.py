@@ -1,4 +1,4 @@
-"""How a job is handed to SLURM, with an sbatch that answers what a test says."""
+"""The submission of a job to SLURM, with an sbatch whose answers a test chooses."""
 
 import errno
 import os
@@ -100,7 +100,7 @@ def test_full_disk_does_not_stop_the_submission_after_the_message(monkeypatch: p
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
         print_safely("retrying")
-        with suppress(OSError):  # what is still in its buffer
+        with suppress(OSError):  # because close() writes the buffer
             full.close()
 
 

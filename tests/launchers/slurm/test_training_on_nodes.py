@@ -1,4 +1,4 @@
-"""One training on two nodes of the cluster: as on one, whatever is killed, stopped or lost meanwhile."""
+"""A training on two nodes of the cluster that equals a training on one node, with killed, stopped and lost ranks."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def start(folder: Path) -> Running:
 
 
 def rank_of(trial: TrialFolder, rank: int) -> tuple[int, str]:
-    """The process of a rank of the newest attempt, and its node."""
+    """Return the process of a rank of the newest attempt, and the process's node."""
     newest = trial.newest()
     assert newest is not None
     for process in psutil.process_iter(["cmdline"]):
@@ -49,7 +49,7 @@ def test_ranks_on_two_nodes_give_the_weights_of_one(tmp_path: Path) -> None:
     trial = TrialFolder(tmp_path / "multirun" / "s" / "1")
 
     def hurt(attempt: int, rank: int, what: int) -> None:
-        """After three further epochs of that attempt; it must be over within 15 s."""
+        """Send a signal after three further epochs of the attempt, and check that the attempt ends within 15 s."""
         wait_for(lambda: trial.attempt(attempt).began())
         before = len(steps(trial.path))
         wait_for(lambda: len(steps(trial.path)) >= before + 3)
@@ -78,7 +78,7 @@ def test_ranks_on_two_nodes_give_the_weights_of_one(tmp_path: Path) -> None:
     assert done.code == 0, done.said
     ends = trial.ends()
     assert [end.state for end in ends] == [State.LOST] * 4 + [State.COMPLETED], ends
-    for end in ends[:4]:  # srun may see it first, or the other rank
+    for end in ends[:4]:  # srun or the other rank may be the first to observe the end
         assert any(words in end.error for words in ("another rank is gone", "killed from outside", "node failed"))
     assert "rank 0: another rank is gone" in ends[2].error
     assert steps(trial.path) == list(range(1, EPOCHS + 1))

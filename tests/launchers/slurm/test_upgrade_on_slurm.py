@@ -1,4 +1,4 @@
-"""A study that the version before began on a cluster goes on there; its other kinds: tests/record/test_upgrade.py."""
+"""A study that the former version began on a cluster, resumed; for other studies: tests/record/test_upgrade.py."""
 
 from pathlib import Path
 
@@ -20,4 +20,4 @@ def test_study_of_the_previous_version_resumes_in_jobs(tmp_path: Path) -> None:
     assert trials == old_studies.expected()["slurm"]["after"]
     jobs = [(study / f"{number}/attempts/1/job.json").exists() for number in range(4)]
     assert jobs == [True] * 4
-    assert [end.state for end in TrialFolder(study / "1").ends()] == ["completed"]  # it ended after its driver had
+    assert [end.state for end in TrialFolder(study / "1").ends()] == ["completed"]  # after its driver's end

@@ -1,4 +1,4 @@
-"""Warm workers, against a SLURM that answers what a test says, in milliseconds."""
+"""Warm workers, with a SLURM that answers in milliseconds as a test chooses."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ def task(cfg: Any) -> float:
 
 
 class Driver:
-    """The launcher, SLURM as it answers it, and its workers, which do what a test says."""
+    """The launcher, the SLURM that answers the launcher, and workers whose acts a test chooses."""
 
     def __init__(self, slurm: ScriptedSlurm, folder: Path, **settings: Any) -> None:
         self.slurm = slurm
@@ -48,7 +48,7 @@ class Driver:
         self.check()
 
     def tick(self, *states: str) -> dict[int, Outcome]:
-        """What `poll` says once squeue has listed the workers in these states."""
+        """Return the outcomes of `poll` after squeue listed the workers in these states."""
         self.slurm.list(*states)
         self.launcher._watcher.update()
         outcomes = dict(self.launcher.poll(0.02))
@@ -57,7 +57,7 @@ class Driver:
         return outcomes
 
     def check(self) -> None:
-        """Each trial that was asked for is queued, claimed by a worker that is followed, or over: in one place only."""
+        """Check that each submitted trial is in exactly one place: queued, claimed by a followed worker, or over."""
         queued = [file.name for file in self.folder.glob("*/queue/*.job")]
         claimed = [file.name for worker in self.launcher._jobs.values() for file in worker.folder.glob("claimed/*")]
         assert len(self.launcher._jobs) <= self.launcher._settings.array_parallelism
@@ -67,12 +67,12 @@ class Driver:
             assert number in self.launcher._trials
 
     def worker(self, number: int) -> Path:
-        """The folder of the job with this id."""
+        """Return the folder of the job with this id."""
         name = self.slurm.names[number - 1]
         return next(file.parent for file in self.folder.glob("*/*/slurm") if name_of(file.parent) == name)
 
     def claim(self, worker: int) -> str:
-        """The worker takes the oldest trial."""
+        """Claim the oldest trial for the worker."""
         folder = self.worker(worker)
         (folder / "claimed").mkdir(exist_ok=True)
         oldest = min((folder.parent / "queue").glob("*.job"))
@@ -90,7 +90,7 @@ class Driver:
 def start(
     scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Driver]]:
-    """start(**settings): a driver."""
+    """Yield a function (**settings) that returns a driver."""
     monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
     monkeypatch.setattr(base, "_LATE_S", {})
     monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
@@ -129,7 +129,7 @@ def test_a_cancelled_pending_worker_costs_no_trial(start: Callable[..., Driver],
     assert len(driver.slurm.names) == 2
     driver.claim(2)
     assert driver.tick("CANCELLED", "RUNNING") == {}
-    assert states(driver.tick("CANCELLED", "CANCELLED")) == {0: State.CANCELLED}  # the one that ran
+    assert states(driver.tick("CANCELLED", "CANCELLED")) == {0: State.CANCELLED}  # the running trial
     assert driver.tick("CANCELLED", "CANCELLED", "PENDING") == {}
     assert driver.tick("CANCELLED", "CANCELLED", "CANCELLED") == {}  # the second worker had begun
 
@@ -155,7 +155,7 @@ def test_two_workers_that_never_start_refuse_queued_trials(
     assert states(driver.over) == dict.fromkeys(range(4), State.REFUSED)
     assert all("never started" in end.error and words in end.error for end in driver.over.values()), driver.over
     before = len(driver.slurm.names)
-    assert before <= 2 + together  # one may be on its way when the second fails
+    assert before <= 2 + together  # another submission may have started before the second failure
     driver.submit(make_job(9, task, **WARM))  # the reason has not gone away
     for _ in range(3):
         driver.tick(*["FAILED"] * len(driver.slurm.names))
@@ -214,7 +214,7 @@ def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
     driver.tick("RUNNING", "PENDING", "PENDING")
     driver.tick("RUNNING", "PENDING", "PENDING")
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 2 3"]
-    driver.claim(2)  # it was quicker than we
+    driver.claim(2)  # the worker claims before the cancellation
     driver.tick("COMPLETED", "RUNNING", "CANCELLED")
     assert states(driver.tick("COMPLETED", "NODE_FAIL", "CANCELLED")) == {2: State.LOST}
     assert driver.launcher._failed_starts == {}
@@ -236,7 +236,7 @@ def test_trial_with_a_deleted_file_is_lost(
     driver.submit(make_job(0, task, **WARM))
     driver.tick()
     next(driver.folder.glob("*/queue/*.job")).unlink()
-    assert dict(driver.launcher.poll(0.02)) == {}  # a rename may show in one folder before it does in the other
+    assert dict(driver.launcher.poll(0.02)) == {}  # a rename may appear in one folder before the other folder
     monkeypatch.setattr(workers, "_GONE_S", -1.0)
     outcomes = dict(driver.launcher.poll(0.02)) | dict(driver.launcher.poll(0.02))
     assert (outcomes[0].state, "is missing" in outcomes[0].error) == (State.LOST, True)
@@ -250,7 +250,7 @@ def test_damaged_ends_and_tickets_concern_one_trial(start: Callable[..., Driver]
     tokens = [driver.claim(1) for _ in jobs]
     driver.finish(1, tokens[0])
     (jobs[0].attempt_folder.path / "end.json").write_text("noise")
-    (jobs[1].attempt_folder.path / "end.json").write_text("noise")  # it runs, and will write it again
+    (jobs[1].attempt_folder.path / "end.json").write_text("noise")  # the trial runs, and will write the file again
     driver.finish(1, tokens[2])
     outcomes = driver.tick("RUNNING")
     assert states(outcomes) == {0: State.LOST, 2: State.COMPLETED}
@@ -382,7 +382,7 @@ def test_kept_workers_match_the_queued_trials(start: Callable[..., Driver], make
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_slurm_faults_lose_no_trial(start: Callable[..., Driver], make_job: MakeJob, seed: int) -> None:
-    """A random life: the invariant is checked after each step, and in the end all trials are over."""
+    """Check the invariant after each random step, and check that all trials end."""
     dice = random.Random(seed)
     driver = start(array_parallelism=dice.choice([1, 3]), trials_at_once=dice.choice([1, 2]))
     left = [make_job(number, task, **WARM) for number in range(5)]
@@ -402,7 +402,7 @@ def test_random_slurm_faults_lose_no_trial(start: Callable[..., Driver], make_jo
 
 
 def lives_on(driver: Driver, dice: random.Random, worker: int, state: str) -> str:
-    """What becomes of a worker in one step."""
+    """Return the worker's state after a random step."""
     if state.startswith("PENDING"):
         return dice.choice([state] * 2 + ["RUNNING"] * 6 + ["CANCELLED"])
     if state != "RUNNING":

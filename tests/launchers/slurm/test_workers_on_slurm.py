@@ -46,7 +46,7 @@ def patient(cfg: Any) -> float:
 
 
 def greedy(cfg: Any) -> float:
-    """More than its share, long enough to be seen, and then more than there is."""
+    """Fill more memory than the trial's share for 3 s, and then more than the available memory."""
     hoards = []
     for megabytes in (450, 400):
         hoards.append(bytearray(megabytes * 1_000_000))
@@ -57,7 +57,7 @@ def greedy(cfg: Any) -> float:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., SlurmWorkers]]:
-    """start(**settings): the launcher of a driver; all are closed at the end."""
+    """Yield a function (**settings) that returns the launcher of a driver; close all launchers at the end."""
     started = []
 
     def one(**settings: Any) -> SlurmWorkers:
@@ -87,8 +87,8 @@ def runs(launcher: SlurmWorkers, job: Job) -> Callable[[], bool]:
     return lambda: launcher.poll(0.1) == [] and (job.folder.path / "metrics.jsonl").exists()
 
 
-def said(job: Job) -> tuple[str, list[str]]:
-    """The SLURM job that it ran in, and its GPUs."""
+def job_and_gpus(job: Job) -> tuple[str, list[str]]:
+    """Return the SLURM job and the GPUs of the trial."""
     words = words_of(job)
     return words[1], words[5:]
 
@@ -110,11 +110,11 @@ def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: Ma
     states = [outcomes[number].state for number in range(5)]
     assert states == [State.COMPLETED, State.FAILED, State.LOST, State.COMPLETED, State.COMPLETED]
     assert "no such layer" in outcomes[1].error
-    assert len({said(jobs[number])[0] for number in (0, 3, 4)}) == 1
+    assert len({job_and_gpus(jobs[number])[0] for number in (0, 3, 4)}) == 1
     began = time.monotonic()
     launcher.close()
     assert time.monotonic() - began < 2
-    wait_for(lambda: state_of(said(jobs[0])[0]) == "COMPLETED", 20)  # a worker that did its work ends well
+    wait_for(lambda: state_of(job_and_gpus(jobs[0])[0]) == "COMPLETED", 20)  # an idle worker ends without an error
 
 
 @pytest.mark.long
@@ -134,7 +134,7 @@ def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
     assert {end.state for end in outcomes.values()} == {State.COMPLETED}, outcomes
     by_job: dict[str, list[list[str]]] = {}
     for job in jobs:
-        slurm_job, owned = said(job)
+        slurm_job, owned = job_and_gpus(job)
         by_job.setdefault(slurm_job, []).append(owned)
     assert sorted(map(sorted, by_job.values())) == [[["0,1"], ["2,3"]]] * 2
 
@@ -155,10 +155,10 @@ def test_killed_worker_costs_only_its_running_trial(start: Any, make_job: MakeJo
         job = make_job(number, patient, **settings)
         assert second_driver.submit(job)
         wait_for(runs(second_driver, job))
-        slurm("scancel", *how, said(job)[0])
+        slurm("scancel", *how, job_and_gpus(job)[0])
         end = job.attempt_folder.close(submit(second_driver, [], 1)[number])
         assert (end.state, end.error != "") == (expected, True), end
-        assert job.attempt_folder.stop_reason() is State.LOST  # and so it saved its state
+        assert job.attempt_folder.stop_reason() is State.LOST  # therefore the trial saved its state
 
 
 @pytest.mark.long

@@ -17,8 +17,8 @@ def test_the_choices_are_the_documented_ones() -> None:
     optimizers = "sgd momentum nesterov adagrad rmsprop adam adamax adadelta nadam adamw ftrl lion"
     assert choices("optimizer") == sorted([*optimizers.split(), "proximal_adagrad", "proximal_gd"])
     assert set(choices("dataset")) >= {"digits", "mnist", "fashion_mnist", "cifar10", "line"}
-    known = {"application", "efficientnetv2b0", "mobilenetv2", "resnet152v2", "resnet50v2"}
-    assert choices("model") == sorted({"cnn", "linear", "mlp"} | known)
+    pretrained = {"application", "efficientnetv2b0", "mobilenetv2", "resnet152v2", "resnet50v2"}
+    assert choices("model") == sorted({"cnn", "linear", "mlp"} | pretrained)
     schedules = {"constant", "warmup", "cosine", "step", "polynomial", "exponential", "one_cycle"}
     assert choices("lr_schedule") == sorted(schedules)
     assert choices("batch_schedule") == ["constant", "doubling", "linear"]

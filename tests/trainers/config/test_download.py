@@ -1,4 +1,4 @@
-"""A dataset that has to be downloaded, and cannot be, is told of before anything starts."""
+"""Mistakes before the start: a dataset that must be downloaded and has no connection."""
 
 from pathlib import Path
 from typing import Any
@@ -14,32 +14,32 @@ MNIST: dict[str, Any] = {"_target_": "trainers.data.sources.keras_dataset", "nam
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where Keras keeps what it downloads; nothing yet."""
+    """Return the empty folder of Keras's downloads."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     download._connection_error.cache_clear()
     return tmp_path
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[str]:
-    """Lets each look at the network end so; returns the addresses that were looked at."""
-    asked: list[str] = []
+    """Raise the error at each connection; return the requested addresses."""
+    addresses: list[str] = []
 
     def urlopen(request: Any, timeout: float) -> None:
-        asked.append(request.full_url)
+        addresses.append(request.full_url)
         raise error
 
     monkeypatch.setattr(download, "urlopen", urlopen)
-    return asked
+    return addresses
 
 
 @pytest.mark.parametrize("name", PLACES)
 def test_without_a_network_a_local_copy_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    asked = answering(monkeypatch, URLError("[Errno -2] Name or service not known"))
+    addresses = answering(monkeypatch, URLError("[Errno -2] Name or service not known"))
     for _ in range(3):
         with pytest.raises(ValueError, match=r"cannot be reached: \[Errno -2\] Name") as caught:
             check({**MNIST, "name": name})
     assert str(caught.value).splitlines()[1].startswith(f"Use a local copy: dataset={name} dataset.path=my.npz")
-    assert asked == [PLACES[name][1]]  # once for all trials
+    assert addresses == [PLACES[name][1]]  # once for all trials
     (home / "datasets" / PLACES[name][0]).mkdir(parents=True)
     check({**MNIST, "name": name})
 
@@ -56,14 +56,14 @@ def test_without_a_network_a_local_copy_is_asked_for(home: Path, monkeypatch: py
 def test_hosts_that_are_reached_or_not_needed(
     home: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: Exception
 ) -> None:
-    asked = answering(monkeypatch, error)
+    addresses = answering(monkeypatch, error)
     check({**MNIST, **changes})
-    assert bool(asked) == (not changes)
+    assert bool(addresses) == (not changes)
 
 
 @pytest.mark.parametrize("name", ["MobileNetV2", "resnet50v2"])
 def test_missing_weights_are_reported(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    asked = answering(monkeypatch, URLError("away"))
+    addresses = answering(monkeypatch, URLError("away"))
     model = {"_target_": "trainers.networks.application", "name": name, "weights": "imagenet"}
     for _ in range(2):
         with pytest.raises(
@@ -71,7 +71,7 @@ def test_missing_weights_are_reported(home: Path, monkeypatch: pytest.MonkeyPatc
         ) as caught:
             check_weights(model)
     assert "\nUse a downloaded file: model.weights=" in str(caught.value)
-    assert len(asked) == 1
+    assert len(addresses) == 1
     for weights in (None, "random", "my.h5"):
         check_weights({**model, "weights": weights})
 

@@ -1,4 +1,4 @@
-"""What is wrong with a dataset is told in two lines before anything starts, with the file, the row and the value."""
+"""Mistakes in a dataset: two lines before the start, with the file, the row and the value."""
 
 import subprocess
 import sys
@@ -133,14 +133,14 @@ def test_hidden_files_and_files_without_images_are_skipped(tmp_path: Path) -> No
         (root / name).touch()
     (root / ".git").mkdir()
     image(root / "dog" / "deeper" / "1.JPG")
-    found = listing.list_images(root)
-    assert (len(found.files), found.classes) == (13, ("cat", "dog"))
+    images = listing.list_images(root)
+    assert (len(images.files), images.classes) == (13, ("cat", "dog"))
 
 
 def test_the_folders_of_a_split_may_be_capitalized(tmp_path: Path) -> None:
-    found = listing.list_images(folder(tmp_path / "i", "Training", "Test"))
-    assert found.splits == {"train": 12, "validation": 0, "test": 12}
-    assert (found.classes, found.labels) == (("cat", "dog"), ((0,) * 6 + (1,) * 6) * 2)
+    images = listing.list_images(folder(tmp_path / "i", "Training", "Test"))
+    assert images.splits == {"train": 12, "validation": 0, "test": 12}
+    assert (images.classes, images.labels) == (("cat", "dog"), ((0,) * 6 + (1,) * 6) * 2)
     check("dataset=image_folder", f"dataset.path={tmp_path}/i", "dataset.validation=test", "batch_size=2")
 
 

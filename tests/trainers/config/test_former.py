@@ -1,4 +1,4 @@
-"""What older studies name in conf/, which held Python then."""
+"""The names of older studies in conf/, which then contained Python."""
 
 import json
 import re
@@ -35,9 +35,9 @@ FORMERLY = [
 
 @pytest.mark.parametrize(("former", "now"), FORMER.items())
 def test_former_name_gives_the_same_module_in_any_order(former: str, now: str) -> None:
-    for one, other in ((former, now), (now, former)):
-        code = f"import {one} as a, {other} as b, sys; sys.exit(a is not b)"
-        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0, (one, other)
+    for first, second in ((former, now), (now, former)):
+        code = f"import {first} as a, {second} as b, sys; sys.exit(a is not b)"
+        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0, (first, second)
 
 
 def test_each_form_of_a_former_name_is_resolved() -> None:
@@ -84,15 +84,15 @@ def test_trial_of_an_older_study_runs_in_a_fork(tmp_path: Path) -> None:
 
 
 def test_the_copy_that_a_study_has_of_the_former_code_comes_first(tmp_path: Path) -> None:
-    top, kept = tmp_path / "top", tmp_path / "kept"
+    top, copy = tmp_path / "top", tmp_path / "kept"
     (top / "conf").mkdir(parents=True)
-    (kept / "conf").mkdir(parents=True)
+    (copy / "conf").mkdir(parents=True)
     (top / "conf.py").write_bytes((ROOT / "conf.py").read_bytes())
-    (kept / "conf" / "__init__.py").touch()
-    (kept / "conf" / "plan.py").write_text("as_it_was = True\n")
+    (copy / "conf" / "__init__.py").touch()
+    (copy / "conf" / "plan.py").write_text("as_it_was = True\n")
     code = (
         f"import sys; sys.path[:0] = [{str(top)!r}, {str(ROOT)!r}]\n"
-        f"from sweeps.trial import copies; copies.use(copies.Copies({str(top)!r}, {str(kept)!r}))\n"
+        f"from sweeps.trial import copies; copies.use(copies.Copies({str(top)!r}, {str(copy)!r}))\n"
         "import conf.plan, conf.parallel; assert conf.plan.as_it_was; print(conf.parallel.__name__)\n"
     )
     child = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

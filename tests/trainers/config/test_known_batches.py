@@ -1,4 +1,4 @@
-"""Which batches are refused because they are known not to fit, and which searches for the largest one."""
+"""Batches that are refused because their trial does not fit, and refused searches for the largest batch."""
 
 import json
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_another_machine_or_limit_has_answers_of_its_own(launcher: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("changed", "known"),
+    ("changed", "refusal"),
     [
         ({}, True),
         ({"qos": "long", "timeout_min": 5, "account": "other", "setup": ["module load cuda"]}, True),
@@ -137,12 +137,12 @@ def test_another_machine_or_limit_has_answers_of_its_own(launcher: dict[str, Any
     ],
 )
 def test_on_slurm_an_answer_holds_for_the_same_request(
-    launcher: dict[str, Any], changed: dict[str, Any], known: bool
+    launcher: dict[str, Any], changed: dict[str, Any], refusal: bool
 ) -> None:
     launcher.update({"_target_": largest_batch.SLURM, "partition": "gpu", "additional_parameters": {}})
     keep()
     launcher.update(changed)
-    if known:
+    if refusal:
         words = (
             r"batch_size=106 does not fit on a SLURM node \(partition=gpu, mem_gb=4\) with gpus=0: the largest batch"
         )
@@ -253,8 +253,8 @@ def test_a_search_that_cannot_be_is_refused(
 
 def test_a_search_is_valid(launcher: dict[str, Any]) -> None:
     keep()
-    found = check_search("batch_size=512", "batch_schedule=constant")
-    assert found.trainer["_target_"] == largest_batch.FINDS
+    cfg = check_search("batch_size=512", "batch_schedule=constant")
+    assert cfg.trainer["_target_"] == largest_batch.FINDS
     launcher["mem_gb"] = None
     check_search("gpus=1")
 

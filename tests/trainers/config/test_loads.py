@@ -1,4 +1,4 @@
-"""What it costs to know a configuration."""
+"""The imports that a configuration needs."""
 
 import pkgutil
 import subprocess
@@ -9,7 +9,7 @@ from trainers import config
 
 
 def test_configuration_loads_without_tensorflow() -> None:
-    modules = [f"trainers.config.{found.name}" for found in pkgutil.iter_modules(config.__path__)]
+    modules = [f"trainers.config.{module.name}" for module in pkgutil.iter_modules(config.__path__)]
     assert "trainers.config.schema" in modules
     heavy = "{'tensorflow', 'keras', 'sklearn', 'PIL', 'h5py', 'mlflow', 'trainers.trainer'}"
     code = f"import sys, {', '.join(modules)}; sys.exit(str({heavy} & set(sys.modules) or ''))"

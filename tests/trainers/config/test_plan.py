@@ -1,4 +1,4 @@
-"""What a training will be: numbers worked out by hand, or by Keras."""
+"""The plan of a training: numbers computed by hand, or by Keras."""
 
 import math
 from types import SimpleNamespace
@@ -51,8 +51,8 @@ def rates(*overrides: str, rows: int = 100, first: int = 0, end: int | None = No
 def test_batches_and_budget(
     overrides: str, sizes: tuple[int, ...], steps: tuple[int, ...], images: tuple[int, ...]
 ) -> None:
-    found = planned(*overrides.split())
-    assert (found.batch_sizes, found.steps, found.images) == (sizes, steps, images)
+    training = planned(*overrides.split())
+    assert (training.batch_sizes, training.steps, training.images) == (sizes, steps, images)
 
 
 def test_plan_is_one_line() -> None:
@@ -111,11 +111,11 @@ def test_rates(overrides: str, expected: list[float]) -> None:
 
 
 def test_one_cycle_rises_and_falls() -> None:
-    found = rates("lr_schedule=one_cycle", "epochs=10")
-    assert found[0] == pytest.approx(0.04)
-    assert max(found) == pytest.approx(1.0) and found.index(max(found)) == 30
-    assert found[15] == pytest.approx((1 + 0.04) / 2)  # half way up
-    assert 0.0001 < found[-1] < 0.001
+    learning_rates = rates("lr_schedule=one_cycle", "epochs=10")
+    assert learning_rates[0] == pytest.approx(0.04)
+    assert max(learning_rates) == pytest.approx(1.0) and learning_rates.index(max(learning_rates)) == 30
+    assert learning_rates[15] == pytest.approx((1 + 0.04) / 2)  # half way up
+    assert 0.0001 < learning_rates[-1] < 0.001
 
 
 def test_a_cosine_is_that_of_keras() -> None:
@@ -123,7 +123,7 @@ def test_a_cosine_is_that_of_keras() -> None:
 
     theirs = keras.optimizers.schedules.CosineDecay(0.1, decay_steps=30, alpha=0.05, warmup_target=1.0, warmup_steps=10)
     ours = rates("lr_schedule=cosine", "lr_schedule.warmup_epochs=1", "lr_schedule.final=0.05", "epochs=4")
-    # Keras starts from 0.1 and its cosine at the top, as here.
+    # Keras starts at 0.1 and at the top of the cosine, as in this test.
     assert ours == pytest.approx([float(theirs(t)) for t in range(40)], abs=1e-6)
 
 
@@ -155,7 +155,7 @@ def test_lr_scales_with_the_batch(overrides: str, factor: float) -> None:
 
 
 def test_the_scaled_rate_is_reached_in_a_straight_line() -> None:
-    # 10 steps an epoch; four times lr in the end, so that the first step takes a quarter of it.
+    # 10 steps an epoch; the scaled rate is four times lr, so the first step has a quarter of the scaled rate.
     scaled = ["batch_size=40", "lr_scaling=linear", "lr_batch_size=10", "warmup_epochs=2", "epochs=3"]
     assert rates(*scaled, rows=400) == pytest.approx([0.25 + 0.75 * i / 20 for i in range(20)] + [1.0] * 10)
     cosine = rates(*scaled, "lr_schedule=cosine", rows=400)

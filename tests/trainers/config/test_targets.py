@@ -104,7 +104,7 @@ def test_targets_that_cannot_be_imported(target: object, message: str, package: 
         ("f", ("x",), "model.x is no setting of its.f\nRemove it; its settings: model.width, model.depth"),
         ("nothing", ("width",), "model.width is no setting of its.nothing\nRemove it; its settings: none"),
         ("takes_all", ("wdith",), ""),
-        ("Class", ("wdith",), ""),  # what its bases take, no source tells
+        ("Class", ("wdith",), ""),  # because the arguments of the bases are in no source
         ("renamed", ("wdith",), ""),
     ],
 )
@@ -117,10 +117,10 @@ def test_settings_that_a_function_does_not_take(
     )
     monkeypatch.syspath_prepend(tmp_path)
     targets.check_settings.cache_clear()
-    said = ""
+    problem = ""
     try:
         targets.check_settings("model", f"its.{target}", settings, arguments=("x",))
     except ValueError as error:
-        said = str(error)
-    assert message in said
-    assert bool(message) == bool(said)
+        problem = str(error)
+    assert message in problem
+    assert bool(message) == bool(problem)
