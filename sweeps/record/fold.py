@@ -106,9 +106,9 @@ def trial_of(content: Mapping[str, Any], study: Path) -> TrialRecord:
 def events_of_folders(study: StudySnapshot, typed: Collection[str]) -> list[Event]:
     """Return an event for each trial that has a folder, but is not among the study's trials.
 
-    `typed` are the words of the study's command. If a trial.json is damaged or missing, the other overrides with which
-    Hydra composed the trial are its params. A number without any of them is not used again: its event has a true
-    `unknown`.
+    `typed` are the words of the command and the overrides of all trials. If a trial.json is damaged or missing, the
+    other overrides with which Hydra composed the trial are its params. A number without any of them is not used again:
+    its event has a true `unknown`.
     """
     by, count = By.SAMPLER if study.searched else By.GRID, len(study.rows)
     recorded = {str(trial.folder) for trial in study.rows}

@@ -29,7 +29,7 @@ class Record:
     def open(self, first: Sequence[Event] = (), typed: Collection[str] = ()) -> None:
         """Read the journal, and repair it from the trials' folders.
 
-        `first` are the events of an older format, and `typed` the words of the study's command.
+        `first` are the events of an older format, and `typed` the words of the command and the overrides of all trials.
         """
         try:
             self._journal.read(self._fold.apply)

@@ -177,7 +177,7 @@ class Driver:
         """Open the record of the study. From now on `self._study` shows the record's trials."""
         plan = self._plan
         plan.choosing.earlier.save()
-        record = open_record(self._study, self._definition)
+        record = open_record(self._study, self._definition, plan.choosing.space.fixed)
         record.update_outside(plan.choosing.space.contains)
         self._study = record.study
         if plan.settings.storage:

@@ -49,9 +49,12 @@ def in_memory(study: StudySnapshot, definition: Definition) -> StudySnapshot:
     return replace(study, rows=tuple(fold.trials), added=tuple(fold.added), changes=tuple(fold.changes))
 
 
-def open_record(study: StudySnapshot, definition: Definition) -> Record:
-    """Return the record of a study for its driver. An older study's journal is converted once, and kept."""
+def open_record(study: StudySnapshot, definition: Definition, fixed: Sequence[str] = ()) -> Record:
+    """Return the record of a study for its driver. An older study's journal is converted once, and kept.
+
+    `fixed` are the overrides of all trials.
+    """
     record = Record(study)
     first = [] if (study.folder / FILE).exists() else events(study.folder, definition)
-    record.open(first, definition.command)
+    record.open(first, [*definition.command, *fixed])
     return record

@@ -172,20 +172,17 @@ class StudyRun:
             self.client.set_terminated(self.run_id, status, now_ms)
 
     def end_duplicates(self, trials: Sequence[TrialRecord]) -> list[str]:
-        """End and delete running runs of the study that no folder records, and return their ids.
+        """End and delete running runs of trials that no folder records, and return their ids.
 
         MLflow creates such a run if its answer to the creation was lost.
         """
         self.open()
-        folder = str(self.study.folder.absolute())
         run_ids = {str(trial.number): read_tracking(trial.folder).get("run_id") for trial in trials}
-        running = "attributes.status = 'RUNNING' AND tags.study = " + comparison_view.quote(self.study.name)
+        running = f"attributes.status = 'RUNNING' AND tags.`mlflow.parentRunId` = '{self.run_id}'"
         duplicates = []
         for run in self._search(running):
-            tags = run.data.tags
-            of_trial = tags.get("mlflow.parentRunId") == self.run_id and run_ids.get(tags.get("trial", ""))
-            of_study = tags.get("role") == "study" and tags.get("folder") == folder and self.run_id
-            if run.info.run_id != (of_trial or of_study or run.info.run_id):
+            recorded = run_ids.get(run.data.tags.get("trial", ""))
+            if recorded and recorded != run.info.run_id:
                 self.client.set_terminated(run.info.run_id, "KILLED")
                 self.client.delete_run(run.info.run_id)
                 duplicates.append(run.info.run_id)

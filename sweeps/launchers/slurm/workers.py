@@ -112,7 +112,7 @@ class SlurmWorkers(SlurmBase):
 
     def _queue(self, job: Job) -> bool:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
-        pool_key = repr((parameters(self._folder, settings), settings.preload, copies.in_use()))
+        pool_key = repr((parameters(self._folder, settings), settings.setup, settings.preload, copies.in_use()))
         trial = QueuedTrial(job, self._folder / hashlib.blake2s(pool_key.encode(), digest_size=4).hexdigest())
         make_private(trial.file.parent)
         write_whole(trial.file, cloudpickle.dumps(job), sync=False)
