@@ -49,19 +49,19 @@ class Done:
         return self.out + self.err
 
     def study(self) -> Path:
-        """The folder of the only study that was run there."""
+        """Return the folder of the only study in the working folder."""
         (study,) = (self.folder / "multirun").iterdir()
         return study
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment, without what would change how a command answers."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "MLFLOW_DISABLE_TELEMETRY": "true", **(extra or {})}
+    """Return this process's environment, without variables that change the answer of a command."""
+    variables = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
+    return {**variables, "TF_CPP_MIN_LOG_LEVEL": "3", "MLFLOW_DISABLE_TELEMETRY": "true", **(extra or {})}
 
 
 def start(arguments: Iterable[str], folder: Path, extra: Mapping[str, str] | None = None) -> Running:
-    """`python ARGUMENTS` in `folder`, which is made if it is not there."""
+    """Start `python ARGUMENTS` in `folder`, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     return Running(list(arguments), folder, environment(extra))
 
@@ -69,9 +69,9 @@ def start(arguments: Iterable[str], folder: Path, extra: Mapping[str, str] | Non
 def start_afresh(
     arguments: Iterable[str], folder: Path, extra: Mapping[str, str] | None = None, largest_file: int | None = None
 ) -> "subprocess.Popen[str]":
-    """The same in a process that imports all by itself, where its first second matters, or its own words.
+    """Start `python ARGUMENTS` in a process of its own, without preloaded modules.
 
-    Past `largest_file` bytes the kernel refuses to write, as it does on a full disk.
+    Beyond `largest_file` bytes the kernel refuses to write, as on a full disk.
     """
     folder.mkdir(parents=True, exist_ok=True)
     limit = [] if largest_file is None else ["prlimit", f"--fsize={largest_file}"]
@@ -97,21 +97,21 @@ def finish(process: "Running | subprocess.Popen[str]", folder: Path, timeout_s: 
 
 
 def run(arguments: Iterable[str], folder: Path, extra: Mapping[str, str] | None = None, timeout_s: float = 120) -> Done:
-    """`python ARGUMENTS` in `folder`, to its end."""
+    """Run `python ARGUMENTS` in `folder`, and return its result."""
     return finish(start(arguments, folder, extra), folder, timeout_s)
 
 
 def run_all(
     lines: Mapping[str, Iterable[str]], folder: Path, extra: Mapping[str, str] | None = None
 ) -> dict[str, Done]:
-    """Several command lines, two at a time, each in a folder of its own; by their names."""
+    """Run several command lines, two at a time, each in its own folder, and return the results by their names."""
     with ThreadPoolExecutor(2) as pool:
         running = {name: pool.submit(run, line, folder / str(i), extra) for i, (name, line) in enumerate(lines.items())}
         return {name: future.result() for name, future in running.items()}
 
 
 def refuse(arguments: Iterable[str], folder: Path) -> Done:
-    """The same in this process, of a command line that starts nothing."""
+    """Run a command line that starts no trial in this process, and return its result."""
     folder.mkdir(parents=True, exist_ok=True)
     script, *rest = arguments
     log, code = logging.getLogger(), 0
@@ -138,44 +138,44 @@ def refuse(arguments: Iterable[str], folder: Path) -> Done:
 
 
 def theirs(*arguments: str, name: str = "s") -> list[str]:
-    """A study of somebody else's app, without tracking, which other tests look at."""
+    """Return the words of a study of a foreign app, without tracking."""
     return [THEIRS, "-m", *arguments, "hydra.sweeper.tracking=false", f"hydra.sweeper.study_name={name}"]
 
 
 def sweeps(folder: Path, *arguments: str, timeout_s: float = 120) -> Done:
-    """`python -m sweeps ARGUMENTS` in `folder`."""
+    """Run `python -m sweeps ARGUMENTS` in `folder`, and return its result."""
     return run(["-m", "sweeps", *arguments], folder, {"PYTHONPATH": str(ROOT)}, timeout_s)
 
 
 def rows(study: Path) -> list[TrialRecord]:
-    """The trials of a study, by their numbers."""
+    """Return the trials of a study, by number."""
     return sorted(read_study(study, definition.read(study)).rows, key=lambda row: row.number)
 
 
 def end(trial: Path, attempt: int | None = None) -> Outcome:
-    """How a trial's attempt ended, by default its newest."""
+    """Return the outcome of a trial's attempt, by default of the newest attempt."""
     folder = TrialFolder(trial)
-    found = folder.attempt(attempt) if attempt else folder.newest()
-    assert found is not None
-    said = found.end()
-    assert said is not None, f"{found.path} has no end"
-    return said
+    attempt_folder = folder.attempt(attempt) if attempt else folder.newest()
+    assert attempt_folder is not None
+    outcome = attempt_folder.end()
+    assert outcome is not None, f"{attempt_folder.path} has no end"
+    return outcome
 
 
 def steps(trial: Path) -> list[int]:
-    """The steps that a trial reported, in order."""
+    """Return the steps that a trial reported, in order."""
     file = trial / "metrics.jsonl"
     return [json.loads(line)["step"] for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def processes(folder: Path) -> list[psutil.Process]:
     """Return every process that works in `folder`; `info` has its name, also once it has ended."""
-    found = []
+    matching = []
     for process in psutil.process_iter(["cwd", "name", "status"]):
         cwd, status = process.info["cwd"], process.info["status"]
         if cwd and status != psutil.STATUS_ZOMBIE and Path(cwd).is_relative_to(folder):
-            found.append(process)
-    return found
+            matching.append(process)
+    return matching
 
 
 def wait_until(holds: Callable[[], object], timeout_s: float = 60) -> None:

@@ -31,14 +31,18 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def mistakes(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and the advice of each name, message and docstring that breaks a rule."""
-    for line, name in names(tree):
-        if name.strip("_") in VAGUE:
-            yield line, f"name the content of {name!r}"
+def bad_messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the advice of each message with a banned word."""
     for line, text in texts(tree):
         if " " in text.strip() and (words := BANNED.intersection(re.findall(r"\w+", text.lower()))):
             yield line, f"use other words in the message: {', '.join(words)}"
+
+
+def bad_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the advice of each name and docstring that breaks a rule."""
+    for line, name in names(tree):
+        if name.strip("_") in VAGUE:
+            yield line, f"name the content of {name!r}"
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(function) or "Return").split()[0].rstrip(".,:")
@@ -52,6 +56,11 @@ def test_names_of_tests() -> None:
     assert not [name for name in names if (BANNED | {"it"}).intersection(name.split("_"))]
 
 
-def test_words() -> None:
+def test_names_and_docstrings() -> None:
+    trees = {file.relative_to(ROOT): ast.parse(file.read_text()) for file in [*FILES, *(ROOT / "tests").rglob("*.py")]}
+    assert not [f"{file}:{line}: {advice}" for file, tree in trees.items() for line, advice in bad_names(tree)]
+
+
+def test_messages() -> None:
     trees = {file.relative_to(ROOT): ast.parse(file.read_text()) for file in FILES}
-    assert not [f"{file}:{line}: {advice}" for file, tree in trees.items() for line, advice in mistakes(tree)]
+    assert not [f"{file}:{line}: {advice}" for file, tree in trees.items() for line, advice in bad_messages(tree)]

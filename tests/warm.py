@@ -58,10 +58,10 @@ class Running:
     def __init__(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self.returncode: int | None = None
         self._said = os.memfd_create("out"), os.memfd_create("err")
-        self._told, tells = os.pipe()
-        asked = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
-        socket.send_fds(_server(), [asked], [*self._said, tells])
-        os.close(tells)
+        self._told, answers = os.pipe()
+        request = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
+        socket.send_fds(_server(), [request], [*self._said, answers])
+        os.close(answers)
         self.pid = self._number()
 
     def poll(self) -> int | None:
@@ -93,9 +93,9 @@ class Running:
     def _number(self) -> int:
         digits = b""
         while not digits.endswith(b"\n"):
-            one = os.read(self._told, 1)
-            assert one, "the process that others are forks of is gone"
-            digits += one
+            digit = os.read(self._told, 1)
+            assert digit, "the process that others are forks of is gone"
+            digits += digit
         return int(digits)
 
 
@@ -106,7 +106,7 @@ def _all_of(file: int) -> str:
 
 
 def _server() -> socket.socket:
-    """A socket that takes requests: arguments, folder and environment; files for out, err, and what is told of it."""
+    """Return a socket for requests: arguments, folder, environment, and files for the output and the exit code."""
     with _start:
         if not _servers:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -134,36 +134,36 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the forks
     while True:
-        asked, files, *_ = socket.recv_fds(requests, 1 << 18, 3)
-        if not asked:
+        request, files, *_ = socket.recv_fds(requests, 1 << 18, 3)
+        if not request:
             return
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
             _fork_and_tell(*files)
             with _code_kept():
-                _run(*json.loads(asked))
+                _run(*json.loads(request))
             return
         for file in files:
             os.close(file)
 
 
-def _fork_and_tell(out: int, err: int, told: int) -> None:
+def _fork_and_tell(out: int, err: int, answers: int) -> None:
     """Return in a new process; this one tells its id, waits for it, and tells how it ended."""
     if process := os.fork():
         os.close(out)
         os.close(err)
-        os.write(told, b"%d\n" % process)
-        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+        os.write(answers, b"%d\n" % process)
+        os.write(answers, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
         os._exit(0)
     for file, place in ((out, 1), (err, 2)):
         os.dup2(file, place)
         os.close(file)
-    os.close(told)
+    os.close(answers)
 
 
 def _run(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
-    """As `python ARGUMENTS` in that folder and environment."""
+    """Run `python ARGUMENTS` in this folder and environment."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()

@@ -55,7 +55,7 @@ class Asked:
         return [*self.record.trials]
 
     def ask(self) -> TrialRecord | None:
-        """The next trial, begun: one that an earlier driver left, or a new one."""
+        """Begin the next trial, an open trial of an earlier driver or a new trial, and return the trial."""
         for chooser in self.choosers:
             answer = chooser.next(self.study)
             if answer.resume:
@@ -89,7 +89,7 @@ class Asked:
         self.record.end(self.record.trials[trial.number].with_end(replace(outcome, ended_at=self._clock)))
 
     def run(self, outcome: Ending, most: int = 1000) -> list[Point]:
-        """The points of the trials that it asks for."""
+        """Run the trials that the chooser begins, and return their points."""
         points: list[Point] = []
         while len(points) < most and (trial := self.ask()):
             points.append(trial.params)

@@ -15,7 +15,7 @@ STARTS: list[Point] = [{"x": 1, "o": "a"}, {"x": 2, "o": "b"}]
 
 
 def crossover() -> Chooser:
-    """The class in the page's block of Python."""
+    """Return the class in the Python block of the page."""
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names: dict[str, Any] = {}
     exec(block, names)  # noqa: S102 - our own page

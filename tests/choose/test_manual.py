@@ -50,7 +50,7 @@ def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "there are no values.\nType a value for each of: lr, batch_size, m.act, beta"),
         ("epochs=3", "study s does not sweep epochs.\nType a value for each of: lr"),
@@ -64,9 +64,9 @@ def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> N
         ("lr=0.5 batch_size=2", "'lr=0.5 batch_size=2' is trial 7 already, which is failed"),
     ],
 )
-def test_invalid_points_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_points_are_refused(tmp_path: Path, text: str, message: str) -> None:
     tried = TrialRecord(7, {"lr": 0.5, "batch_size": 2.0}, State.FAILED, tmp_path / "7")
-    with pytest.raises(UserError, match=said) as error:
+    with pytest.raises(UserError, match=message) as error:
         manual.read_point(
             manual.add_point(definition(*KEYS), summary(tmp_path, tried), text),
             Study(tmp_path, Clock(), "lr=1,2").space,
@@ -80,7 +80,7 @@ def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ('{"x": 1}', "o is missing.\nType a value for each of: x, o"),
         ('{"x": 1, "o": "a", "z": 3}', "z does not exist with these values.\nRemove z"),
@@ -89,9 +89,9 @@ def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
         ("[]", "cannot be read"),
     ],
 )
-def test_a_file_that_holds_no_point(tmp_path: Path, content: str, said: str) -> None:
+def test_a_file_that_holds_no_point(tmp_path: Path, content: str, message: str) -> None:
     (file := tmp_path / "1.json").write_text(content)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         manual.read_point(file, Study(tmp_path / "s", Clock(), "x=1,2", "o=a,b").space, Seeds())
 
 
@@ -119,7 +119,7 @@ def adding(*points: Point, after: Callable[[], bool] = lambda: True) -> Adds:
 
 
 def drive(study: Study, launcher: FakeLauncher, added: Adds) -> Drive:
-    """As Study.drive, with what a person adds meanwhile."""
+    """Drive a study while a person adds trials."""
     study.added = added
     try:
         return study.drive(launcher)
@@ -171,11 +171,11 @@ def test_a_trial_is_added_to_a_study(
     expected = count if running and within else count + 1
     assert done.states() == ["completed"] * expected
     assert len({row.params["x"] for row in done.summary.rows}) == expected
-    again = study.drive(nothing := FakeLauncher(returns_x, clock, slots=1))
+    resumed = study.drive(nothing := FakeLauncher(returns_x, clock, slots=1))
     assert not nothing.submitted  # what was added is remembered
-    assert len(again.summary.rows) == expected
-    assert again.row(row.number).params == {"x": left[0]}
-    assert done.summary.total == again.summary.total == expected
+    assert len(resumed.summary.rows) == expected
+    assert resumed.row(row.number).params == {"x": left[0]}
+    assert done.summary.total == resumed.summary.total == expected
 
 
 def test_complete_study_runs_added_trials(make_study: MakeStudy, clock: Clock) -> None:
@@ -187,7 +187,6 @@ def test_complete_study_runs_added_trials(make_study: MakeStudy, clock: Clock) -
 
 
 def test_added_trials_run_before_the_race(make_study: MakeStudy, clock: Clock) -> None:
-    """It had waited for room when the search had enough, while another trial had hardly begun."""
     study = make_study("x=1,2", "seed=0", target=1, final_race=1, final_race_seeds=2)
     launcher = FakeLauncher(returns_x, clock, slots=1, queue=1)
     done = drive(study, launcher, adding({"x": 9}, after=lambda: launcher.polls > 0))
@@ -227,21 +226,21 @@ RUNNING: Script = trains(1000)
 
 @pytest.mark.parametrize("script", [RUNNING, ends(Outcome(State.FAILED, "no"))], ids=["runs", "is over"])
 def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     def look() -> str:
         if launcher.polls == 5:
             try:
-                said.append(manual.end_trial(study.last.summary, 1))
+                messages.append(manual.end_trial(study.last.summary, 1))
             except UserError as error:
-                said.append(str(error))
+                messages.append(str(error))
         return "it was stopped" if launcher.polls == 20 else ""
 
     study = make_study("x=1,2")
     launcher = FakeLauncher(script, clock, slots=2)
     done = study.drive(launcher, look)
     if script is RUNNING:
-        assert said == ["trial 1 ends at its next report and counts as pruned"]
+        assert messages == ["trial 1 ends at its next report and counts as pruned"]
         assert done.states() == ["cancelled", "pruned"]
     with pytest.raises(UserError, match=r"--trial 9: study s has no such trial\.\nNo trial is running"):
         manual.end_trial(done.summary, 9)
@@ -261,11 +260,11 @@ def test_added_trial_outside_the_space_may_win_the_race(make_study: MakeStudy, c
     best = configurations.best(done.summary)
     assert best and best.params == {"x": 1}
     (study.folder / "journal.jsonl").unlink()  # what the folders tell is enough
-    again = drive(study, nothing := FakeLauncher(returns_x, clock, slots=1), adding())
+    resumed = drive(study, nothing := FakeLauncher(returns_x, clock, slots=1), adding())
     assert not nothing.submitted
-    shown = {row.number: (row.params, row.of, row.race, row.objective) for row in again.summary.rows}
+    shown = {row.number: (row.params, row.of, row.race, row.objective) for row in resumed.summary.rows}
     assert shown == {row.number: (row.params, row.of, row.race, row.objective) for row in done.summary.rows}
-    assert again.summary.total == done.summary.total == len(shown)
+    assert resumed.summary.total == done.summary.total == len(shown)
 
 
 @pytest.mark.parametrize("settings", [{**TPE, "n_trials": 2}, {}], ids=["search", "grid"])
@@ -278,16 +277,16 @@ def test_added_trial_is_a_configuration_if_seeds_repeat(
     assert sorted(row.params["seed"] for row in done.summary.rows if row.params["x"] == x) == [7, 8, 9]
     assert done.summary.total == len(done.summary.rows)
     assert {str(row.state) for row in done.summary.rows} == {"completed"}
-    again = study.drive(nothing := FakeLauncher(returns_x, clock, slots=2))
+    resumed = study.drive(nothing := FakeLauncher(returns_x, clock, slots=2))
     assert not nothing.submitted
-    assert again.summary.total == done.summary.total
+    assert resumed.summary.total == done.summary.total
 
 
 def test_end_of_a_search_is_printed_after_earlier_starts(make_study: MakeStudy, clock: Clock) -> None:
     study = make_study("x=1,2,3,4", target=1)
     done = study.drive(FakeLauncher(by_trial(trains(9), t0=returns_x), clock, slots=2))
-    news = next(i for i, line in enumerate(done.lines) if line.startswith("Search finished"))
-    assert not any("started" in line for line in done.lines[news:])
+    end = next(i for i, line in enumerate(done.lines) if line.startswith("Search finished"))
+    assert not any("started" in line for line in done.lines[end:])
 
 
 def test_queued_added_trial_is_not_added_twice(tmp_path: Path) -> None:

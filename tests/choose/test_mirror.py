@@ -109,10 +109,10 @@ def test_returned_storage_receives_missing_trials(tmp_path: Path, url: str) -> N
     other.close()
     (tmp_path / "studies.db").unlink()
     now[0] = 60.0
-    again = Mirror(url, search.study, search.space, lambda: now[0])
-    again.open(is_new=False, may_replace=False)
-    again.tick()
-    assert again.problem is None
+    second = Mirror(url, search.study, search.space, lambda: now[0])
+    second.open(is_new=False, may_replace=False)
+    second.tick()
+    assert second.problem is None
     assert [trial.values for trial in shown(url)] == [[1.0], [2.0], [2.0]]
 
 
@@ -198,7 +198,6 @@ def test_words_under_one_condition_and_numbers_under_another(tmp_path: Path, url
 def test_lost_connection_neither_loses_nor_duplicates_trials(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    """In the middle of writing all anew, or after a trial was written."""
     search = asked(tmp_path, *LINES)
     mirror = mirror_of(search, url)
     search.run(lambda point: 1.0, most=2)
@@ -207,7 +206,7 @@ def test_lost_connection_neither_loses_nor_duplicates_trials(
         search.record.reopen([0])
     search.run(lambda point: 2.0, most=1)
 
-    def fails(*told: Any, **named: Any) -> None:
+    def fails(*arguments: Any, **named: Any) -> None:
         raise OSError("the connection was lost")
 
     owner = optuna if failing == "create_study" else type(optuna.storages.get_storage(url))

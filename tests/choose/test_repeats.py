@@ -38,32 +38,32 @@ Judge = Callable[[Point], float | State]
 
 
 def judged(judge: Judge, epochs: int = 1) -> Script:
-    """Trials that report and then return this, or end so."""
+    """Return a script of trials that report and return the value of `judge`, or end in its state."""
 
     def script(job: Job) -> Acts:
         trial, point = begin(job), json.loads((job.folder.path / "trial.json").read_text())["point"]
-        said = judge(point)
+        value = judge(point)
         for epoch in range(epochs):
-            if not isinstance(said, State):
-                trial.report({"objective": said}, epoch)
+            if not isinstance(value, State):
+                trial.report({"objective": value}, epoch)
             yield
             if trial.should_stop():
                 return Outcome(job.attempt_folder.stop_reason() or State.CANCELLED)
-        if isinstance(said, State):
-            return Outcome(said, "so it was told")
-        return Outcome(State.COMPLETED, objective=[said], metrics={"objective": said})
+        if isinstance(value, State):
+            return Outcome(value, "so it was told")
+        return Outcome(State.COMPLETED, objective=[value], metrics={"objective": value})
 
     return script
 
 
 def noisy(point: Point) -> float:
-    """Smaller x is better, by more than any seed is."""
+    """Return a loss that is smaller for a smaller x, by more than the noise of a seed."""
     x, seed = int(str(point["x"])), int(str(point.get("seed", 0)))
     return x + (seed * 7 % 5) / 50 + (seed * x * 11 % 13) / 200
 
 
 def told(study: Study) -> list[Any]:
-    """The trials as the sampler sees them."""
+    """Return the trials as the sampler observes them."""
     record = study.record(study.settings)
     named = str((study.settings.sampler or RANDOM)["_target_"])
     fed = FedStudy(record.study, DefaultSampler if "Default" in named else RandomSampler, Encoding(study.space))
@@ -72,7 +72,7 @@ def told(study: Study) -> list[Any]:
 
 
 def points(drive: Drive) -> list[tuple[Any, Any]]:
-    """Of all trials that completed: x and the seed."""
+    """Return x and the seed of each completed trial."""
     done = [row for row in drive.summary.rows if row.state is State.COMPLETED]
     return sorted((row.params["x"], row.params.get("seed", 0)) for row in done)
 
@@ -203,9 +203,9 @@ def test_the_best_run_on_under_fresh_seeds(
     assert done.out.count("final race: 3 configurations") == 1
     assert f"winner**: x={best[0]}: mean objective" in headline(done.summary)
     assert all(trial.state is TrialState.FAIL for trial in told(study) if done.row(trial.number).race)
-    again = study.drive(FakeLauncher(judged(noisy), clock, slots))
-    assert len(again.summary.rows) == len(done.summary.rows)
-    assert again.summary.total == done.summary.total
+    resumed = study.drive(FakeLauncher(judged(noisy), clock, slots))
+    assert len(resumed.summary.rows) == len(done.summary.rows)
+    assert resumed.summary.total == done.summary.total
 
 
 def test_race_continues_by_seed_until_a_test_decides(make_study: MakeStudy, clock: Clock) -> None:
@@ -270,9 +270,9 @@ ENOUGH: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "said"), ENOUGH)
+@pytest.mark.parametrize(("settings", "reason"), ENOUGH)
 def test_race_completes_after_the_search_has_enough(
-    make_study: MakeStudy, clock: Clock, settings: dict[str, Any], said: str
+    make_study: MakeStudy, clock: Clock, settings: dict[str, Any], reason: str
 ) -> None:
     def judge(point: Point) -> float:
         return noisy(point) - 0.3 * (int(str(point.get("seed", 0))) > 0)
@@ -280,16 +280,16 @@ def test_race_completes_after_the_search_has_enough(
     study = make_study("x=3,2,1,4,5", "seed=0", final_race=2, final_race_seeds=4, **settings)
     done = study.drive(FakeLauncher(judged(judge), clock, 1))
     ended = [row for row in done.summary.rows if row.state is State.COMPLETED]
-    assert (sum(not row.race for row in ended) < 5) == bool(said)
-    assert said in (done.loop.stop.enough.reason if done.loop.stop.enough else "") and done.loop.stop.reason == ""
+    assert (sum(not row.race for row in ended) < 5) == bool(reason)
+    assert reason in (done.loop.stop.enough.reason if done.loop.stop.enough else "") and done.loop.stop.reason == ""
     assert [row.params["seed"] for row in ended if row.race and row.params["x"] == 1] == [1, 2, 3]
-    found = headline(done.summary)
-    assert found.startswith("**The final race's winner**: x=1") and found.endswith(
+    winner = headline(done.summary)
+    assert winner.startswith("**The final race's winner**: x=1") and winner.endswith(
         "The others in the race were dropped."
     )
-    again = FakeLauncher(judged(judge), clock, 1)
-    assert headline(study.drive(again).summary) == found
-    assert again.submitted == []
+    second = FakeLauncher(judged(judge), clock, 1)
+    assert headline(study.drive(second).summary) == winner
+    assert second.submitted == []
 
 
 @pytest.mark.parametrize("survives", [False, True])
@@ -297,7 +297,6 @@ def test_race_completes_after_the_search_has_enough(
 def test_a_race_after_enough_is_finished_by_the_next_driver(
     make_study: MakeStudy, clock: Clock, killed_at: int, survives: bool
 ) -> None:
-    """Also where its trials wait in the queue of a cluster."""
     study = make_study("x=3,2,1,4,5,6", "seed=0", final_race=3, final_race_seeds=4, patience=2)
     launcher = FakeLauncher(judged(noisy), clock, 2, queue=2, survives=survives)
 
@@ -319,7 +318,6 @@ def test_a_race_after_enough_is_finished_by_the_next_driver(
 
 
 def test_interrupted_race_is_completed(make_study: MakeStudy, clock: Clock) -> None:
-    """Also where better ones come in between."""
     study = make_study("x=3,4,5,1,2", "seed=0", final_race=2, final_race_seeds=4)
 
     def cut() -> str:
@@ -348,7 +346,6 @@ def test_a_configuration_counts_once_for_the_patience(make_study: MakeStudy, clo
 
 @pytest.mark.parametrize("settings", [REPEATS, {**RACE, "n_trials": 4}, {**RACE, "n_trials": 4, "repeats": 2}])
 def test_a_driver_may_be_killed_at_any_poll(tmp_path: Path, clock: Clock, settings: dict[str, Any]) -> None:
-    """And its next one, until they are through: all trials there are, once each, and all told."""
 
     def judge(point: Point) -> float | State:
         return State.DIVERGED if point["x"] == 4 and point.get("seed") == 1 else noisy(point)
@@ -480,8 +477,8 @@ def test_seeds_of_repeats(lines: list[str], config: dict[str, Any], settings: di
         assert seeds in str(refusal.value)
         assert len(str(refusal.value).splitlines()) <= 2
     else:
-        found = choose_seeds(SweeperConf(**settings), space, DictConfig(config))
-        assert ([*found.repeated], [*found.fresh]) == seeds
+        chosen = choose_seeds(SweeperConf(**settings), space, DictConfig(config))
+        assert ([*chosen.repeated], [*chosen.fresh]) == seeds
 
 
 def test_a_race_needs_one_objective() -> None:

@@ -45,7 +45,7 @@ def target(sampler: str) -> str:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[MakeSearch]:
-    """(override lines, settings) -> a search over them that is open; the next driver's, if there was one before."""
+    """Return a function that opens a search over override lines, or resumes the search of this folder."""
 
     def make(*lines: str, sampler: str = "Default", conditional: Any = None, **settings: Any) -> Asked:
         chosen = SweeperConf(**{"sampler": {"_target_": target(sampler), "seed": 1}, "n_trials": 20, **settings})
@@ -57,7 +57,7 @@ def make(tmp_path: Path) -> Iterator[MakeSearch]:
 
 
 def told(search: Asked, sampler: str) -> list[optuna.trial.FrozenTrial]:
-    """The trials as a sampler of this kind sees them."""
+    """Return the trials as a sampler of this kind observes them."""
     kind = DefaultSampler if sampler == "Default" else getattr(optuna.samplers, f"{sampler}Sampler")
     fed = FedStudy(search.study, kind, Encoding(search.space))
     fed.follow(search.study)
@@ -101,10 +101,12 @@ def test_values_for_a_sampler_and_for_a_user(
     assert last.constraints.get("runs") == constraint
     if state is TrialState.COMPLETE and isinstance(outcome, State):
         assert last.values == [3.0]  # the worst that was seen
-    seen = outcome if isinstance(outcome, State) else State.COMPLETED
-    assert [one.state for one in search.trials] == ["completed", "completed", seen]
-    again = make("x=interval(0,1)", "y=interval(0,1)", sampler=sampler)
-    (before, after) = ([(one.state, one.values, one.params) for one in told(x, sampler)] for x in (search, again))
+    expected = outcome if isinstance(outcome, State) else State.COMPLETED
+    assert [trial.state for trial in search.trials] == ["completed", "completed", expected]
+    resumed = make("x=interval(0,1)", "y=interval(0,1)", sampler=sampler)
+    (before, after) = (
+        [(trial.state, trial.values, trial.params) for trial in told(x, sampler)] for x in (search, resumed)
+    )
     assert before == after
 
 
@@ -139,11 +141,11 @@ def test_every_sampler_continues_through_failures(make: MakeSearch, sampler: str
         assert isinstance(n, int) and isinstance(x, float)
         return bad[n % 4] if x > 0.5 else x
 
-    found = make(*lines, sampler=sampler, **settings).run(outcome, most=11)
-    found += make(*lines, sampler=sampler, **settings).run(outcome)  # by the next driver
-    assert len(found) == 20
-    assert {type(point["b"]) for point in found} == {int}
-    assert {point["b"] for point in found} <= {16, 32, 64, 100}
+    points = make(*lines, sampler=sampler, **settings).run(outcome, most=11)
+    points += make(*lines, sampler=sampler, **settings).run(outcome)  # by the next driver
+    assert len(points) == 20
+    assert {type(point["b"]) for point in points} == {int}
+    assert {point["b"] for point in points} <= {16, 32, 64, 100}
 
 
 def test_a_corner_that_fails_is_left(make: MakeSearch) -> None:
@@ -151,8 +153,8 @@ def test_a_corner_that_fails_is_left(make: MakeSearch) -> None:
         x, y = float(point["x"] or 0), float(point["y"] or 0)
         return State.DIVERGED if x + y > 1 else (x - 0.45) ** 2 + (y - 0.45) ** 2
 
-    found = make("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", n_trials=50).run(outcome)
-    failed = [isinstance(outcome(point), State) for point in found]
+    points = make("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", n_trials=50).run(outcome)
+    failed = [isinstance(outcome(point), State) for point in points]
     assert sum(failed[20:]) <= 10
 
 
@@ -178,16 +180,16 @@ def test_a_trial_that_is_retried_may_succeed(make: MakeSearch) -> None:
     assert row and row.number == 1
     assert [trial.state.name for trial in told(search, "TPE")] == ["PRUNED", "RUNNING", "PRUNED"]
     search.end(row, 1.0)
-    for one in (search, make("x=interval(0,1)")):
-        assert [trial.constraints for trial in told(one, "TPE")] == [{"runs": 1.0}, {}, {"runs": 1.0}]
-        assert [trial.state.name for trial in told(one, "TPE")] == ["PRUNED", "COMPLETE", "PRUNED"]
+    for study in (search, make("x=interval(0,1)")):
+        assert [trial.constraints for trial in told(study, "TPE")] == [{"runs": 1.0}, {}, {"runs": 1.0}]
+        assert [trial.state.name for trial in told(study, "TPE")] == ["PRUNED", "COMPLETE", "PRUNED"]
 
 
 # Memory
 
 
 @pytest.mark.parametrize(
-    ("axes", "ran_out", "other", "known"),
+    ("axes", "ran_out", "other", "infeasible"),
     [
         (["b/gpus"], {"b": 64}, {"b": 64}, True),
         (["b/gpus"], {"b": 64}, {"b": 128}, True),
@@ -211,15 +213,15 @@ def test_a_trial_that_is_retried_may_succeed(make: MakeSearch) -> None:
         ([], {"b": 64}, {"b": 64}, False),
     ],
 )
-def test_running_out_of_memory_is_monotone(axes: list[str], ran_out: Point, other: Point, known: bool) -> None:
+def test_running_out_of_memory_is_monotone(axes: list[str], ran_out: Point, other: Point, infeasible: bool) -> None:
     memory = OutOfMemory(axes, DictConfig({"b": 32, "gpus": 1, "h": 1}))
     trials = [TrialRecord(n, {}, State.COMPLETED, Path()) for n in range(7)]
     trials.append(TrialRecord(7, ran_out, State.OUT_OF_MEMORY, Path()))
     study = StudySnapshot("s", Path(), ("loss",), ("minimize",), trials, changes=[7])
-    said = memory.explain_infeasible(study, other)
-    assert bool(said) == known
-    if known:
-        assert "at least as much memory as trial 7, which ran out of memory" in said
+    reason = memory.explain_infeasible(study, other)
+    assert bool(reason) == infeasible
+    if infeasible:
+        assert "at least as much memory as trial 7, which ran out of memory" in reason
 
 
 @pytest.mark.parametrize("axis", ["b*gpus", "b/gpus/2", "", "b gpus + 1"])
@@ -294,10 +296,10 @@ def test_search_knows_infeasible_points_after_a_kill(make: MakeSearch) -> None:
     ],
 )
 def test_numbers_are_an_axis_and_words_are_choices(line: str, expected: BaseDistribution) -> None:
-    found = encoded_distribution(space(line).parameters[0])
-    assert found == expected
+    distribution = encoded_distribution(space(line).parameters[0])
+    assert distribution == expected
     if isinstance(expected, CategoricalDistribution):
-        assert [type(value) for value in found.choices] == [type(value) for value in expected.choices]
+        assert [type(value) for value in distribution.choices] == [type(value) for value in expected.choices]
 
 
 @pytest.mark.parametrize(
@@ -316,9 +318,9 @@ def test_custom_code_receives_typed_values(line: str, expected: BaseDistribution
 def test_recorded_values_are_typed_values(make: MakeSearch) -> None:
     lines = ["lr=1e-4,3e-4,1e-2", "b=16,32,100", "m=1,2.5"]
     search = make(*lines)
-    found = search.run(lambda point: float(point["lr"] or 0))
+    points = search.run(lambda point: float(point["lr"] or 0))
     overrides = {"lr=0.0001", "lr=0.0003", "lr=0.01", "b=16", "b=32", "b=100", "m=1", "m=2.5"}
-    for trial, point in zip(make(*lines).trials, found, strict=True):
+    for trial, point in zip(make(*lines).trials, points, strict=True):
         assert trial.params == point
         assert [type(value) for value in trial.params.values()] == [type(value) for value in point.values()]
         assert set(search.space.overrides(trial.params)) < overrides
@@ -327,8 +329,8 @@ def test_recorded_values_are_typed_values(make: MakeSearch) -> None:
 def test_conditions_are_modelled_by_themselves(make: MakeSearch) -> None:
     under = {"o=adam": ["beta=interval(0.8,0.99)"], "o=sgd": ["momentum=0.0,0.5,0.9"]}
     search = make("o=adam,sgd,lion", "lr=interval(0.0,1.0)", conditional=under, n_trials=30)
-    found = search.run(lambda point: float(point["lr"] or 0))
-    assert {tuple(point) for point in found} == {("o", "lr", "beta"), ("o", "lr", "momentum"), ("o", "lr")}
+    points = search.run(lambda point: float(point["lr"] or 0))
+    assert {tuple(point) for point in points} == {("o", "lr", "beta"), ("o", "lr", "momentum"), ("o", "lr")}
 
 
 # No point twice
@@ -357,40 +359,40 @@ def test_a_finite_space_is_tried_once_and_then_over(
         pytest.skip("for numbers alone")
     search = make(*lines, conditional=conditional, sampler=sampler)
     assert search.study.total == count
-    found = search.run(lambda point: 1.0, most=count // 2)
-    found += make(*lines, conditional=conditional, sampler=sampler).run(lambda point: 2.0)
-    assert len({canonical(point) for point in found}) == len(found) == count
+    points = search.run(lambda point: 1.0, most=count // 2)
+    points += make(*lines, conditional=conditional, sampler=sampler).run(lambda point: 2.0)
+    assert len({canonical(point) for point in points}) == len(points) == count
     assert make(*lines, conditional=conditional, sampler=sampler).run(lambda point: 2.0) == []
 
 
 def test_points_of_custom_code_are_not_changed(make: MakeSearch) -> None:
     search = make("x=1,2", custom_search_space=f"{__name__}.custom")
-    found = search.run(lambda point: 1.0)
-    assert (search.study.total, len(found)) == (20, 20)
-    assert set(found[0]) == {"x", "z"}
+    points = search.run(lambda point: 1.0)
+    assert (search.study.total, len(points)) == (20, 20)
+    assert set(points[0]) == {"x", "z"}
 
 
 def custom(cfg: DictConfig, trial: optuna.Trial) -> None:
     trial.suggest_float("z", 0, 1)
 
 
-seen: list[tuple[Any, Any]] = []
+pairs: list[tuple[Any, Any]] = []
 
 
 def looks_at_x(cfg: DictConfig, trial: optuna.Trial) -> None:
-    seen.append((trial.params["x"], trial.suggest_float("z", 0, 1)))
+    pairs.append((trial.params["x"], trial.suggest_float("z", 0, 1)))
 
 
 @pytest.mark.parametrize("sampler", ["Default", "Grid", "Random"])
 def test_custom_code_receives_values(make: MakeSearch, sampler: str) -> None:
-    seen.clear()
+    pairs.clear()
     lines, named = ["x=range(-5.5,5.5,0.5)"], {"custom_search_space": f"{__name__}.looks_at_x", "n_trials": 9}
-    found = make(*lines, sampler=sampler, **named).run(lambda point: 1.0, most=4)
-    found += make(*lines, sampler=sampler, **named).run(lambda point: 1.0)
-    assert [(point["x"], point["z"]) for point in found] == seen
-    assert len(found) == 9 and {-5.5 + i / 2 for i in range(22)} >= {x for x, _ in seen}
+    points = make(*lines, sampler=sampler, **named).run(lambda point: 1.0, most=4)
+    points += make(*lines, sampler=sampler, **named).run(lambda point: 1.0)
+    assert [(point["x"], point["z"]) for point in points] == pairs
+    assert len(points) == 9 and {-5.5 + i / 2 for i in range(22)} >= {x for x, _ in pairs}
     if sampler == "Grid":
-        assert [x for x, _ in seen] == [-5.5 + i / 2 for i in range(9)]
+        assert [x for x, _ in pairs] == [-5.5 + i / 2 for i in range(9)]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -407,7 +409,6 @@ def test_driver_killed_before_its_choice_is_written_repeats_the_choice(make: Mak
 def test_a_search_killed_after_each_trial_asks_for_the_same_points(
     tmp_path: Path, make: MakeSearch, sampler: str, running: int
 ) -> None:
-    """As the search that was never killed."""
     lines, count = ["x=interval(0.0,1.0)", "y=tag(log,interval(0.001,1.0))", "b=16,32,64,100,200"], 20
     whole: list[Point] = []
     for killed in (False, True):
@@ -453,8 +454,8 @@ def test_extended_interval_continues(make: MakeSearch) -> None:
 )
 def test_the_nearest_point(lines: list[str], tried: list[Any], point: Any, nearest: Point) -> None:
     proposals = Proposals(space(*lines))
-    for one in tried:
-        proposals.add({"x": one})
+    for value in tried:
+        proposals.add({"x": value})
     assert proposals.nearest({"x": point}) == nearest
 
 
@@ -472,21 +473,25 @@ def test_the_nearest_point(lines: list[str], tried: list[Any], point: Any, neare
 )
 def test_candidates_are_of_the_space(line: str, value: Any, kind: type) -> None:
     whole = space(line, "o=1,2,3")
-    found = Proposals(whole).candidates([{"x": value, "o": 2}], iter(random.Random(0).random, None))
-    assert {type(point["x"]) for point in found} == {kind}
-    assert all(whole.parameters[0].find(point["x"]) for point in found)
-    beside = [point for point in found[400:] if point["o"] == 2]
-    assert len(found) < 440 and len({point["x"] for point in beside}) >= min(3, len({point["x"] for point in found}))
+    candidates = Proposals(whole).candidates([{"x": value, "o": 2}], iter(random.Random(0).random, None))
+    assert {type(point["x"]) for point in candidates} == {kind}
+    assert all(whole.parameters[0].find(point["x"]) for point in candidates)
+    beside = [point for point in candidates[400:] if point["o"] == 2]
+    assert len(candidates) < 440 and len({point["x"] for point in beside}) >= min(
+        3, len({point["x"] for point in candidates})
+    )
 
 
 def test_candidates_keep_their_conditional_params() -> None:
-    """What decides on others stays; anywhere all that exist together are there."""
     proposals = Proposals(space("o=a,b", "x=1,2,3", conditional={"o=b": ["y=interval(0.0,1.0)"]}))
     point: Point = {"o": "b", "x": 2, "y": 0.5}
-    found = proposals.candidates([point], iter(random.Random(0).random, None))
-    assert {(one["o"], "y" in one) for one in found[:400]} == {("a", False), ("b", True)}
-    assert all(one["o"] == "b" and sum(one[key] != point[key] for key in "xy") <= 1 for one in found[400:])
-    assert len(found) == 400 + 3 + 12
+    candidates = proposals.candidates([point], iter(random.Random(0).random, None))
+    assert {(candidate["o"], "y" in candidate) for candidate in candidates[:400]} == {("a", False), ("b", True)}
+    assert all(
+        candidate["o"] == "b" and sum(candidate[key] != point[key] for key in "xy") <= 1
+        for candidate in candidates[400:]
+    )
+    assert len(candidates) == 400 + 3 + 12
 
 
 @pytest.mark.parametrize("resumed", [False, True])
@@ -498,9 +503,9 @@ def test_two_trials_in_three_are_where_the_results_so_far_promise_most(make: Mak
         return (x - 0.3) ** 2 + (y - 0.6) ** 2 + (point["o"] != "b")
 
     search = make(*lines, n_trials=40)
-    found = search.run(outcome, most=20)
-    found += (make(*lines, n_trials=40) if resumed else search).run(outcome)
-    losses = [float(outcome(point)) for point in found]
+    points = search.run(outcome, most=20)
+    points += (make(*lines, n_trials=40) if resumed else search).run(outcome)
+    losses = [float(outcome(point)) for point in points]
     assert statistics.median(losses[:10]) > 1
     assert statistics.median(losses[25:]) < 0.05
 
@@ -514,26 +519,26 @@ def test_repeats_do_not_run_for_ever(make: MakeSearch) -> None:
 
 def test_pruned_trials_count_as_bad(make: MakeSearch) -> None:
     search = make("x=interval(0.0,1.0)", n_trials=40)
-    found = []
+    values = []
     while row := search.ask():
-        found.append(float(row.params["x"] or 0))
-        if found[-1] > 0.4:  # of which nothing was known but that it had to end
+        values.append(float(row.params["x"] or 0))
+        if values[-1] > 0.4:  # of which nothing was known but that it had to end
             search.end(row, Outcome(State.PRUNED, started_at=1.0))
         else:
-            search.end(row, 1.0 - found[-1])
-    assert statistics.median(found[20:]) == pytest.approx(0.4, abs=0.1)
+            search.end(row, 1.0 - values[-1])
+    assert statistics.median(values[20:]) == pytest.approx(0.4, abs=0.1)
 
 
 def test_the_nearest_point_where_a_choice_brings_its_own() -> None:
     proposals = Proposals(space("o=a,b", conditional={"o=b": ["y=interval(0.0,1.0)", "z=1,2,3"]}))
-    found: list[Point] = [{"o": "a"}]
-    proposals.add(found[0])
+    points: list[Point] = [{"o": "a"}]
+    proposals.add(points[0])
     for _ in range(5):
-        found.append(proposals.nearest({"o": "a"}))
-        proposals.add(found[-1])
-    assert [set(point) for point in found[1:]] == [{"o", "y", "z"}] * 5
-    assert len({canonical(point) for point in found}) == 6
-    assert proposals.nearest(found[1], fixed=("o", "y"))["y"] == found[1]["y"]
+        points.append(proposals.nearest({"o": "a"}))
+        proposals.add(points[-1])
+    assert [set(point) for point in points[1:]] == [{"o", "y", "z"}] * 5
+    assert len({canonical(point) for point in points}) == 6
+    assert proposals.nearest(points[1], fixed=("o", "y"))["y"] == points[1]["y"]
 
 
 def test_where_the_nearest_has_failed_the_next_seems_to() -> None:
@@ -553,12 +558,12 @@ def test_search_starts_at_the_configured_batch(make: MakeSearch) -> None:
     under = {"o=adam": ["beta=interval(0.8,0.99)"]}
     lines = ["+lr=interval(0.0,1.0)", "b=16,32,64", "o=adam,sgd"]
     search = make(*lines, conditional=under, start=start, n_trials=6)
-    found = search.run(lambda point: 1.0)
-    assert found[0] == {"+lr": 0.01, "b": 32, "o": "sgd"}
-    assert type(found[0]["b"]) is int
-    assert found[1]["b"] == 16
-    assert (found[2]["o"], found[2]["beta"]) == ("adam", 0.9)
-    assert len(found) == 6
+    points = search.run(lambda point: 1.0)
+    assert points[0] == {"+lr": 0.01, "b": 32, "o": "sgd"}
+    assert type(points[0]["b"]) is int
+    assert points[1]["b"] == 16
+    assert (points[2]["o"], points[2]["beta"]) == ("adam", 0.9)
+    assert len(points) == 6
     assert make(*lines, conditional=under, start=start, n_trials=6).run(lambda point: 1.0) == []
 
 
@@ -566,11 +571,11 @@ def test_search_starts_at_the_configured_batch(make: MakeSearch) -> None:
 def test_a_start_of_any_sampler_is_once_and_first(make: MakeSearch, sampler: str) -> None:
     start = [{"x": 3, "y": 2}, {"x": 1, "y": 1}]
     lines = ["x=1,2,3,4", "y=1,2"]
-    found = make(*lines, sampler=sampler, start=start).run(lambda point: 1.0, most=1)
+    points = make(*lines, sampler=sampler, start=start).run(lambda point: 1.0, most=1)
     search = make(*lines, sampler=sampler, start=[*start, {"x": 4, "y": 2}])  # one more, meanwhile
-    found += search.run(lambda point: 1.0)
-    assert found[:3] == [{"x": 3, "y": 2}, {"x": 1, "y": 1}, {"x": 4, "y": 2}]
-    assert len({canonical(point) for point in found}) == len(found) == 8
+    points += search.run(lambda point: 1.0)
+    assert points[:3] == [{"x": 3, "y": 2}, {"x": 1, "y": 1}, {"x": 4, "y": 2}]
+    assert len({canonical(point) for point in points}) == len(points) == 8
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 2, 3])
@@ -580,15 +585,15 @@ def test_driver_killed_at_the_start_keeps_the_start_points(make: MakeSearch, kil
     for _ in range(killed_after):
         assert search.ask()
     search = make(*lines, start=start)
-    found = search.run(lambda point: 1.0)
-    assert found[0]["x"] == 3
-    assert found[1] == {"x": 2, "y": 2}
-    assert found[2]["y"] == 1
-    assert len({canonical(point) for point in found}) == len(found) == len(search.trials) == 8
+    points = search.run(lambda point: 1.0)
+    assert points[0]["x"] == 3
+    assert points[1] == {"x": 2, "y": 2}
+    assert points[2]["y"] == 1
+    assert len({canonical(point) for point in points}) == len(points) == len(search.trials) == 8
 
 
 @pytest.mark.parametrize(
-    ("start", "said"),
+    ("start", "message"),
     [
         ([{"lx": 0.1}], "lx is not in the search space.\nChoose from: x, n, b, o, z"),
         ([{"x": 2}], "x=2 is not in the search space.\nChoose from x=interval(0,1)"),
@@ -604,11 +609,11 @@ def test_driver_killed_at_the_start_keeps_the_start_points(make: MakeSearch, kil
         ([{"n": n} for n in range(1, 5)], "4 points, but hydra.sweeper.n_trials=3"),
     ],
 )
-def test_launcher_that_cannot_start(make: MakeSearch, start: list[dict[str, Any]], said: str) -> None:
+def test_launcher_that_cannot_start(make: MakeSearch, start: list[dict[str, Any]], message: str) -> None:
     lines = ["x=interval(0.0,1.0)", "n=int(interval(1,9))", "b=16,32", "o=adam,sgd"]
     with pytest.raises(UserError) as error:
         make(*lines, conditional={"o=adam": ["z=1,2"]}, start=start, n_trials=3)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert len(str(error.value).splitlines()) <= 2
 
 
@@ -619,7 +624,7 @@ def test_grid_refuses_start_points(make: MakeSearch) -> None:
 
 @pytest.fixture
 def make_earlier(tmp_path: Path) -> Callable[..., Path]:
-    """(lines, outcome, what it fixed) -> the folder of a study that has ended, beside the one that `make` makes."""
+    """Return a function that makes the folder of an ended study beside the folder of `make`."""
 
     def make_earlier(*lines: str, outcome: Ending, name: str = "before", **fixed: Any) -> Path:
         folder = tmp_path.parent / f"{tmp_path.name}_{name}"
@@ -628,8 +633,8 @@ def make_earlier(tmp_path: Path) -> Callable[..., Path]:
         config = DictConfig({**fixed, "hydra": {"sweeper": {}}})
         search = Asked(folder, settings, space(*lines), config)
         search.run(outcome)
-        said = define(name, settings, search.space, config, search.choosing.planned, search.choosing.size)
-        (folder / "study.json").write_text(json.dumps(asdict(said)))
+        definition = define(name, settings, search.space, config, search.choosing.planned, search.choosing.size)
+        (folder / "study.json").write_text(json.dumps(asdict(definition)))
         return folder
 
     return make_earlier
@@ -645,19 +650,18 @@ LINES = ["x=interval(0.0,1.0)", "y=interval(0.0,1.0)"]
 
 @pytest.mark.parametrize("sampler", ["TPE", GP])
 def test_search_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callable[..., Path], sampler: str) -> None:
-    """Whose trials are nowhere among its own."""
     folder = make_earlier(*LINES, outcome=bowl)
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
     assert search.choosing.earlier.notes == [f"warm start: 30 trials of study {folder.name}"]
-    found = search.run(bowl, most=4)
+    points = search.run(bowl, most=4)
     shutil.rmtree(folder)  # it has its own copy
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)
     assert [row.number for row in search.trials] == [0, 1, 2, 3]
     assert search.choosing.earlier.notes == []
-    found += search.run(bowl)
-    assert len(found) == 8
+    points += search.run(bowl)
+    assert len(points) == 8
     assert [trial.number for trial in search.trials] == list(range(8))
-    near = [not isinstance(value := bowl(point), State) and value < 0.1 for point in found]
+    near = [not isinstance(value := bowl(point), State) and value < 0.1 for point in points]
     assert sum(near) >= 6  # of random points a third are
 
 
@@ -666,11 +670,11 @@ def test_fixed_value_of_an_earlier_study_is_a_value_of_a_wider_space(
 ) -> None:
     folder = make_earlier("x=1,2,3", outcome=lambda point: float(point["x"] or 0), b=32, epochs=5)
     search = make("x=2,3,4", "b=16,32", learn_from=[folder.name])
-    assert [one.point for one in search.choosing.earlier.trials] == [{"x": 2, "b": 32}, {"x": 3, "b": 32}] or [
-        one.point for one in search.choosing.earlier.trials
+    assert [trial.point for trial in search.choosing.earlier.trials] == [{"x": 2, "b": 32}, {"x": 3, "b": 32}] or [
+        trial.point for trial in search.choosing.earlier.trials
     ] == [{"x": 3, "b": 32}, {"x": 2, "b": 32}]
-    (said,) = search.choosing.earlier.notes
-    assert said.endswith("(1 more outside of this search space); its configuration differs: epochs=5, not (nothing)")
+    (note,) = search.choosing.earlier.notes
+    assert note.endswith("(1 more outside of this search space); its configuration differs: epochs=5, not (nothing)")
     assert len(search.run(lambda point: 1.0)) == 6
 
 
@@ -686,10 +690,10 @@ def test_replicates_are_one_observation(make: MakeSearch, make_earlier: Callable
 
     folder = make_earlier("x=1,2,3", "seed=0,1,2", outcome=outcome, seed=0)
     search = make("x=interval(0.0,5.0)", learn_from=[folder.name])
-    found = sorted((one.point["x"], one.state, one.objective) for one in search.choosing.earlier.trials)
-    assert found == [(1.0, "completed", [2.0]), (2.0, "completed", [3.0]), (3.0, "diverged", [])]
-    (said,) = search.choosing.earlier.notes
-    assert said.startswith(f"warm start: 3 configurations of study {folder.name}")
+    outcomes = sorted((trial.point["x"], trial.state, trial.objective) for trial in search.choosing.earlier.trials)
+    assert outcomes == [(1.0, "completed", [2.0]), (2.0, "completed", [3.0]), (3.0, "diverged", [])]
+    (note,) = search.choosing.earlier.notes
+    assert note.startswith(f"warm start: 3 configurations of study {folder.name}")
 
 
 def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Callable[..., Path], tmp_path: Path) -> None:
@@ -701,7 +705,7 @@ def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Calla
 
 
 @pytest.mark.parametrize(
-    ("settings", "lines", "said"),
+    ("settings", "lines", "message"),
     [
         ({"learn_from": ["nothing"]}, LINES, "learn_from=nothing: there is no such earlier study"),
         ({"sampler": "Random"}, LINES, "Use hydra/sweeper/sampler=default, tpe or gp"),
@@ -716,12 +720,12 @@ def test_a_copy_that_was_cut_is_made_again(make: MakeSearch, make_earlier: Calla
     ],
 )
 def test_unusable_earlier_studies(
-    make: MakeSearch, make_earlier: Callable[..., Path], settings: dict[str, Any], lines: list[str], said: str
+    make: MakeSearch, make_earlier: Callable[..., Path], settings: dict[str, Any], lines: list[str], message: str
 ) -> None:
     folder = make_earlier(*LINES, outcome=bowl)
     with pytest.raises(UserError) as error:
         make(*lines, **{"learn_from": [folder.name], **settings})
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert len(str(error.value).splitlines()) <= 2
 
 

@@ -22,12 +22,12 @@ def learned(places: list[list[float]], losses: list[float], failed: list[list[fl
 
 def test_result_equals_scikit_learn() -> None:
     rng = np.random.RandomState(0)
-    x, y, there, lengths = rng.rand(30, 3), rng.randn(30), rng.rand(7, 3), np.array([0.2, 0.5, 3.0])
-    known = _Posterior(lengths, 0.1, x, y)
+    x, y, places, lengths = rng.rand(30, 3), rng.randn(30), rng.rand(7, 3), np.array([0.2, 0.5, 3.0])
+    posterior = _Posterior(lengths, 0.1, x, y)
     theirs = GaussianProcessRegressor(Matern(lengths, nu=2.5), alpha=0.1 + 1e-6, optimizer=None).fit(x, y)
-    mean, deviation = theirs.predict(there, return_std=True)
+    mean, deviation = theirs.predict(places, return_std=True)
     scale = y @ np.linalg.solve(theirs.kernel_(x) + (0.1 + 1e-6) * np.eye(30), y) / 30
-    for ours, expected in zip(known.predict(there), (mean, deviation * math.sqrt(scale)), strict=True):
+    for ours, expected in zip(posterior.predict(places), (mean, deviation * math.sqrt(scale)), strict=True):
         assert ours == pytest.approx(expected)
 
 
@@ -47,9 +47,9 @@ def test_thompson_samples_differ_and_agree_at_observations() -> None:
 
 def test_draws_have_the_mean_and_deviation_that_are_expected() -> None:
     rng = np.random.RandomState(0)
-    known, there = _Posterior(np.array([0.2, 0.5]), 0.1, rng.rand(20, 2), rng.randn(20)), rng.rand(5, 2)
-    draws = np.array([known.sample(there, rng) for _ in range(4000)])
-    mean, deviation = known.predict(there)
+    posterior, places = _Posterior(np.array([0.2, 0.5]), 0.1, rng.rand(20, 2), rng.randn(20)), rng.rand(5, 2)
+    draws = np.array([posterior.sample(places, rng) for _ in range(4000)])
+    mean, deviation = posterior.predict(places)
     assert draws.mean(0) == pytest.approx(mean, abs=0.1)
     assert draws.std(0) == pytest.approx(deviation, rel=0.1)
 
@@ -65,8 +65,8 @@ def test_expected_improvement_is_lower_near_failures() -> None:
 
 def test_only_the_order_of_losses_counts() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
-    one = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0]).expected_improvement(AXIS)
-    assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf]).expected_improvement(AXIS) == pytest.approx(one)
+    improvement = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0]).expected_improvement(AXIS)
+    assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf]).expected_improvement(AXIS) == pytest.approx(improvement)
     assert _quantiles(np.array([1.0, math.inf, math.inf])) == pytest.approx([-0.967, 0.431, 0.431], abs=0.001)
 
 
@@ -78,7 +78,7 @@ def test_importance_ranks_the_parameters() -> None:
 
 def test_best_and_newest_of_many_results_are_used() -> None:
     losses = [float((7 * i) % 1000) for i in range(1000)]
-    kept = _best_and_newest(losses)
-    assert kept[100:] == [*range(900, 1000)]
-    assert sorted(losses[i] for i in kept[:100])[-1] < 120
+    numbers = _best_and_newest(losses)
+    assert numbers[100:] == [*range(900, 1000)]
+    assert sorted(losses[i] for i in numbers[:100])[-1] < 120
     assert sorted(_best_and_newest(losses[:150])) == [*range(150)]

@@ -19,7 +19,7 @@ def clock() -> Iterator[Clock]:
 
 @pytest.fixture
 def make_study(tmp_path: Path, clock: Clock) -> MakeStudy:
-    """(values, settings) -> a study; by default over three values."""
+    """Return a function that makes a study over override lines, by default over three values."""
 
     def make(*lines: str, **settings: Any) -> Study:
         return Study(tmp_path, clock, *(lines or ["x=1,2,3"]), **settings)

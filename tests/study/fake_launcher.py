@@ -56,7 +56,7 @@ class Clock:
 
 @contextmanager
 def fake_time() -> Iterator[Clock]:
-    """A clock that the folders of trials are written by, and looks at files that nothing paces."""
+    """Set the clock of the trials' folders, and look at files without a rate limit."""
     clock = Clock()
     module = SimpleNamespace(time=clock, monotonic=time.monotonic, sleep=time.sleep)
     with pytest.MonkeyPatch.context() as patch:
@@ -96,14 +96,14 @@ class FakeLauncher(TrialLauncher):
         self._over: list[tuple[int, Outcome]] = []
 
     def trials(self, study_folder: Path) -> TrialLauncher:
-        """As a plugin of Hydra's answers our driver."""
+        """Return this launcher, as a Hydra plugin returns its trials to the driver."""
         return self
 
     def request(self, config: DictConfig) -> Request:
         return Request()
 
     def open(self) -> None:
-        """Another driver begins, and knows of nothing."""
+        """Begin with another driver, which has no trials."""
         self.polls = 0
         self._known.clear()
         self._over.clear()
@@ -138,13 +138,13 @@ class FakeLauncher(TrialLauncher):
         assert self.polls < _MOST_POLLS, "the loop does not end"
         self.on_poll()
         self.act()
-        over = [one for one in self._over if one[0] in self._known]
-        self._over = [one for one in self._over if one not in over]
+        over = [item for item in self._over if item[0] in self._known]
+        self._over = [item for item in self._over if item not in over]
         self._clock.now += 0.01 if over else timeout_s
         return over
 
     def act(self) -> None:
-        """Time passes: also where no driver looks."""
+        """Let the trials act, also without a driver."""
         self.acting = True
         for number, (_, acts) in list(self._running.items()):
             try:
@@ -170,15 +170,15 @@ class FakeLauncher(TrialLauncher):
 
 
 def begin(job: Job) -> Trial:
-    """What an attempt does first."""
+    """Begin the attempt of a job, and return its trial."""
     job.attempt_folder.begin(folder.time.time())
     return Trial(job.folder, job.attempt, job.objective)
 
 
 def trains(epochs: int = 3, metric: str = "objective", diary: list[tuple[int, int]] | None = None) -> Script:
-    """A well-behaved trial: it reports, keeps a checkpoint, goes on from it, hears a stop, and writes its own end.
+    """Return the script of a trial that reports, saves a checkpoint, resumes, stops on request and writes its outcome.
 
-    `diary` gets the trial and the step of each epoch that is really trained.
+    `diary` receives the trial and the step of each trained epoch.
     """
 
     def script(job: Job) -> Acts:
@@ -205,24 +205,24 @@ def trains(epochs: int = 3, metric: str = "objective", diary: list[tuple[int, in
 
 
 def result_of(number: int) -> float:
-    """What the trial of this number returns."""
+    """Return the result of the trial of this number."""
     return 100.0 + number
 
 
-def ends(*said: Outcome, begins: bool = True) -> Script:
-    """Attempts of which the launcher says this, the last one for all further ones. They write nothing themselves."""
+def ends(*outcomes: Outcome, begins: bool = True) -> Script:
+    """Return the script of attempts with these outcomes, the last for all further attempts. They write no files."""
 
     def script(job: Job) -> Acts:
         if begins:
             begin(job)
         yield
-        return said[min(job.attempt, len(said)) - 1]
+        return outcomes[min(job.attempt, len(outcomes)) - 1]
 
     return script
 
 
 def by_trial(others: Script, **scripts: Script) -> Script:
-    """Other scripts for some trials: `t3=ends(...)`."""
+    """Return a script with other scripts for some trials: `t3=ends(...)`."""
     return lambda job: scripts.get(f"t{job.number}", others)(job)
 
 
@@ -257,7 +257,7 @@ class Drive:
         return [str(row.state) for row in sorted(self.summary.rows, key=lambda row: row.number)]
 
     def ended(self) -> list[str]:
-        """The states of the trials that are not open: a grid makes its next one ready before there is room for it."""
+        """Return the states of the trials that are not open."""
         return [state for state in self.states() if state != State.QUEUED]
 
 
@@ -283,7 +283,7 @@ class Study:
         """What each trial asks for."""
 
     def drive(self, launcher: FakeLauncher, told_to_stop: Callable[[], str] = lambda: "", **changes: Any) -> Drive:
-        """One driver, from its start to its end. Until then it is in `last`, should it be killed."""
+        """Run one driver, from its start to its end. `last` has the driver while it runs."""
         launcher.open()
         settings = SweeperConf(**{**vars(self.settings), **changes})
         view = Said()
@@ -315,7 +315,7 @@ class Study:
         return self.last
 
     def record(self, settings: SweeperConf) -> Record:
-        """The study as its next driver opens it."""
+        """Return the record of the study, as the next driver opens it."""
         self._choosing = choosing = Choosing("s", self.folder, settings, self.space, DictConfig({}))
         repeats = 1 if choosing.is_grid else settings.repeats
         study = StudySnapshot("s", self.folder, choosing.objective.names, settings.directions, [], choosing.planned)
@@ -338,5 +338,5 @@ class Study:
             raise UserError(f"trial {row.number} makes no sense")
         if self.infeasible(row):
             raise Infeasible(f"x={row.params['x']} is too large")
-        number, wanted = row.number, Request(self.gpus, timeout_min=self.timeout_min)
-        return Job("s", number, 0, DictConfig({}), wanted, self.trial(number), b"", self._choosing.objective)
+        number, request = row.number, Request(self.gpus, timeout_min=self.timeout_min)
+        return Job("s", number, 0, DictConfig({}), request, self.trial(number), b"", self._choosing.objective)

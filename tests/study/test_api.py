@@ -19,7 +19,7 @@ from tests.study.fake_launcher import Clock, FakeLauncher, Study, by_trial, ends
 
 @pytest.fixture
 def study(make_study: MakeStudy, clock: Clock, tmp_path: Path) -> Study:
-    """Four trials, one of which failed; with configurations, as Hydra writes them."""
+    """Make four trials, one of which failed, with the configurations of Hydra."""
     study = make_study("x=1,2,3,4", "o=a")
     study.drive(FakeLauncher(by_trial(trains(), t2=ends(Outcome(State.FAILED, "too large"))), clock))
     for number in range(4):
@@ -62,8 +62,8 @@ def test_repr_of_a_study_is_five_lines(study: Study, tmp_path: Path) -> None:
 def test_metric_named_as_a_column_gets_a_prefix(study: Study, tmp_path: Path) -> None:
     study.trial(0).append_metrics(MetricsLine(9, 5.0, {"time": 7.0, "step": 8.0, "loss": 1.0}))
     curves = sweeps.load(tmp_path.name, tmp_path.parent).curves
-    found = curves[(curves["trial"] == 0) & (curves["step"] == 9)].iloc[0]
-    assert (found["time"], found["metric.time"], found["metric.step"], found["loss"]) == (5.0, 7.0, 8.0, 1.0)
+    row = curves[(curves["trial"] == 0) & (curves["step"] == 9)].iloc[0]
+    assert (row["time"], row["metric.time"], row["metric.step"], row["loss"]) == (5.0, 7.0, 8.0, 1.0)
 
 
 def test_files_that_are_cut_or_gone_cost_no_more_than_themselves(study: Study, tmp_path: Path) -> None:
@@ -81,14 +81,14 @@ def test_files_that_are_cut_or_gone_cost_no_more_than_themselves(study: Study, t
 
 def test_a_study_that_runs(make_study: MakeStudy, study: Study, clock: Clock, tmp_path: Path) -> None:
     def look() -> str:
-        if not seen and len(TrialFolder(tmp_path / "4").read_metrics().values) == 2:
+        if not states and len(TrialFolder(tmp_path / "4").read_metrics().values) == 2:
             loaded = sweeps.load(tmp_path.name, tmp_path.parent)
-            seen.append((loaded.trials.loc[4, "state"], sum(loaded.curves["trial"] == 4)))
+            states.append((loaded.trials.loc[4, "state"], sum(loaded.curves["trial"] == 4)))
         return ""
 
-    seen: list[tuple[str, int]] = []
+    states: list[tuple[str, int]] = []
     make_study("x=1,2,3,4,5", "o=a").drive(FakeLauncher(trains(5), clock), look)
-    assert seen == [("running", 2)]
+    assert states == [("running", 2)]
 
 
 def test_missing_studies_and_trials(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def trial(folder: Path, number: int = 0, *objective: float, **params: Any) -> Tr
 def composed(
     row: TrialRecord, *overrides: str, launcher: str = "LocalLauncher", nodes: int = 1, choices: Any = ()
 ) -> TrialRecord:
-    """As Hydra left its files."""
+    """Write the files that Hydra writes for the trial."""
     (row.folder / ".hydra").mkdir(parents=True)
     (row.folder / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(list(overrides)))
     hydra = {"launcher": {"_target_": f"x.{launcher}", "nodes": nodes}, "runtime": {"choices": dict(choices)}}
@@ -78,11 +78,11 @@ def test_params_of_a_corrupt_trial_come_from_its_overrides(tmp_path: Path, conte
         composed(row)
         for file in (row.folder / ".hydra").iterdir():
             file.write_text(content)
-    told = definition("python", "sweep.py", "-m", "epochs=3", "lr=0.1,1", parameters=("lr", "model.hidden", "+x"))
-    assert best.overrides_of(told, row)[:2] == ["epochs=3", "lr=0.1"]
-    assert best.command(told, row)[:2] == ["python", "sweep.py"]
+    defined = definition("python", "sweep.py", "-m", "epochs=3", "lr=0.1,1", parameters=("lr", "model.hidden", "+x"))
+    assert best.overrides_of(defined, row)[:2] == ["epochs=3", "lr=0.1"]
+    assert best.command(defined, row)[:2] == ["python", "sweep.py"]
     with pytest.raises(UserError, match=r"trial 0 cannot be written as experiment/best.yaml"):
-        best.write_experiment(told, row, tmp_path)
+        best.write_experiment(defined, row, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ CASES: list[tuple[tuple[str, ...], list[TrialRecord], dict[str, Any]]] = [
     ),
     (
         ("minimize", "maximize"),
-        [trial(Path(), i, *found, x=i) for i, found in enumerate([(1.0, 1.0), (2.0, 2.0), (2.0, 1.0), (1.0, 1.0)])],
+        [trial(Path(), i, *values, x=i) for i, values in enumerate([(1.0, 1.0), (2.0, 2.0), (2.0, 1.0), (1.0, 1.0)])],
         {
             "name": "optuna",
             "solutions": [
@@ -154,15 +154,15 @@ def test_file_and_overrides_compose_equal_configurations(tmp_path: Path) -> None
     words = ["study=optimizers", "optimizer=momentum", "optimizer.momentum=0.99", "lr=0.02", "model.hidden=[7]"]
     choices: Point = dict.fromkeys(["study", "optimizer", "model", "lr_schedule"])
     row = composed(trial(tmp_path, 3, 1.0, lr=1), *words, "lr_schedule=cosine", choices=choices)
-    told = definition(sys.executable, SWEEP, "-m", "study=optimizers", "hydra.launcher.mem_gb=2")
-    ways = best.command(told, row), best.write_experiment(told, row, tmp_path)
+    defined = definition(sys.executable, SWEEP, "-m", "study=optimizers", "hydra.launcher.mem_gb=2")
+    ways = best.command(defined, row), best.write_experiment(defined, row, tmp_path)
     running = [
         subprocess.Popen([*way, "--cfg", "job"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
         for way in ways
     ]
-    one, other = (process.communicate()[0] for process in running)
-    assert one == other
-    assert yaml.safe_load(one)["optimizer"]["momentum"] == 0.99
+    first, other = (process.communicate()[0] for process in running)
+    assert first == other
+    assert yaml.safe_load(first)["optimizer"]["momentum"] == 0.99
 
 
 SETTINGS = """
@@ -177,17 +177,17 @@ def test_a_refit_is_a_study_of_one_trial(tmp_path: Path, monkeypatch: pytest.Mon
     study = tmp_path / root / "s"
     row = composed(trial(study, 4, 1.0, lr=1), "lr=1", "+seed=2")
     (study / "multirun.yaml").write_text(SETTINGS)
-    told = definition("python", "a.py", "-m", "hydra/sweeper=optuna", "hydra.sweeper.tracking=false", "lr=1,2")
-    found = StudySnapshot("s", study, ("o",), ("minimize",), [row])
-    words, folder = refit.command(told, found, row, all_data=False)
+    defined = definition("python", "a.py", "-m", "hydra/sweeper=optuna", "hydra.sweeper.tracking=false", "lr=1,2")
+    snapshot = StudySnapshot("s", study, ("o",), ("minimize",), [row])
+    words, folder = refit.command(defined, snapshot, row, all_data=False)
     assert folder == tmp_path / root / "s_refit_4"
     where = ["hydra.sweeper.study_name=s_refit_4", *([f"hydra.sweep.dir={folder}"] if root == "theirs" else [])]
     mode = ["-m", "hydra/sweeper=grid", "hydra.sweeper.tracking=false"]
     assert words == ["python", "a.py", *mode, *where, "lr=3", "+seed=2", "keep=true"]
     with pytest.raises(UserError, match=r"config has no hydra.sweeper.refit_all_data.*\n.*: \[keep_model=true\]"):
-        refit.command(told, found, row, all_data=True)
+        refit.command(defined, snapshot, row, all_data=True)
     (study / "multirun.yaml").write_text(SETTINGS.replace("refit: [keep=true, lr=3]", "refit: [a=1], more: [b=2]"))
-    words, folder = refit.command(told, found, row, all_data=True)
+    words, folder = refit.command(defined, snapshot, row, all_data=True)
     assert (folder.name, words[-2:]) == ("s_refit_4_all", ["a=1", "b=2"])
     assert folder in refit.folders(study, row)
 
@@ -204,7 +204,7 @@ def test_settings_that_cannot_be_read(tmp_path: Path, content: str) -> None:
 
 
 def test_several_best_trials_leave_the_choice_to_a_person(tmp_path: Path) -> None:
-    rows = [trial(tmp_path, i, *found) for i, found in enumerate([(1.0, 1.0), (2.0, 2.0), (3.0, 1.0)])]
+    rows = [trial(tmp_path, i, *objectives) for i, objectives in enumerate([(1.0, 1.0), (2.0, 2.0), (3.0, 1.0)])]
     summary = StudySnapshot("s", tmp_path, ("a", "b"), ("minimize", "maximize"), rows)
     with pytest.raises(UserError, match=r"has several best trials: 0, 1.\nChoose one with --trial"):
         refit.choose_trial(summary, None)

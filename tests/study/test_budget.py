@@ -15,7 +15,7 @@ LOST = Outcome(State.LOST, "its node failed")
 
 
 def takes(clock: Clock, *hours: float, objective: tuple[float, ...] = (1.0,)) -> Script:
-    """Trials, one at a time, that take so long by their numbers, and return these; the last for all further ones."""
+    """Return a script of trials of these durations, by number, and these results, the last for all further trials."""
 
     def script(job: Job) -> Acts:
         begin(job)
@@ -37,7 +37,7 @@ RESULTS = (5.0, 4.0, 4.0, math.nan, 4.5, 3.0, 3.5, 2.0, 9.0, 9.0)
 
 
 @pytest.mark.parametrize(
-    ("settings", "ended", "said"),
+    ("settings", "ended", "reason"),
     [
         ({"target": 4}, 2, "trial 1 reached target=4 with objective=4"),
         ({"target": 3.4}, 6, "trial 5 reached target=3.4 with objective=3"),
@@ -51,15 +51,14 @@ RESULTS = (5.0, 4.0, 4.0, math.nan, 4.5, 3.0, 3.5, 2.0, 9.0, 9.0)
     ],
 )
 def test_results_that_are_good_enough_or_get_no_better(
-    make_study: MakeStudy, clock: Clock, settings: dict[str, Any], ended: int, said: str
+    make_study: MakeStudy, clock: Clock, settings: dict[str, Any], ended: int, reason: str
 ) -> None:
     done = make_study("x=range(10)", **settings).drive(FakeLauncher(takes(clock, 0.1, objective=RESULTS), clock, 1))
-    assert (over(done), done.loop.stop.reason) == (ended, said)
-    assert bool(done.loop.stop.enough and done.loop.stop.enough.done) == bool(said)
+    assert (over(done), done.loop.stop.reason) == (ended, reason)
+    assert bool(done.loop.stop.enough and done.loop.stop.enough.done) == bool(reason)
 
 
 def test_patience_that_ran_out_is_over_for_good(make_study: MakeStudy, clock: Clock) -> None:
-    """Though what still ran then, here all that follows, was better: the same command starts nothing."""
     done = make_study("x=range(10)").drive(FakeLauncher(takes(clock, 0.1, objective=RESULTS), clock, 1))
     enough = Budget(SweeperConf(patience=2), done.summary, lambda: clock.now).judge_results()
     assert enough and enough.reason == "2 trials ended without an improvement on trial 1 (patience=2)"
@@ -78,9 +77,9 @@ def test_reached_target_completes_running_trials_and_a_higher_target_resumes(
     assert done.ended() == ["completed"] * 2
     assert study.steps(1) == [*range(6)]
     assert "Search finished (trial 0 reached target=100 with objective=100). Running trials complete." in done.out
-    again = study.drive(nothing := FakeLauncher(trains(3), clock, slots=2))
+    resumed = study.drive(nothing := FakeLauncher(trains(3), clock, slots=2))
     assert not nothing.submitted
-    assert "trial 0 reached target=100" in again.loop.stop.reason
+    assert "trial 0 reached target=100" in resumed.loop.stop.reason
     assert study.drive(FakeLauncher(trains(3), clock, slots=2), target=99).states() == ["completed"] * 6
 
 
@@ -135,7 +134,6 @@ def test_hours_are_counted_once_over_trials_side_by_side_and_over_all_drivers(
 
 
 def test_queued_trial_costs_no_budget(make_study: MakeStudy, clock: Clock) -> None:
-    """A cluster has the whole grid long before anything is known: the first trials that fit do run."""
     study = make_study("x=range(20)", max_gpu_hours=3.5)
     study.gpus = 1
     done = study.drive(FakeLauncher(takes(clock, 1), clock, slots=1, queue=30, survives=True))
@@ -156,7 +154,7 @@ def test_resumed_trial_uses_the_rest_of_its_budget(make_study: MakeStudy, clock:
 
 
 @pytest.mark.parametrize(
-    ("point", "known", "about"),
+    ("point", "durations", "about"),
     [
         ({"x": 1}, [], None),
         ({"x": 1}, [({"x": 5}, 60.0)], 60),
@@ -170,9 +168,9 @@ def test_resumed_trial_uses_the_rest_of_its_budget(make_study: MakeStudy, clock:
     ],
 )
 def test_the_time_of_a_trial_is_predicted_from_that_of_others(
-    point: Point, known: list[tuple[Point, float]], about: float | None
+    point: Point, durations: list[tuple[Point, float]], about: float | None
 ) -> None:
-    assert predict_seconds(point, known) == (None if about is None else pytest.approx(about, rel=0.3))
+    assert predict_seconds(point, durations) == (None if about is None else pytest.approx(about, rel=0.3))
 
 
 @pytest.mark.parametrize("name", ["target", "patience"])

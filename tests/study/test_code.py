@@ -38,14 +38,14 @@ def commit(folder: Path) -> None:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """An app, in no repository yet."""
+    """Make an app that is in no git repository yet."""
     write(tmp_path / "repo", APP)
     return tmp_path / "repo"
 
 
 @pytest.fixture
 def keep_(repo: Path) -> Keep:
-    """keep_(extend): the study in repo/multirun/s begins, or goes on."""
+    """Return a function that begins or resumes the study in repo/multirun/s."""
 
     def begin(extend: bool = False, file: str = "app.py") -> tuple[Copies | None, str]:
         names: dict[str, object] = {}
@@ -69,8 +69,8 @@ def test_files_that_count_as_the_apps_own(repo: Path, keep_: Keep, git: bool) ->
     if git:
         commit(repo)
     write(repo, {"untracked.py": ""})
-    _, said = keep_()
-    assert said == ""
+    _, note = keep_()
+    assert note == ""
     assert kept_files(repo) == {*APP, "new.py", "a b.py", "lib/deeper/f.py", "untracked.py"}
 
 
@@ -130,8 +130,8 @@ def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Ke
         keep_()
     assert str(refused.value).startswith("study s was started with other code: lib/part.py. The code at its start: ")
     assert str(refused.value).endswith("the new code: python app.py -m x=1,2 hydra.sweeper.extend=true")
-    second, said = keep_(extend=True)
-    assert (said, kept_files(repo, 2)) == ("", {*APP, "new.py"})
+    second, note = keep_(extend=True)
+    assert (note, kept_files(repo, 2)) == ("", {*APP, "new.py"})
     assert first and second and first.folder != second.folder
     assert keep_() == (second, "")
     assert keep_(extend=True) == (second, "")  # the same code: nothing more is kept
@@ -141,35 +141,35 @@ def test_other_code_is_refused_until_the_study_is_extended(repo: Path, keep_: Ke
 
 
 def test_new_or_rewritten_files_are_no_changed_code(repo: Path, keep_: Keep) -> None:
-    known, _ = keep_()
+    first, _ = keep_()
     write(repo, APP | {"new.py": "", "README.md": "more"})
-    assert keep_() == (known, "")
+    assert keep_() == (first, "")
 
 
 def test_moved_app_keeps_its_digest(repo: Path, keep_: Keep, tmp_path: Path) -> None:
     keep_()
     repo.rename(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").rename(repo)
-    moved, said = keep_()
-    assert said == ""
+    moved, note = keep_()
+    assert note == ""
     assert moved == Copies(str(repo), str(repo / "multirun/s/code/1/.source"))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"files": {"../../x.py": "1"}}', '{"app": 1}', '{"more": 1}'])
 def test_a_damaged_record_is_named_and_made_anew(repo: Path, keep_: Keep, content: str) -> None:
-    known, _ = keep_()
+    first, _ = keep_()
     record = repo / "multirun/s/code/1/code.json"
     record.write_text(content)
-    again, said = keep_()
-    assert f"{record} cannot be read" in said
-    assert again == known
+    second, note = keep_()
+    assert f"{record} cannot be read" in note
+    assert second == first
     assert kept_files(repo) == set(APP)
-    assert keep_() == (known, "")
+    assert keep_() == (first, "")
 
 
 @pytest.mark.parametrize("place", ["digest", "copy"])
 def test_corrupt_cache_is_repaired(repo: Path, keep_: Keep, place: str) -> None:
-    known, _ = keep_()
+    first, _ = keep_()
     record, copy = repo / "multirun/s/code/1/code.json", repo / "multirun/s/code/1/.source/lib/part.py"
     if place == "digest":
         content = json.loads(record.read_text())
@@ -177,15 +177,15 @@ def test_corrupt_cache_is_repaired(repo: Path, keep_: Keep, place: str) -> None:
         record.write_text(json.dumps(content))
     else:
         copy.write_text("no")
-    assert keep_() == (known, "")
+    assert keep_() == (first, "")
     assert copy.read_text() == APP["lib/part.py"]
 
 
 def test_large_code_is_not_copied(repo: Path, keep_: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_FILES", 2)
-    kept, said = keep_()
-    assert kept is None
-    assert said == (
+    code_copies, note = keep_()
+    assert code_copies is None
+    assert note == (
         "the app's code is not saved: its folder has more than 2 modules or 20 MB of modules. "
         "Each trial runs the app's files as they are when the trial starts"
     )
@@ -193,15 +193,15 @@ def test_large_code_is_not_copied(repo: Path, keep_: Keep, monkeypatch: pytest.M
 
 def test_an_installed_app_is_a_package(repo: Path, keep_: Keep) -> None:
     write(repo, {"site-packages/app.py": ""})
-    kept, said = keep_(file="site-packages/app.py")
-    assert kept is None
-    assert "the app has no file of its own" in said
+    code_copies, note = keep_(file="site-packages/app.py")
+    assert code_copies is None
+    assert "the app has no file of its own" in note
 
 
 def test_packages_are_the_installed_packages() -> None:
-    found = set(packages().splitlines()[1:])
+    lines = set(packages().splitlines()[1:])
     for name in ("optuna", "hydra_core"):
-        assert f"{name}=={importlib.metadata.version(name)}" in found
+        assert f"{name}=={importlib.metadata.version(name)}" in lines
 
 
 @pytest.fixture
@@ -217,13 +217,13 @@ def importing(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("importing")
 def test_edited_and_removed_modules_come_from_their_copies(repo: Path, keep_: Keep) -> None:
     write(repo, {"lib/gone.py": "VALUE = 3\n", "alone.py": "from lib import part\nVALUE = part.VALUE\n"})
-    kept, _ = keep_()
-    copies.use(kept)
-    assert copies.in_use() == kept
+    code_copies, _ = keep_()
+    copies.use(code_copies)
+    assert copies.in_use() == code_copies
     write(repo, {"lib/part.py": "VALUE = 22\n", "later.py": "VALUE = 4\n"})
     (repo / "lib/gone.py").unlink()
     part, gone, alone, later = map(importlib.import_module, ["lib.part", "lib.gone", "alone", "later"])
-    assert [one.VALUE for one in (part, gone, alone, later)] == [1, 3, 1, 4]
+    assert [module_.VALUE for module_ in (part, gone, alone, later)] == [1, 3, 1, 4]
     assert part.__file__ == str(repo / "lib/part.py")  # what lies beside it is found
     assert part.__spec__.loader.get_filename("lib.part") == str(repo / "multirun/s/code/1/.source/lib/part.py")
     assert alone.__spec__.loader.get_filename("alone") == str(repo / "alone.py")  # which nobody has edited
@@ -245,9 +245,9 @@ def test_copy_that_others_can_write_is_not_imported(repo: Path, keep_: Keep) -> 
 @pytest.mark.usefixtures("importing")
 def test_a_module_that_comes_first_stays_first(repo: Path, keep_: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     write(repo, {"alone.py": "VALUE = 1\n"})
-    kept, _ = keep_()
+    code_copies, _ = keep_()
     write(repo, {"alone.py": "VALUE = 22\n"})
     write(repo.parent / "first", {"alone.py": "VALUE = 5\n"})
     monkeypatch.syspath_prepend(str(repo.parent / "first"))
-    copies.use(kept)
+    copies.use(code_copies)
     assert importlib.import_module("alone").VALUE == 5

@@ -31,7 +31,7 @@ def loader() -> Iterator[ConfigLoader]:
 
 @pytest.fixture(scope="module")
 def master(loader: ConfigLoader) -> DictConfig:
-    """As the driver has it, with an override that every trial shares."""
+    """Return the configuration of the driver, with an override of all trials."""
     return compose("config", ["epochs=2", "hydra.mode=MULTIRUN"], return_hydra_config=True)
 
 
@@ -161,7 +161,6 @@ def test_a_config_is_checked_by_its_own_dataclasses(overrides: list[str], valid:
 def test_an_apps_own_checks_see_the_settings_of_the_trial(
     composer: Composer, master: DictConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not those that all trials of the study begin with, which Hydra has at hand."""
     places = []
     monkeypatch.setattr(largest_batch, "check", lambda cfg, rows: places.append(largest_batch.hardware(cfg.gpus)))
     monkeypatch.setattr(HydraConfig.instance(), "cfg", master)
@@ -176,7 +175,7 @@ def test_an_apps_own_checks_see_the_settings_of_the_trial(
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["batch_size=interval(8,64)"], "whole number\nType: 'batch_size=int(interval(8,64))'"),
         (["batch_size=tag(log,interval(8,64))"], "Type: 'batch_size=tag(log,int(interval(8,64)))'"),
@@ -195,7 +194,7 @@ def test_an_apps_own_checks_see_the_settings_of_the_trial(
         (["lr=-1,1"], "lr=-1.0"),
     ],
 )
-def test_error_of_a_point_names_the_space(composer: Composer, lines: list[str], said: str) -> None:
+def test_error_of_a_point_names_the_space(composer: Composer, lines: list[str], message: str) -> None:
     space = parse(composer.parse(lines), {}, {})
 
     def compose(point: Point) -> DictConfig:
@@ -209,7 +208,7 @@ def test_error_of_a_point_names_the_space(composer: Composer, lines: list[str], 
         return None
 
     answer = str(next(filter(None, map(refused, space.corners()))))
-    assert said in answer
+    assert message in answer
     assert len(answer.splitlines()) <= 2
     if "conditional_params" in answer:  # what it says to type can be typed
         composer.compose(shlex.split(answer.splitlines()[1]), 0)
@@ -239,17 +238,17 @@ def test_composed_configuration_has_every_typed_value(composer: Composer, lines:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ("hydra.launcher.nodes=2", "hydra.launcher.nodes=2 and nodes=1 conflict.\nUse nodes=2, and remove"),
         ("hydra.launcher.tasks_per_node=3", "ranks=1 conflict.\nUse ranks=3, and remove hydra.launcher.tasks"),
         ("hydra/launcher=basic ranks=2", "ranks=2: this launcher starts one process.\nUse hydra/launcher=local"),
     ],
 )
-def test_trial_has_the_processes_of_the_apps_keys(composer: Composer, lines: str, said: str) -> None:
+def test_trial_has_the_processes_of_the_apps_keys(composer: Composer, lines: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         check(composer.compose(lines.split(), 0))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     check(composer.compose(["hydra/launcher=basic", "ranks=1"], 0))
     config = composer.compose(["nodes=2", "ranks=3", "batch_size=6"], 0)
     check(config)

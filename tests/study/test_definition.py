@@ -20,7 +20,7 @@ SEARCH = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "n_trials": 5}
 
 
 def make(*lines: str, name: str = "s", config: dict[str, object] | None = None, **settings: object) -> Definition:
-    """The study of this command line."""
+    """Return the definition of the study of this command line."""
     sweeper = SweeperConf(**settings)  # type: ignore[arg-type]
     hydra = {"sweeper": {"storage": sweeper.storage, "tracking_uri": sweeper.tracking_uri}}
     whole = OmegaConf.create({"lr": 0.1, "model": {"hidden": [64, 32]}, **(config or {}), "hydra": hydra})
@@ -136,11 +136,11 @@ def test_damaged_definition_is_quarantined_and_rewritten(tmp_path: Path, content
     file.write_bytes(content)
     with pytest.raises(CorruptFile, match=str(file)):
         read(tmp_path)
-    said = write_or_check(tmp_path, make(), extend=False)
-    (kept,) = tmp_path.glob("study.json.damaged-*")
-    assert str(file) in said
-    assert kept.name in said
-    assert kept.read_bytes() == content
+    note = write_or_check(tmp_path, make(), extend=False)
+    (quarantined,) = tmp_path.glob("study.json.damaged-*")
+    assert str(file) in note
+    assert quarantined.name in note
+    assert quarantined.read_bytes() == content
     assert read(tmp_path) == make()
 
 
@@ -170,7 +170,7 @@ def test_resume_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 def as_written(**sweeper: object) -> Definition:
-    """With settings of the sweeper that stand in the config as they were typed."""
+    """Return a configuration with settings of the sweeper as they were typed."""
     hydra = {"sweeper": {"storage": None, "tracking_uri": "${oc.select:tracking.uri,null}", **sweeper}}
     config = OmegaConf.create({"tracking": {"uri": "${oc.env:TRACKING}"}, "hydra": hydra})
     assert isinstance(config, DictConfig)

@@ -36,17 +36,17 @@ def returns_nothing(cfg: Any) -> None:
 
 @pytest.fixture
 def drivers() -> list[Driver]:
-    """Those that `run` made."""
+    """Return the drivers that `run` made."""
     return []
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: list[Driver]) -> Iterator[Run]:
-    """(launcher, overrides, sweep) -> the summary of the study s, whose folder is multirun/s."""
+    """Return a function that runs the study s in multirun/s, and returns its snapshot."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "config.yaml").write_text("x: 1\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(report, "write", lambda *told: None)  # plotly takes its time
+    monkeypatch.setattr(report, "write", lambda *arguments: None)  # plotly takes its time
     always = ["hydra/launcher=local", "hydra.mode=MULTIRUN", "hydra.sweeper.study_name=s"]
     with initialize_config_dir(str(tmp_path / "conf"), job_name="app", version_base="1.3"):
 
@@ -75,7 +75,7 @@ def test_a_study_from_its_command_to_its_end(run: Run, clock: Clock, tmp_path: P
 
 
 def raises(launcher: FakeLauncher, error: BaseException, at: int = 3) -> None:
-    """Let something happen in the driver's third look at its launcher."""
+    """Raise an error in the driver's third look at its launcher."""
 
     def raise_(now: bool) -> None:
         if now:
@@ -182,7 +182,6 @@ def test_a_study_that_is_being_run_is_left_alone(run: Run, clock: Clock, tmp_pat
 
 
 def test_two_drivers_without_locks(run: Run, clock: Clock, tmp_path: Path) -> None:
-    """The later one goes on, and this one leaves its jobs to it."""
     launcher = FakeLauncher(trains(9), clock, survives=True)
     lock = tmp_path / "multirun" / "s" / "driver.lock"
     other = '{"host": "elsewhere", "pid": 1, "since": 1.0}'
@@ -253,7 +252,7 @@ def states(summary: StudySnapshot) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "sweeper", "said"),
+    ("words", "sweeper", "message"),
     [
         ((), "grid", "2 trials, all composed and checked; none was started\n2 more points are infeasible"),
         (("hydra.sweeper.n_trials=3",), "grid", "2 trials, all composed and checked; none was started\n1 more"),
@@ -268,21 +267,21 @@ def test_a_preview_counts_what_cannot_run_here(
     capsys: pytest.CaptureFixture[str],
     words: tuple[str, ...],
     sweeper: str,
-    said: str,
+    message: str,
 ) -> None:
     run(FakeLauncher(trains(), clock), *words, "hydra.sweeper.preview=true", sweep="x=1,2,3,4", sweeper=sweeper)
     out = capsys.readouterr().out
-    assert said in out
+    assert message in out
     assert "and would not be started. The first: x=3 is too large here\n" in out
     assert not (tmp_path / "multirun").exists()
 
 
 def test_grid_reports_that_samplers_are_unused(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     run(FakeLauncher(trains(), clock), "hydra.sweeper.n_trials=9", sweep="x=1,2,3")
-    said = (
+    message = (
         "the grid has 3 points: each is tried once, not hydra.sweeper.n_trials=9; to search, add hydra/sweeper=optuna"
     )
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
     run(FakeLauncher(trains(), clock), "hydra.sweeper.n_trials=2", "hydra.sweeper.study_name=t", sweep="x=1,2,3")
     assert "n_trials" not in capsys.readouterr().out
 
@@ -357,10 +356,10 @@ def test_a_finished_study_that_is_typed_again(run: Run, clock: Clock, capsys: py
     assert "\nstudy s: 3 trials: 2 completed, 1 failed\n" in out
     assert "nothing is left to do" not in out
     run(launcher)
-    *_, what, more, again = capsys.readouterr().out.splitlines()
+    *_, what, more, retry = capsys.readouterr().out.splitlines()
     assert what == "nothing is left to do: every trial of study s had ended before."
     assert "hydra.sweeper.extend=true" in more
-    assert again == "Retry failed trials: python -m sweeps resume s --retry failed"
+    assert retry == "Retry failed trials: python -m sweeps resume s --retry failed"
     assert len(launcher.submitted) == 3
 
 
@@ -375,9 +374,9 @@ def test_complete_study_waits_for_no_trial(
     monkeypatch.setattr("sys.argv", ["sweeps", "status", "s"])
     with pytest.raises(SystemExit):
         commands.main()
-    said = capsys.readouterr().out
-    assert "done: trial 0 reached target=1000" in said
-    assert "none can start" not in said and "Resume" not in said
+    message = capsys.readouterr().out
+    assert "done: trial 0 reached target=1000" in message
+    assert "none can start" not in message and "Resume" not in message
 
 
 def test_full_disk_shows_the_results_and_names_the_file(
@@ -422,7 +421,7 @@ def test_study_name_with_signs_of_hydras_grammar(run: Run, clock: Clock, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("words", "sweep", "said"),
+    ("words", "sweep", "message"),
     [
         (("hydra/sweeper/sampler=cmaes",), "x=a,b", "sampler=cmaes models numbers only: it samples x at random\n"),
         (("hydra/sweeper/sampler=cmaes",), "x=1,2,3", ""),
@@ -434,13 +433,13 @@ def test_study_name_with_signs_of_hydras_grammar(run: Run, clock: Clock, tmp_pat
     ],
 )
 def test_likely_mistakes_are_printed_first(
-    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sweep: str, said: str
+    run: Run, clock: Clock, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sweep: str, message: str
 ) -> None:
     preview = ("hydra.sweeper.n_trials=2", "hydra.sweeper.preview=true")
     run(FakeLauncher(trains(), clock), *preview, *words, sweep=sweep, sweeper="optuna")
     out = capsys.readouterr().out
-    assert said in out
-    assert bool(said) == ("at random" in out or "out of reach" in out)
+    assert message in out
+    assert bool(message) == ("at random" in out or "out of reach" in out)
     assert "\nTrials at a time: " in out
 
 
@@ -452,7 +451,7 @@ def test_each_point_of_a_grid_is_checked_once(run: Run, limited: None, clock: Cl
 
 @pytest.fixture
 def groups(tmp_path: Path, run: Run) -> None:
-    """An app with a group o of adam, nadam and sgd, and the keys x and y."""
+    """Make an app with a group o of adam, nadam and sgd, and the keys x and y."""
     (tmp_path / "conf" / "config.yaml").write_text("defaults: [o: adam, _self_]\nx: 1\ny: 1\n")
     (tmp_path / "conf" / "o").mkdir()
     for name in ("adam", "nadam", "sgd"):
@@ -460,7 +459,7 @@ def groups(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         ("o=adm", "o=adm: o is never adm, which y would need\nDid you mean o=adam?"),
         ("o=adam,sdg", "o=adam,sdg: o is never sdg, which y would need\nDid you mean o=sgd?"),
@@ -475,17 +474,17 @@ def groups(tmp_path: Path, run: Run) -> None:
     ],
 )
 def test_a_condition_that_never_holds_is_refused(
-    run: Run, groups: None, clock: Clock, tmp_path: Path, condition: str, said: str
+    run: Run, groups: None, clock: Clock, tmp_path: Path, condition: str, message: str
 ) -> None:
     (tmp_path / "conf" / "config.yaml").open("a").write("z: 0\n")
     under = condition.replace("=", r"\=").replace(",", r"\,")
     words = ["+hydra.sweeper.params={x: '1,2'}", f"+hydra.sweeper.conditional_params={{{under}: {{y: '5,6'}}}}"]
-    if not said:
+    if not message:
         assert {row.params.get("y", 1) for row in run(FakeLauncher(trains(), clock), *words, sweep="o=adam,sgd").rows}
         return
     with pytest.raises(UserError) as caught:
         run(FakeLauncher(trains(), clock), *words, sweep="o=adam,sgd")
-    assert str(caught.value) == f"hydra.sweeper.conditional_params has {said}"
+    assert str(caught.value) == f"hydra.sweeper.conditional_params has {message}"
     assert not (tmp_path / "multirun").exists()
 
 
@@ -523,8 +522,8 @@ def test_fractions_of_a_whole_number_are_refused_at_once(
     if advice is not None:
         with pytest.raises(UserError) as caught:
             run(launcher, *SEARCH, sweep=typed, sweeper="optuna")
-        said = f"{typed} has fractions, and {typed[0]} is a whole number\nType: '{advice}'"
-        assert str(caught.value) == said or not advice
+        message = f"{typed} has fractions, and {typed[0]} is a whole number\nType: '{advice}'"
+        assert str(caught.value) == message or not advice
         assert launcher.submitted == [] and not (tmp_path / "multirun").exists()
     if advice != "":
         assert set(states(run(launcher, *SEARCH, sweep=advice or typed, sweeper="optuna"))) == {"completed"}
@@ -536,18 +535,18 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), REFUSED)
+@pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_a_study_that_was_refused_before_its_first_trial_leaves_no_folder(
-    run: Run, clock: Clock, tmp_path: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, clock: Clock, tmp_path: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     launcher = FakeLauncher(trains(), clock)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         run(launcher, *words)
     assert launcher.closed == [True] and not (tmp_path / "multirun").exists()
     (tmp_path / "multirun" / "s").mkdir(parents=True)
     (tmp_path / "multirun" / "s" / "mine").touch()
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         run(launcher, *words, sweep="x=4,5")
     assert {file.name for file in (tmp_path / "multirun" / "s").iterdir()} <= {"mine", "driver.lock", "multirun.yaml"}
     assert states(run(launcher)) == ["completed"] * 3
@@ -564,7 +563,7 @@ def test_refused_command_leaves_a_started_study_unchanged(run: Run, clock: Clock
 
 
 def later(cfg: Any, trial: Any) -> None:
-    """A search space in code that fails in the middle of its study."""
+    """Raise an error in the middle of a study, as a search space in code may."""
     if trial.number == 2:
         raise SystemExit("boom later")
     trial.suggest_float("x", 0, 1)

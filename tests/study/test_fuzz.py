@@ -62,7 +62,7 @@ class Damage:
 
     @property
     def trial(self) -> int | None:
-        """Whose file it is."""
+        """Return the number of the trial of the file."""
         first = self.name.partition("/")[0]
         return int(first) if first.isdecimal() else None
 
@@ -75,7 +75,7 @@ class Damage:
 
     @property
     def has_bad_lines(self) -> bool:
-        """Whether a whole line of it holds no JSON, or stands where another should."""
+        """Return whether a whole line is no JSON, or is out of order."""
         for number, line in enumerate(self.content.splitlines(keepends=True)):
             try:
                 if line.endswith(b"\n") and json.loads(line).get("line", number) != number:
@@ -86,7 +86,7 @@ class Damage:
 
 
 def damage(folder: Path, chance: random.Random) -> list[Damage]:
-    """Damage one to three files."""
+    """Cut or garble one to three files, and return the damages."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     done = []
     for file in chance.sample(files, min(len(files), chance.randint(1, 3))):
@@ -103,7 +103,7 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_in(count: int, launcher: FakeLauncher) -> Iterator[None]:
-    """The driver's next writes do not wait for the disk, and it is killed in the `count`th of them."""
+    """Kill the driver in its `count`th write; its writes do not wait for the disk."""
     left = iter(range(count))
 
     def sync(file: int) -> None:
@@ -119,7 +119,7 @@ DEFINITION = Definition("s", ["python"], "/", ["objective"], ["minimize"], {}, "
 
 
 def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None, **changes: object) -> list[str]:
-    """One driver, with what it does around its loop; returns what it said. It is stopped in its `stop_at`th look."""
+    """Run one driver, which is stopped in its `stop_at`th look, and return its lines."""
     lock = Lock(study.folder / "driver.lock")
     try:
         mended = write_or_check(study.folder, DEFINITION, extend=False)
@@ -131,7 +131,7 @@ def drive(study: Study, launcher: FakeLauncher, stop_at: int | None = None, **ch
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """In memory, where there is such a place: many studies, none of which meets a crash of the machine."""
+    """Make a folder in memory, if possible, because many studies run in it."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -160,23 +160,23 @@ def test_scripted_trials(folder: Path, seed: int) -> None:
         damages = damage(folder, chance)
         print(damages)
         look(folder)
-        said: list[str] = []
+        lines: list[str] = []
         with killed_in(100_000, launcher):
             for _ in range(3):
-                said += drive(study, launcher)
-        print("\n".join(said))
+                lines += drive(study, launcher)
+        print("\n".join(lines))
     check(study, damages, diary)
-    check_names(damages, begun, over, "\n".join(said))
+    check_names(damages, begun, over, "\n".join(lines))
 
 
 def look(folder: Path) -> None:
-    """As `python -m sweeps status` does, at any time."""
+    """Read the study as `python -m sweeps status` does."""
     with suppress(UserError, CorruptFile, FileNotFoundError):  # which it answers in a line
         read_study(folder, read(folder))
 
 
 def ended(study: Study) -> dict[int, bool]:
-    """The trials that have ended, and whether their ends stand in the journal."""
+    """Return the trials that have ended, and whether the journal has their outcomes."""
     over = {n: False for n in range(POINTS) if (newest := study.trial(n).newest()) and newest.is_over}
     journal = study.folder / "journal.jsonl"
     for line in journal.read_text().splitlines() if journal.exists() else ():
@@ -187,41 +187,41 @@ def ended(study: Study) -> dict[int, bool]:
 
 
 def check(study: Study, damages: list[Damage], diary: list[tuple[int, int]]) -> None:
-    """Each trial whose own files are whole has its own numbers, and the study each of its points once."""
-    touched = {one.trial for one in damages}
+    """Check that each undamaged trial has its own numbers, and the study each of its points once."""
+    touched = {damage_.trial for damage_ in damages}
     rows = {row.number: row for row in study.last.summary.rows}
     for number in set(range(POINTS)) - touched:
         assert (rows[number].state, rows[number].objective) == (State.COMPLETED, [result_of(number)])
         assert study.steps(number) == list(range(EPOCHS)), number
         assert [step for trial, step in diary if trial == number] == list(range(EPOCHS)), number
-    known = [row for row in rows.values() if row.params]
-    assert len({json.dumps(row.params) for row in known}) == len(known)
-    assert len(known if study.settings.sampler is None else rows) == POINTS
-    assert {row.state for row in known} == {State.COMPLETED}
+    readable = [row for row in rows.values() if row.params]
+    assert len({json.dumps(row.params) for row in readable}) == len(readable)
+    assert len(readable if study.settings.sampler is None else rows) == POINTS
+    assert {row.state for row in readable} == {State.COMPLETED}
 
 
-def check_names(damages: list[Damage], begun: set[int], over: dict[int, bool], said: str) -> None:
-    """What could not be read, and was needed, is named."""
-    names = {one.name for one in damages}
-    for one in damages:
-        trial, _, name = one.name.partition("/")
+def check_names(damages: list[Damage], begun: set[int], over: dict[int, bool], output: str) -> None:
+    """Check that each unreadable file that was needed is named."""
+    names = {damage_.name for damage_ in damages}
+    for damage_ in damages:
+        trial, _, name = damage_.name.partition("/")
         if {"journal.jsonl", f"{trial}/trial.json"} <= names:
             continue  # nobody knows any more which trial it was
-        if one.name == "study.json" and not one.is_json:
-            assert "study.json cannot be read" in said
-        elif one.name == "journal.jsonl":
+        if damage_.name == "study.json" and not damage_.is_json:
+            assert "study.json cannot be read" in output
+        elif damage_.name == "journal.jsonl":
             left = {n for n in begun if f"{n}/trial.json" not in names}
-            lacks = max(left, default=-1) >= one.content.count(b'"op":"asked"')
-            assert "journal.jsonl" in said or not (one.has_bad_lines or lacks)
-        elif name == "attempts/1/end.json" and not one.is_json and over[int(trial)] is False:
-            assert f"{one.name} cannot be read" in said
-        elif name == "metrics.jsonl" and one.has_bad_lines and int(trial) not in over:
-            assert re.search(rf"damaged lines? in \S*{re.escape(one.name)}", said), said
+            lacks = max(left, default=-1) >= damage_.content.count(b'"op":"asked"')
+            assert "journal.jsonl" in output or not (damage_.has_bad_lines or lacks)
+        elif name == "attempts/1/end.json" and not damage_.is_json and over[int(trial)] is False:
+            assert f"{damage_.name} cannot be read" in output
+        elif name == "metrics.jsonl" and damage_.has_bad_lines and int(trial) not in over:
+            assert re.search(rf"damaged lines? in \S*{re.escape(damage_.name)}", output), output
 
 
 def chaotic(chance: random.Random, diary: list[tuple[int, int]]) -> Script:
-    """A trial that trains a little, and ends in any way that leaves it open."""
-    said = [
+    """Return the script of a trial that trains a little, and ends in a way that leaves it open."""
+    outcomes = [
         Outcome(State.LOST, "its node failed"),
         Outcome(State.LOST),
         Outcome(State.TIMED_OUT),
@@ -239,14 +239,13 @@ def chaotic(chance: random.Random, diary: list[tuple[int, int]]) -> Script:
             except StopIteration as stop:
                 return stop.value
             yield
-        return chance.choice(said)
+        return chance.choice(outcomes)
 
     return script
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_ends_and_restarted_drivers(folder: Path, seed: int) -> None:
-    """No damage here: no epoch is ever trained twice, and each attempt that ended has words."""
     chance = random.Random(seed)
     diary: list[tuple[int, int]] = []
     with fake_time() as clock:
@@ -300,7 +299,7 @@ def start(folder: Path) -> Running:
 
 
 def run_killed_and_damaged(folder: Path, seed: int) -> tuple[list[Damage], str]:
-    """What was damaged, and what the drivers said after it."""
+    """Run a study under kills and damage, and return the damages and the output of the drivers."""
     chance = random.Random(seed)
     folder.mkdir()
     (folder / "app.py").write_text(APP)
@@ -311,12 +310,12 @@ def run_killed_and_damaged(folder: Path, seed: int) -> tuple[list[Damage], str]:
     driver.communicate()
     wait_until(lambda: not processes(folder))
     damages = damage(study, chance)
-    said, goes_on = "", True
+    output, goes_on = "", True
     while goes_on:
         done = lines.finish(start(folder), folder, 60)
         assert done.code in (0, 1), (damages, done.said)
-        said, goes_on = said + done.said, "Resume with: " in done.said and "Resume with: " not in said
-    return damages, said
+        output, goes_on = output + done.said, "Resume with: " in done.said and "Resume with: " not in output
+    return damages, output
 
 
 @pytest.fixture(scope="module")
@@ -324,17 +323,17 @@ def real_drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Pa
     folder = tmp_path_factory.mktemp("real")
     with ThreadPoolExecutor(3) as pool:
         ran = {seed: pool.submit(run_killed_and_damaged, folder / str(seed), seed) for seed in range(15)}
-        return {seed: (folder / str(seed) / "multirun" / "s", *one.result()) for seed, one in ran.items()}
+        return {seed: (folder / str(seed) / "multirun" / "s", *run.result()) for seed, run in ran.items()}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(15))
 def test_real_drivers(seed: int, real_drivers: dict[int, tuple[Path, list[Damage], str]]) -> None:
-    study, damages, said = real_drivers[seed]
-    print(damages, said)
-    assert "Traceback" not in said
+    study, damages, output = real_drivers[seed]
+    print(damages, output)
+    assert "Traceback" not in output
     rows = {row.number: row for row in read_study(study, read(study)).rows}
-    for number in set(range(POINTS)) - {one.trial for one in damages}:
+    for number in set(range(POINTS)) - {damage_.trial for damage_ in damages}:
         assert (rows[number].state, rows[number].objective) == (State.COMPLETED, [rows[number].params["+x"]])
         steps = [line.step for line in TrialFolder(study / str(number)).read_metrics().values]
         assert steps == list(range(EPOCHS)), number

@@ -18,7 +18,7 @@ Compose = Callable[..., DictConfig]
 
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Compose:
-    """(overrides) -> sweep.py's configuration, on a machine with 6 cores and 4 GPUs."""
+    """Return a function that composes sweep.py's configuration on a machine with 6 cores and 4 GPUs."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     monkeypatch.setattr(machine, "visible_gpus", lambda: list("0123"))
 
@@ -32,10 +32,10 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Compose:
 @pytest.mark.parametrize("kind", [SweeperConf, LocalLauncherConf, SlurmLauncherConf])
 def test_every_setting_is_described(kind: type, config: Compose) -> None:
     described, shown = sweeps_help.descriptions(kind), sweeps_help.text(_root_=config())
-    assert list(described) == [one.name for one in fields(kind) if one.name[0] != "_"]
-    for name, said in described.items():
-        assert said.endswith("."), name
-        assert said.split()[0] in shown
+    assert list(described) == [setting.name for setting in fields(kind) if setting.name[0] != "_"]
+    for name, text in described.items():
+        assert text.endswith("."), name
+        assert text.split()[0] in shown
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_setting_is_printed_as_typed(config: Compose, words: tuple[str, ...], li
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         ((), "Trials at a time: 6: this machine has 6 CPU cores, and each takes 1 (hydra.launcher.cpus_per_task). For"),
         (("hydra.launcher.cpus_per_task=4",), "Trials at a time: 1: this machine has 6 CPU cores, and each takes 4"),
@@ -69,5 +69,5 @@ def test_setting_is_printed_as_typed(config: Compose, words: tuple[str, ...], li
         (("hydra/launcher=basic",), ""),
     ],
 )
-def test_how_many_run_at_a_time_and_why(config: Compose, words: tuple[str, ...], said: str) -> None:
-    assert sweeps_help.at_once(config(*words)).startswith(said)
+def test_how_many_run_at_a_time_and_why(config: Compose, words: tuple[str, ...], text: str) -> None:
+    assert sweeps_help.at_once(config(*words)).startswith(text)

@@ -109,21 +109,21 @@ def loss(params: Point) -> float:
 
 
 def works(folder: Path) -> Script:
-    """Trials that return their loss. Those of width=4 are lost once; those of width=16 fail, until a file is there."""
+    """Return a script of trials that return their loss. Width 4 is lost once; width 16 fails until a file exists."""
 
     def script(job: Job) -> Acts:
         trial = begin(job)
         params = (read_json(job.folder.path / "trial.json") or {})["point"]
-        found = loss({"seed": 0, **params})
+        value = loss({"seed": 0, **params})
         for epoch in range(2):
-            trial.report({"objective": found + 1 - epoch}, epoch)
+            trial.report({"objective": value + 1 - epoch}, epoch)
             yield
         if params["width"] == 4 and job.attempt == 1:
             return Outcome(State.LOST, "its node failed")
         if params["width"] == 16 and not (folder / "mended").exists():
             end = outcome_of_error(RuntimeError("too wide"))
         else:
-            end = outcome_of_return({"objective": found}, job.objective, job.attempt_folder.stop_reason())
+            end = outcome_of_return({"objective": value}, job.objective, job.attempt_folder.stop_reason())
         job.attempt_folder.close(end)
         return SILENT
 
@@ -134,26 +134,26 @@ def make_study(folder: Path, clock: Clock, kind: str) -> Study:
     space, settings = KINDS[kind]
     study = Study(folder / "s", clock, *(f"{key}={values}" for key, values in space.items()), "seed=0", **settings)
     sampler = json.dumps(settings.get("sampler", {"_target_": "optuna.samplers.GridSampler"}))
-    said = Definition(
+    definition = Definition(
         "s", ["app.py"], str(folder), ["objective"], ["minimize"], space, "None", {"sampler": sampler}, {}, 12
     )
-    (study.folder / "study.json").write_text(json.dumps(asdict(said)))
+    (study.folder / "study.json").write_text(json.dumps(asdict(definition)))
 
     def added() -> Iterator[tuple[Point, str]]:
-        """Two points, once two trials have ended, until they are recorded."""
+        """Yield two points, once two trials have ended, until the points are recorded."""
         for number, point in enumerate(BY_HAND):
-            wanted = {key: value for key, value in point.items() if key in space}
+            params = {key: value for key, value in point.items() if key in space}
             records = study.last.summary.rows
-            known = [canonical({key: row.params.get(key) for key in wanted}) for row in records]
-            if sum(row.state.is_over for row in records) >= 2 and canonical(wanted) not in known:
-                yield wanted, f"{number}.json"
+            points = [canonical({key: row.params.get(key) for key in params}) for row in records]
+            if sum(row.state.is_over for row in records) >= 2 and canonical(params) not in points:
+                yield params, f"{number}.json"
 
     study.added = added
     return study
 
 
 def retry_failed(study: Study) -> None:
-    """As a person does it: `python -m sweeps resume s --retry failed`."""
+    """Retry failed trials, as `python -m sweeps resume s --retry failed` does."""
     (study.folder / "mended").touch()
     words = ["resume", "s", "--root", str(study.folder.parent), "--retry", "failed"]
     with pytest.MonkeyPatch.context() as patch, chdir(study.folder.parent):
@@ -165,7 +165,7 @@ def retry_failed(study: Study) -> None:
 
 
 def drive_to_its_end(study: Study, launcher: FakeLauncher, kills: Kills) -> Drive:
-    """One driver after the other, until one has nothing left to do."""
+    """Run one driver after the other, until a driver has nothing left to do."""
     while True:
         try:
             with kills.watching():
@@ -175,7 +175,7 @@ def drive_to_its_end(study: Study, launcher: FakeLauncher, kills: Kills) -> Driv
 
 
 def run(folder: Path, kind: str, survives: bool, moments: Iterable[tuple[int, str]] = ()) -> tuple[Drive, Kills]:
-    """The whole study: search and race, then what failed once more; with its last driver."""
+    """Run the whole study, its race and its failed trials again, and return the last driver."""
     with fake_time() as clock:
         study = make_study(folder, clock, kind)
         launcher = FakeLauncher(works(study.folder), clock, slots=1, survives=survives)
@@ -190,14 +190,14 @@ def told(row: TrialRecord) -> str:
 
 
 def outcome(done: Drive) -> tuple[list[str], str, int | None]:
-    """All trials, the winner and the total."""
+    """Return all trials, the winner and the total."""
     winner = best(done.summary)
     assert winner is not None
     return sorted(map(told, done.summary.rows)), f"{winner.name} {winner.values}", done.summary.total
 
 
 def moments(seed: int, operations: int) -> Iterator[tuple[int, str]]:
-    """So many operations each driver has until it is killed, and how."""
+    """Return the number of operations of each driver until its kill, and the kind of the kill."""
     chance = random.Random(seed)
     for _ in range(MOMENTS // STUDIES):
         yield chance.randrange(2 * operations * STUDIES // MOMENTS), chance.choice(_HOW)
@@ -213,7 +213,6 @@ def undisturbed(
 
 
 def test_training_without_kills_is_complete(undisturbed: tuple[str, bool, Drive, int]) -> None:
-    """Else nothing would be tested below."""
     _, _, done, operations = undisturbed
     records = done.summary.rows
     assert {row.state for row in records} == {State.COMPLETED}

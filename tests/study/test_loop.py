@@ -41,7 +41,7 @@ TIMED_OUT = Outcome(State.TIMED_OUT, "it reached its time limit")
 
 @contextmanager
 def disk_that_fails(fails: Callable[[Path], bool], number: int = errno.ESTALE) -> Iterator[None]:
-    """Whoever opens such a file meets an OSError, as on a shared disk that is away, full or broken."""
+    """Raise an OSError for each opening of such a file, as a shared disk that is away, full or broken does."""
     real = Path.open
 
     def opened(self: Path, *arguments: Any, **named: Any) -> Any:
@@ -99,7 +99,6 @@ def test_a_file_that_cannot_be_read_concerns_one_trial(
 
 
 def test_pruner_observes_delayed_reports(make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its journal lay on a full disk."""
     heard: list[tuple[int, int]] = []
 
     def report(self: Pruner, number: int, step: int, value: float) -> bool:
@@ -129,7 +128,7 @@ def test_file_without_an_outcome_counts_as_lost(make_study: MakeStudy, clock: Cl
     assert [end.state for end in done.row(1).attempts] == [State.LOST, State.COMPLETED]
     file = study.trial(1).path / "attempts" / "1" / "end.json"
     assert f"trial 1 lost: {file} " in done.out
-    assert [kept.read_text() for kept in file.parent.glob("end.json.damaged-*")] == [content]
+    assert [quarantined.read_text() for quarantined in file.parent.glob("end.json.damaged-*")] == [content]
     assert study.steps(1) == [0, 1, 2]
 
 
@@ -194,9 +193,9 @@ def test_missing_disk_is_reported_on_loss_and_return(make_study: MakeStudy, cloc
     with disk_that_fails(away):
         done = study.drive(launcher)
     assert done.states() == ["completed"] * 3
-    told = [line for line in done.lines if "retrying" in line or "read again" in line]
-    assert "metrics.jsonl'; retrying" in told[0]
-    assert told[1:] == ["the files of all trials can be read again"]
+    notes = [line for line in done.lines if "retrying" in line or "read again" in line]
+    assert "metrics.jsonl'; retrying" in notes[0]
+    assert notes[1:] == ["the files of all trials can be read again"]
 
 
 # Refused
@@ -217,7 +216,7 @@ def test_three_identical_refusals_stop_the_study_with_one_message(make_study: Ma
 
 
 def refusals(*reasons: str) -> Script:
-    """Trials that are refused for these reasons, by their numbers; one without a reason trains."""
+    """Return a script of trials that are refused for these reasons, by number. A trial without a reason trains."""
 
     def script(job: Job) -> Acts:
         if not reasons[job.number]:
@@ -274,12 +273,12 @@ def test_no_folder_can_be_made_at_all(make_study: MakeStudy, clock: Clock) -> No
 
 
 def limited(epochs: int, per_attempt: int, hour_s: float = 3600) -> Script:
-    """A trial whose time limit leaves it so many epochs in each attempt."""
+    """Return a script of trials whose time limit allows so many epochs in each attempt."""
 
     def script(job: Job) -> Acts:
         trial = begin(job)
-        known = job.folder.read_metrics().values
-        first = known[-1].step if known and job.attempt > 1 else 0
+        reported = job.folder.read_metrics().values
+        first = reported[-1].step if reported and job.attempt > 1 else 0
         for step in range(first + 1, first + per_attempt + 1):
             yield
             trial.report({"objective": 1.0}, step)
@@ -323,21 +322,23 @@ def test_timed_out_trial_resumes_while_attempts_advance(
         assert "hydra.sweeper.max_attempts" in done.row(0).error
 
 
-@pytest.mark.parametrize("said", [LOST, Outcome(State.LOST), Outcome(State.TIMED_OUT)])
-def test_trial_lost_each_time_is_abandoned_with_a_message(make_study: MakeStudy, clock: Clock, said: Outcome) -> None:
-    launcher = FakeLauncher(by_trial(trains(), t0=ends(said)), clock)
+@pytest.mark.parametrize("outcome", [LOST, Outcome(State.LOST), Outcome(State.TIMED_OUT)])
+def test_trial_lost_each_time_is_abandoned_with_a_message(
+    make_study: MakeStudy, clock: Clock, outcome: Outcome
+) -> None:
+    launcher = FakeLauncher(by_trial(trains(), t0=ends(outcome)), clock)
     done = make_study("x=1,2").drive(launcher)
-    assert done.states() == [str(said.state), "completed"]
+    assert done.states() == [str(outcome.state), "completed"]
     assert launcher.submitted.count((0, 3)) == 1
     assert launcher.submitted.count((0, 4)) == 0
     error = done.row(0).error
     assert "given up after 3 attempts. " in error
     assert len(error.partition(";")[0]) > 3
-    assert f"trial 0 {said.state}: {error}" in done.out
+    assert f"trial 0 {outcome.state}: {error}" in done.out
 
 
 @pytest.mark.parametrize(
-    ("said", "changes", "goes_on"),
+    ("outcome", "changes", "goes_on"),
     [
         (LOST, {}, False),
         (LOST, {"max_attempts": 10}, True),
@@ -348,13 +349,13 @@ def test_trial_lost_each_time_is_abandoned_with_a_message(make_study: MakeStudy,
     ],
 )
 def test_abandoned_trial_resumes_when_more_is_allowed(
-    make_study: MakeStudy, clock: Clock, said: Outcome, changes: dict[str, Any], goes_on: bool
+    make_study: MakeStudy, clock: Clock, outcome: Outcome, changes: dict[str, Any], goes_on: bool
 ) -> None:
     study = make_study("x=1,2")
-    assert study.drive(FakeLauncher(by_trial(trains(), t0=ends(said)), clock)).states()[0] == said.state
+    assert study.drive(FakeLauncher(by_trial(trains(), t0=ends(outcome)), clock)).states()[0] == outcome.state
     launcher = FakeLauncher(trains(), clock)
     done = study.drive(launcher, **changes)
-    assert done.states() == ["completed" if goes_on else str(said.state), "completed"]
+    assert done.states() == ["completed" if goes_on else str(outcome.state), "completed"]
     assert ("trials 0 were given up and resume now" in done.out) == goes_on
     if goes_on:
         assert done.row(0).objective == [result_of(0)]
@@ -386,19 +387,19 @@ def test_a_trial_cancelled_by_its_owner_is_open_for_the_next_command_alone(make_
     assert done.states() == ["completed", "cancelled", "completed"]
     assert [attempt for number, attempt in launcher.submitted if number == 1] == [1]
     assert done.row(1).error == CANCELLED.error
-    again = FakeLauncher(trains(), clock)
-    assert study.drive(again).states() == ["completed"] * 3
-    assert again.submitted == [(1, 2)]
+    second = FakeLauncher(trains(), clock)
+    assert study.drive(second).states() == ["completed"] * 3
+    assert second.submitted == [(1, 2)]
 
 
-@pytest.mark.parametrize("said", [Outcome(State.FAILED, "too large"), Outcome(State.DIVERGED, "loss is nan")])
-def test_final_outcome_never_changes(make_study: MakeStudy, clock: Clock, said: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Outcome(State.FAILED, "too large"), Outcome(State.DIVERGED, "loss is nan")])
+def test_final_outcome_never_changes(make_study: MakeStudy, clock: Clock, outcome: Outcome) -> None:
     study = make_study()
-    done = study.drive(FakeLauncher(by_trial(trains(), t1=ends(said)), clock))
-    assert done.states() == ["completed", str(said.state), "completed"]
-    again = FakeLauncher(trains(), clock)
-    assert study.drive(again).states() == done.states()
-    assert again.submitted == []
+    done = study.drive(FakeLauncher(by_trial(trains(), t1=ends(outcome)), clock))
+    assert done.states() == ["completed", str(outcome.state), "completed"]
+    second = FakeLauncher(trains(), clock)
+    assert study.drive(second).states() == done.states()
+    assert second.submitted == []
 
 
 def test_trial_lost_while_its_study_stops_resumes_later(make_study: MakeStudy, clock: Clock) -> None:
@@ -468,7 +469,6 @@ def test_a_pruner_ends_hopeless_trials(make_study: MakeStudy, clock: Clock) -> N
 
 
 def test_each_report_of_a_grid_is_judged_also_by_the_next_driver(make_study: MakeStudy, clock: Clock) -> None:
-    """What was reported while nobody looked, and what stood in the file when the pruner first looked."""
     pruner = {"_target_": "optuna.pruners.ThresholdPruner", "upper": 50.0}
     study = make_study("x=1,2", pruner=pruner)
     launcher = FakeLauncher(trains(400), clock, survives=True)
@@ -496,18 +496,18 @@ def test_signals_that_leave_jobs_running(
     done = study.drive(launcher)
     assert done.loop.interrupted
     assert number.name in done.loop.stop.reason
-    kept = survives and number is not signal.SIGINT
-    assert done.loop.detach == kept
+    continues = survives and number is not signal.SIGINT
+    assert done.loop.detach == continues
     heard = [study.trial(n).attempt(1).stop_requested() for n in (0, 1)]
-    assert heard == ([None, None] if kept else [State.CANCELLED] * 2)
-    assert done.states()[:3] == (["running", "running", "queued"] if kept else ["cancelled"] * 3)
+    assert heard == ([None, None] if continues else [State.CANCELLED] * 2)
+    assert done.states()[:3] == (["running", "running", "queued"] if continues else ["cancelled"] * 3)
     assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
 
     launcher.on_poll = lambda: None
     done = study.drive(launcher)
     assert done.states() == ["completed"] * 6
     assert sorted(diary) == [(trial, epoch) for trial in range(6) for epoch in range(5)]
-    assert [n for n, attempt in launcher.submitted if attempt == 2] == ([] if kept else [0, 1, 2])
+    assert [n for n, attempt in launcher.submitted if attempt == 2] == ([] if continues else [0, 1, 2])
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
@@ -522,7 +522,7 @@ def test_second_ctrl_c_ends_the_driver_at_once(make_study: MakeStudy, clock: Clo
 
 
 def deaf(job: Job) -> Acts:
-    """Trains without ever asking whether to stop."""
+    """Train without a call of should_stop()."""
     begin(job)
     while True:
         yield
@@ -676,7 +676,6 @@ def test_a_budget_of_gpu_hours(make_study: MakeStudy, clock: Clock) -> None:
 
 
 def test_exhausted_budget_cancels_queued_trials(make_study: MakeStudy, clock: Clock) -> None:
-    """A cluster has all trials long before the first one fails."""
     launcher = FakeLauncher(ends(Outcome(State.FAILED, "too large")), clock, slots=1, queue=10, survives=True)
     done = make_study("x=range(6)", max_failure_rate=0.3).drive(launcher)
     assert len(launcher.submitted) == 6
@@ -712,14 +711,13 @@ def test_pruned_trial_is_not_infeasible(make_study: MakeStudy, clock: Clock) -> 
 
 
 def test_many_infeasible_trials_delay_no_other(make_study: MakeStudy, clock: Clock) -> None:
-    """The loop looks around after each, at once: running trials are heard, and a signal too."""
     study = make_study("x=range(60)")
     study.infeasible = lambda row: row.number > 0
-    launcher, seen, began = FakeLauncher(trains(5), clock, slots=2), [], clock.now
-    launcher.on_poll = lambda: seen.append(len(study.last.summary.rows))
+    launcher, counts, began = FakeLauncher(trains(5), clock, slots=2), [], clock.now
+    launcher.on_poll = lambda: counts.append(len(study.last.summary.rows))
     done = study.drive(launcher)
     assert done.states() == ["completed", *["infeasible"] * 59]
-    assert seen[:20] == [*range(2, 22)]
+    assert counts[:20] == [*range(2, 22)]
     assert clock.now - began < 1
 
 
@@ -741,23 +739,22 @@ def test_signal_between_infeasible_points_is_received(make_study: MakeStudy, clo
 
 
 def test_reports_of_a_running_trial_reach_the_snapshot(make_study: MakeStudy, clock: Clock) -> None:
-    seen: list[float] = []
+    values: list[float] = []
     study = make_study("x=1")
 
     def look() -> None:
         if study.last.summary.rows and (metrics := study.last.row(0).metrics):
-            seen.append(metrics["objective"])
+            values.append(metrics["objective"])
 
     launcher = FakeLauncher(trains(), clock)
     launcher.on_poll = look
     study.drive(launcher)
-    assert seen == [102.0, 101.0, 100.0]
+    assert values == [102.0, 101.0, 100.0]
 
 
 def test_observed_steps_are_not_observed_again(
     make_study: MakeStudy, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trial that was lost goes on: its pruner sees each step once."""
 
     def lost_once(job: Job) -> Acts:
         acts = trains()(job)
@@ -766,7 +763,7 @@ def test_observed_steps_are_not_observed_again(
 
     heard: list[int] = []
     real = Pruner.report
-    monkeypatch.setattr(Pruner, "report", lambda self, *told: heard.append(told[1]) or real(self, *told))
+    monkeypatch.setattr(Pruner, "report", lambda self, *arguments: heard.append(arguments[1]) or real(self, *arguments))
     pruner = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 9}
     study = make_study("x=1", pruner=pruner)
     done = study.drive(FakeLauncher(lost_once, clock))

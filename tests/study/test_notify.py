@@ -52,7 +52,7 @@ def hook() -> Iterator[HookServer]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> str:
-    """A command that keeps its words and its input."""
+    """Make a command that stores its words and its input."""
     file = tmp_path / "tell me"
     file.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> told; cat >> told; echo >> told\n')
     file.chmod(0o700)
@@ -136,9 +136,9 @@ def test_webhook_is_called_and_its_address_is_in_no_file(
     assert (path, kind) == (f"/sesame/{code}", "application/json")
     assert json.loads(body)["text"].startswith("study s is finished\n3 trials: 3 completed\nbest: trial 0")
     out, err = capfd.readouterr()
-    said = [line for line in out.splitlines() if "hydra.sweeper.notify:" in line]
-    assert len(said) == (code != 200)
-    assert code == 200 or f"the webhook at 127.0.0.1 answered {code}" in said[0]
+    messages = [line for line in out.splitlines() if "hydra.sweeper.notify:" in line]
+    assert len(messages) == (code != 200)
+    assert code == 200 or f"the webhook at 127.0.0.1 answered {code}" in messages[0]
     assert "sesame" not in out + err
     assert not any(b"sesame" in file.read_bytes() for file in (tmp_path / "multirun").rglob("*") if file.is_file())
 
@@ -157,8 +157,8 @@ def test_webhook_is_called_and_its_address_is_in_no_file(
 )
 def test_error_is_printed_in_one_line(how: str | list[object], wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notify, "_COMMAND_S", 0.2)
-    said = notify.send(how, "study s is finished", "a text \ud800")
-    assert said == (f"hydra.sweeper.notify: {wrong}" if wrong else "")
+    message = notify.send(how, "study s is finished", "a text \ud800")
+    assert message == (f"hydra.sweeper.notify: {wrong}" if wrong else "")
 
 
 @pytest.mark.parametrize(

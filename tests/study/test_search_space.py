@@ -37,9 +37,9 @@ def space(*lines: str, conditional: dict[str, list[str]] | None = None, **consta
 )
 def test_a_grid_holds_every_value_once(line: str, overrides: list[str]) -> None:
     grid = space(line)
-    found = [grid.overrides(point) for point in grid.points()]
-    assert found == [[override] for override in overrides]
-    for (override,) in found:
+    composed = [grid.overrides(point) for point in grid.points()]
+    assert composed == [[override] for override in overrides]
+    for (override,) in composed:
         assert not PARSER.parse_override(override).is_sweep_override()
 
 

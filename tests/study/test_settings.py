@@ -31,7 +31,7 @@ def test_where_a_setting_belongs(word: str, typed: str) -> None:
 
 @pytest.mark.parametrize("name", ["max_hours", "max_gpu_hours"])
 def test_budget_of_zero_is_refused(name: str) -> None:
-    said = f"hydra.sweeper.{name}=0.0: nothing could start.\nFor no limit, type: hydra.sweeper.{name}=null"
-    with pytest.raises(UserError, match=said):
+    message = f"hydra.sweeper.{name}=0.0: nothing could start.\nFor no limit, type: hydra.sweeper.{name}=null"
+    with pytest.raises(UserError, match=message):
         read(OmegaConf.structured(SweeperConf(**{name: 0})), SweeperConf)
     assert getattr(read(OmegaConf.structured(SweeperConf(**{name: 0.001})), SweeperConf), name) == 0.001
