@@ -63,7 +63,7 @@ class Measured(NamedTuple):
     extra: float  # trials of the race, as a share of the search's
     covered: bool  # whether the interval holds the true mean
     width: float
-    plainly: bool  # whether Student's interval would, which knows nothing of the choice
+    plainly: bool  # whether the plain Student's interval, not widened for the selection, holds the mean
 
 
 def outcome(job: tuple[str, bool, int]) -> Measured:
@@ -143,7 +143,7 @@ def main() -> None:
             print(
                 f"    its 95% interval holds the true mean in {100 * mean.covered:.0f}% of {len(found)}; it is "
                 f"{100 * statistics.median(one.width for one in found):.2g} points wide (median); "
-                f"one that knows nothing of the choice holds it in {100 * mean.plainly:.0f}%",
+                f"the plain Student's interval, not widened for the selection, in {100 * mean.plainly:.0f}%",
                 flush=True,
             )
 

@@ -64,7 +64,7 @@ class Study:
         """Return one line for each trial, by number: state, params, objectives, metrics, costs, error and folder."""
         import pandas as pd
 
-        header, *lines = report.cells(self.snapshot)
+        header, *lines = report.raw_table(self.snapshot)
         return pd.DataFrame(lines, columns=header).set_index(header[0])
 
     @cached_property

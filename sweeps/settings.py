@@ -117,8 +117,8 @@ class SweeperConf:
     patience: int | None = at_least(1, None)
     """Early stopping: stop after this many trials without improvement. The study is then finished. Null: never."""
     max_hours: float | None = field(default=None, metadata={"above": 0})
-    """Budget: hours in which any trial was queued or ran, over all drivers. No trial starts once the budget is spent,
-    or if its predicted end exceeds the budget. Null: no limit."""
+    """Budget: hours of wall-clock time with at least one trial queued or running, summed over all starts. No trial
+    starts once the budget is spent, or if its predicted end exceeds the budget. Null: no limit."""
     max_gpu_hours: float | None = field(default=None, metadata={"above": 0})
     """Budget: GPU-hours (GPUs times hours). No trial starts once they are spent, or if the trial would exceed them."""
     budget_overrun: bool = False

@@ -57,7 +57,9 @@ def test_names_of_tests() -> None:
 
 
 def test_names_and_docstrings() -> None:
-    trees = {file.relative_to(ROOT): ast.parse(file.read_text()) for file in [*FILES, *(ROOT / "tests").rglob("*.py")]}
+    # old_app.py stays as it was, because the studies of tests/data hold its digest
+    files = {*FILES, *(ROOT / "tests").rglob("*.py")} - {ROOT / "tests/apps/old_app.py"}
+    trees = {file.relative_to(ROOT): ast.parse(file.read_text()) for file in files}
     assert not [f"{file}:{line}: {advice}" for file, tree in trees.items() for line, advice in bad_names(tree)]
 
 

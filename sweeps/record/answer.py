@@ -18,8 +18,8 @@ class Answer:
     winner: Configuration | None = None  # winner of the final race, or the best configuration in the race so far
     not_different: Sequence[Configuration] = ()  # configurations that are not significantly different from the winner
     race_is_running: bool = False
-    configuration: Configuration | None = None  # best configuration without failures, with or without a race
-    trial: TrialRecord | None = None  # best trial; with several seeds the luckiest trial
+    best_configuration: Configuration | None = None  # best configuration without failures, with or without a race
+    best_trial: TrialRecord | None = None  # with several seeds the luckiest trial
 
 
 def answer_of(top: Sequence[TrialRecord], on_front: int, ranking: Ranking) -> Answer:

@@ -167,7 +167,8 @@ class StudySnapshot:
         names = {trial.added for trial in begun}
         waiting = [addition for addition in self.added if addition.name not in names]
         outside = sum(trial.outside for trial in begun) + sum(addition.outside for addition in waiting)
-        alone = sum(not trial.seed and self.repeats > 1 for trial in begun)  # because version 1 did not replicate these
+        # because version 1 did not replicate the trials that a person added
+        alone = sum(self.repeats > 1 and not (trial.seed or trial.unknown) for trial in self.rows)
         points = self.planned + len(begun) + len(waiting) - outside
         points = points if self.size is None else min(points, max(self.size, self.planned))
         replicates = (points + outside - alone) * self.repeats + alone

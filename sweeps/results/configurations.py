@@ -36,7 +36,7 @@ def describe_best_configuration(findings: Findings) -> Paragraph | None:
     """Return the best configuration in a line; None if configurations have one seed."""
     if winner := findings.answer.winner:
         return _describe_race(findings, winner)
-    best = findings.answer.configuration
+    best = findings.answer.best_configuration
     return Paragraph(f": {best.name}: {_mean(best, findings.study.objective[0])}.", "Best mean") if best else None
 
 
@@ -48,7 +48,7 @@ def describe_best(findings: Findings) -> Paragraph | None:
         return Paragraph(f", not dominated in {describe_objectives(study)}.", f"Pareto front: trials {numbers}")
     if line := describe_best_configuration(findings):
         return line
-    if best := answer.trial:
+    if best := answer.best_trial:
         values = zip(study.objective, best.objective, study.directions, strict=True)
         results = ", ".join(f"{name} {value:.6g} ({direction}d)" for name, value, direction in values)
         return Paragraph(f", {best.name}: {results}.", f"Best: trial {best.number}")

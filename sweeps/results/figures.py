@@ -13,7 +13,7 @@ from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
 from sweeps.results.maps import front, heat_map, hypervolume
 from sweeps.results.parallel import parallel_coordinates
-from sweeps.results.trials import Curves, Trials
+from sweeps.results.trials import Curves, TrialFiles
 from sweeps.secrets import without_password
 from sweeps.wording import short, text
 
@@ -31,17 +31,17 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     """Return the study's figures by title, in light colours, for notebooks."""
     from plotly import graph_objects as go
 
-    trials, palette = Trials(study.objective), theme.colors(dark=False)
+    files, palette = TrialFiles(study.objective), theme.colors(dark=False)
     by_number = {trial.number: trial for trial in study.rows}
-    trials.look(Findings(study))
+    files.look(Findings(study))
     plots = {}
-    for section, figures in build_figures(Findings(study), trials.curves()).items():
+    for section, figures in build_figures(Findings(study), files.curves()).items():
         for name, figure in figures.items():
             plot = go.Figure(theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette))
             for trace in plot.data:
                 numbers = trace.customdata if trace.customdata is not None else [trace.meta]
                 if trace.hovertemplate and "%{text}" in trace.hovertemplate:
-                    texts = [trials.hover(by_number[number]) if number in by_number else "" for number in numbers]
+                    texts = [files.hover(by_number[number]) if number in by_number else "" for number in numbers]
                     trace.text = texts[0] if trace.customdata is None else texts
             plots[f"{section}: {name}" if name else section] = plot.update_layout(template="plotly_white")
     return plots

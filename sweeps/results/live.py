@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
 from sweeps.results import report
-from sweeps.results.trials import Trials
+from sweeps.results.trials import TrialFiles
 from sweeps.trial.job import State
 
 _FIRST_S = 3.0  # because a study that is over by then needs its final page alone
@@ -28,14 +28,14 @@ class LivePage:
     importance: Callable[[], dict[str, float]] = dict
     clock: Callable[[], float] = time.monotonic
     problem: str = ""  # reason why the last page was not written
-    trials: Trials = field(init=False)
+    files: TrialFiles = field(init=False)
     _next_page_at: float = field(init=False)
     _importance_from: float = field(init=False)
     _next_importance_count: float = MIN_FOR_IMPORTANCE  # number of completed trials
     _importance: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trials, now = Trials(self.study.objective), self.clock()
+        self.files, now = TrialFiles(self.study.objective), self.clock()
         self._next_page_at, self._importance_from = now + _FIRST_S, now + _IMPORTANCE_FROM_S
 
     def tick(self) -> None:
@@ -46,7 +46,7 @@ class LivePage:
         try:
             self._update_importance(started_at)
             study = replace(self.study, importance=self._importance or self.study.importance)
-            report.write_live(study, self.trials, _EVERY_S, _READING_S)
+            report.write_live(study, self.files, _EVERY_S, _READING_S)
             self.problem = ""
         except Exception as error:  # because trials' files may contain anything, and the disk may be full
             self.problem = f"{report.HTML} was not written, and will be retried: {type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings, count_states
 from sweeps.results.page import Section
 from sweeps.results.tables import Paragraph, parts_as_html
-from sweeps.results.trials import Trials
+from sweeps.results.trials import TrialFiles
 from sweeps.secrets import without_password
 from sweeps.trial.job import State
 from sweeps.wording import LONGEST, short, text
@@ -22,10 +22,10 @@ _MOST_NAMED = 30
 _MOST_REASONS = 20
 
 
-def build_sections(findings: Findings, trials: Trials) -> list[Section]:
+def build_sections(findings: Findings, files: TrialFiles) -> list[Section]:
     """Return the sections on the study's status, its best trials, and the errors, if there are any."""
     status = Section("Status", html=_render_counts(findings.study), wide=False)
-    return [status, _build_best(findings), *_build_errors(findings.study, trials)]
+    return [status, _build_best(findings), *_build_errors(findings.study, files)]
 
 
 def render_key(findings: Findings) -> str:
@@ -80,11 +80,11 @@ def _build_best(findings: Findings) -> Section:
     study, answer = findings.study, findings.answer
     line = configurations.describe_best_configuration(findings)
     body = _render_best(findings) + parts_as_html([*([line] if line else []), *notes.paragraphs(findings.notes)])
-    if answer.trial and study.best_command:
+    if answer.best_trial and study.best_command:
         where = f'<small class="note">in {_safe(str(Path.cwd()))}</small>'
         body += f'<p class="again">Reproduce {where}:</p><p><code class="line">{_safe(study.best_command)}</code></p>'
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
-    title = "Best trials" if answer.front else "Best configuration" if answer.configuration else "Best trial"
+    title = "Best trials" if answer.front else "Best configuration" if answer.best_configuration else "Best trial"
     return Section(title, html=body or Paragraph(nothing).html, wide=False)
 
 
@@ -96,15 +96,15 @@ def _render_best(findings: Findings) -> str:
         count = f'<p class="big"><b>{len(front)}</b> trial{"s" * (len(front) != 1)} on the Pareto front</p>'
         objectives = _safe(configurations.describe_objectives(study))
         return f"{count}<p>Not dominated in {objectives}: {_links(front, ' ...')}</p>"
-    if best := answer.configuration:
+    if best := answer.best_configuration:
         return f'<p class="big"><b>{fmean(best.values):.6g}</b> mean {first}</p><p>{_chips(best.params.items())}</p>'
-    if trial := answer.trial:
+    if trial := answer.best_trial:
         value = f'<p class="big"><b>{trial.objective[0]:.6g}</b> {first}</p>'
         return f"{value}<p>{_link(trial.number)} {_chips(trial.params.items())}</p>"
     return ""
 
 
-def _build_errors(study: StudySnapshot, trials: Trials) -> list[Section]:
+def _build_errors(study: StudySnapshot, files: TrialFiles) -> list[Section]:
     """Return a section with the errors of failed and infeasible trials, each error once with its trials."""
     ordered = sorted(study.rows, key=lambda trial: trial.number)
     failed = (trial for trial in ordered if trial.state.is_bad or trial.infeasible)
@@ -114,7 +114,7 @@ def _build_errors(study: StudySnapshot, trials: Trials) -> list[Section]:
     all_failed = len(study.bad()) == len(study.rows)
     parts = []
     for i, group in enumerate(reasons[:_MOST_REASONS]):
-        parts.append(_render_error(group, trials.log_end(group[0]), opened=all_failed and i == 0))
+        parts.append(_render_error(group, files.log_end(group[0]), opened=all_failed and i == 0))
     if len(reasons) > _MOST_REASONS:
         parts.append(f"<li><p>and {len(reasons) - _MOST_REASONS} other errors: see Trials</p>")
     title = "Every trial failed" if all_failed and len(study.rows) > 1 else "Errors"

@@ -19,7 +19,7 @@ from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings, findings_of
 from sweeps.results.page import Section
 from sweeps.results.tables import Paragraph, Part, Table, parts_as_html
-from sweeps.results.trials import Trials
+from sweeps.results.trials import TrialFiles
 from sweeps.trial.job import State
 from sweeps.wording import printable, text
 
@@ -45,39 +45,39 @@ def markdown(study: StudySnapshot | Findings, picture: str = "") -> str:
     return tables.as_note([part for part in parts if part != Paragraph("")], _MOST_IN_MARKDOWN, f"The rest: {HTML}.")
 
 
-def write(study: StudySnapshot | Findings, trials: Trials | None = None) -> Path:
+def write(study: StudySnapshot | Findings, files: TrialFiles | None = None) -> Path:
     """Write trials.csv and report.html into the study's folder, and return the path of report.html.
 
-    `trials` are the files of trials that a `LivePage` has already read.
+    `files` are those of the trials that a `LivePage` has already read.
     """
     findings = findings_of(study)
     folder = findings.study.folder
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CSV, _render_csv(findings.study))
-    trials = trials or Trials(findings.study.objective)
-    trials.look(findings)
-    write_whole(folder / HTML, _render_page(findings, trials))
+    files = files or TrialFiles(findings.study.objective)
+    files.look(findings)
+    write_whole(folder / HTML, _render_page(findings, files))
     return folder / HTML
 
 
-def write_live(study: StudySnapshot, trials: Trials, again_s: float, patience_s: float = math.inf) -> None:
+def write_live(study: StudySnapshot, files: TrialFiles, again_s: float, patience_s: float = math.inf) -> None:
     """Write the page of a running study. The page reloads itself and expects the next writing after `again_s`.
 
-    New lines of the `trials` are read for at most `patience_s`. With more than 200 trials, notes and scaling are left
+    New lines of the `files` are read for at most `patience_s`. With more than 200 trials, notes and scaling are left
     out until the study ends, because they need the files of all trials.
     """
     findings = Findings(study, reads_all=len(study.rows) <= _ROWS_READ_LIVE)
-    trials.look(findings, patience_s)
-    write_whole(study.folder / HTML, _render_page(findings, trials, again_s), sync=False)
+    files.look(findings, patience_s)
+    write_whole(study.folder / HTML, _render_page(findings, files, again_s), sync=False)
 
 
-def _render_page(findings: Findings, trials: Trials, again_s: float = 0.0) -> str:
-    if (study := trials.filled(findings.study)) is not findings.study:
+def _render_page(findings: Findings, files: TrialFiles, again_s: float = 0.0) -> str:
+    if (study := files.filled(findings.study)) is not findings.study:
         findings = replace(findings, study=study, origin=findings)
-    curves = trials.curves()
+    curves = files.curves()
     figures_by_title = figures.build_figures(findings, curves)
     cost_figures = figures_by_title.pop(figures.COST, {})
-    sections = overview.build_sections(findings, trials)
+    sections = overview.build_sections(findings, files)
     sections += _build_sections(findings, figures_by_title, running=again_s > 0)
     if parts := configurations.build_parts(findings, most=_ROWS_IN_HTML):
         sections.append(Section("Configurations", html=parts_as_html(parts)))
@@ -87,7 +87,7 @@ def _render_page(findings: Findings, trials: Trials, again_s: float = 0.0) -> st
     if findings.scaling:
         sections.append(scaling_page.build_section(findings.scaling))
     data = {"written": int(time.time() * 1000), "again_s": again_s, "metric": figures.curve_metric(study, curves)}
-    data |= trials.as_data(findings)
+    data |= files.as_data(findings)
     return page.render_page(study.name, sections, data, overview.render_status(study, again_s > 0))
 
 
@@ -109,7 +109,7 @@ def _explain_no_importance(study: StudySnapshot, running: bool) -> str:
     completed = study.count(State.COMPLETED)
     if completed < MIN_FOR_IMPORTANCE:
         return f"Importance is computed from {MIN_FOR_IMPORTANCE} completed trials on; there are {completed}."
-    return "Importance is computed from the second minute on; of more than 200 trials, at the end." if running else ""
+    return "Importance is computed from the second minute on; beyond 200 trials, at the end." if running else ""
 
 
 def _render_table(findings: Findings) -> str:
@@ -170,7 +170,7 @@ def _headline(findings: Findings) -> list[Paragraph]:
     return [counts, *([line] if line else []), *notes.paragraphs(findings.notes)]
 
 
-def cells(study: StudySnapshot) -> list[list[Any]]:
+def raw_table(study: StudySnapshot) -> list[list[Any]]:
     """Return a header and a row for each trial, by number, of all data in the record; None for missing data."""
     params = parameters(study.rows)
     metrics = dict.fromkeys(name for trial in study.rows for name in trial.metrics if name not in study.objective)
@@ -189,7 +189,7 @@ def cells(study: StudySnapshot) -> list[list[Any]]:
 
 def _render_csv(study: StudySnapshot) -> str:
     stream = io.StringIO()
-    header, *rows = cells(study)
+    header, *rows = raw_table(study)
     names = [printable(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
     csv.writer(stream, lineterminator="\n").writerows([names, *(map(_printable_cell, row) for row in rows)])
     return stream.getvalue()

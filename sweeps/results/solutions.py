@@ -16,12 +16,12 @@ def write(study: StudySnapshot | Findings) -> None:
     """Write the best trial, the best configuration with its mean, or the Pareto front; nothing without results."""
     findings = findings_of(study)
     answer, content = findings.answer, dict[str, Any](name="optuna")
-    if answer.trial is None:
+    if answer.best_trial is None:
         return
     if len(findings.study.directions) > 1:
         content["solutions"] = [{"params": trial.params, "values": trial.objective} for trial in answer.front]
-    elif best := answer.configuration:
+    elif best := answer.best_configuration:
         content |= {"best_params": best.params, "best_value": fmean(best.values)}
     else:
-        content |= {"best_params": answer.trial.params, "best_value": answer.trial.objective[0]}
+        content |= {"best_params": answer.best_trial.params, "best_value": answer.best_trial.objective[0]}
     write_whole(findings.study.folder / FILE, OmegaConf.to_yaml(OmegaConf.create(content)))

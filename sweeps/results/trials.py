@@ -70,7 +70,7 @@ class _Files:
                 values.append(float(f"{value:.6g}") if math.isfinite(value) else None)
 
 
-class Trials:
+class TrialFiles:
     """The files of a study's trials. Files of ended trials are read once; of running trials, new lines are read."""
 
     def __init__(self, objective: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ class Enough:
 
     reason: str
     setting: str = ""  # the setting to change for further trials; empty if that alone would not help
-    done: bool = False  # whether the study reached its goal
+    reached_goal: bool = False  # whether the study reached its goal
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Budget:
             return None
         if target is not None and best_value <= sign * target:
             result = f"{self.study.objective[0]}={sign * best_value:.6g}"
-            return Enough(f"{best_trial} reached target={target:g} with {result}", "target", done=True)
+            return Enough(f"{best_trial} reached target={target:g} with {result}", "target", reached_goal=True)
         if count == patience:
             kind = "trial" if self.settings.repeats == 1 else "configuration"
             reason = f"{counted(count, kind)} ended without an improvement on {best_trial} (patience={patience})"
-            return Enough(reason, "patience", done=True)
+            return Enough(reason, "patience", reached_goal=True)
         return None
 
     def judge_spending(self, running: Collection[Attempt]) -> Enough | None:

@@ -16,7 +16,7 @@ from sweeps.study.budget import Enough
 from sweeps.wording import counted
 
 if TYPE_CHECKING:
-    from sweeps.results.trials import Trials
+    from sweeps.results.trials import TrialFiles
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LoopEnd:
     enough: Enough | None  # why the study had enough; None if it stopped for another reason
     interrupted: bool
     detached: bool  # whether trials were to run without this driver
-    had_ended: bool  # whether all trials had ended before
+    all_had_ended: bool  # whether all trials had ended before
 
 
 def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> ExitCode:
@@ -50,12 +50,12 @@ def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
     return end.stopped or (f"{counted(open_count, 'trial')} still open" if open_count else "")
 
 
-def write_pages(findings: Findings, trials: "Trials | None" = None) -> OSError | None:
+def write_pages(findings: Findings, files: "TrialFiles | None" = None) -> OSError | None:
     """Write the study's report and solutions. Return the error if a file cannot be written."""
     from sweeps.results import report, solutions
 
     try:
-        report.write(findings, trials)
+        report.write(findings, files)
         solutions.write(findings)
     except OSError as error:
         return error
@@ -81,7 +81,7 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
         write_whole(study.folder / DONE, study.done)
         lines.append(f"study {study.name} is done: {study.done}.")
         lines.append(f"For more trials, change hydra.sweeper.{enough.setting} in: {resume}")
-    elif end.had_ended:
+    elif end.all_had_ended:
         lines += _nothing_left_lines(study, resume)
     return lines
 

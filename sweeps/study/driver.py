@@ -89,7 +89,7 @@ class Driver:
             refused = isinstance(error, UserError) and not self.has_begun
             self._notify(f"study {self._name} had to stop: {error}")
             if isinstance(error, OSError):
-                raise self._explain_full_disk(error) from error
+                raise self._explain_disk_error(error) from error
             raise
         finally:
             plan.launcher.close(keep)
@@ -101,7 +101,7 @@ class Driver:
         print(f"{'running trials were killed' if killed else 'interrupted'}. Resume with: {self._resume_line}")
         self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
 
-    def _explain_full_disk(self, error: OSError) -> UserError:
+    def _explain_disk_error(self, error: OSError) -> UserError:
         """Print the results, and return what to type once the disk can be written again."""
         with suppress(OSError):
             view = View()
@@ -165,10 +165,10 @@ class Driver:
             loop.run()
             if loop.detach:
                 self._plan.launcher.close(keep=True)
-            stop, had_ended = loop.stop, not loop.starter.has_started
-            end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, loop.detach, had_ended)
-            done = end.enough.reason if end.enough and end.enough.done and not end.interrupted else ""
-            self._study = replace(self._study, importance=self._plan.choosing.importance(self._study), done=done)
+            stop, all_had_ended = loop.stop, not loop.starter.has_started
+            end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, loop.detach, all_had_ended)
+            done_reason = end.enough.reason if end.enough and end.enough.reached_goal and not end.interrupted else ""
+            self._study = replace(self._study, importance=self._plan.choosing.importance(self._study), done=done_reason)
             findings = self._write_results(view, tracker, loop)
         self._report_end(view, tracker, end, findings)
         return end
@@ -266,7 +266,7 @@ class Driver:
                 view.outages(loop.watchers.notes(loop.running))
         findings = Findings(self._study)
         page = loop.watchers.page
-        page_error = write_pages(findings, page.trials if page else None)
+        page_error = write_pages(findings, page.files if page else None)
         if tracker:
             tracker.complete(findings)
         if page_error:
@@ -282,7 +282,7 @@ class Driver:
         lines = what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
-        if not end.had_ended and not end.running:  # because otherwise nothing happened, or trials still run elsewhere
+        if not (end.all_had_ended or end.running):  # because otherwise nothing happened, or trials still run
             self._notify(next((line for line in lines if line.startswith("study ")), f"study {self._name} is finished"))
 
     def _notify(self, subject: str) -> None:

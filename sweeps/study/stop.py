@@ -88,5 +88,5 @@ class Stop:
     def end(self) -> None:
         """Print the last message. Without a final race, a finished search finishes the study."""
         self.print_message()
-        if self.enough and self.enough.done and not self.settings.final_race:
+        if self.enough and self.enough.reached_goal and not self.settings.final_race:
             self.reason = self.reason or self.enough.reason

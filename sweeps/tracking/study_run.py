@@ -268,10 +268,10 @@ def _results(findings: Findings) -> tuple[dict[str, float], dict[str, str]]:
     if answer.front:
         tags["front"] = ", ".join(str(trial.number) for trial in answer.front)
         figures["hypervolume"] = findings.hypervolumes[-1][1]
-    elif best := answer.configuration:
+    elif best := answer.best_configuration:
         figures[f"best_mean_{mlflow_name(objective[0])}"] = fmean(best.values)
         tags["best_configuration"] = best.name
-    elif trial := answer.trial:
+    elif trial := answer.best_trial:
         figures |= {f"best_{mlflow_name(n)}": value for n, value in zip(objective, trial.objective, strict=True)}
         tags["best_trial"] = f"{trial.number}: {trial.name}"
     return figures, tags

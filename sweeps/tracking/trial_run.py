@@ -39,7 +39,7 @@ class TrialRun:
         self.failures = 0  # consecutive calls that MLflow did not answer
         self._study, self._folder = study, TrialFolder(trial.folder)
         self._overrides, self._config = overrides, config
-        self._described = self._may_exist = False
+        self._described = self._earlier_run_possible = False
         self._opening = threading.Lock()
         self._readers = [MetricsReader(self._folder, name) for name in (METRICS, SYSTEM_METRICS)]
         self._reported: set[str] = set()
@@ -55,10 +55,10 @@ class TrialRun:
         with self._opening:
             if self.run_id is None:
                 self._study.open()
-                self._may_exist = (self._folder.path / "tracking.json").exists()
+                self._earlier_run_possible = (self._folder.path / "tracking.json").exists()
                 with suppress(OSError):  # because the second call below raises it again
                     self._write_tracking(closed=False)  # because a driver that dies now may leave a run to search for
-                self.run_id = self._study.open_child(self.trial, self._overrides, self._may_exist)
+                self.run_id = self._study.open_child(self.trial, self._overrides, self._earlier_run_possible)
                 self._write_tracking(closed=False)
         return self.run_id
 
@@ -115,7 +115,8 @@ class TrialRun:
         metrics |= {name: value for name, value in returned.items() if name not in self._reported}
         metrics |= costs.of_attempts(trial.attempts)
         tags = {"state": str(trial.state), "mlflow.note.content": self._description()}
-        if trial.error or self._may_exist or len(trial.attempts) > 1:  # because an earlier attempt may have set it
+        has_earlier = self._earlier_run_possible or len(trial.attempts) > 1
+        if trial.error or has_earlier:  # because an earlier attempt may have set it
             tags["error"] = trial.error
         tags |= {f"note.{mlflow_name(name)}": notes.text_of(note) for name, note in self._folder.notes().items()}
         return [(name, value, self._end_ms(), 0) for name, value in metrics.items()], tags

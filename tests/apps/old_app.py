@@ -43,12 +43,12 @@ def space(cfg: DictConfig, trial: Any) -> None:
 
 
 def is_meant(variable: str) -> bool:
-    """Return whether the environment's variable lists the number of this trial: "3,7"."""
+    """Whether the environment's variable lists the number of this trial: "3,7"."""
     return str(HydraConfig.get().job.num) in os.environ.get(variable, "").split(",")
 
 
 def loss(cfg: Any) -> float:
-    """Return a loss; the best of a seed is near lr=0.03 width=16 optimizer=adam beta=0.95."""
+    """Lower is better; the best of a seed is near lr=0.03 width=16 optimizer=adam beta=0.95."""
     value = abs(cfg.lr - 0.03) + abs(cfg.width - 16) / 64 + OFFSETS[cfg.optimizer] + abs(cfg.beta - 0.95)
     return float(value + cfg.x**2 + cfg.z / 100 + (cfg.seed * 37 % 11) / 1000)
 

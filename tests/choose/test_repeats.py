@@ -312,7 +312,7 @@ def test_a_race_after_enough_is_finished_by_the_next_driver(
         study.drive(launcher)
     launcher.on_poll = lambda: None
     done = study.drive(launcher)
-    assert done.loop.stop.enough and done.loop.stop.enough.done
+    assert done.loop.stop.enough and done.loop.stop.enough.reached_goal
     assert headline(done.summary).startswith("**The final race's winner**: x=1: mean")
     assert all(row.state.is_over for row in done.summary.rows if row.race)
 

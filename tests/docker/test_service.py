@@ -247,4 +247,3 @@ def test_sixteen_simultaneous_drivers_lose_no_run(
     service.client("alice")  # because the drivers' environment names this user
     ended = many_drivers.at_once(service.uri, 16, tmp_path)
     assert many_drivers.lacking(service.uri, ended) == []
-    assert max(driver.waited_s for driver in ended.values()) < 60  # docs/service.md has the time on an idle machine

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from sweeps.results import report
-from sweeps.results.trials import Trials
+from sweeps.results.trials import TrialFiles
 from sweeps.trial.job import Outcome, State
 from tests.results.pages import STUDIES, search
 from tests.results.records import with_trials
@@ -249,7 +249,7 @@ def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], brows
 @pytest.mark.long
 def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Path) -> None:
     summary = search(tmp_path)
-    trials = Trials(summary.objective)
+    trials = TrialFiles(summary.objective)
     report.write_live(summary, trials, again_s=0.2)
     with browser.new_page() as page:
         page.goto(f"file://{tmp_path}/{report.HTML}")
@@ -273,7 +273,7 @@ def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Pa
 
 def test_page_in_mlflow_does_not_reload(browser: Browser, tmp_path: Path) -> None:
     summary = search(tmp_path)
-    report.write_live(summary, Trials(summary.objective), again_s=0.2)
+    report.write_live(summary, TrialFiles(summary.objective), again_s=0.2)
     with browser.new_page() as page:
         # because MLflow's page shows an artifact like this
         show = """html => { const frame = document.createElement("iframe");

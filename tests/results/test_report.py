@@ -23,7 +23,7 @@ from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
 from sweeps.results.status import show_status
 from sweeps.results.terminal import View
-from sweeps.results.trials import Trials, shown_of
+from sweeps.results.trials import TrialFiles, shown_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.trial.metrics import METRICS, MetricsLine
@@ -224,7 +224,7 @@ def test_unreadable_metrics_do_not_stop_the_report(tmp_path: Path, damage: bytes
 
 
 def drawn(summary: StudySnapshot, section: str, name: str = "") -> Figure:
-    trials = Trials(summary.objective)
+    trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
     return figures.build_figures(Findings(summary), trials.curves())[section][name]
 
@@ -403,7 +403,7 @@ def test_distant_values_are_at_the_edge(tmp_path: Path, direction: str, side: st
         assert figure["note"].endswith(f"Values {side} {edge} are drawn at the edge."), figure["note"]
         places = {n: y for t in figure["data"] for n, y in zip(t.get("customdata", []), t["y"], strict=False)}
         assert places[7] == pytest.approx(edge if name or section == "History" else float(side == "above"))
-    assert "-50" in Trials(summary.objective).hover(summary.rows[7]) or "50" in Trials(summary.objective).hover(
+    assert "-50" in TrialFiles(summary.objective).hover(summary.rows[7]) or "50" in TrialFiles(summary.objective).hover(
         summary.rows[7]
     )
 
@@ -525,7 +525,7 @@ def test_page_limits_metrics_and_shows_the_objective(tmp_path: Path) -> None:
     summary = with_trials(summary, *(replace(row, metrics=metrics) for row in summary.rows))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, metrics))
-    trials = Trials(summary.objective)
+    trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
     trial = trials.as_data(Findings(summary))["trials"][0]
     assert len(trial["metrics"]) == len(trial["curves"]) == 200
@@ -540,8 +540,8 @@ def test_truncated_password_is_not_shown(tmp_path: Path, room: int) -> None:
     for text in (error, f"first\n{error}"):
         failed = ended(TrialRecord(0, {"x": 1}, State.QUEUED, tmp_path / "0"), State.FAILED, text)
         summary = StudySnapshot("s", tmp_path, ("acc",), ("maximize",), [failed])
-        parts = [part.html for part in overview.build_sections(Findings(summary), Trials(summary.objective))]
-        assert "qxq" not in json.dumps([*parts, Trials(summary.objective).as_data(Findings(summary))])
+        parts = [part.html for part in overview.build_sections(Findings(summary), TrialFiles(summary.objective))]
+        assert "qxq" not in json.dumps([*parts, TrialFiles(summary.objective).as_data(Findings(summary))])
 
 
 def test_page_data_are_small_without_tags_and_passwords(tmp_path: Path) -> None:
@@ -576,7 +576,7 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
     summary = study(tmp_path, *({"db": f"http://me:sesame@host/{i}"} for i in range(count)))
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
-    trials = Trials(summary.objective)
+    trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
     figure = figures.build_figures(Findings(summary), trials.curves())["Learning curves"][""]
     assert figure["layout"]["showlegend"] is (count == 3)
@@ -718,7 +718,7 @@ def test_unwritable_page_is_retried(tmp_path: Path) -> None:
 def test_metrics_of_ended_trials_are_read_once(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, ended(summary.rows[0], State.RUNNING))
-    trials = Trials(summary.objective)
+    trials = TrialFiles(summary.objective)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
     trials.look(Findings(summary))
@@ -736,7 +736,7 @@ def test_slow_reading_of_metrics_does_not_block_the_driver(tmp_path: Path) -> No
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
         TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.1}))
-    trials = Trials(summary.objective)
+    trials = TrialFiles(summary.objective)
     trials.look(Findings(summary), patience_s=-1)
     assert trials.curves() == {}
     assert [*trials.as_data(Findings(summary))["trials"]] == [0, 1, 2, 3]
@@ -847,7 +847,7 @@ def test_last_metrics_of_another_driver_are_shown(tmp_path: Path) -> None:
     summary = pages.search(tmp_path)
     last = summary.rows[-1].metrics["accuracy"]
     summary = with_trials(summary, replace(summary.rows[-1], metrics={}))
-    trials = Trials(summary.objective)
+    trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
     filled = trials.filled(summary)
     assert filled.rows[-1].metrics["accuracy"] == pytest.approx(last, abs=1e-6)
@@ -872,4 +872,4 @@ def test_last_page_reads_only_new_trials(tmp_path: Path) -> None:
     page.tick()
     for row in summary.rows:
         (row.folder / METRICS).unlink()
-    assert '"curves":{"acc":[[0],[0.5]]}' in report.write(summary, page.trials).read_text()
+    assert '"curves":{"acc":[[0],[0.5]]}' in report.write(summary, page.files).read_text()

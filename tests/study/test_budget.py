@@ -55,7 +55,7 @@ def test_results_that_are_good_enough_or_get_no_better(
 ) -> None:
     done = make_study("x=range(10)", **settings).drive(FakeLauncher(takes(clock, 0.1, objective=RESULTS), clock, 1))
     assert (over(done), done.loop.stop.reason) == (ended, reason)
-    assert bool(done.loop.stop.enough and done.loop.stop.enough.done) == bool(reason)
+    assert bool(done.loop.stop.enough and done.loop.stop.enough.reached_goal) == bool(reason)
 
 
 def test_patience_that_ran_out_is_over_for_good(make_study: MakeStudy, clock: Clock) -> None:
@@ -112,7 +112,7 @@ def test_budget_predicts_by_default(
     study.gpus = 2
     done = study.drive(FakeLauncher(takes(clock, *hours), clock, 1))
     assert over(done) == ended
-    assert not (done.loop.stop.enough and done.loop.stop.enough.done)
+    assert not (done.loop.stop.enough and done.loop.stop.enough.reached_goal)
     assert ("is predicted to take" in done.loop.stop.reason) == (ended == 3), done.loop.stop.reason
 
 
@@ -182,4 +182,4 @@ def test_several_objectives_have_no_target_and_no_patience(name: str) -> None:
 def test_failures_are_no_reason_to_call_a_study_done(make_study: MakeStudy, clock: Clock) -> None:
     failing = FakeLauncher(ends(Outcome(State.FAILED, "too large")), clock, slots=1)
     done = make_study("x=range(6)", max_failure_rate=0.2).drive(failing)
-    assert done.loop.stop.enough and not done.loop.stop.enough.done
+    assert done.loop.stop.enough and not done.loop.stop.enough.reached_goal

@@ -58,7 +58,7 @@ class SlurmBase(TrialLauncher):
         self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
 
     @abstractmethod
-    def _look(self) -> None:
+    def _observe(self) -> None:
         """Update all trials and workers. Raises nothing."""
 
     def request(self, config: DictConfig) -> Request:
@@ -74,10 +74,10 @@ class SlurmBase(TrialLauncher):
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         deadline = time.monotonic() + timeout_s
-        self._look()
+        self._observe()
         while not self._over and time.monotonic() < deadline:
             time.sleep(min(self._TICK_S, timeout_s))
-            self._look()
+            self._observe()
         over, self._over = self._over, []
         return over
 

@@ -61,7 +61,7 @@ class SlurmTrials(SlurmBase):
         self._trials.clear()
         self._watcher.stop()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         if not self._looks.due(len(self._trials)):
             return
         for name, job in list(self._trials.items()):

@@ -31,7 +31,7 @@ _GONE_S = 90.0  # maximum time for which an NFS client sees a renamed file in ne
 
 
 @dataclass
-class QueuedTrial:
+class PooledTrial:
     """A trial that is queued or run by a worker."""
 
     job: Job
@@ -42,7 +42,7 @@ class QueuedTrial:
     def file(self) -> Path:
         return self.pool / "queue" / token_of(self.job.number, self.job.attempt)
 
-    def end(self, tokens: Collection[str]) -> Outcome | None:
+    def check_end(self, tokens: Collection[str]) -> Outcome | None:
         """Return its outcome, if it is over; `tokens` are the file names in the queue and with the workers.
 
         Raises CorruptFile if end.json is damaged while a worker runs the trial, because the worker rewrites the file.
@@ -76,7 +76,7 @@ class SlurmWorkers(SlurmBase):
     def __init__(self, settings: SlurmLauncherConf, folder: Path) -> None:
         super().__init__(settings)
         self._folder = folder
-        self._trials: dict[int, QueuedTrial] = {}
+        self._trials: dict[int, PooledTrial] = {}
         self._failed_starts: Counter[Path] = Counter()  # by pool: consecutive workers without a trial
 
     def request(self, config: DictConfig) -> Request:
@@ -113,25 +113,25 @@ class SlurmWorkers(SlurmBase):
     def _queue(self, job: Job) -> bool:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         pool_key = repr((parameters(self._folder, settings), settings.setup, settings.preload, copies.in_use()))
-        trial = QueuedTrial(job, self._folder / hashlib.blake2s(pool_key.encode(), digest_size=4).hexdigest())
+        trial = PooledTrial(job, self._folder / hashlib.blake2s(pool_key.encode(), digest_size=4).hexdigest())
         make_private(trial.file.parent)
         write_whole(trial.file, cloudpickle.dumps(job), sync=False)
         self._trials[job.number] = trial
         return True
 
     def adopt(self, job: Job) -> bool:
-        """Take over the attempt. Return False if it is in no queue, also under other settings, and no worker has it."""
+        """Take over the attempt. Return False if no queue of any settings and no worker has it."""
         token = token_of(job.number, job.attempt)
         patterns = (f"*/queue/{token}", f"*/*/claimed/{token}")  # in this order, because files move so
         file = next((file for pattern in patterns for file in self._folder.glob(pattern)), None)
         if file:
-            self._trials[job.number] = QueuedTrial(job, self._folder / file.relative_to(self._folder).parts[0])
+            self._trials[job.number] = PooledTrial(job, self._folder / file.relative_to(self._folder).parts[0])
         return file is not None
 
     def cancel_pending(self) -> None:
         self._remove_queued(self._trials.values(), Outcome(State.CANCELLED, "it was cancelled"))
 
-    def _remove_queued(self, trials: Iterable[QueuedTrial], end: Outcome) -> None:
+    def _remove_queued(self, trials: Iterable[PooledTrial], end: Outcome) -> None:
         """End the trials that no worker has claimed."""
         for trial in list(trials):
             with self._retrying(f"trial {trial.job.number}"), suppress(FileNotFoundError):  # if a worker was faster
@@ -153,11 +153,11 @@ class SlurmWorkers(SlurmBase):
         self._trials.clear()
         self._watcher.stop()
 
-    def _end(self, trial: QueuedTrial, end: Outcome) -> None:
+    def _end(self, trial: PooledTrial, end: Outcome) -> None:
         del self._trials[trial.job.number]
         self._report(trial.job.number, end)
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         if self._looks.due(len(self._trials) + len(self._jobs)):
             with self._retrying("the queue of the workers"):
                 self._update_trials()
@@ -173,7 +173,7 @@ class SlurmWorkers(SlurmBase):
         tokens |= {file.name for worker in self._jobs.values() for file in worker.folder.glob("claimed/*")}
         for number, trial in list(self._trials.items()):
             with self._retrying(f"trial {number}"):
-                if end := trial.end(tokens):
+                if end := trial.check_end(tokens):
                     self._end(trial, end)
 
     def _update_worker(self, worker: FollowedJob) -> None:
