@@ -1,7 +1,11 @@
 """Put the repository on sys.path, because trainers is not installed, and share the test files among processes."""
 
 import gc
+import os
+import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,27 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     database = tmp_path_factory.mktemp("store") / "mlflow.db"
     MlflowClient(f"sqlite:///{database}").search_experiments()
     return database
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """Start a SLURM cluster of four nodes. If no cluster can be installed, skip the tests, or fail in CI."""
+    from tests.launchers.slurm.lab import CLUSTER, cluster_sh
+
+    unable = pytest.fail if os.environ.get("CI") else pytest.skip
+    if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        if shutil.which("apt-get") is None or os.geteuid() != 0:
+            unable("SLURM is not installed; as root on Debian: docker/slurm/cluster.sh install")
+        installed = subprocess.run([CLUSTER, "install"], capture_output=True, text=True)
+        if installed.returncode:
+            unable(f"SLURM cannot be installed here: {installed.stderr[-500:]}")
+    os.environ["SLURM_CONF"] = cluster_sh("env").strip().removeprefix("export SLURM_CONF=")
+    try:
+        cluster_sh("start")
+        yield
+    finally:
+        cluster_sh("stop")
+        del os.environ["SLURM_CONF"]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:

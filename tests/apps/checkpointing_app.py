@@ -21,8 +21,9 @@ def main(cfg):
     for epoch in range(done + 1, cfg.epochs + 1):
         time.sleep(0.1)
         trial.report({"objective": cfg.x}, step=epoch)
-        epoch_file.parent.mkdir(exist_ok=True)
-        epoch_file.write_text(str(epoch))
+        if trial.world.is_chief:
+            epoch_file.parent.mkdir(exist_ok=True)
+            epoch_file.write_text(str(epoch))
         if trial.should_stop():
             break
     return cfg.x

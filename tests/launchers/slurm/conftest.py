@@ -1,37 +1,15 @@
-"""Fixtures: a real SLURM cluster of four nodes, and trials for the cluster."""
+"""Fixtures: trials for the SLURM cluster."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lab import CLUSTER, ScriptedSlurm, cluster_sh, job_maker
+from lab import ScriptedSlurm, job_maker
 
 from sweeps.launchers.slurm import base
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[None]:
-    """Start the cluster. If no cluster can be installed, skip the tests, or fail in CI."""
-    unable = pytest.fail if os.environ.get("CI") else pytest.skip
-    if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
-        if shutil.which("apt-get") is None or os.geteuid() != 0:
-            unable("SLURM is not installed; as root on Debian: docker/slurm/cluster.sh install")
-        installed = subprocess.run([CLUSTER, "install"], capture_output=True, text=True)
-        if installed.returncode:
-            unable(f"SLURM cannot be installed here: {installed.stderr[-500:]}")
-    os.environ["SLURM_CONF"] = cluster_sh("env").strip().removeprefix("export SLURM_CONF=")
-    try:
-        cluster_sh("start")
-        yield
-    finally:
-        cluster_sh("stop")
-        del os.environ["SLURM_CONF"]
 
 
 @pytest.fixture(autouse=True)
