@@ -49,7 +49,7 @@ def restart(name: str, seconds: float) -> None:
 
 
 def disturb(study: Study, chance: random.Random, driver: int) -> None:
-    """Do a random fault, and print its name."""
+    """Cause a random fault, and print its name."""
     fault = chance.choice(["process", "driver", "preemption", "node", "controller", "cancellation"])
     print("fault:", fault)
     jobs = [job.id for job in living_jobs(study.path, study.path.glob("[0-9]*"))]
