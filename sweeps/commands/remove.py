@@ -14,7 +14,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
 
 @command()
 def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
-    """Pack a study's folder into archive/NAME.tar.gz and remove the folder.
+    """Pack a study into archive/NAME.tar.gz, and remove it.
 
     Remove the folder. The study's runs stay in MLflow.
     """

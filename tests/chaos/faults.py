@@ -6,9 +6,10 @@ import shutil
 import signal
 import subprocess
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -17,6 +18,7 @@ from tests.chaos.oracle import SECRET
 from tests.command_lines import APPS, Done
 
 TRIALS = 4
+Driver = subprocess.Popen[str]
 KEPT = ("metrics.jsonl", "study.json", "driver.lock", "epoch")
 """Files that a study needs: lines of metrics and the study's definition have no copy; `epoch` is the app's own."""
 
@@ -43,13 +45,18 @@ class Study:
         ]
         self._line = ["app.py", "-m", f"+x=range({TRIALS})", f"+epochs={epochs}", "+key=${oc.env:KEY}", *settings]
 
-    def start(self, launcher: Sequence[str]) -> "subprocess.Popen[str]":
-        return lines.start_afresh([*self._line, *launcher], self.folder, {"KEY": SECRET})
+    def start(self, launcher: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})) -> Driver:
+        return lines.start_afresh([*self._line, *launcher], self.folder, {"KEY": SECRET, **variables})
 
-    def finish(self, driver: "subprocess.Popen[str]") -> Done:
-        done = lines.finish(driver, self.folder)
+    def finish(self, driver: Driver, timeout_s: float = 120) -> Done:
+        done = lines.finish(driver, self.folder, timeout_s)
         print(done.said)
         return done
+
+    def wait_for_epochs(self, count: int) -> None:
+        """Wait until some trial has reported `count` epochs."""
+        trials = [self.path / str(number) for number in range(TRIALS)]
+        lines.wait_until(lambda: any(len(lines.steps(trial)) >= count for trial in trials))
 
     def kill_one(self, chance: random.Random, victims: Sequence[psutil.Process]) -> None:
         """Kill one of the processes, and print its command."""
