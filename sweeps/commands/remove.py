@@ -16,7 +16,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
 def archive(name: Name, root: Root = MULTIRUN, yes: Yes = False) -> None:
     """Pack a study into archive/NAME.tar.gz, and remove it.
 
-    Remove the folder. The study's runs stay in MLflow.
+    The study's runs stay in MLflow.
     """
     from sweeps.study import removal
 

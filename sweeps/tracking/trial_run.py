@@ -55,7 +55,9 @@ class TrialRun:
         with self._opening:
             if self.run_id is None:
                 self._study.open()
-                self._earlier_run_possible = (self._folder.path / "tracking.json").exists()
+                # because the disk may have been full when an earlier driver created the run
+                has_begun = self.trial.attempts or self._folder.newest()
+                self._earlier_run_possible = bool(has_begun) or (self._folder.path / "tracking.json").exists()
                 with suppress(OSError):  # because the second call below raises it again
                     self._write_tracking(closed=False)  # because a driver that dies now may leave a run to search for
                 self.run_id = self._study.open_child(self.trial, self._overrides, self._earlier_run_possible)

@@ -12,7 +12,7 @@ from tests.chaos.oracle import check
 from tests.command_lines import GRID
 
 pytestmark = pytest.mark.long
-SLOW = {"PYTHONPATH": str(Path(__file__).parent / "shims" / "slow"), "DELAY_S": os.environ.get("CHAOS_DELAY_S", "1")}
+SLOW = {"PYTHONPATH": str(Path(__file__).parent / "shims" / "slow"), "DELAY_S": os.environ.get("CHAOS_DELAY_S", "0.3")}
 """CHAOS_DELAY_S=5 is the delay of a bad day; the tests then take minutes."""
 
 
