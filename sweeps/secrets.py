@@ -1,7 +1,8 @@
 """Secrets, which must stay in the environment: passwords of addresses, and values of keys such as api_key."""
 
-import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from sweeps.errors import UserError
 
@@ -13,14 +14,18 @@ _PASSWORD = re.compile(
     r"""|(?P<token>(?<![\w.+-])https?://)(?!\$\{)[^\s"'/:@$]+@""",
     re.IGNORECASE,
 )
-_KEY = (
-    r"(?P<key>(?<![\w.+-])[\w.+-]*(?<![a-z])"
-    r"(?:password|passwd|pwd|api_?key|access_key|secret|secret_key|(?<!_)token|(?:api|auth|access|hf)_token)"
+# A name begins after a sign or, as in clientSecret, with a capital letter. Tokens of texts (pad_token) are no secrets.
+_NAME = (
+    r"(?-i:(?<![a-zA-Z])|(?<=[a-z])(?=[A-Z]))(?:password|passwd|pwd|api_?key|(?:access|private|secret)_?key|secret"
+    r"|(?<!_)token|(?:api|auth|access|bearer|github|gitlab|hf|refresh|session|tracking)_token)"
 )
-# The value of a key as in trainer.api_key=x, "api_key": "x" or api_key: x.
-_VALUE = r"""(?!["']?(?:\$\{|\*\*\*|null\b|none\b|true\b|false\b))(?:"[^"]+"|'[^']+'|[^\s"',}\]]+)"""
+_KEY = rf"(?P<key>(?<![\w.+-])[\w.+-]*{_NAME}"
+# The value of a key as in trainer.api_key=x, "api_key": "x" or api_key: x. A value with $ is in the environment.
+_HARMLESS = r"""(?:\$|\*\*\*|(?:null|none|true|false)(?:["'\s,}\]]|$))"""
+_VALUE = rf"""(?!["']?{_HARMLESS})(?:"[^"]+"|'[^']+'|[^\s"',}}\]]+)"""
 _TYPED = re.compile(rf"{_KEY}=){_VALUE}", re.IGNORECASE)
 _SHOWN = re.compile(rf"""{_KEY}["']?(?:=|:[ ]+)){_VALUE}""", re.IGNORECASE)
+_SECRET_KEY = re.compile(rf"{_KEY})", re.IGNORECASE)
 
 
 def has_password(text: str) -> bool:
@@ -32,10 +37,15 @@ def without_password(text: str) -> str:
     return _SHOWN.sub(r"\g<key>***", _PASSWORD.sub(_mask, text))
 
 
-def mask_value(key: str, value: str) -> str:
-    """Return the value of a key for a file or a page, without secrets."""
-    masked = without_password(f"{key}={value}")
-    return masked.removeprefix(f"{key}=")
+def mask_value(key: str, value: Any) -> Any:
+    """Return the value of a key for a file or a page, without secrets. Keys of a dict may have any depth."""
+    if isinstance(value, Mapping):
+        return {name: mask_value(str(name), entry) for name, entry in value.items()}
+    if _SECRET_KEY.fullmatch(key) and not (value is None or re.match(_HARMLESS, str(value), re.IGNORECASE)):
+        return "***"
+    if isinstance(value, list):
+        return [mask_value("", entry) for entry in value]
+    return without_password(value) if isinstance(value, str) else value
 
 
 def _mask(match: re.Match[str]) -> str:
@@ -47,7 +57,20 @@ def refuse_typed(*typed: object) -> None:
 
     Other users could read the password in the study's files and in every list of processes.
     """
-    text = json.dumps(typed, default=str)
+    for text in _texts(typed):
+        _refuse(text)
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """Yield the texts in a config or a sequence of words."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, Mapping | Sequence):
+        for entry in node.values() if isinstance(node, Mapping) else node:
+            yield from _texts(entry)
+
+
+def _refuse(text: str) -> None:
     if match := _PASSWORD.search(text):
         raise UserError(
             f"{without_password(match[0])}: a password in a command line or in a config can be read by others\n"
@@ -58,6 +81,6 @@ def refuse_typed(*typed: object) -> None:
         key = match["key"].rstrip("=")
         variable = key.rpartition(".")[2].lstrip("+").upper()
         raise UserError(
-            f"{key}=***: a secret in a command line can be read by others.\n"
-            f"Put the value into the environment, as {variable}=..., and type: {key}='${{oc.env:{variable}}}'"
+            f"{key}=***: a secret in a command line or in a config can be read by others.\n"
+            f"Put the value into the environment, as {variable}=..., and use: '{key}=${{oc.env:{variable}}}'"
         )

@@ -24,7 +24,7 @@ from sweeps.record.study import Added, StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, escape_unencodable, tally
-from sweeps.secrets import has_password, without_password
+from sweeps.secrets import has_password, mask_value
 from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import code, notify
@@ -141,7 +141,8 @@ class Driver:
             print(code_note)
         use(copies)
         self._study = replace(blank(folder, definition), done="")
-        write_whole(folder / "multirun.yaml", without_password(OmegaConf.to_yaml(plan.config)))
+        content = mask_value("", OmegaConf.to_container(plan.config, enum_to_str=True))
+        write_whole(folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
         for name in ("stop", DONE):
             (folder / name).unlink(missing_ok=True)
 

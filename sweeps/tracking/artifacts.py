@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from sweeps.secrets import without_password
+import yaml
+
+from sweeps.secrets import mask_value, without_password
 
 _LONG_BYTES = 5_000_000
 
@@ -17,9 +19,15 @@ def copy_for_show(file: Path, folder: Path) -> Path:
     if file.suffix != ".yaml":
         return file
     text = file.read_text(errors="replace")
-    if (masked := without_password(text)) == text:
-        return file
-    (folder / file.name).write_text(masked)
+    try:
+        content = yaml.safe_load(text)
+        masked = mask_value("", content)
+        if masked == content:
+            return file
+        text = yaml.safe_dump(masked, sort_keys=False)
+    except yaml.YAMLError:  # because the file may be damaged
+        text = without_password(text)
+    (folder / file.name).write_text(text)
     return folder / file.name
 
 

@@ -17,7 +17,8 @@ from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.record.definition import shared
-from sweeps.secrets import has_password, refuse_typed, without_password
+from sweeps.secrets import has_password, mask_value, refuse_typed, without_password
+from sweeps.tracking.artifacts import copy_for_show
 from sweeps.tracking.store import QUIET, artifacts_of
 from sweeps.tracking.tracker import Tracker
 from sweeps.trial.folder import TrialFolder
@@ -44,12 +45,17 @@ WITHOUT = [
     "${oc.env:DATABASE}",
     "optimizer=adam lr=0.1",
     "pad_token=[PAD] max_tokens=5 tokenizer=bert token=null api_key=${oc.env:API_KEY}",
+    "export API_KEY=$(cat ~/.key)",
+    'export API_KEY="$API_KEY"',
 ]
 NAMED = {
     "+trainer.password=sesame lr=1": "+trainer.password=*** lr=1",
     "wandb_api_key='sesame me'": "wandb_api_key=***",
     "hf_token=sesame": "hf_token=***",
     "++secret=sesame": "++secret=***",
+    "app.clientSecret=sesame": "app.clientSecret=***",
+    "github_token=sesame": "github_token=***",
+    "api_key=none-sesame": "api_key=***",
 }
 
 
@@ -73,8 +79,16 @@ def test_named_secret_is_masked_and_refused_if_typed(text: str) -> None:
 def test_named_secret_of_a_config_file_is_masked() -> None:
     config = {"trainer": {"password": "sesame", "epochs": 3}}
     refuse_typed(config)
-    assert without_password(yaml.safe_dump(config)) == "trainer:\n  epochs: 3\n  password: ***\n"
+    assert mask_value("", config) == {"trainer": {"password": "***", "epochs": 3}}
     assert shared(OmegaConf.create(config)) == {"trainer.password": "***", "trainer.epochs": "3"}
+
+
+@pytest.mark.parametrize("value", ["sesame", "open sesame", "a,b", "none-such", 5, ["a"], "first\nsecond"])
+def test_whole_value_of_a_secret_key_is_masked(tmp_path: Path, value: object) -> None:
+    file, folder = tmp_path / "config.yaml", tmp_path / "shown"
+    folder.mkdir()
+    file.write_text(yaml.safe_dump({"model": {"api_key": value, "size": 3}}))
+    assert yaml.safe_load(copy_for_show(file, folder).read_text()) == {"model": {"api_key": "***", "size": 3}}
 
 
 @pytest.mark.parametrize("letter", ["x", "."])
