@@ -185,7 +185,7 @@ def _tracked(
     from sweeps.tracking.tracker import Tracker  # here, because MLflow takes two seconds to import
 
     tracker = Tracker(settings.tracking_uri, settings.experiment, study)
-    tracker.open()
+    tracker.open(required=settings.tracking_required)
     os.environ.update(tracker.start_trial(trial, overrides))
     try:
         yield
@@ -194,6 +194,8 @@ def _tracked(
         study = study.with_tracking(tracker.seconds)
         report.write(study)
         tracker.complete(study)
+        if tracker.problem:
+            print(tracker.problem)
         print(tracker.dashboard_line())
 
 

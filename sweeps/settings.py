@@ -20,7 +20,7 @@ FOREIGN_NAMES |= {"memory": "mem_gb", "n_workers": "n_jobs"}
 
 MAX_TRIALS = 1_000_000
 _CHOSEN = ("sampler", "pruner")
-SINGLE_RUN_SETTINGS = ("objective", "direction", "tracking", "tracking_uri", "experiment")
+SINGLE_RUN_SETTINGS = ("objective", "direction", "tracking", "tracking_uri", "tracking_required", "experiment")
 """The sweeper's settings that a single run, without -m, uses."""
 
 

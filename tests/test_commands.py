@@ -234,6 +234,15 @@ def test_folder_in_place_of_a_lock_affects_one_study(
     assert code == 3 and "study good: sent 2 of 2 trials" in output and "Is a directory" in output
 
 
+def test_list_names_studies_in_subfolders_alone(answer: Answer, tmp_path: Path) -> None:
+    group = tmp_path / "multirun" / "group"
+    group.mkdir()
+    for study in (tmp_path / "multirun").glob("*/study.json"):
+        study.parent.rename(group / study.parent.name)
+    code, listed = answer("list")
+    assert code == 0 and "group contains study good. List it: python -m sweeps list --root multirun/group" in listed
+
+
 def test_folder_in_place_of_an_outcome_hides_no_trial(answer: Answer, tmp_path: Path) -> None:
     (end := tmp_path / "multirun" / "killed" / "1" / "attempts" / "1" / "end.json").mkdir()
     code, output = answer("status", "killed")

@@ -33,14 +33,14 @@ def list_studies(root: Root = MULTIRUN) -> None:
         counts = study.count(State.PRUNED, State.INFEASIBLE), len(study.bad())
         pruned, failed = (str(count or "") for count in counts)
         table.add_row(name, f"{study.over()} of {study.total}", pruned, failed, _line(_best(study)), _line(driver))
-    if not table.row_count:
-        console.print(f"there are no studies in {root}; start one with sweep.py -m")
-        return
-    console.print(table)
-    for file in sorted(root.glob("*/[!0-9]*/study.json")):
+    for file in sorted(root.glob("*/*/study.json")):
         outer = file.parents[1]
         list_line = shlex.join(["python", "-m", "sweeps", "list", "--root", str(outer)])
         problems.append(f"{outer.name} contains study {file.parent.name}. List it: {list_line}")
+    if table.row_count:
+        console.print(table)
+    elif not problems:
+        console.print(f"there are no studies in {root}; start one with sweep.py -m")
     for problem in problems:
         console.print(problem, soft_wrap=True)
 

@@ -110,7 +110,7 @@ def _sync(name: str, root: Path, by_name: bool) -> bool:
             return True
         experiment, command_line = str(_setting(folder, "experiment")), shlex.join(definition_.command)
         tracker = Tracker(store_of(definition_), experiment, study, command_line)
-        tracker.open()
+        tracker.open(advice="Type this command again once it answers")
         sent, unfinished = tracker.catch_up(study)
     finally:
         lock.release()

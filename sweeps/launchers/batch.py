@@ -1,6 +1,7 @@
 """Adapters between Hydra's `Launcher.launch()`, which waits for a whole batch, and our `TrialLauncher`."""
 
 import logging
+import os
 import pickle
 import tempfile
 import time
@@ -73,6 +74,10 @@ def _read_return(job: Job, end: Outcome) -> JobReturn:
     return failed
 
 
+_RANKS = ("SLURM_PROCID", "SUBMITIT_LOCAL_GLOBALID")
+"""Variables with the number of a process among the processes of one trial: srun's and submitit's."""
+
+
 def run_locked(task_function: TaskFunction, config: DictConfig) -> Any:
     """Run a task function under another library's launcher, and hold the lock of its attempt.
 
@@ -84,7 +89,8 @@ def run_locked(task_function: TaskFunction, config: DictConfig) -> Any:
         return task_function(config)
     if attempt.is_over:
         raise RuntimeError(f"{attempt.path} ended before this process started")
-    lock = Lock(attempt.path / "alive", beats=True)
+    rank = next((os.environ[name] for name in _RANKS if os.environ.get(name, "0") != "0"), "")
+    lock = Lock(attempt.path / f"alive{rank}", beats=True)
     try:
         return task_function(config)
     finally:

@@ -190,7 +190,7 @@ def raw_table(study: StudySnapshot) -> list[list[Any]]:
 def _render_csv(study: StudySnapshot) -> str:
     stream = io.StringIO()
     header, *rows = raw_table(study)
-    names = [printable(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
+    names = [_printable_cell(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
     csv.writer(stream, lineterminator="\n").writerows([names, *(map(_printable_cell, row) for row in rows)])
     return stream.getvalue()
 

@@ -36,9 +36,11 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
     all_infeasible = bool(study.rows) and all(trial.infeasible for trial in study.rows)
     if end.interrupted:
         return ExitCode.INTERRUPTED
-    if all_infeasible or len(study.bad()) > (settings.max_failure_rate or 0.0) * len(study.rows):
+    failed = [trial for trial in study.bad() if trial.state.is_over]
+    if all_infeasible or len(failed) > (settings.max_failure_rate or 0.0) * len(study.rows):
         return ExitCode.FAILED
-    return ExitCode.NOT_FINISHED if unfinished_reason(study, end) and not end.detached else ExitCode.FINISHED
+    submitted = end.detached and study.over() + end.running >= len(study.rows)
+    return ExitCode.NOT_FINISHED if unfinished_reason(study, end) and not submitted else ExitCode.FINISHED
 
 
 def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:

@@ -215,6 +215,8 @@ def _copy(top: Path, copies: Path, paths: Iterable[str]) -> None:
         (copies / path).unlink(missing_ok=True)
         shutil.copy2(top / path, copies / path)  # with its time, because `Copies` compares the times
         _protect(copies / path)
+    for folder in (copies.parent, copies, *copies.rglob("*/")):
+        _protect(folder)
 
 
 def packages() -> str:

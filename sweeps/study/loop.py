@@ -75,6 +75,8 @@ class Loop:
                 if all(attempt.started_at for attempt in self.running.values()):
                     self.stop.print_message()
                 self.watchers.show(self.record.study, self.running, self._is_full, self.stop.reason)
+            if self.detach:
+                self._poll()  # because the last submission may have been refused
             self.stop.end()
             self.watchers.show_end(self.record.study, self.running, self._is_full, self.stop.reason)
 
@@ -258,9 +260,7 @@ class Loop:
         self.starter.drop_job(trial.number)
         if trial.state is State.REFUSED and not self.stop.note_refusal(outcome):
             return  # because the reason was printed for an earlier trial
-        self.watchers.view.ended(trial, self.record.study)
-        if self.watchers.tracker:
-            self.watchers.tracker.end_trial(trial)
+        self.watchers.show_outcome(trial, self.record.study)
 
     def _on_signal(self, number: int, _: Any) -> None:
         """Note the first signal for the loop. A second Ctrl-C raises KeyboardInterrupt immediately."""
@@ -270,8 +270,8 @@ class Loop:
 
     def _interrupt(self, reason: str) -> None:
         self.interrupted, self.stop.reason = True, reason
-        self.detach = self._signal not in (None, signal.SIGINT) and self.launcher.survives
-        self.detach = self.detach or self.launcher.keep_on_interrupt
+        killed = self._signal not in (None, signal.SIGINT)
+        self.detach = self.launcher.keep_on_interrupt or (killed and self.launcher.survives)
         if self.detach:
             return
         self.watchers.view.say("stopping: running trials end after their epoch; press Ctrl-C again to kill them")

@@ -20,9 +20,10 @@ def _resolve(launcher: DictConfig) -> None:
     Hydra writes the settings to the trial's folder, and the environment may contain a secret.
     """
     raw: Any = OmegaConf.to_container(launcher, resolve=False)
-    secret = {key: value for key, value in raw.items() if "${oc.env:" in str(value)}
+    # Lists and mappings stay as typed, because their texts, as the lines of setup, may refer to a key with a secret.
+    typed = {key: value for key, value in raw.items() if isinstance(value, list | dict) or "oc.env" in str(value)}
     OmegaConf.resolve(launcher)
-    launcher.update(secret)
+    launcher.update(typed)
 
 
 class Points:

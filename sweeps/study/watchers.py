@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sweeps.errors import Outage
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.driver_status import DriverStatus
-from sweeps.record.study import StudySnapshot
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.terminal import View
 from sweeps.study.attempt import Attempt
 
@@ -38,6 +38,12 @@ class Watchers:
         self.view.tick(study, [*notes, *problems])
         words = tuple(map(str, notes)), tuple(map(str, problems))
         self._write(study, DriverStatus(len(running), full, stopped, *words, self.command))
+
+    def show_outcome(self, trial: TrialRecord, study: StudySnapshot) -> None:
+        """Print the outcome of an ended trial, and track it."""
+        self.view.ended(trial, study)
+        if self.tracker:
+            self.tracker.end_trial(trial)
 
     def show_end(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
         """Show the study as its driver leaves it, without the notes on waiting trials."""

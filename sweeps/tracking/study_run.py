@@ -86,6 +86,7 @@ class StudyRun:
         if may_exist and (runs := self._search(where)):
             return self._reopen(runs[0])
         tags = {"mlflow.parentRunId": self.run_id, "trial": str(trial.number), "role": "trial"}
+        tags["folder"] = str(trial.folder.absolute())
         return self._create(trial.name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
 
     def send(self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:
@@ -172,16 +173,17 @@ class StudyRun:
             self.client.set_terminated(self.run_id, status, now_ms)
 
     def end_duplicates(self, trials: Sequence[TrialRecord]) -> list[str]:
-        """End and delete running runs of trials that no folder records, and return their ids.
+        """End and delete running runs of the trials' folders that the folders do not record, and return their ids.
 
-        MLflow creates such a run if its answer to the creation was lost.
+        MLflow creates such a run if its answer to the creation was lost. Runs of other folders stay, because single
+        runs and copies of a study may share a number.
         """
         self.open()
-        run_ids = {str(trial.number): read_tracking(trial.folder).get("run_id") for trial in trials}
+        run_ids = {str(trial.folder.absolute()): read_tracking(trial.folder).get("run_id") for trial in trials}
         running = f"attributes.status = 'RUNNING' AND tags.`mlflow.parentRunId` = '{self.run_id}'"
         duplicates = []
         for run in self._search(running):
-            recorded = run_ids.get(run.data.tags.get("trial", ""))
+            recorded = run_ids.get(run.data.tags.get("folder", ""))
             if recorded and recorded != run.info.run_id:
                 self.client.set_terminated(run.info.run_id, "KILLED")
                 self.client.delete_run(run.info.run_id)

@@ -34,6 +34,11 @@ _PATIENCE_S = 3.0
 _SOON_S = 0.01  # interval once no trial writes any more
 _PAGE_EVERY_S = 60.0
 _STUDY = -1  # key of the study's own problem
+_ADVICE = (
+    "Choose another store, tracking.uri=sqlite:///mlflow.db; no tracking, tracking=none; "
+    "or start now and track later, tracking.required=false.\n"
+    "In other apps: hydra.sweeper.tracking_uri=..., .tracking=false or .tracking_required=false"
+)
 
 
 class Tracker:
@@ -70,7 +75,7 @@ class Tracker:
         more = f" (and of {len(problems) - 1} more)" if len(problems) > 1 else ""
         return f"MLflow lacks some of {problems[0]}{more}" if problems else None
 
-    def open(self, required: bool = True) -> None:
+    def open(self, required: bool = True, advice: str = _ADVICE) -> None:
         """Connect, and create or reopen the study's run. Unless `required`, an outage only delays this.
 
         Raises UserError: the store does not answer, has another MLflow version, or its experiment was deleted.
@@ -91,10 +96,7 @@ class Tracker:
                     "Make its folder writable and remove what is in the way, then type the command again"
                 ) from error
             raise UserError(
-                f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n"
-                "Choose another store, tracking.uri=sqlite:///mlflow.db; no tracking, tracking=none; "
-                "or start now and track later, tracking.required=false.\n"
-                "In other apps: hydra.sweeper.tracking_uri=..., .tracking=false or .tracking_required=false"
+                f"MLflow at {without_password(self.uri)} cannot be used: {first_line(error)}\n{advice}"
             ) from error
         self._file = store.identity(self.uri)
         self._thread.start()

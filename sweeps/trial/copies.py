@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from sweeps.files import is_private
 
@@ -47,10 +47,19 @@ class _Finder(MetaPathFinder):
                 spec = PathFinder.find_spec(name, path)
                 if spec is not None and os.path.realpath(spec.origin or "") != file:
                     return None  # because another module of this name comes first
-                if not is_private(os.stat(copy)):  # noqa: PTH116
-                    raise ImportError(f"{copy}: another user could have changed this module. Type: chmod go-w {copy}")
-                return spec_from_file_location(name, file, loader=SourceFileLoader(name, copy))
+                if not is_private(status := os.stat(copy)):  # noqa: PTH116
+                    is_own = status.st_uid == os.getuid()
+                    advice = f"Type: chmod go-w {copy}" if is_own else "Resume the study as the user who started it"
+                    raise ImportError(f"{copy}: another user could have changed this module. {advice}")
+                return spec_from_file_location(name, file, loader=_CopyLoader(name, copy))
         return None
+
+
+class _CopyLoader(SourceFileLoader):
+    """Compiles a copy at each import, because another user may have put bytecode beside a copy of an older study."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def use(copies: Copies | None) -> None:

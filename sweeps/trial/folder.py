@@ -256,9 +256,11 @@ class AttemptFolder:
             content = read_json(self.path / "asked.json") or {}
             note |= {name: float(value) for name, value in content.items() if name != "launcher"}
         queued_at = note["asked"]
-        seconds = {"idle_slot": note["idle_slot_s"], "queued": (began or ended) - queued_at}
+        # No duration is negative, because the driver's clock and the clock of the trial's node may differ.
+        seconds = {"idle_slot": note["idle_slot_s"], "queued": max(0.0, (began or ended) - queued_at)}
         if began is not None:
-            seconds |= end.seconds or {"training": ended - began}  # because a killed process recorded no phases
+            # A killed process recorded no phases.
+            seconds |= end.seconds or {"training": max(0.0, ended - began)}
         end = replace(
             end,
             error=end.error or ("" if end.state in (State.COMPLETED, State.PRUNED) else "unknown reason"),

@@ -18,7 +18,7 @@ SLOW = {"PYTHONPATH": str(Path(__file__).parent / "shims" / "slow"), "DELAY_S": 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a disk that has room for 60 files."""
+    """Return a disk that has room for 60 files."""
     if os.geteuid():
         pytest.skip("only root can mount a disk")
     folder = tmp_path / "disk"

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from sweeps.launchers.batch import BatchTrials
+from sweeps.launchers.batch import BatchTrials, run_locked
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Request, State
 from tests.command_lines import THEIRS, run
@@ -125,6 +127,18 @@ def test_full_disk_is_reported_by_the_trial(tmp_path: Path) -> None:
     trials = BatchTrials(Theirs(jobs, raises), size=1)
     assert trials.submit(job)
     assert [end.error for _, end in trials.poll(0.1)] == ["RuntimeError: too large"]
+
+
+def test_each_task_of_a_foreign_trial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job,) = make_jobs(tmp_path, 1, GRID)
+    folder = SimpleNamespace(runtime=SimpleNamespace(output_dir=str(job.folder.path)))
+    monkeypatch.setattr(HydraConfig, "get", lambda: folder)
+
+    def second_task(_: DictConfig) -> list[str]:
+        monkeypatch.setenv("SLURM_PROCID", "1")
+        return [str(run_locked(lambda _: "second", job.config)), "first"]
+
+    assert run_locked(second_task, job.config) == ["second", "first"]
 
 
 @pytest.mark.parametrize(

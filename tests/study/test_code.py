@@ -3,6 +3,8 @@
 import importlib
 import importlib.metadata
 import json
+import os
+import py_compile
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -240,6 +242,27 @@ def test_copy_that_others_can_write_is_not_imported(repo: Path, keep_: Keep) -> 
     copy.chmod(0o664)
     with pytest.raises(ImportError, match=f"{copy}: another user could have changed"):
         importlib.import_module("lib.part")
+
+
+@pytest.mark.usefixtures("importing")
+def test_bytecode_beside_a_copy_is_not_executed(repo: Path, keep_: Keep) -> None:
+    previous_mask = os.umask(0o002)
+    try:
+        code_copies, _ = keep_()
+    finally:
+        os.umask(previous_mask)
+    source = repo / "multirun/s/code/1/.source"
+    assert not [folder for folder in (source, *source.rglob("*/")) if folder.stat().st_mode & 0o022]
+    copy = source / "lib/part.py"
+    original, times = copy.read_text(), (copy.stat().st_atime, copy.stat().st_mtime)
+    copy.write_text(original.replace("1", "6"))
+    os.utime(copy, times)
+    py_compile.compile(str(copy))
+    copy.write_text(original)
+    os.utime(copy, times)
+    copies.use(code_copies)
+    write(repo, {"lib/part.py": "VALUE = 22\n"})
+    assert importlib.import_module("lib.part").VALUE == 1
 
 
 @pytest.mark.usefixtures("importing")

@@ -38,11 +38,29 @@ def test_exit_code_of_a_sweep(
     assert drivers[-1].exit_code is code
 
 
-def test_exit_code_of_a_detached_sweep(run: Run, drivers: list[Driver], clock: Clock) -> None:  # noqa: F811
-    launcher = FakeLauncher(trains(), clock, survives=True)
+@pytest.mark.parametrize(("slots", "code"), [(3, ExitCode.FINISHED), (2, ExitCode.NOT_FINISHED)])
+def test_exit_code_of_a_detached_sweep(
+    run: Run,  # noqa: F811
+    drivers: list[Driver],  # noqa: F811
+    clock: Clock,
+    slots: int,
+    code: ExitCode,
+) -> None:
+    launcher = FakeLauncher(trains(), clock, slots=slots, survives=True)
     launcher.detach = True
     run(launcher)
-    assert drivers[-1].exit_code is ExitCode.FINISHED
+    assert drivers[-1].exit_code is code
+
+
+def test_refusal_of_a_detached_submission_is_not_finished(
+    run: Run,  # noqa: F811
+    drivers: list[Driver],  # noqa: F811
+    clock: Clock,
+) -> None:
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(Outcome(State.REFUSED, "invalid partition"))), clock)
+    launcher.detach = True
+    run(launcher)
+    assert drivers[-1].exit_code is ExitCode.NOT_FINISHED
 
 
 def test_error_after_the_start_leaves_a_study_that_has_begun(

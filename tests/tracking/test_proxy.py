@@ -77,9 +77,12 @@ def test_sync_deletes_and_names_a_duplicate_run(server: Server, tmp_path: Path) 
     original = runs(server.uri)["lr=0.1"]
     client = MlflowClient(server.uri)
     duplicate = client.create_run(original.info.experiment_id, tags=original.data.tags)  # its answer was lost
+    of_a_copy = client.create_run(original.info.experiment_id, tags={**original.data.tags, "folder": "/elsewhere/s/0"})
     sync = Tracker(server.uri, "e", summary_of(study, row))
     sync.open()
     sync.catch_up(summary_of(study, row))
+    assert client.get_run(of_a_copy.info.run_id).info.lifecycle_stage == "active"
+    client.delete_run(of_a_copy.info.run_id)
     assert sync.closing_lines() == [
         f"deleted 1 duplicate run in MLflow: {duplicate.info.run_id}. Each was created by a call whose answer was lost"
     ]

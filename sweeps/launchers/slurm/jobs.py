@@ -72,9 +72,11 @@ class SlurmTrials(SlurmBase):
         info, launcher = self._final_info(sent), job.config.hydra.launcher
         try:
             end = job.attempt_folder.end()
+            if end and sent.outcome_at is None:
+                sent.outcome_at = time.monotonic()
             if end and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
                 self._end(job, end)
-            elif end and time.time() - end.ended_at > _STRAGGLE_S and time.monotonic() > (sent.cancel_at or 0):
+            elif sent.outcome_at and time.monotonic() > max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0):
                 self._cancel([sent])  # because a hung rank blocks all nodes of the job
             elif info and not sent.never_was:
                 self._end(job, outcome_of_attempt(info, job.attempt_folder))

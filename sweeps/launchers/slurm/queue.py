@@ -105,6 +105,7 @@ class FollowedJob:
     absent_since: float | None = None  # time since which squeue does not list it and sacct has no end of it
     accounted: bool = False  # whether sacct has listed it as alive since then
     ended_at: float | None = None
+    outcome_at: float | None = None  # time at which the outcome of its trial was first seen
     cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
 
     @property

@@ -65,7 +65,8 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
         "setup": [
             "set -e",
             "export SWEEPYARD_JOB_START=$(date +%s.%N)",
-            *([f". {setup}", f"rm {setup}"] if settings.setup else []),
+            # because another user may have replaced a folder of a study that several users write to
+            *([f"[ -O {setup} ]", f". {setup}", f"rm {setup}"] if settings.setup else []),
             f"export PYTHONPATH={shlex.quote(str(Path(__file__).parents[3]))}${{PYTHONPATH:+:$PYTHONPATH}}",
             f"touch {shlex.quote(str(folder / PRIVATE / 'set_up'))}",
         ],
