@@ -4,14 +4,13 @@ import errno
 import json
 import random
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import base, queue
+from sweeps.launchers.slurm import base, jobs, queue
 from sweeps.launchers.slurm.jobs import SlurmTrials
 from sweeps.launchers.slurm.queue import cancel_pending_jobs, living_jobs, name_of
 from sweeps.settings import SlurmLauncherConf
@@ -244,13 +243,14 @@ def test_job_that_survives_scancel_is_cancelled_again(
     assert driver.tick("CANCELLED")[1].state is State.CANCELLED
 
 
-@pytest.mark.parametrize(("since_s", "cancelled"), [(10, []), (60, ["1"])])
+@pytest.mark.parametrize(("straggle_s", "cancelled"), [(30.0, []), (0.0, ["1"])])
 def test_a_rank_that_hangs_when_its_chief_has_ended_keeps_no_nodes(
-    driver: Driver, make_job: MakeJob, since_s: float, cancelled: list[str]
+    driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, straggle_s: float, cancelled: list[str]
 ) -> None:
+    monkeypatch.setattr(jobs, "_STRAGGLE_S", straggle_s)
     job = make_job(1, task, nodes=2)
     assert driver.launcher.submit(job)
-    job.attempt_folder.close(Outcome(State.COMPLETED), time.time() - since_s)
+    job.attempt_folder.close(Outcome(State.COMPLETED))
     for _ in range(3):
         assert driver.tick("RUNNING") == {}
     assert driver.slurm.lines("scancelled") == cancelled
