@@ -9,15 +9,13 @@ from sweeps.study.reading import read_study
 from tests.chaos.faults import TRIALS, Study
 from tests.chaos.oracle import check
 from tests.chaos.slurm.test_random_faults_on_slurm import LAUNCHERS
-from tests.command_lines import wait_until
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 SHIM = Path(__file__).parents[1] / "shims" / "clock"
 EPOCHS = 5
 
 
-@pytest.mark.parametrize("ahead_s", [600, -600])
-@pytest.mark.parametrize("launcher", ["jobs", "workers", "ranks"])
+@pytest.mark.parametrize(("launcher", "ahead_s"), [("jobs", 600), ("workers", -600), ("ranks", 600)])
 def test_clock_of_nodes_may_be_wrong(tmp_path: Path, store: str, launcher: str, ahead_s: int) -> None:
     study = Study(tmp_path / "work", store, EPOCHS)
     setup = f"hydra.launcher.setup=['export PYTHONPATH={SHIM} AHEAD_S={ahead_s}']"
@@ -38,5 +36,4 @@ def test_driver_dies_while_the_clock_of_a_node_is_wrong(tmp_path: Path, store: s
     driver.kill()
     driver.communicate()
     assert study.finish(study.start(line)).code == 0
-    wait_until(lambda: read_study(*find("s", study.path.parent)).done)
     check(study.path, store, TRIALS, 40)
