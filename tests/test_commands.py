@@ -156,6 +156,11 @@ WRONG = [
     (["resume", "failed", "--trials", "1,9"], "no such trials to retry. It has: 2 failed"),
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
+    (["compare", "good"], "compare good: one study.\nAdd another name: python -m sweeps compare good NAME"),
+    (["compare", "good", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
+    (["compare", "good", "./multirun/good"], "study ./multirun/good was typed twice.\nRemove one of them"),
+    (["compare", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),
+    (["compare", "good", "failed", "--output", "multirun"], "--output multirun: the path is a folder.\nChoose a file"),
 ]
 
 
@@ -165,6 +170,15 @@ def test_impossible_request_is_refused_in_two_lines(answer: Answer, words: list[
     assert code == 2
     assert len(output.splitlines()) <= 2
     assert message in output
+
+
+def test_compare_shows_two_studies_side_by_side(answer: Answer, tmp_path: Path) -> None:
+    shutil.copytree("multirun/good", tmp_path / "other" / "good")
+    code, output = answer("compare", "good", "failed", "other/good")
+    assert code == 0
+    assert output.endswith("\ncomparison.html\n")
+    for row in (r"^│ good +│ \S+ +│ 1 ", r"^│ failed +│ \S+ +│ 1 ", r"^│ other/good +│ \S+ +│ 1 "):
+        assert re.search(row, output, re.M), output
 
 
 DAMAGES = {

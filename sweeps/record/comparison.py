@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 
 LEVEL = 0.95
 FIRST_TEST = 3  # seeds, because with two seeds Student's t has one degree of freedom, and no difference is significant
@@ -31,6 +31,30 @@ def paired_p(differences: Sequence[float]) -> float:
     if not (spread := stdev(differences)):
         return 0.0
     return 2 * float(stdtr(count - 1, -abs(fmean(differences)) / (spread / math.sqrt(count))))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two means of independent results, its interval at 95%, and its two-sided p-value."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
+    """Compare two means by Welch's t-test (Biometrika 1947). Each of them has at least two results."""
+    from scipy.special import stdtr, stdtrit
+
+    mean = fmean(first) - fmean(second)
+    parts = [variance(values) / len(values) for values in (first, second)]
+    if not (error := math.sqrt(sum(parts))):
+        return Difference(mean, mean, mean, 0.0 if mean else 1.0)
+    terms = (part**2 / (len(values) - 1) for part, values in zip(parts, (first, second), strict=True))
+    freedom = sum(parts) ** 2 / sum(terms)
+    half = error * float(stdtrit(freedom, (1 + LEVEL) / 2))
+    return Difference(mean, mean - half, mean + half, 2 * float(stdtr(freedom, -abs(mean) / error)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -10,7 +10,7 @@ from sweeps.results.drawing import Figure, Trace, make_figure, scatter
 from sweeps.results.page import Section
 from sweeps.results.prediction import Forecast, find_doubts, predict_epoch_time, predict_time_to_stable
 from sweeps.results.scaling import Count, Scaling, Series
-from sweeps.results.tables import Paragraph, Part, Table, parts_as_html
+from sweeps.results.tables import Paragraph, Part, Table, parts_as_html, without_empty_columns
 
 Columns = dict[str, Callable[[Count], str]]  # a function per column that returns a count's cell, "" without a value
 
@@ -42,7 +42,7 @@ def tables(scaling: Scaling) -> list[Table]:
                 cells = [make_cell(count) for make_cell in columns.values()]
                 table.append([series.name, scaling.label(count, with_unit=False), *cells])
         if any(any(cells[2:]) for cells in table[1:]):
-            shown.append(_without_empty_columns(table))
+            shown.append(without_empty_columns(table))
     return shown
 
 
@@ -66,7 +66,7 @@ def forecasts(scaling: Scaling) -> Table:
             stable = predict_time_to_stable(series, count)
             cells = [*_interval_cells(epoch_time), f"{series.counts[0].epoch_s / epoch_time.value:.2f}"]
             table.append([series.name, str(count), *cells, *(_interval_cells(stable) if stable else [""] * 3)])
-    return _without_empty_columns(table) if len(table) > 1 else []
+    return without_empty_columns(table) if len(table) > 1 else []
 
 
 def _interval_cells(forecast: Forecast) -> list[str]:
@@ -177,11 +177,6 @@ def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
         f"{scaling.hours} to target": lambda c: "" if c.target_s == math.inf else _cell(c.target_s, c.devices / 3600),
     }
     return speed, cost
-
-
-def _without_empty_columns(table: Table) -> Table:
-    filled = [i for i in range(len(table[0])) if any(line[i] for line in table[1:])]
-    return [[cells[i] for i in filled] for cells in table]
 
 
 def _epoch_cell(count: Count) -> str:

@@ -75,5 +75,10 @@ def as_html(table: Table, trials: Sequence[int | None] = ()) -> str:
     return f'<div class="table" tabindex="0"><table>{head}<tbody>{"".join(rows)}</table></div>'
 
 
+def without_empty_columns(table: Table) -> Table:
+    filled = [i for i in range(len(table[0])) if any(cells[i] for cells in table[1:])]
+    return [[cells[i] for i in filled] for cells in table]
+
+
 def parts_as_html(parts: Sequence[Part]) -> str:
     return "\n".join(part.html if isinstance(part, Paragraph) else as_html(part) for part in parts)

@@ -140,6 +140,9 @@ class TrialFiles:
     def log_end(self, trial: TrialRecord) -> list[str]:
         return self._read(trial).log
 
+    def curves_of(self, trial: TrialRecord) -> Curves:
+        return self._read(trial).curves
+
     def _read(self, trial: TrialRecord) -> _Files:
         files = self._files.setdefault(trial.number, _files_of(trial))
         files.read(trial, self._objective)

@@ -1,0 +1,186 @@
+"""Several studies side by side: the best result of each, the settings in which they differ, and tests."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from statistics import fmean
+
+from sweeps.errors import UserError
+from sweeps.record.comparison import LEVEL, Difference, holm, welch
+from sweeps.record.study import StudySnapshot, TrialRecord, parameters
+from sweeps.record.trial_config import read_config, settings
+from sweeps.results.findings import Findings
+from sweeps.results.tables import Table, without_empty_columns
+from sweeps.wording import LONGEST, short, text
+
+MIN_SEEDS = 2  # of each best configuration, for a test
+
+
+@dataclass(frozen=True)
+class ComparedStudy:
+    """A study under the label that tells it from the others: its name, or its path if two have one name."""
+
+    label: str
+    findings: Findings
+
+    @property
+    def study(self) -> StudySnapshot:
+        return self.findings.study
+
+    @cached_property
+    def best_trials(self) -> Sequence[TrialRecord]:
+        """Return the Pareto front, the completed trials of the best configuration, or the best trial."""
+        answer = self.findings.answer
+        if answer.front:
+            return answer.front
+        if best := answer.best_configuration:
+            return [trial for trial in best.raced or best.rows if trial.result]
+        return [answer.best_trial] if answer.best_trial else []
+
+    @property
+    def values(self) -> list[float]:
+        """Return the first objective of each of the best trials."""
+        return [trial.objective[0] for trial in self.best_trials]
+
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """Return the settings of the first of the best trials, with all their seeds.
+
+        If its files cannot be read, return the swept settings.
+        """
+        trial = self.best_trials[0]
+        swept = {name.lstrip("+"): str(value) for name, value in trial.params.items()}
+        if best := self.findings.answer.best_configuration:
+            swept[best.key.lstrip("+")] = ",".join(str(trial.params[best.key]) for trial in self.best_trials)
+        try:
+            return settings(read_config(trial.folder)) | swept
+        except Exception:  # because another user's file may hold anything, and the swept values are known
+            return swept
+
+    @cached_property
+    def swept(self) -> Mapping[str, str]:
+        """Return the values that the study tried, by setting."""
+        values = {name.lstrip("+"): words for name, words in self.study.space.items()}
+        for name in parameters(self.study.rows):
+            tried = dict.fromkeys(str(trial.params[name]) for trial in self.study.rows if name in trial.params)
+            values.setdefault(name.lstrip("+"), ",".join(tried))
+        return values
+
+
+def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
+    """Return the studies, by label. Raises UserError if they have other objectives, or one has no result."""
+    first_label, first = next(iter(studies.items()))
+    for label, study in studies.items():
+        goals, first_goals = (
+            [f"{name} ({direction})" for name, direction in zip(each.objective, each.directions, strict=True)]
+            for each in (study, first)
+        )
+        if goals != first_goals:
+            raise UserError(
+                f"study {label}: its objective is {', '.join(goals)}; the objective of {first_label} is "
+                f"{', '.join(first_goals)}.\nChoose studies of the same objective, in the same direction"
+            )
+        if not any(trial.result for trial in study.rows):
+            raise UserError(
+                f"study {label}: none of its {len(study.rows)} trials has a result.\n"
+                f"Leave it out, or see why: python -m sweeps status {label}"
+            )
+    return [ComparedStudy(label, Findings(study, reads_all=False)) for label, study in studies.items()]
+
+
+def build_table(studies: Sequence[ComparedStudy]) -> Table:
+    """Return a row for each study: its best result with its interval, its trials and its costs."""
+    objective = ", ".join(studies[0].study.objective)
+    header = [name.format(objective=short(objective, 40)) for name in _COLUMNS]
+    return without_empty_columns([header, *([cell(study) for cell in _COLUMNS.values()] for study in studies)])
+
+
+def _interval(study: ComparedStudy) -> str:
+    if len(study.values) < MIN_SEEDS or study.findings.answer.front:
+        return ""
+    best = study.findings.answer.best_configuration
+    low, high = best.interval if best else (0.0, 0.0)
+    return f"{low:.6g} to {high:.6g}"
+
+
+def _best(study: ComparedStudy) -> str:
+    front = study.findings.answer.front
+    return f"{len(front)} on the Pareto front" if front else f"{fmean(study.values):.6g}"
+
+
+def _name(study: ComparedStudy) -> str:
+    best = study.findings.answer.best_configuration
+    return "" if study.findings.answer.front else best.name if best else study.best_trials[0].name
+
+
+def _cost(name: str, unit_s: float = 1.0) -> Callable[[ComparedStudy], str]:
+    def cell(study: ComparedStudy) -> str:
+        value = study.findings.costs["all"].get(name)
+        return "" if value is None else text(value / unit_s, digits=4)
+
+    return cell
+
+
+_COLUMNS: Mapping[str, Callable[[ComparedStudy], str]] = {
+    "study": lambda study: study.label,
+    "best {objective}": _best,
+    f"{LEVEL:.0%} interval": _interval,
+    "seeds": lambda study: "" if study.findings.answer.front else str(len(study.values)),
+    "best configuration": lambda study: short(_name(study), LONGEST),
+    "completed": lambda study: f"{len(study.findings.top)} of {len(study.study.rows)}",
+    "training (h)": _cost("seconds/training", 3600),
+    "GPU-hours": _cost("gpu_hours"),
+    "energy (kWh)": _cost("energy_kwh"),
+}
+
+
+def build_settings(studies: Sequence[ComparedStudy]) -> Table:
+    """Return a row for each setting that a study swept, or in which the best trials differ.
+
+    A cell has the value of the best trial and, in brackets, the values that the study tried.
+    """
+    names = dict.fromkeys(name for study in studies for name in study.swept)
+    names |= dict.fromkeys(name for study in studies for name in study.settings)
+    table: Table = [["setting", *(study.label for study in studies)]]
+    for name in names:
+        values = [study.settings.get(name, "") for study in studies]
+        tried = [study.swept.get(name, "") for study in studies]
+        if any(tried) or len({*values}) > 1:
+            cells = zip(values, tried, strict=True)
+            table.append([name, *(short(value, LONGEST) + _in_brackets(words) for value, words in cells)])
+    return table
+
+
+def _in_brackets(words: str) -> str:
+    return f" (of {short(words, LONGEST)})" if words else ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The best configurations of two studies, compared over their seeds."""
+
+    first: ComparedStudy
+    second: ComparedStudy
+    difference: Difference
+    p: float  # adjusted for the number of comparisons
+
+    @property
+    def words(self) -> str:
+        """Return the better study, or that the two are not significantly different."""
+        pair, gap = f"{self.first.label} and {self.second.label}", self.difference
+        numbers = f"difference {gap.mean:.4g}, {LEVEL:.0%} interval {gap.low:.4g} to {gap.high:.4g}, p={self.p:.2g}"
+        if self.p >= 1 - LEVEL:
+            return f"{pair} are not significantly different: {numbers}"
+        first_is_better = (gap.mean > 0) == (self.first.study.directions[0] == "maximize")
+        better, worse = (self.first, self.second) if first_is_better else (self.second, self.first)
+        return f"{better.label} is better than {worse.label}: {numbers}"
+
+
+def compare_pairs(studies: Sequence[ComparedStudy]) -> list[Comparison]:
+    """Compare each two studies by Welch's t-test with Holm's correction, where both best have several seeds."""
+    tested = [study for study in studies if len(study.values) >= MIN_SEEDS and not study.findings.answer.front]
+    pairs = list(combinations(tested, 2))
+    differences = [welch(first.values, second.values) for first, second in pairs]
+    adjusted = holm([difference.p for difference in differences])
+    return [Comparison(*pair, gap, p) for pair, gap, p in zip(pairs, differences, adjusted, strict=True)]

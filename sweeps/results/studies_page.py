@@ -1,0 +1,117 @@
+"""The page of several studies side by side: tables, figures with a line for each study, and tests."""
+
+import html
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import Any
+
+from sweeps.record import costs
+from sweeps.record.definition import sweeps_line
+from sweeps.results import page, theme
+from sweeps.results.drawing import Figure, Figures, Trace, escape, make_figure, scatter, value_scale
+from sweeps.results.figures import curve_metric
+from sweeps.results.page import Section
+from sweeps.results.studies import MIN_SEEDS, ComparedStudy, build_settings, build_table, compare_pairs
+from sweeps.results.tables import Paragraph, Part, parts_as_html
+from sweeps.results.trials import TrialFiles
+from sweeps.wording import short
+
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_HOVER = "%{fullData.name}<br>%{x:.5g}: %{y:.6g}<extra></extra>"
+
+
+def render_page(studies: Sequence[ComparedStudy]) -> str:
+    """Return the page as HTML."""
+    title = f"{len(studies)} studies"
+    sections = [Section("Best results", html=parts_as_html([build_table(studies), *test_parts(studies)]))]
+    sections += [Section(name, figures) for name, figures in _figures(studies).items() if figures]
+    sections.append(Section("Settings that differ", html=parts_as_html([build_settings(studies)])))
+    lines = (html.escape(sweeps_line("best", study.study.folder)) for study in studies)
+    commands = "".join(f'<p><code class="line">{line}</code></p>' for line in lines)
+    sections.append(Section("Reproduce", html=f'<p class="note">These lines print the commands:</p>{commands}'))
+    return page.render_page(title, sections)
+
+
+def test_parts(studies: Sequence[ComparedStudy]) -> list[Part]:
+    """Return the results of the tests, or what they need."""
+    if studies[0].findings.answer.front:
+        return []
+    if comparisons := compare_pairs(studies):
+        rule = "Welch's t-test of the best configurations, p-values with Holm's correction."
+        note = "The best of many configurations often had luck: a final race compares them under fresh seeds."
+        return [*(Paragraph(f"{comparison.words}.") for comparison in comparisons), Paragraph(f"{rule} {note}")]
+    needs = f"A test needs at least {MIN_SEEDS} seeds of each best configuration: hydra.sweeper.final_race=3"
+    return [Paragraph(f"{needs} (searches), or sweep seed=1,2,3 (grids).")]
+
+
+def _figures(studies: Sequence[ComparedStudy]) -> dict[str, Figures]:
+    if studies[0].findings.answer.front:
+        return {"Pareto fronts": {"": _fronts(studies)}}
+    by_trial = _best_so_far(studies, "trials that ended", by_hours=False)
+    by_hours = _best_so_far(studies, "training of all trials (h)", by_hours=True)
+    curves = _curves(studies)
+    return {
+        "Best trial so far": {"by trial": by_trial, "by hours": by_hours},
+        "Learning curves of the best": {"": curves} if curves else {},
+    }
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Return the line of the study with this number: colours first, then dashes."""
+    dash = _DASHES[number // theme.SERIES % len(_DASHES)]
+    return {"line": {"color": f"--series-{number % theme.SERIES}", "width": 2, "dash": dash}, "hovertemplate": _HOVER}
+
+
+def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str, y: str) -> Figure:
+    values = [value for trace in data for value in trace["y"] if value is not None]
+    yaxis = {"title": {"text": escape(short(y, 40))}, **value_scale(values)}
+    legend = {"orientation": "v", "y": -0.2, "yanchor": "top"}
+    layout = {"xaxis": {"title": {"text": escape(x)}}, "yaxis": yaxis, "showlegend": True, "legend": legend}
+    return make_figure(data, 380 + 20 * len(studies), "", **layout)
+
+
+def _best_so_far(studies: Sequence[ComparedStudy], x_title: str, by_hours: bool) -> Figure:
+    """Return the best objective so far by the number of ended trials, or by the hours of training."""
+    data = []
+    for number, study in enumerate(studies):
+        ended = [trial for trial in study.study.rows if trial.attempts and trial.state.is_over]
+        ended.sort(key=lambda trial: trial.attempts[-1].ended_at)
+        hours = accumulate(costs.of_trial(trial).get("seconds/training", 0.0) / 3600 for trial in ended)
+        best_of = max if study.study.directions[0] == "maximize" else min
+        x: list[float] = []
+        y: list[float] = []
+        for place, (trial, hour) in enumerate(zip(ended, hours, strict=True)):
+            if trial.result or y:
+                x.append(hour if by_hours else place + 1)
+                y.append(best_of([*y[-1:], *trial.result[:1]]))
+        line = _style(number)
+        line["line"] |= {"shape": "hv"}
+        data.append(scatter("lines", x, y, name=escape(study.label), **line))
+    return _make_figure(studies, data, x_title, studies[0].study.objective[0])
+
+
+def _curves(studies: Sequence[ComparedStudy]) -> Figure | None:
+    """Return the learning curves of the best trials; None if no trial reported a metric."""
+    curves = []
+    for study in studies:
+        files = TrialFiles(study.study.objective)
+        curves.append([files.curves_of(trial) for trial in study.best_trials])
+    metric, data = curve_metric(studies[0].study, dict(enumerate(chain(*curves)))), list[Trace]()
+    for number, study in enumerate(studies):
+        reported = [by_name[metric] for by_name in curves[number] if metric in by_name]
+        for i, (steps, values) in enumerate(reported):
+            group = {"name": escape(study.label), "legendgroup": str(number), "showlegend": i == 0}
+            data.append(scatter("lines", steps, values, **group, **_style(number)))
+    return _make_figure(studies, data, "step", metric) if data else None
+
+
+def _fronts(studies: Sequence[ComparedStudy]) -> Figure:
+    """Return the Pareto fronts in the first two objectives."""
+    data = []
+    for number, study in enumerate(studies):
+        points = [trial.objective[:2] for trial in sorted(study.best_trials, key=attrgetter("objective"))]
+        x, y = zip(*points, strict=True)
+        data.append(scatter("lines+markers", x, y, name=escape(study.label), **_style(number)))
+    first, second = studies[0].study.objective[:2]
+    return _make_figure(studies, data, first, second)
