@@ -156,6 +156,9 @@ WRONG = [
     (["resume", "failed", "--trials", "1,9"], "no such trials to retry. It has: 2 failed"),
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
+    (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
+    (["ui", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),
+    (["ui", "good", "failed", "--uri", "sqlite:///none.db"], "--uri is for runs outside of studies.\nRemove --uri"),
     (["compare", "good"], "compare good: one study.\nAdd another name: python -m sweeps compare good NAME"),
     (["compare", "good", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
     (["compare", "good", "./multirun/good"], "study ./multirun/good was typed twice.\nRemove one of them"),
@@ -318,7 +321,7 @@ def test_help_shows_no_flag_types_and_no_braces(answer: Answer, monkeypatch: pyt
     for name in re.findall(r"^  (\w+)  ", shown.partition("Commands:")[2], re.M):
         shown += answer(name, "--help")[1]
     assert "bool" not in shown and "{" not in shown
-    assert "sweeps status [OPTIONS] NAME\n" in shown and "sweeps ui [OPTIONS] [NAME]\n" in shown
+    assert "sweeps status [OPTIONS] NAME\n" in shown and "sweeps ui [OPTIONS] [NAME]...\n" in shown
 
 
 def test_list_prints_whole_names(answer: Answer, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The commands of `python -m sweeps`, a module for each command or pair of related commands, and shared functions."""
 
+import re
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ class _Command(TyperCommand):
     """A command whose usage line is `NAME`, not `{NAME}`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
 command = partial(app.command, cls=_Command)

@@ -1,5 +1,6 @@
 """python -m sweeps compare: several studies side by side."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,11 +9,12 @@ import typer
 from sweeps.commands import MULTIRUN, Root, command, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
+from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
 
 _PAGE = Path("comparison.html")
 Names = Annotated[
-    list[str], typer.Argument(metavar="NAME NAME ...", help="names of studies, or paths of their folders")
+    list[str], typer.Argument(metavar="NAME", help="names of studies, or paths of their folders")
 ]
 Output = Annotated[Path, typer.Option(help="page to write")]
 
@@ -33,7 +35,7 @@ def compare(
     if output.is_dir() or not output.absolute().parent.is_dir():
         problem = "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
         raise UserError(f"--output {output}: {problem}.\nChoose a file in an existing folder: --output {_PAGE}")
-    compared = studies.compare(_read_all(names, root))
+    compared = studies.compare({label: study for label, (study, _) in read_all(names, root).items()})
     view = View()
     for part in (studies.build_table(compared), *studies_page.test_parts(compared), studies.build_settings(compared)):
         view.show(part)
@@ -43,8 +45,8 @@ def compare(
         typer.launch(str(output))
 
 
-def _read_all(names: list[str], root: Path) -> dict[str, StudySnapshot]:
-    """Return the studies by label: the name, or the typed path if two studies have one name.
+def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot, Definition]]:
+    """Return the studies and their definitions by label: the name, or the typed path if two studies have one name.
 
     Raises UserError for a study that does not exist, or was typed twice.
     """
@@ -52,8 +54,8 @@ def _read_all(names: list[str], root: Path) -> dict[str, StudySnapshot]:
     for name in names:
         folder = Path(name) if len(Path(name).parts) > 1 and (Path(name) / "study.json").exists() else root / name
         if folder.resolve() in (other.resolve() for other in folders.values()):
-            raise UserError(f"compare: study {name} was typed twice.\nRemove one of them")
+            raise UserError(f"study {name} was typed twice.\nRemove one of them")
         folders[name] = folder
     by_name = [folder.name for folder in folders.values()]
     labels = {name: folder.name if by_name.count(folder.name) == 1 else name for name, folder in folders.items()}
-    return {labels[name]: read(folder.name, folder.parent)[0] for name, folder in folders.items()}
+    return {labels[name]: read(folder.name, folder.parent) for name, folder in folders.items()}

@@ -2,12 +2,14 @@
 
 import gc
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sweeps.commands import MULTIRUN, Root, command, console, newest_first, read, store_of
+from sweeps.commands.compare import read_all
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
@@ -15,7 +17,9 @@ from sweeps.record.definition import sweeps_line
 from sweeps.wording import counted
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use")]
-OneOrNewest = Annotated[str | None, typer.Argument(metavar="NAME", help="name of the study; default: the newest")]
+SomeOrNewest = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="names of studies, in one view; default: the newest")
+]
 OneOrAll = Annotated[
     str | None, typer.Argument(metavar="NAME", help="name of the study; default: all that are tracked in MLflow")
 ]
@@ -23,7 +27,7 @@ OneOrAll = Annotated[
 
 @command()
 def ui(
-    name: OneOrNewest = None,
+    names: SomeOrNewest = None,
     root: Root = MULTIRUN,
     port: Port = None,
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
@@ -31,32 +35,75 @@ def ui(
         str | None, typer.Option(help="MLflow tracking URI of runs outside of studies (single runs)")
     ] = None,
 ) -> None:
-    """Serve MLflow's pages and print the link to a study.
+    """Serve MLflow's pages and print the link to studies.
 
     The server listens on 127.0.0.1.
     """
-    from sweeps.secrets import refuse_typed, without_password
-    from sweeps.tracking import pages
-    from sweeps.tracking.store import is_server, resolve_uri
+    from sweeps.secrets import refuse_typed
 
     refuse_typed(uri)
-    name = name or (None if uri else next(iter(newest_first(root)), None))
-    if name is None and root != MULTIRUN:
+    names = names or ([] if uri else newest_first(root)[:1])
+    if not names and not uri and root != MULTIRUN:
         raise UserError(f"there are no studies in {root}\nStart one with sweep.py -m, or remove --root")
-    path: str | None
-    if uri is None and name and (root / name / "study.json").exists():
-        study, definition_ = read(name, root)
-        store = store_of(definition_)
-        path = pages.study_path(store, study.folder, study.all_failed)
+    if len(names) > 1:
+        store, path = _find_view(names, root, uri)
+    elif names and uri is None and (root / names[0] / "study.json").exists():
+        store, path = _find_study(names[0], root)
     else:
-        store = resolve_uri(uri and definition.resolved(uri))
-        path = pages.path_by_name(store, name) if name else pages.all_experiments_path(store)
-        if path is None:
-            if uri is None:
-                definition.find(str(name), root)  # raises UserError with the names of all studies
-            raise UserError(f"MLflow at {without_password(store)} has no study or runs named {name}")
+        store, path = _find_runs(names[0] if names else "", root, uri)
+    _open(store, path, "comparison" if len(names) > 1 else names[0] if names else "runs", port, browser)
+
+
+def _find_study(name: str, root: Path) -> tuple[str, str]:
+    """Return the study's MLflow store, and the path of its view."""
+    from sweeps.tracking import pages
+
+    study, definition_ = read(name, root)
+    store = store_of(definition_)
+    return store, pages.study_path(store, study.folder, study.all_failed)
+
+
+def _find_runs(name: str, root: Path, uri: str | None) -> tuple[str, str]:
+    """Return the MLflow store, and the path of runs outside of studies; of all experiments without a name."""
+    from sweeps.secrets import without_password
+    from sweeps.tracking import pages
+    from sweeps.tracking.store import resolve_uri
+
+    store = resolve_uri(uri and definition.resolved(uri))
+    path = pages.path_by_name(store, name) if name else pages.all_experiments_path(store)
+    if path is None:
+        if uri is None:
+            definition.find(name, root)  # raises UserError with the names of all studies
+        raise UserError(f"MLflow at {without_password(store)} has no study or runs named {name}")
+    return store, path
+
+
+def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, str]:
+    """Return the MLflow store of several studies, and the path of a view that shows all of them."""
+    from sweeps.results.studies import compare
+    from sweeps.tracking import pages
+
+    if uri:
+        raise UserError("--uri is for runs outside of studies.\nRemove --uri, or type one name")
+    by_label = read_all(names, root)
+    studies = compare({label: study for label, (study, _) in by_label.items()})
+    stores = [store_of(definition_) for _, definition_ in by_label.values()]
+    if len({*stores}) > 1:
+        raise UserError(
+            f"studies {', '.join(by_label)} are in different MLflow stores.\n"
+            f"Compare them on a page: {shlex.join(['python', '-m', 'sweeps', 'compare', *names])}"
+        )
+    return stores[0], pages.studies_path(stores[0], studies)
+
+
+def _open(store: str, path: str, name: str, port: int | None, browser: bool) -> None:
+    """Print the link to a path of the store's server. Without a server, serve the store's pages until Ctrl-C."""
+    from sweeps.secrets import without_password
+    from sweeps.tracking import pages
+    from sweeps.tracking.store import is_server
+
     if is_server(store):
-        link = without_password(store).rstrip("/") + str(path)
+        link = without_password(store).rstrip("/") + path
         console.print(link, soft_wrap=True)
         if browser:
             typer.launch(link)
@@ -66,7 +113,7 @@ def ui(
     def print_link(link: str) -> None:
         console.print(f"{link}   (stop with Ctrl-C)", soft_wrap=True)
 
-    pages.serve(store, name or "runs", str(path), port, print_link, browser)
+    pages.serve(store, name, path, port, print_link, browser)
 
 
 @command()

@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Collection, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from sweeps.trial.metrics import GPU, USE
 
@@ -40,6 +41,7 @@ def tag(
     numbers: Names = (),
     errors_first: bool = False,
     lacking: Collection[str] = (),
+    others: Names | None = None,
 ) -> tuple[str, str]:
     """Return the experiment tag, as key and value, that describes the view of `study`.
 
@@ -51,14 +53,16 @@ def tag(
         numbers: the parameters that are numbers, the most important first.
         errors_first: whether the table shows the trials' errors before their parameters.
         lacking: the parameters that some trials do not have, because MLflow would draw no line for such a trial.
+        others: the experiment's studies that are not shown. If given, the view shows all studies but these.
     """
     best = [f"best/{name}" for name in objective]
     shared = [name for name in params if name not in lacking] or params
     gpus = sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE))
     charts = _charts(params, shared, best, numbers, _main_curves(objective, curves), gpus)
-    columns = _columns(params, best, errors_first)
+    columns = [*["tags.`study`"] * (others is not None), *_columns(params, best, errors_first)]
+    shown = [f"tags.study = {quote(study)}"] if others is None else [f"tags.study != {quote(name)}" for name in others]
     state = {  # MLflow fills in its defaults for all other keys
-        "searchFilter": f"tags.study = {quote(study)} AND tags.role = 'trial'",
+        "searchFilter": " AND ".join([*shown, "tags.role = 'trial'"]),
         "orderByKey": f"metrics.`{best[0]}`",
         "orderByAsc": not maximize,
         "selectedColumns": columns,
@@ -126,6 +130,12 @@ def path(experiment_id: str, study: str, as_table: bool = False) -> str:
     """Return the view's path on the MLflow server: its charts, or the table with the state of each trial."""
     page = f"/#/experiments/{experiment_id}/runs?{_NOT_GENAI}"
     return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
+
+
+def path_of_experiments(experiment_ids: Names) -> str:
+    """Return the path of the page that lists the trials of several experiments."""
+    query = {"experiments": json.dumps([*experiment_ids]), "searchFilter": "tags.role = 'trial'"}
+    return f"/#/compare-experiments/s?{urlencode(query)}&{_NOT_GENAI}"
 
 
 def quote(text: str) -> str:

@@ -7,15 +7,17 @@ import socket
 import threading
 import warnings
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.record.definition import sweeps_line
+from sweeps.results.studies import ComparedStudy, build_settings
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
+from sweeps.tracking.run_data import mlflow_name
 from sweeps.tracking.store import artifacts_of, connect, first_line, is_missing, outage_errors
 
 _REDIRECT = """<!doctype html>
@@ -34,6 +36,11 @@ def study_path(uri: str, study: Path, as_table: bool) -> str:
 
     Raises UserError if MLflow does not answer or lacks the study.
     """
+    return comparison_view.path(_run_of(uri, study).info.experiment_id, study.name, as_table)
+
+
+def _run_of(uri: str, study: Path) -> Any:
+    """Return the run of the study in this folder. Raises UserError if MLflow does not answer or lacks the study."""
     missing = UserError(
         f"MLflow at {without_password(uri)} has no runs of study {study.name}\n"
         f"Send them: {sweeps_line('sync', study)}; or set MLFLOW_TRACKING_URI to the address of the store that has them"
@@ -44,7 +51,31 @@ def study_path(uri: str, study: Path, as_table: bool) -> str:
     run = _query(uri, lambda client: client.get_run(run_id), missing)
     if run.info.lifecycle_stage != "active":
         raise missing
-    return comparison_view.path(run.info.experiment_id, study.name, as_table)
+    return run
+
+
+def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
+    """Store a view of several studies, and return its path; for studies of several experiments, the list of trials.
+
+    Raises UserError if MLflow does not answer or lacks a study.
+    """
+    runs = [_run_of(uri, each.study.folder) for each in studies]
+    experiments = list(dict.fromkeys(run.info.experiment_id for run in runs))
+    if len(experiments) > 1:
+        return comparison_view.path_of_experiments(experiments)
+    names = [run.data.tags["study"] for run in runs]
+    in_experiment = _query(uri, lambda client: client.search_runs(experiments, "tags.role = 'study'"))
+    others = sorted({run.data.tags.get("study", "") for run in in_experiment}.difference(names))
+    first, (_, *rows) = studies[0].study, build_settings(studies)
+    params = [mlflow_name(name) for name, *_ in rows if not name.endswith("_target_")]
+    lacking = [mlflow_name(name) for name, *cells in rows if not all(cells)]
+    numbers = [mlflow_name(name) for name in first.numbers() if mlflow_name(name) in params]
+    curves = dict.fromkeys(mlflow_name(name) for each in studies for row in each.study.rows for name in row.metrics)
+    title, objective = ", ".join(names), [*map(mlflow_name, first.objective)]
+    maximize = first.directions[0] == "maximize"
+    tag = comparison_view.tag(title, params, objective, maximize, curves, numbers, lacking=lacking, others=others)
+    _query(uri, lambda client: client.set_experiment_tag(experiments[0], *tag))
+    return comparison_view.path(experiments[0], title)
 
 
 def path_by_name(uri: str, name: str) -> str | None:

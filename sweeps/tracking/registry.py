@@ -9,8 +9,9 @@ from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
+from sweeps.tracking.run_data import mlflow_name
 from sweeps.tracking.store import connect, first_line, is_server, outage_errors
-from sweeps.tracking.study_run import mlflow_name, read_tracking
+from sweeps.tracking.study_run import read_tracking
 
 
 def register(uri: str, name: str, trial: Path, tags: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@
 Calls may take seconds, and raise one of `outage_errors` if MLflow refuses or does not answer.
 """
 
-import re
 import shlex
 import sys
 import tempfile
@@ -20,23 +19,15 @@ from sweeps.files import CorruptFile
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import picture, report
 from sweeps.results.findings import Findings
-from sweeps.secrets import mask_value, without_password
+from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.artifacts import copy_for_show
-from sweeps.tracking.store import UNWANTED, artifacts_of, connect, first_line, is_refusal, outage_errors, sent_once
+from sweeps.tracking.run_data import mlflow_name, send, send_settings
+from sweeps.tracking.store import artifacts_of, connect, first_line, outage_errors, sent_once
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
-MetricRow = tuple[str, float, int, int]
-"""Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
-
 _PICTURE = "study.svg"
-_BATCH = 1000  # largest number of metrics, params and tags that MLflow takes in one call
-
-
-def mlflow_name(name: str) -> str:
-    """Return a name in the characters that MLflow allows: Hydra's `+db@src` becomes `db_src`."""
-    return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
 
 
 def read_tracking(folder: Path) -> dict[str, Any]:
@@ -75,6 +66,7 @@ class StudyRun:
             self._source_tags = resolve_tags()
             self.experiment_id = self._open_experiment(self._uri, self._experiment)
             self.run_id = self._open_run(self._command)
+            send_settings(self.client, self.run_id, self._params())
             self._is_open = True
 
     def open_child(self, trial: TrialRecord, overrides: Sequence[str], may_exist: bool) -> str:
@@ -88,35 +80,6 @@ class StudyRun:
         tags = {"mlflow.parentRunId": self.run_id, "trial": str(trial.number), "role": "trial"}
         tags["folder"] = str(trial.folder.absolute())
         return self._create(trial.name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
-
-    def send(self, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:
-        """Send everything that MLflow accepts, and return why it refused the rest; "" if it accepted everything."""
-        from mlflow.entities import Metric, Param, RunTag
-
-        entities: list[Any] = [Param(name, mask_value(name, value)) for name, value in params.items()]
-        entities += [RunTag(name, without_password(value)) for name, value in tags.items()]
-        entities += [Metric(*row) for row in metrics]
-        batches = [entities[start : start + _BATCH] for start in range(0, len(entities), _BATCH)]
-        refusals = [self._log(run_id, batch) for batch in batches]
-        return next(filter(None, refusals), "")
-
-    def _log(self, run_id: str, batch: Sequence[Any]) -> str:
-        """Log metrics, params and tags, and return MLflow's refusal. One refused name does not lose the others."""
-        from mlflow.entities import Metric, Param, RunTag
-        from mlflow.exceptions import MlflowException
-
-        metrics, params, tags = ([e for e in batch if isinstance(e, kind)] for kind in (Metric, Param, RunTag))
-        try:
-            self.client.log_batch(run_id, metrics, params, tags, synchronous=True)
-        except MlflowException as error:
-            names = {entity.key for entity in batch}
-            if error.error_code not in UNWANTED or not is_refusal(error):
-                raise
-            if len(names) == 1:
-                return first_line(error)
-            refusals = [self._log(run_id, [entity for entity in batch if entity.key == name]) for name in names]
-            return next(filter(None, refusals), "")
-        return ""
 
     def send_files(self, run_id: str, *files: Path) -> None:
         """Log files as artifacts; of a long file its head and its tail."""
@@ -162,7 +125,9 @@ class StudyRun:
         figures, tags = _results(findings)
         tags["mlflow.note.content"] = note
         # Prefixed, because the list of runs, sorted by a metric of the trials, must not contain the study's run.
-        self.send(self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags)
+        send(
+            self.client, self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags
+        )
         self.send_page()
         self.send_files(self.run_id, study.folder / report.CSV)
         for file in study.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
@@ -242,6 +207,13 @@ class StudyRun:
         run_id = self._reopen(earlier[0]) if earlier else self._create(name, {**tags, "command": command})
         folder.write_tracking({"run_id": run_id, "experiment": self.experiment_id})
         return run_id
+
+    def _params(self) -> dict[str, str]:
+        """Return the objectives, the values of each swept parameter, and the settings that all trials share."""
+        goals = zip(self.study.objective, self.study.directions, strict=True)
+        params = {mlflow_name(name): value for name, value in self.study.fixed.items() if "${" not in value}
+        params |= {mlflow_name(name): values for name, values in self.study.space.items()}
+        return {"objective": ", ".join(f"{name} ({direction})" for name, direction in goals)} | params
 
     def _search(self, where: str) -> list[Any]:
         return list(self.client.search_runs([self.experiment_id], where))

@@ -2,21 +2,20 @@
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
-import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sweeps.files import Lines, last_lines
 from sweeps.record import costs
 from sweeps.record.study import TrialRecord, result_of
+from sweeps.record.trial_config import read_config, settings
 from sweeps.results import notes
+from sweeps.tracking.run_data import MetricRow, mlflow_name, send, send_settings
 from sweeps.tracking.saved_model import log_saved_model
 from sweeps.tracking.store import first_line
-from sweeps.tracking.study_run import MetricRow, StudyRun, mlflow_name, read_tracking
+from sweeps.tracking.study_run import StudyRun, read_tracking
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
@@ -73,14 +72,17 @@ class TrialRun:
         ended = self.ended  # read before the files, because nothing is written to them after the end
         metrics, batches = self._new_metrics()
         self._reported |= {name for name, *_ in metrics}
-        params = {} if self._described else self._params()
+        swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
+        params = {} if self._described else swept
         outcome, tags = self._outcome() if ended else ([], {})
-        self.problem = self._study.send(run_id, metrics + outcome, params, tags) or self.problem
+        self.problem = send(self._study.client, run_id, metrics + outcome, params, tags) or self.problem
         for reader, lines in zip(self._readers, batches, strict=True):
             reader.mark_read(lines)
         self._described = True
         self._study.update_view([mlflow_name(name) for name in self.trial.params], [name for name, *_ in metrics])
         if ended:
+            # At the end, because a trainer (autolog) may log params of the same names with other values.
+            self.problem = send_settings(self._study.client, run_id, self._settings()) or self.problem
             self._close(run_id)
 
     def _new_metrics(self) -> tuple[list[MetricRow], list[Lines]]:
@@ -94,16 +96,16 @@ class TrialRun:
                 rows += [(mlflow_name(name), value, time_ms, line.step) for name, value in line.metrics.items()]
         return rows, batches
 
-    def _params(self) -> dict[str, str]:
+    def _settings(self) -> dict[str, str]:
+        """Return the settings of the trial's configuration that were not swept."""
         try:
-            settings = _settings(self._config or _read_config(self._folder.path / ".hydra"))
+            written = settings(self._config or read_config(self._folder.path))
         except Exception as error:  # because a damaged file may hold anything
             self.problem = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
-            settings = {}
-        swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
-        # Prefixed, because a trainer (autolog) may log a param of the same name with another value.
-        fixed = {mlflow_name(name): str(value) for name, value in settings.items()}
-        return swept | {f"config/{name}": value for name, value in fixed.items() if name not in swept}
+            return {}
+        swept = {mlflow_name(name) for name in self.trial.params}
+        fixed = {mlflow_name(name): value for name, value in written.items()}
+        return {name: value for name, value in fixed.items() if name not in swept}
 
     def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
         """Return the whole trial's metrics and tags.
@@ -168,36 +170,3 @@ def _run_status(state: State) -> str:
     if state in (State.COMPLETED, State.PRUNED, State.INFEASIBLE):
         return "FINISHED"
     return "FAILED" if state.is_bad and state is not State.LOST else "KILLED"
-
-
-def _read_config(folder: Path) -> DictConfig:
-    """Read the config that Hydra wrote for a trial of another process; empty if the trial never began."""
-    config: dict[str, Any] = {}
-    for file in (folder / "config.yaml", folder / "hydra.yaml"):
-        if file.exists():
-            config |= yaml.load(file.read_text(), yaml.CSafeLoader) or {}
-    return OmegaConf.create(config)
-
-
-def _settings(config: DictConfig) -> dict[str, Any]:
-    """Return the choice of each config group, and the values at the config's top level."""
-    choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
-    content: Any = OmegaConf.to_container(config, enum_to_str=True)
-    content.pop("hydra", None)
-    settings = [(name, choice) for name, choice in choices.items() if not name.startswith("hydra/")]
-    settings += [(str(name), _value(content, str(name))) for name in content]
-    return {name: value for name, value in settings if isinstance(value, bool | int | float | str)}
-
-
-def _value(config: Mapping[Any, Any], name: str) -> Any:
-    """Return the value of a key as it is written, after following references to other keys.
-
-    Returns None for a missing value and for a resolver's result, because oc.env may return a secret.
-    """
-    value: Any = config
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    if not isinstance(value, str) or "${" not in value:
-        return None if value == "???" else value
-    link = re.fullmatch(r"\$\{([\w.]+)\}", value)
-    return _value(config, link[1]) if link else None

@@ -41,7 +41,7 @@ def test_its_curves_arrive_in_the_trials_run(store: str, tmp_path: Path) -> None
     assert set(runs(store)) == {"s", "trial 0"}
     trial = runs(store)["trial 0"]
     assert [step for step, _ in steps_of(store, trial, "loss")] == [0, 1, 2]
-    ours = {"config/epochs": "3", "config/batch": "16", "config/shuffle": "False"}
+    ours = {"config/epochs": "3", "batch": "16", "config/shuffle": "False"}
     assert trial.data.params.items() >= {**ours, "epochs": "1", "shuffle": "True"}.items()
     assert "optimizer_learning_rate" in trial.data.params  # autolog logs this param last
     assert trial.info.status == "FINISHED"

@@ -37,6 +37,13 @@ def test_view_shows_trials_of_the_study_best_first() -> None:
     assert parallel["selectedMetrics"] == ["best/val_accuracy"]
 
 
+def test_view_of_several_studies_shows_all_but_the_others() -> None:
+    content = view(study="a, b", others=["c", "it's"])
+    assert content["searchFilter"] == "tags.study != 'c' AND tags.study != \"it's\" AND tags.role = 'trial'"
+    assert content["selectedColumns"][0] == "tags.`study`"
+    assert view(study="a, b", others=[])["searchFilter"] == "tags.role = 'trial'"
+
+
 def test_parallel_coordinates_show_columns_of_all_trials() -> None:
     """Drop columns that a trial lacks, because a trial before the final race has no seed and would have no line."""
     content = view(params=["lr", "seed"], lacking={"seed"})

@@ -18,7 +18,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from sweeps.results import report
+from sweeps.results.studies import compare
 from sweeps.tracking import comparison_view
+from sweeps.tracking.pages import studies_path
 from sweeps.tracking.tracker import Tracker
 from tests.command_lines import GRID, SWEEP, THEIRS, run
 from tests.results import pages
@@ -64,13 +66,17 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Itera
     failing = run([THEIRS, "-m", *GRID, "+how=raises,exits", *apart], folder)
     assert failing.code == 1, failing.said
     assert swept.out.splitlines()[-1] == "dashboard: python -m sweeps ui grid"
-    for name in ("search", "two_objectives"):
-        summary = pages.STUDIES[name](folder / "multirun" / name)
+    store, studies = f"sqlite:///{folder}/mlflow.db", {}
+    for name, experiment in (("search", "search"), ("two_objectives", "two_objectives"), ("grid", "search")):
+        (folder / "made").mkdir(exist_ok=True)
+        summary = studies[name] = pages.STUDIES[name](folder / "made" / name)
         report.write(summary)
-        tracker = Tracker(f"sqlite:///{folder}/mlflow.db", name, summary, "sweep.py")
+        tracker = Tracker(store, experiment, summary, "sweep.py")
         tracker.open()
         tracker.catch_up(summary)
         assert tracker.problem is None
+    view = studies_path(store, compare({name: studies[name] for name in ("search", "grid")}))
+    assert view == comparison_view.path("3", "search, grid")
     port = str(free_port())
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "ui.log").open("w") as log:
@@ -149,6 +155,15 @@ def test_view_of_a_search_has_pruned_trials_and_contours(dashboard: tuple[str, s
     states = page.locator(".ag-center-cols-container [col-id='tags.`state`']")
     expect(states.filter(has_text="pruned")).to_have_count(9)
     expect(states.filter(has_text="failed")).to_have_count(2)
+
+
+def test_view_of_two_studies_has_the_trials_of_both(dashboard: tuple[str, str], page: Page) -> None:
+    page.goto(dashboard[0] + comparison_view.path("3", "search, grid"))
+    expect(page.get_by_text("32 matching runs")).to_be_visible()
+    for axis in ("lr", "batch_size", "best/accuracy"):
+        expect(chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)).to_be_visible()
+    page.goto(dashboard[0] + comparison_view.path("3", "search, grid", as_table=True))
+    expect(page.locator(".ag-header").get_by_text("study", exact=True)).to_be_visible()
 
 
 @pytest.mark.long

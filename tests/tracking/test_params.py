@@ -47,8 +47,10 @@ def test_params_of_our_own_app(store: str, tmp_path: Path, written: bool) -> Non
     }
     values = {"lr": "0.1", "batch_size": "32", "epochs": "5", "seed": "7", "mixed_precision": "False"}
     values |= {"nodes": "1", "ranks": "1", "lr_scaling": "none", "warmup_epochs": "0.0", "all_reduce_dtype": "float32"}
-    rest = {f"config/{name}": value for name, value in {**groups, "tracking": "mlflow", **values}.items()}
-    assert params == {**rest, **swept}
+    assert params.items() >= {**groups, "tracking": "mlflow", **values, **swept}.items()
+    nested = {"optimizer.learning_rate": "0.1", "model.hidden": "[128]", "dataset.n_train": "1500"}
+    assert params.items() >= nested.items()
+    assert not [name for name in params if name.startswith(("config/", "hydra"))]
 
 
 def test_settings_of_a_foreign_app(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +64,8 @@ def test_settings_of_a_foreign_app(store: str, tmp_path: Path, monkeypatch: pyte
             "note": None,
             "missing": "???",
             "dangling": "${nothing}",
+            "endless": "${without_end}",
+            "without_end": "${endless}",
             "token": "${oc.env:TOKEN}",
             "behind": "${token}",
             "within": "x-${token}",
@@ -75,13 +79,16 @@ def test_settings_of_a_foreign_app(store: str, tmp_path: Path, monkeypatch: pyte
     )
     params = params_of(store, tmp_path, config, **{"+solver.steps": 9})
     assert params == {
-        "config/depth": "3",
-        "config/rate": "1e-05",
-        "config/again": "1e-05",
-        "config/deterministic": "True",
-        "config/address": "http://me:***@host/",
-        "config/solver": "lbfgs",
-        "config/db_source": "big",
+        "depth": "3",
+        "rate": "1e-05",
+        "again": "1e-05",
+        "deterministic": "True",
+        "address": "http://me:***@host/",
+        "solver": "lbfgs",
+        "solver.rate": "1e-05",
+        "solver.tolerance": "1e-09",
+        "widths": "[1,2]",
+        "db_source": "big",
         "solver.steps": "9",
     }
     assert os.environ["TOKEN"] not in (tmp_path / "mlflow.db").read_bytes().decode(errors="replace")

@@ -81,8 +81,7 @@ def test_a_finished_study_is_a_tree(store: str, tmp_path: Path) -> None:
     tags |= {"overrides": "optimizer=adam +extra@x=1", "state": "completed"}
     assert child.data.tags.items() >= tags.items()
     described = {"lr": "0.001", "batch_size": "32", "model": "mlp", "dataset": "digits", "loss": "mse"}
-    described = {f"config/{name}": value for name, value in described.items()}
-    assert child.data.params == {"optimizer": "adam", "extra_x": "1", **described}
+    assert child.data.params == {"optimizer": "adam", "extra_x": "1", "optimizer.lr": "0.001", **described}
     assert (
         child.data.metrics.items()
         >= {

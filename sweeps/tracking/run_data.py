@@ -1,0 +1,71 @@
+"""The metrics, params and tags of a run, sent to MLflow."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweeps.secrets import mask_value, without_password
+from sweeps.tracking.store import UNWANTED, first_line, is_refusal
+
+MetricRow = tuple[str, float, int, int]
+"""Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
+_BATCH, _PARAMS = 1000, 100  # largest numbers of metrics, params and tags, and of params, that MLflow takes in one call
+
+
+def mlflow_name(name: str) -> str:
+    """Return a name in the characters that MLflow allows: Hydra's `+db@src` becomes `db_src`."""
+    return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
+
+
+def send(client: Any, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:
+    """Send everything that MLflow accepts, and return why it refused the rest; "" if it accepted everything."""
+    from mlflow.entities import Metric, Param, RunTag
+
+    entities: list[Any] = [Param(name, mask_value(name, value)) for name, value in params.items()]
+    entities += [RunTag(name, without_password(value)) for name, value in tags.items()]
+    entities += [Metric(*row) for row in metrics]
+    size = _PARAMS if len(params) > _PARAMS else _BATCH
+    batches = [entities[start : start + size] for start in range(0, len(entities), size)]
+    refusals = [_log(client, run_id, batch) for batch in batches]
+    return next(filter(None, refusals), "")
+
+
+def send_settings(client: Any, run_id: str, settings: Mapping[str, str]) -> str:
+    """Log settings as params, and return why MLflow refused some; "" if it accepted them.
+
+    If the trial's own code logged another value under a name, the setting gets the prefix `config/`.
+    """
+    from mlflow.entities import Param
+    from mlflow.exceptions import MlflowException
+
+    params = {name: mask_value(name, value) for name, value in settings.items()}
+    try:
+        for start in range(0, len(params), _PARAMS):
+            batch = [Param(*pair) for pair in list(params.items())[start : start + _PARAMS]]
+            client.log_batch(run_id, params=batch, synchronous=True)
+    except MlflowException as error:
+        if error.error_code not in UNWANTED or not is_refusal(error):
+            raise
+        logged = client.get_run(run_id).data.params
+        renamed = {f"config/{n}" if logged.get(n, value) != value else n: value for n, value in params.items()}
+        return send(client, run_id, [], renamed, {})
+    return ""
+
+
+def _log(client: Any, run_id: str, batch: Sequence[Any]) -> str:
+    """Log metrics, params and tags, and return MLflow's refusal. One refused name does not lose the others."""
+    from mlflow.entities import Metric, Param, RunTag
+    from mlflow.exceptions import MlflowException
+
+    metrics, params, tags = ([e for e in batch if isinstance(e, kind)] for kind in (Metric, Param, RunTag))
+    try:
+        client.log_batch(run_id, metrics, params, tags, synchronous=True)
+    except MlflowException as error:
+        names = {entity.key for entity in batch}
+        if error.error_code not in UNWANTED or not is_refusal(error):
+            raise
+        if len(names) == 1:
+            return first_line(error)
+        refusals = [_log(client, run_id, [entity for entity in batch if entity.key == name]) for name in names]
+        return next(filter(None, refusals), "")
+    return ""
