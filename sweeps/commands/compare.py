@@ -13,9 +13,7 @@ from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
 
 _PAGE = Path("comparison.html")
-Names = Annotated[
-    list[str], typer.Argument(metavar="NAME", help="names of studies, or paths of their folders")
-]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="names of studies, or paths of their folders")]
 Output = Annotated[Path, typer.Option(help="page to write")]
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from sweeps.record.study import TrialRecord
-from sweeps.results import axes
+from sweeps.results import axes, theme
 from sweeps.results.axes import Axis
 from sweeps.results.figure_data import FigureData, is_wide
 from sweeps.trial.job import Value
@@ -40,6 +40,8 @@ LINES = {
 }
 _LOG: dict[str, Any] = {"type": "log", "exponentformat": "power"}
 
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
 escape = partial(html.escape, quote=False)  # because plotly renders some tags in labels
 
 
@@ -48,7 +50,8 @@ def make_figure(data: Sequence[Mapping[str, Any]], height: int = 380, note: str 
     axis = {"gridcolor": "--line", "zeroline": False, "linecolor": "--line", "automargin": True}
     base: dict[str, Any] = {
         "height": height,
-        "margin": {"l": 56, "r": 16, "t": 16, "b": 44},
+        "margin": {"l": 56, "r": 16, "t": 32, "b": 44},  # the top has room for plotly's buttons
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "--muted", "activecolor": "--ink"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": "--ink", "size": 12, "family": "system-ui, sans-serif"},
@@ -68,6 +71,12 @@ def make_figure(data: Sequence[Mapping[str, Any]], height: int = 380, note: str 
 def scatter(mode: str, x: Iterable[Any], y: Iterable[Any], **more: Any) -> Trace:
     """Return a trace of points, lines or both."""
     return {"type": "scatter", "mode": mode, "x": [*x], "y": [*y], **more}
+
+
+def series_line(number: int) -> dict[str, Any]:
+    """Return the line of a series by its number: colours first, then dashes."""
+    dash = _DASHES[number // theme.SERIES % len(_DASHES)]
+    return {"color": f"--series-{number % theme.SERIES}", "width": 2, "dash": dash}
 
 
 def mark_all(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COST = "Cost"
 _MOST_CURVES = 60
-_MOST_IN_LEGEND = 12
+_MOST_IN_LEGEND = 10
 _MOST_SLICES = 12
 _HOVER = "step %{x}: %{y:.5g}<br>%{text}<extra></extra>"
 
@@ -86,24 +86,31 @@ def _best_so_far(source: FigureData, last: int) -> Trace:
 
 
 def curves(source: FigureData) -> Figure | None:
-    """Return the learning curves: a line per trial, with a mark at its end."""
+    """Return the learning curves: a line per trial, with a mark at its end.
+
+    Each of few lines has its own colour and dash; many lines have the colour of their objective.
+    """
     metric = curve_metric(source.study, source.curves)
     reported = {number: curves[metric] for number, curves in source.curves.items() if metric in curves}
     trials, note = source.select(_MOST_CURVES, [trial for trial in source.trials if trial.number in reported])
     if not trials:
         return None
     has_legend = len(trials) <= _MOST_IN_LEGEND
+    own_lines = {trial.number: drawing.series_line(i) for i, trial in enumerate(trials)} if has_legend else {}
     data: list[Trace] = []
     ends = []
     for kind, group in source.group_by_kind(trials).items():
         ordered = sorted(group, key=lambda trial: -source.level(trial)) if kind == "completed" else group
         for trial in ordered:
-            line = _line_style(source, kind, trial)
+            line = own_lines.get(trial.number) or _line_style(source, kind, trial)
             trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
             trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
             data.append(trace | ({"name": _legend_name(trial)} if has_legend else {}))
         x, y = zip(*(_last_point(*reported[trial.number]) for trial in ordered), strict=True)
-        ends.append(drawing.make_marks(source, kind, x, y, ordered) | {"showlegend": False})
+        marks = drawing.make_marks(source, kind, x, y, ordered) | {"showlegend": False}
+        if own_lines:
+            marks["marker"] |= {"color": [own_lines[trial.number]["color"] for trial in ordered], "coloraxis": None}
+        ends.append(marks)
     values = [value for trace in data for value in trace["y"] if value is not None]
     steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
     layout: dict[str, Any] = {"xaxis": drawing.count_axis("step", steps), **source.color_layout()}
@@ -179,9 +186,9 @@ def slices(source: FigureData) -> Figures:
         trials = [trial for trial in selected if axis.categories or trial.params.get(axis.name) is not None]
         if trials:
             data = drawing.mark_all(source, trials, lambda trial, x=x: x[trial.number], size=7)  # type: ignore[misc]
-            layout = {"xaxis": drawing.parameter_axis(axis), "margin": {"l": 48, "r": 10, "t": 8, "b": 40}}
+            layout = {"xaxis": drawing.parameter_axis(axis), "margin": {"l": 48, "r": 10, "t": 30, "b": 40}}
             layout |= drawing.value_axes(source, trials)
-            figures[axis.name] = drawing.make_figure(data, 260, source.add_edge_note(note), **layout)
+            figures[axis.name] = drawing.make_figure(data, 280, source.add_edge_note(note), **layout)
     return figures
 
 

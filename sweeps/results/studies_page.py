@@ -4,12 +4,11 @@ import html
 from collections.abc import Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Any
 
 from sweeps.record import costs
 from sweeps.record.definition import sweeps_line
-from sweeps.results import page, theme
-from sweeps.results.drawing import Figure, Figures, Trace, escape, make_figure, scatter, value_scale
+from sweeps.results import page
+from sweeps.results.drawing import Figure, Figures, Trace, escape, make_figure, scatter, series_line, value_scale
 from sweeps.results.figures import curve_metric
 from sweeps.results.page import Section
 from sweeps.results.studies import MIN_SEEDS, ComparedStudy, build_settings, build_table, compare_pairs
@@ -17,7 +16,6 @@ from sweeps.results.tables import Paragraph, Part, parts_as_html
 from sweeps.results.trials import TrialFiles
 from sweeps.wording import short
 
-_DASHES = ("solid", "dash", "dot", "dashdot")
 _HOVER = "%{fullData.name}<br>%{x:.5g}: %{y:.6g}<extra></extra>"
 
 
@@ -57,12 +55,6 @@ def _figures(studies: Sequence[ComparedStudy]) -> dict[str, Figures]:
     }
 
 
-def _style(number: int) -> dict[str, Any]:
-    """Return the line of the study with this number: colours first, then dashes."""
-    dash = _DASHES[number // theme.SERIES % len(_DASHES)]
-    return {"line": {"color": f"--series-{number % theme.SERIES}", "width": 2, "dash": dash}, "hovertemplate": _HOVER}
-
-
 def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str, y: str) -> Figure:
     values = [value for trace in data for value in trace["y"] if value is not None]
     yaxis = {"title": {"text": escape(short(y, 40))}, **value_scale(values)}
@@ -85,9 +77,8 @@ def _best_so_far(studies: Sequence[ComparedStudy], x_title: str, by_hours: bool)
             if trial.result or y:
                 x.append(hour if by_hours else place + 1)
                 y.append(best_of([*y[-1:], *trial.result[:1]]))
-        line = _style(number)
-        line["line"] |= {"shape": "hv"}
-        data.append(scatter("lines", x, y, name=escape(study.label), **line))
+        line = {**series_line(number), "shape": "hv"}
+        data.append(scatter("lines", x, y, name=escape(study.label), line=line, hovertemplate=_HOVER))
     return _make_figure(studies, data, x_title, studies[0].study.objective[0])
 
 
@@ -102,7 +93,7 @@ def _curves(studies: Sequence[ComparedStudy]) -> Figure | None:
         reported = [by_name[metric] for by_name in curves[number] if metric in by_name]
         for i, (steps, values) in enumerate(reported):
             group = {"name": escape(study.label), "legendgroup": str(number), "showlegend": i == 0}
-            data.append(scatter("lines", steps, values, **group, **_style(number)))
+            data.append(scatter("lines", steps, values, line=series_line(number), hovertemplate=_HOVER, **group))
     return _make_figure(studies, data, "step", metric) if data else None
 
 
@@ -112,6 +103,7 @@ def _fronts(studies: Sequence[ComparedStudy]) -> Figure:
     for number, study in enumerate(studies):
         points = [trial.objective[:2] for trial in sorted(study.best_trials, key=attrgetter("objective"))]
         x, y = zip(*points, strict=True)
-        data.append(scatter("lines+markers", x, y, name=escape(study.label), **_style(number)))
+        style = {"line": series_line(number), "hovertemplate": _HOVER}
+        data.append(scatter("lines+markers", x, y, name=escape(study.label), **style))
     first, second = studies[0].study.objective[:2]
     return _make_figure(studies, data, first, second)
