@@ -156,6 +156,8 @@ WRONG = [
     (["resume", "failed", "--trials", "1,9"], "no such trials to retry. It has: 2 failed"),
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
+    (["report", "good", "--format", "gif"], "--format gif: unknown format.\nChoose among pdf, svg, png"),
+    (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
     (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
     (["ui", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),
     (["ui", "good", "failed", "--uri", "sqlite:///none.db"], "--uri is for runs outside of studies.\nRemove --uri"),

@@ -24,13 +24,20 @@ def report(
     scaling: Annotated[bool, typer.Option("--scaling", help="print the speed-up by GPUs, nodes or ranks")] = False,
     target: Target = None,
     predict: Predict = "",
+    figures: Annotated[Path | None, typer.Option(help="folder for all figures, in the width of a column")] = None,
+    file_format: Annotated[str, typer.Option("--format", help="format of the figures: pdf, svg or png")] = "pdf",
 ) -> None:
     """Write report.html and trials.csv of a study again."""
+    from sweeps.results import picture
     from sweeps.results import report as writer
     from sweeps.results.findings import Findings
     from sweeps.results.scaling import COUNTED, EPOCH_TIME, count_sizes
     from sweeps.results.terminal import show_scaling
 
+    if file_format not in picture.FORMATS:
+        raise UserError(f"--format {file_format}: unknown format.\nChoose among {', '.join(picture.FORMATS)}")
+    if figures and figures.exists() and not figures.is_dir():
+        raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
     counts, (study, definition) = _counts(predict), read(name, root)
     if study.searched:
         from sweeps.choose.sampler.importance import importance
@@ -52,8 +59,10 @@ def report(
     writer.write(findings)
     if shows_scaling and findings.scaling:
         show_scaling(findings.scaling)
-    for file in (writer.HTML, writer.CSV):
-        console.print(str(study.folder / file), soft_wrap=True)
+    paths = [study.folder / file for file in (writer.HTML, writer.CSV)]
+    paths += picture.write_figures(findings, figures, file_format) if figures else []
+    for path in paths:
+        console.print(str(path), soft_wrap=True)
 
 
 @command("scaling")

@@ -42,7 +42,7 @@ def parallel_coordinates(source: FigureData) -> Figure | None:
         source.add_edge_note(note),
         annotations=_tick_labels(columns),
         shapes=[_axis_line(i, axis) for i, axis in enumerate(columns)],
-        margin={"l": 20, "r": 16, "t": 40, "b": 8},
+        margin={"l": 48, "r": 84, "t": 40, "b": 8},  # room for the names and the tick labels beside the axes
         **_frame(columns),
         **source.color_layout(),
         meta={"least_width": 92 * len(columns) + 60},
@@ -114,7 +114,7 @@ def _frame(columns: Sequence[Axis]) -> dict[str, Any]:
     """Return the layout: the names of the axes on top, and room below for missing values."""
     names, count = [axis_title(axis, 18) for axis in columns], len(columns)
     is_tilted = count > 7 or max(map(len, names)) * count > 110
-    xaxis: dict[str, Any] = {"tickvals": [*range(count)], "ticktext": names, "range": [-0.15, count - 0.45]}
+    xaxis: dict[str, Any] = {"tickvals": [*range(count)], "ticktext": names, "range": [-0.02, count - 0.98]}
     xaxis |= {"side": "top", "tickangle": -20 if is_tilted else 0, "showgrid": False, "fixedrange": True}
     lowest = -0.2 if any(axis.has_none for axis in columns) else -0.06
     return {"xaxis": xaxis, "yaxis": {"range": [lowest, 1.06], "visible": False, "fixedrange": True}}

@@ -1,72 +1,179 @@
-"""A study's main figure as a picture (SVG) for its description in MLflow, where no script runs."""
+"""A study's figures as pictures without a script: for its description in MLflow, and for print."""
 
 import io
 import logging
+import math
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
+from sweeps.errors import UserError
 from sweeps.record.study import StudySnapshot
 from sweeps.results import theme
 from sweeps.results.drawing import Figure
 from sweeps.results.figure_data import FigureData
-from sweeps.results.figures import history
+from sweeps.results.figures import build_figures, history
 from sweeps.results.findings import Findings, findings_of
 from sweeps.results.maps import front
+from sweeps.results.trials import TrialFiles
 from sweeps.secrets import without_password
 
+FORMATS = ("pdf", "svg", "png")
 _MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}  # by plotly's symbols
-_LINES = {"dot": ":", "dash": "--"}
+_LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _SETTINGS: Any = {"svg.fonttype": "none", "text.parse_math": False}  # text remains text, and $ a dollar sign
+_COLUMN_IN = 3.4  # width of a column of a paper
+_PRINT: Any = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2, "savefig.dpi": 300, "pdf.fonttype": 42}
+_PRINT |= {"lines.markersize": 4}
 _LARGEST = 1e300  # because the margin beyond a larger number would be infinite
+
+
+def write_figures(findings: Findings, folder: Path, file_format: str) -> list[Path]:
+    """Write every figure of the study, in the width of a paper's column, and return the paths of the files.
+
+    Raises UserError if the folder cannot be made.
+    """
+    import matplotlib as mpl
+
+    files, paths = TrialFiles(findings.study.objective), []
+    files.look(findings)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures") from error
+    for section, figures in build_figures(findings, files.curves()).items():
+        for name, figure in figures.items():
+            words = "_".join(filter(None, [findings.study.name, section, name.lstrip("+")]))
+            path = folder / f"{''.join(c if c.isalnum() or c in '-_.' else '_' for c in words).lower()}.{file_format}"
+            lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace["mode"]]
+            for line, dash in zip(lines, cycle(_LINES)):  # because a colour is lost on grey paper
+                line["dash"] = dash
+            with mpl.rc_context(_PRINT):
+                size = _COLUMN_IN, max(2.1, min(6.0, figure["layout"]["height"] / 160))
+                path.write_bytes(_render(figure, size, file_format))
+            paths.append(path)
+    return paths
 
 
 def render_picture(study: StudySnapshot | Findings) -> str:
     """Return the Pareto front of several objectives, the history of a single one; empty without values."""
     source = FigureData(findings_of(study), {})
     figure = front(source) or history(source)
-    return _render(figure) if figure else ""
+    return _render(figure, (8.8, 3.8), "svg").decode() if figure else ""
 
 
-def _render(figure: Figure) -> str:
+def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> bytes:
+    """Return a figure as a file of this format. Its width and height are in inches."""
     import matplotlib as mpl  # here, because the import takes most of a second
     from matplotlib.figure import Figure as Canvas
 
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # because it warns of a read-only home folder
     colored = theme.apply_colors({key: figure[key] for key in ("data", "layout")}, theme.colors(dark=False))
-    layout, svg = colored["layout"], io.StringIO()
+    layout, content = colored["layout"], io.BytesIO()
     with mpl.rc_context(_SETTINGS):
-        axes = (canvas := Canvas((8.8, 3.8), layout="constrained")).subplots()
-        names = [without_password(layout[axis]["title"]["text"]) for axis in ("xaxis", "yaxis")]
-        axes.set(xlabel=names[0], ylabel=names[1])
-        axes.set(**{f"{x}scale": "log" for x in "xy" if layout[f"{x}axis"].get("type") == "log"})
+        axes = (canvas := Canvas(size_in, layout="constrained")).subplots()
+        for name in "xy":
+            _set_axis(axes, name, layout[f"{name}axis"])
         for trace in colored["data"]:
-            _add_trace(axes, trace, layout.get("coloraxis", {}))
+            _TRACES[trace["type"]](axes, trace, layout)
+        for shape in layout.get("shapes", []):
+            ends = [[shape[f"{axis}0"], shape[f"{axis}1"]] for axis in "xy"]
+            axes.plot(*ends, color=shape["line"]["color"], linewidth=0.6, zorder=0)
+        for note in layout.get("annotations", []):
+            axes.annotate(note["text"], (note["x"], note["y"]), (3, 0), textcoords="offset points", fontsize="x-small")
         labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # a dict, because labels may repeat
-        axes.legend(labels.values(), labels, ncols=6, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
-        canvas.savefig(svg, format="svg")
-    return svg.getvalue()
+        columns = 6 if size_in[0] > _COLUMN_IN else 1 if any(len(label) > 14 for label in labels) else 2
+        if len(labels) > 1 and layout["xaxis"].get("side") != "top":
+            axes.legend(labels.values(), labels, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
+        canvas.savefig(content, format=file_format)
+    return content.getvalue()
 
 
-def _add_trace(axes: Any, trace: dict[str, Any], scale: dict[str, Any]) -> None:
+def _set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
+    """Set the title, the scale, the range and the ticks of the axis `x` or `y`."""
+    if "categoryarray" in axis:
+        getattr(axes, f"{name}axis").update_units(axis["categoryarray"])
+    options: dict[str, Any] = {}
+    if title := axis.get("title", {}).get("text"):
+        options[f"{name}label"] = without_password(title)
+    if axis.get("type") == "log":
+        options[f"{name}scale"] = "log"
+    if limits := axis.get("range"):
+        options[f"{name}lim"] = [10**end for end in limits] if axis.get("type") == "log" else limits
+    axes.set(**options)
+    if axis.get("type") == "log":
+        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
+        getattr(axes, f"{name}axis").set_minor_formatter(lambda *_: "")
+    if "ticktext" in axis and axis.get("type") != "category":
+        getattr(axes, f"set_{name}ticks")(axis["tickvals"], [without_password(label) for label in axis["ticktext"]])
+    if axis.get("tickformat") == ".0%":
+        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:.0%}")
+    if axis.get("side") == "top":
+        axes.xaxis.tick_top()
+    if axis.get("visible") is False:
+        getattr(axes, f"{name}axis").set_visible(False)
+        axes.spines[:].set_visible(False)
+
+
+def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
     """Add the lines and points of a trace; points without a value are on the axis."""
-    x, y = ([max(-_LARGEST, min(_LARGEST, number)) for number in trace[name]] for name in "xy")
+    import matplotlib as mpl
+
+    x, y = ([_bounded(value) for value in trace[name]] for name in "xy")
     on_axis = {"transform": axes.get_xaxis_transform(), "clip_on": False} if trace.get("yaxis") == "y2" else {}
     if "lines" in trace["mode"]:
         line, steps = trace["line"], "steps-post" if trace["line"].get("shape") == "hv" else "default"
-        axes.plot(x, y, color=line["color"], linestyle=_LINES.get(line.get("dash"), "-"), drawstyle=steps)
+        style = {"color": line["color"], "linestyle": _LINES[line.get("dash", "solid")], "drawstyle": steps}
+        style |= {"label": without_password(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
+        axes.plot(x, y, alpha=trace.get("opacity"), **style)
     if "markers" in trace["mode"]:
         marker = trace["marker"]
-        symbol = marker["symbol"].removesuffix("-open")
-        style = _colors_of(marker["color"], scale) | on_axis
-        style |= {"facecolors": "none"} if symbol != marker["symbol"] else {}
-        axes.scatter(x, y, 5 * marker["size"], marker=_MARKERS[symbol], label=trace["name"], **style)
+        symbol = marker.get("symbol", "circle").removesuffix("-open")
+        style = _colors_of(marker.get("color", "C0"), layout.get("coloraxis", {})) | on_axis
+        style |= {"facecolors": "none"} if symbol != marker.get("symbol", "circle") else {}
+        style |= {"label": trace["name"]} if "name" in trace and trace.get("showlegend", True) else {}
+        area = mpl.rcParams["lines.markersize"] ** 2 * marker["size"] / 8
+        axes.scatter(x, y, area, marker=_MARKERS[symbol], **style)
+
+
+def _add_bars(axes: Any, trace: dict[str, Any], _: dict[str, Any]) -> None:
+    axes.barh(trace["y"], trace["x"], color=trace["marker"]["color"])
+
+
+def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
+    """Add the cells of a grid, with their values and a colour bar."""
+    style = _colors_of([], layout.get("coloraxis", {"colorscale": [[0, "#277f8e"]], "reversescale": False}))
+    values = [[math.nan if value is None else value for value in line] for line in trace["z"]]
+    names = {"cmap": style["cmap"], "vmin": style["vmin"], "vmax": style["vmax"]}
+    for name in "xy":
+        getattr(axes, f"{name}axis").update_units(trace[name])
+    image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **names)
+    axes.tick_params("x", rotation=90 * (len(trace["x"]) > 6))
+    axes.figure.colorbar(image)
+
+
+def _add_contours(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
+    style = _colors_of([], layout["coloraxis"])
+    levels = axes.contourf(trace["x"], trace["y"], trace["z"], 12, cmap=style["cmap"], alpha=0.6)
+    axes.figure.colorbar(levels)
+
+
+_TRACES = {"scatter": _add_scatter, "bar": _add_bars, "heatmap": _add_cells, "contour": _add_contours}
+
+
+def _bounded(value: Any) -> Any:
+    """Return a number that matplotlib can draw; a category as it is."""
+    if value is None:
+        return math.nan
+    return value if isinstance(value, str) else max(-_LARGEST, min(_LARGEST, value))
 
 
 def _colors_of(color: Any, scale: dict[str, Any]) -> dict[str, Any]:
-    """Return matplotlib's arguments for a colour, or for values on the colour scale."""
+    """Return matplotlib's arguments for a colour or a list of colours, or for values on the colour scale."""
     from matplotlib.colors import ListedColormap
 
-    if isinstance(color, str):
+    if isinstance(color, str) or (color and isinstance(color[0], str)):
         return {"color": color}
     levels = ListedColormap([level for _, level in scale["colorscale"]])
     cmap = levels.reversed() if scale["reversescale"] else levels
-    return {"c": color, "cmap": cmap, "vmin": scale["cmin"], "vmax": scale["cmax"]}
+    return {"c": color, "cmap": cmap, "vmin": scale.get("cmin"), "vmax": scale.get("cmax")}

@@ -1,0 +1,45 @@
+"""The figures of a study as files for print."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.results.figures import build_figures
+from sweeps.results.findings import Findings
+from sweeps.results.picture import FORMATS, write_figures
+from sweeps.results.trials import TrialFiles
+from tests.results import pages
+
+
+@pytest.mark.parametrize("name", pages.STUDIES)
+def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
+    study = pages.STUDIES[name](tmp_path / name)
+    findings = Findings(replace(study, importance={"lr": 0.7, "batch_size": 0.3}))
+    files = TrialFiles(study.objective)
+    files.look(findings)
+    titles = [(section, key) for section, by_key in build_figures(findings, files.curves()).items() for key in by_key]
+    paths = write_figures(findings, tmp_path / "figures", "svg")
+    assert len({*paths}) == len(titles)
+    assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
+    for path in paths:
+        assert path.name.startswith(study.name.replace(" ", "_"))
+        width = re.search(r'<svg [^>]*width="([\d.]+)pt"', path.read_text())
+        assert width and float(width[1]) == pytest.approx(3.4 * 72, abs=1)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_formats(tmp_path: Path, file_format: str) -> None:
+    paths = write_figures(Findings(pages.grid(tmp_path / "grid")), tmp_path / "figures", file_format)
+    heads = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
+    assert {path.read_bytes()[: len(heads[file_format])] for path in paths} == {heads[file_format]}
+
+
+def test_each_curve_has_a_dash_of_its_own(tmp_path: Path) -> None:
+    study = pages.grid(tmp_path / "grid")
+    few = replace(study, rows=study.rows[:3])
+    write_figures(Findings(few), tmp_path, "svg")
+    curves = (tmp_path / "grid_learning_curves.svg").read_text()
+    assert "lr=0.001 batch_size=32" in curves
+    assert len(set(re.findall(r"stroke-dasharray: ([\d.,]+)", curves))) == 2
