@@ -138,16 +138,16 @@ class StudyRun:
             self.client.set_terminated(self.run_id, status, now_ms)
 
     def end_duplicates(self, trials: Sequence[TrialRecord]) -> list[str]:
-        """End and delete running runs of the trials' folders that the folders do not record, and return their ids.
+        """End and delete unfinished runs of the trials' folders that the folders do not record, and return their ids.
 
-        MLflow creates such a run if its answer to the creation was lost. Runs of other folders stay, because single
-        runs and copies of a study may share a number.
+        MLflow creates such a run if its answer to the creation was lost; a driver, if it could not write the id to a
+        full disk. Runs of other folders stay, because single runs and copies of a study may share a number.
         """
         self.open()
         run_ids = {str(trial.folder.absolute()): read_tracking(trial.folder).get("run_id") for trial in trials}
-        running = f"attributes.status = 'RUNNING' AND tags.`mlflow.parentRunId` = '{self.run_id}'"
+        unfinished = f"attributes.status != 'FINISHED' AND tags.`mlflow.parentRunId` = '{self.run_id}'"
         duplicates = []
-        for run in self._search(running):
+        for run in self._search(unfinished):
             recorded = run_ids.get(run.data.tags.get("folder", ""))
             if recorded and recorded != run.info.run_id:
                 self.client.set_terminated(run.info.run_id, "KILLED")

@@ -28,9 +28,9 @@ def start(folder: Path, *arguments: str) -> Running:
     return lines.start(["their_app.py", "-m", *settings, *arguments], folder)
 
 
-def finish(folder: Path, *arguments: str) -> str:
+def finish(folder: Path, *arguments: str, code: int = 0) -> str:
     done = lines.finish(start(folder, *arguments), folder)
-    assert done.code == 0, done.said
+    assert done.code == code, done.said
     return done.said
 
 
@@ -74,7 +74,7 @@ def test_detached_jobs_continue_and_are_adopted(
     tmp_path: Path, count: int, left: int, epochs: int, settings: list[str]
 ) -> None:
     study = [f"+x=range({count})", f"+epochs={epochs}", "hydra.launcher.array_parallelism=2", *settings]
-    out = finish(tmp_path, *study, "hydra.launcher.detach=true")
+    out = finish(tmp_path, *study, "hydra.launcher.detach=true", code=0 if left == count else 3)
     assert f"{left} trials still running without this command." in out
     assert "SLURM jobs:" in sweeps(tmp_path, "status", "s")
     wait_for(lambda: states(tmp_path) == dict.fromkeys(range(left), "completed"))
@@ -89,7 +89,7 @@ def test_detached_jobs_continue_and_are_adopted(
 def test_stop_cancels_trials_queued_by_a_detached_driver(tmp_path: Path) -> None:
     warm = [WARM, "hydra.launcher.worker_idle_s=1"]
     study = ["+x=range(3)", "+epochs=20", "hydra.launcher.array_parallelism=1", *warm]
-    finish(tmp_path, *study, "hydra.launcher.detach=true")
+    finish(tmp_path, *study, "hydra.launcher.detach=true", code=0)
     wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
     assert "1 stop after the current epoch" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
