@@ -157,6 +157,8 @@ WRONG = [
     (["resume", "failed", "--retry", "lost"], "no such trials to retry. It has: 2 failed, 0 diverged"),
     (["resume", "good", "--retry", "failed"], "no such trials to retry. It has: 0 failed"),
     (["report", "good", "--format", "gif"], "--format gif: unknown format.\nChoose among pdf, svg, png"),
+    (["report", "good", "--table", "word"], "--table word: unknown format.\nChoose among latex, markdown, csv"),
+    (["report", "good", "--table", "csv", "--columns", "y"], "--columns y: unknown column.\nChoose among trial, state"),
     (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
     (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
     (["ui", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),

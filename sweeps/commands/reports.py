@@ -1,5 +1,6 @@
 """python -m sweeps report, scaling: write the report of a study, or the scaling page of a table."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -26,16 +27,20 @@ def report(
     predict: Predict = "",
     figures: Annotated[Path | None, typer.Option(help="folder for all figures, in the width of a column")] = None,
     file_format: Annotated[str, typer.Option("--format", help="format of the figures: pdf, svg or png")] = "pdf",
+    table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
+    columns: Annotated[
+        str, typer.Option(help="columns of the table, as in lr,val_accuracy; default: params and objectives")
+    ] = "",
 ) -> None:
     """Write report.html and trials.csv of a study again."""
-    from sweeps.results import picture
+    from sweeps.results import picture, print_table
     from sweeps.results import report as writer
     from sweeps.results.findings import Findings
     from sweeps.results.scaling import COUNTED, EPOCH_TIME, count_sizes
     from sweeps.results.terminal import show_scaling
 
-    if file_format not in picture.FORMATS:
-        raise UserError(f"--format {file_format}: unknown format.\nChoose among {', '.join(picture.FORMATS)}")
+    _check("--format", file_format, picture.FORMATS)
+    _check("--table", table, ("", *print_table.STYLES))
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
     counts, (study, definition) = _counts(predict), read(name, root)
@@ -44,6 +49,10 @@ def report(
 
         study = replace(study, importance=importance(study, space_of(definition.parameters)))
     findings = Findings(study, target, counts)
+    if table:
+        chosen = [column.strip() for column in columns.split(",") if column.strip()]
+        console.print(print_table.render_table(findings, chosen, table), soft_wrap=True)
+        return
     shows_scaling = scaling or target is not None or bool(counts)
     if shows_scaling and not findings.scaling:
         if count_sizes(study) > 1:
@@ -92,6 +101,12 @@ def scaling_of_table(
     write_whole(output, render_page(scaling))
     show_scaling(scaling)
     console.print(str(output), soft_wrap=True)
+
+
+def _check(option: str, value: str, allowed: Iterable[str]) -> None:
+    """Raise UserError if the value of an option is not allowed."""
+    if value not in allowed:
+        raise UserError(f"{option} {value}: unknown format.\nChoose among {', '.join(filter(None, allowed))}")
 
 
 def _counts(words: str) -> list[int]:

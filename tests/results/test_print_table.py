@@ -1,0 +1,71 @@
+"""Tables for print: columns, means with their intervals, the best in bold."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.record.study import StudySnapshot
+from sweeps.results.findings import Findings
+from sweeps.results.print_table import STYLES, render_table
+from sweeps.trial.job import State
+from tests.results import pages
+
+
+@pytest.fixture
+def seeded(tmp_path: Path) -> Findings:
+    results = {("a_b", 0): 0.8, ("a_b", 1): 0.82, ("100%", 0): 0.9, ("100%", 1): 0.91}
+    rows = [
+        pages.trial(tmp_path / "s", number, {"act": act, "+seed": seed}, [result], State.COMPLETED)
+        for number, ((act, seed), result) in enumerate(results.items())
+    ]
+    return Findings(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows, len(rows)))
+
+
+def test_means_with_intervals_in_latex(seeded: Findings) -> None:
+    assert render_table(seeded, [], "latex").splitlines() == [
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"act & accuracy \\",
+        r"\midrule",
+        r"100\% & \textbf{0.905 $\pm$ 0.064} \\",
+        r"a\_b & 0.81 $\pm$ 0.13 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_columns_in_markdown(seeded: Findings) -> None:
+    table = render_table(seeded, ["accuracy", "act", "seed", "seconds_training"], "markdown").splitlines()
+    assert table[0] == "| accuracy | act | seed | seconds_training |"
+    assert table[2] == "| **0.905 ± 0.064** | 100% | 0, 1 | 30 ± 0 |"
+
+
+def test_csv_has_numbers(seeded: Findings) -> None:
+    header, first, _ = csv.reader(render_table(seeded, [], "csv").splitlines())
+    assert header == ["act", "accuracy", "accuracy_interval"]
+    assert [first[0], *map(float, first[1:])] == pytest.approx(["100%", 0.905, 0.0635310])
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", pages.STUDIES)
+def test_every_study_has_a_table(tmp_path: Path, name: str, style: str) -> None:
+    study = pages.STUDIES[name](tmp_path / name)
+    table = render_table(Findings(study), [], style)
+    assert len(table.splitlines()) == study.count(State.COMPLETED) + {"latex": 6, "markdown": 2, "csv": 1}[style]
+    everything = Findings(replace(study, rows=study.rows[:1]))
+    assert "folder" in render_table(everything, ["folder", "error", "trial"], style)
+
+
+def test_each_objective_has_a_best_value(tmp_path: Path) -> None:
+    table = render_table(Findings(pages.two_objectives(tmp_path)), [], "markdown")
+    assert table.count("**") == 2 * 2
+
+
+def test_unknown_column_is_refused(seeded: Findings) -> None:
+    with pytest.raises(
+        UserError, match=r"--columns acc: unknown column\.\nChoose among trial, state, act, seed, accuracy"
+    ):
+        render_table(seeded, ["act", "acc"], "csv")
