@@ -14,7 +14,8 @@ from typing import Any
 from sweeps.record.study import TrialRecord
 from sweeps.results import axes, theme
 from sweeps.results.axes import Axis
-from sweeps.results.figure_data import FigureData, is_wide
+from sweeps.results.figure_data import FigureData
+from sweeps.results.scales import scale_of
 from sweeps.trial.job import Value
 from sweeps.wording import short, text
 
@@ -103,19 +104,18 @@ def make_marks(
     if len(source.trials) > MOST_LINES:
         marker["size"] -= 3
     if kind == "completed":
-        values = [source.value(trial) for trial in trials]
+        colors = [source.color(trial) for trial in trials]
         best, worst = source.color_range or (0.0, 0.0)
-        has_colors = best != worst and None not in values
-        marker |= {"color": values, "coloraxis": "coloraxis"} if has_colors else {"color": "--done"}
+        has_colors = best != worst and None not in colors
+        marker |= {"color": colors, "coloraxis": "coloraxis"} if has_colors else {"color": "--done"}
     numbers = [trial.number for trial in trials]
     return scatter("markers", x, y, name=kind, marker=marker, customdata=numbers, hovertemplate=_HOVER)
 
 
 def value_axes(source: FigureData, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """Return the axis of the first objective, its colours, and the strip below if a trial has no value."""
-    values = [value for trial in trials if (value := source.value(trial)) is not None]
-    yaxis = {"title": {"text": short(source.study.objective[0], 40)}, **value_scale(values)}
-    if len(values) == len(trials):
+    yaxis = {"title": {"text": short(source.study.objective[0], 40)}, **source.scale.ticks}
+    if all(source.value(trial) is not None for trial in trials):
         return {"yaxis": yaxis, **source.color_layout()}
     strip = {"domain": [0, _STRIP], "range": [-1, 1], "fixedrange": True, "showgrid": False, "anchor": "x"}
     strip |= {"tickvals": [0], "ticktext": ["no value"], "tickfont": {"size": 10, "color": "--muted"}}
@@ -164,8 +164,5 @@ def _shorten(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def value_scale(values: Sequence[float]) -> dict[str, Any]:
-    """Return the scale of an axis of values: logarithmic with at most 9 ticks if the values are wide."""
-    if not is_wide(values):
-        return {}
-    decades = math.log10(max(values)) - math.log10(min(values))
-    return {**_LOG, "dtick": max(1, math.ceil(decades / 8))}
+    """Return the scale and the ticks of an axis of values."""
+    return scale_of(values).ticks

@@ -1,5 +1,6 @@
 """The data of a study's figures: the trials by kind, their values and colours, and which values are clipped."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -8,6 +9,7 @@ from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord
 from sweeps.results import axes, theme
 from sweeps.results.axes import is_number
 from sweeps.results.findings import Findings
+from sweeps.results.scales import Scale, scale_of
 from sweeps.results.trials import Curves
 from sweeps.trial.job import State
 from sweeps.wording import short
@@ -42,16 +44,24 @@ class FigureData:
         """Return whether any of the trials has a value of the first objective."""
         return any(self.value(trial) is not None for trial in trials)
 
+    @cached_property
+    def scale(self) -> Scale:
+        """Return the scale of the first objective. The best values of a maximized objective are never clipped."""
+        return scale_of((value for value in self.values.values() if value is not None), clips=not self.maximize)
+
     def clip(self, value: float | None) -> float | None:
         """Return where a value of the first objective is drawn: an outlier is drawn at the edge."""
-        if value is None or self.edge is None:
+        if value is None or self.scale.log:
+            return None if value is None else self.scale.place(value)
+        if self.edge is None:
             return value
         return max(value, self.edge) if self.maximize else min(value, self.edge)
 
     def add_edge_note(self, note: str = "") -> str:
-        """Return the note with a sentence about clipped values, if there are any."""
+        """Return the note with sentences about zeros and clipped values, if there are any."""
         side = "below" if self.maximize else "above"
-        return note if self.edge is None else f"{note} Values {side} {self.edge:.4g} are drawn at the edge.".strip()
+        edge = "" if self.edge is None else f"Values {side} {self.edge:.4g} are drawn at the edge."
+        return " ".join(filter(None, [note, edge, self.scale.note]))
 
     def group_by_kind(self, trials: Iterable[TrialRecord]) -> dict[str, list[TrialRecord]]:
         by_kind: dict[str, list[TrialRecord]] = {kind: [] for kind in KINDS}
@@ -75,20 +85,20 @@ class FigureData:
 
     @cached_property
     def color_range(self) -> tuple[float, float] | None:
-        """Return the values with the first and the last colour: the best and the worst, or the ninth decile.
+        """Return the `color` of the values with the first and the last colour: the best and the worst.
 
-        The decile replaces a worst value that is far off, because all other trials would have one colour.
+        The ninth decile replaces a worst value that is far off, because all other trials would have one colour.
         """
         if not self._best_first:
             return None
-        best, worst, ninth = self._best_first[0], self._best_first[-1], self._ninth_decile
+        best, worst, ninth = map(self.scale.color, (self._best_first[0], self._best_first[-1], self._ninth_decile))
         return (best, ninth) if abs(worst - best) > 5 * abs(ninth - best) > 0 else (best, worst)
 
     @cached_property
     def edge(self) -> float | None:
         """Return the value beyond which values are clipped, because they would flatten all others; None if none are."""
         values = [value for value in self.values.values() if value is not None]
-        if len(self._best_first) < 5 or is_wide(values):
+        if len(self._best_first) < 5 or self.scale.log:
             return None
         best, worst = self._best_first[0], min(values) if self.maximize else max(values)
         spread = self._ninth_decile - best
@@ -103,12 +113,17 @@ class FigureData:
         """Return the value that nine of ten completed trials reach."""
         return self._best_first[-1 - len(self._best_first) // 10]
 
+    def color(self, trial: TrialRecord) -> float | None:
+        """Return the trial's value on the colour scale, which is logarithmic if the axis is."""
+        value = self.value(trial)
+        return None if value is None else self.scale.color(value)
+
     def level(self, trial: TrialRecord) -> int:
         """Return the level of the trial's value on the colour scale, 0 for the best; the middle if all are equal."""
         best, worst = self.color_range or (0.0, 0.0)
         if best == worst:
             return theme.LEVELS // 2
-        fraction = ((self.value(trial) or 0.0) - best) / (worst - best)
+        fraction = ((self.color(trial) or 0.0) - best) / (worst - best)
         return round((theme.LEVELS - 1) * min(1.0, max(0.0, fraction)))
 
     def color_layout(self, bar: bool = False) -> dict[str, Any]:
@@ -118,6 +133,9 @@ class FigureData:
         title = {"title": {"text": f"{short(self.study.objective[0])}<br>\u00a0"}, "thickness": 12, "outlinewidth": 0}
         scale = {"colorscale": "--scale", "reversescale": self.maximize, "colorbar": title, "showscale": bar}
         low, high = sorted(self.color_range)
+        if self.scale.log:
+            powers = range(math.floor(low), math.ceil(high) + 1, max(1, math.ceil((high - low) / 8)))
+            title |= {"tickvals": [*powers], "ticktext": [f"10<sup>{power}</sup>" for power in powers]}
         return {"coloraxis": scale | ({"cmin": low, "cmax": high} if low < high else {})}
 
 
@@ -134,8 +152,3 @@ def value_of(trial: TrialRecord, study: StudySnapshot, i: int = 0) -> float | No
     returned = trial.objective[i] if len(trial.objective) > i else None
     value = returned if returned is not None else trial.metrics.get(study.objective[i])
     return value if is_number(value) else None
-
-
-def is_wide(values: Sequence[float]) -> bool:
-    """Return whether values need a logarithmic axis."""
-    return bool(values) and min(values) > 0 and max(values) >= 1000 * min(values)

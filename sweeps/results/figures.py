@@ -13,7 +13,8 @@ from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
 from sweeps.results.maps import front, heat_map, hypervolume
 from sweeps.results.parallel import parallel_coordinates
-from sweeps.results.trials import Curves, TrialFiles
+from sweeps.results.scales import Scale, scale_of
+from sweeps.results.trials import Curve, Curves, TrialFiles
 from sweeps.secrets import without_password
 from sweeps.wording import short, text
 
@@ -40,7 +41,7 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
             plot = go.Figure(theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette))
             for trace in plot.data:
                 numbers = trace.customdata if trace.customdata is not None else [trace.meta]
-                if trace.hovertemplate and "%{text}" in trace.hovertemplate:
+                if trace.hovertemplate and "%{text}" in trace.hovertemplate and trace.text is None:
                     texts = [files.hover(by_number[number]) if number in by_number else "" for number in numbers]
                     trace.text = texts[0] if trace.customdata is None else texts
             plots[f"{section}: {name}" if name else section] = plot.update_layout(template="plotly_white")
@@ -78,7 +79,7 @@ def history(source: FigureData) -> Figure | None:
 
 def _best_so_far(source: FigureData, last: int) -> Trace:
     """Return a line of steps up to the trial with number `last`."""
-    values = (source.value(trial) or 0.0 for trial in source.completed)
+    values = (source.clip(source.value(trial)) or 0.0 for trial in source.completed)
     best = [*accumulate(values, max if source.maximize else min)]
     x = [*(trial.number for trial in source.completed), last]
     line = {"color": "--done", "width": 2, "shape": "hv"}
@@ -96,6 +97,7 @@ def curves(source: FigureData) -> Figure | None:
     if not trials:
         return None
     has_legend = len(trials) <= _MOST_IN_LEGEND
+    scale = scale_of(value for trial in trials for value in reported[trial.number][1] if value is not None)
     own_lines = {trial.number: drawing.series_line(i) for i, trial in enumerate(trials)} if has_legend else {}
     data: list[Trace] = []
     ends = []
@@ -103,22 +105,26 @@ def curves(source: FigureData) -> Figure | None:
         ordered = sorted(group, key=lambda trial: -source.level(trial)) if kind == "completed" else group
         for trial in ordered:
             line = own_lines.get(trial.number) or _line_style(source, kind, trial)
-            trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
+            trace = drawing.scatter("lines", *_placed(scale, *reported[trial.number]), line=line, meta=trial.number)
             trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
             data.append(trace | ({"name": _legend_name(trial)} if has_legend else {}))
-        x, y = zip(*(_last_point(*reported[trial.number]) for trial in ordered), strict=True)
+        x, y = zip(*(_last_point(*_placed(scale, *reported[trial.number])) for trial in ordered), strict=True)
         marks = drawing.make_marks(source, kind, x, y, ordered) | {"showlegend": False}
         if own_lines:
             marks["marker"] |= {"color": [own_lines[trial.number]["color"] for trial in ordered], "coloraxis": None}
         ends.append(marks)
-    values = [value for trace in data for value in trace["y"] if value is not None]
     steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
     layout: dict[str, Any] = {"xaxis": drawing.count_axis("step", steps), **source.color_layout()}
-    layout["yaxis"] = {"title": {"text": short(metric, 40)}, **drawing.value_scale(values)}
+    layout["yaxis"] = {"title": {"text": short(metric, 40)}, **scale.ticks}
     if has_legend:
         below = {"orientation": "v", "y": -60 / 320, "yanchor": "top", "traceorder": "reversed"}  # best first
         layout |= {"showlegend": True, "legend": below}
+    note = f"{note} {scale.note}".strip()
     return drawing.make_figure([*data, *ends], 380 + 20 * len(trials) * has_legend, note, **layout)
+
+
+def _placed(scale: Scale, steps: Sequence[int], values: Sequence[float | None]) -> Curve:
+    return [*steps], [None if value is None else scale.place(value) for value in values]
 
 
 def _line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, Any]:

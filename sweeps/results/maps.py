@@ -75,13 +75,14 @@ def _cells(source: FigureData, done: Sequence[TrialRecord], across: Axis, up: Ax
         "type": "heatmap",
         "x": [*map(drawing.escape, across.labels)],
         "y": [*map(drawing.escape, up.labels)],
-        "z": [[value for value, _ in line] for line in grid],
+        "z": [[None if value is None else source.scale.color(value) for value, _ in line] for line in grid],
+        "text": [["" if value is None else f"{value:.4g}" for value, _ in line] for line in grid],
         "customdata": [[number for _, number in line] for line in grid],
         "coloraxis": "coloraxis",
-        "hovertemplate": f"{names[0]} %{{x}}, {names[1]} %{{y}}: %{{z:.5g}}<extra></extra>",
+        "hovertemplate": f"{names[0]} %{{x}}, {names[1]} %{{y}}: %{{text}}<extra></extra>",
         "xgap": 2,
         "ygap": 2,
-        **({"texttemplate": "%{z:.4g}"} if has_room else {}),
+        **({"texttemplate": "%{text}"} if has_room else {}),
     }
 
 
@@ -96,7 +97,7 @@ def _contours(source: FigureData, done: Sequence[TrialRecord], across: Axis, up:
     width = max(0.07, 0.35 * len(trials) ** -0.5)
     gaps = (side[None, :, None] - x) ** 2 + (side[:, None, None] - y) ** 2  # up, across, trial
     weights = np.exp((gaps.min(axis=-1, keepdims=True) - gaps) / (2 * width**2))
-    smooth = (weights @ [source.value(trial) for trial in trials]) / weights.sum(axis=-1)
+    smooth = (weights @ [source.color(trial) for trial in trials]) / weights.sum(axis=-1)
     smooth[gaps.min(axis=-1) >= (2.5 * width) ** 2] = math.nan
     numbers: Any = ([axis.number_at(float(position)) for position in side] for axis in (across, up))
     contour = dict(zip("xyz", [*numbers, smooth.tolist()], strict=True)) | {"type": "contour", "ncontours": 12}

@@ -17,7 +17,8 @@ from sweeps.results.drawing import (
     make_marks,
     scatter,
 )
-from sweeps.results.figure_data import FigureData, is_wide, value_of
+from sweeps.results.figure_data import FigureData, value_of
+from sweeps.results.scales import scale_of
 from sweeps.wording import short
 
 Positions = Mapping[int, Sequence[float]]
@@ -59,7 +60,15 @@ def _objective_axis(source: FigureData, trials: Sequence[TrialRecord], i: int) -
     if not values:
         return None
     has_none = len(values) < len(trials)
-    return Axis(source.study.objective[i], [], values[0], values[-1], is_wide(values), has_none, none="no value")
+    return Axis(
+        source.study.objective[i],
+        [],
+        values[0],
+        values[-1],
+        scale_of(values, clips=False).log,
+        has_none,
+        none="no value",
+    )
 
 
 def _lines(source: FigureData, trials: Sequence[TrialRecord], positions: Positions) -> list[Trace]:

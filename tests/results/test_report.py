@@ -423,7 +423,14 @@ def test_cost_figure_shows_seconds_of_trials(tmp_path: Path, seconds: list[float
 
 
 @pytest.mark.parametrize(
-    ("values", "tick"), [([1.0, 10.0], None), ([0.0, 1e6], None), ([0.01, 10.0], 1), ([0.1, 1e8], 2), ([1e-3, 1e38], 6)]
+    ("values", "tick"),
+    [
+        ([1.0, 10.0], None),
+        ([0.0, 1e6], None),
+        ([0.01, 10.0], 1),
+        ([0.1, 1e8], 2),
+        ([*(10.0**n for n in range(-9, 7))], 2),
+    ],
 )
 def test_log_axis_has_readable_ticks(values: list[float], tick: int | None) -> None:
     assert value_scale(values).get("dtick") == tick
@@ -788,7 +795,7 @@ def test_labels_leave_room_for_a_figure(tmp_path: Path) -> None:
     for power, row in enumerate(summary.rows, start=-30):
         summary = with_trials(summary, with_outcome(row, objective=[10.0**power]))
     drawn = figures.build_plotly_figures(summary)
-    assert drawn["History"].layout.yaxis.dtick == 8
+    assert len(drawn["History"].layout.yaxis.tickvals) <= 10
     words = drawn["Slices: path"].layout.xaxis
     assert [len(word) for word in words.ticktext] == [40, 40] and max(map(len, words.tickvals)) == 201
     x = next(axis for axis in axes.find_axes(summary.rows, {}) if axis.name == "x")
