@@ -52,7 +52,7 @@ class ComparedStudy:
         trial = self.best_trials[0]
         swept = {name.lstrip("+"): str(value) for name, value in trial.params.items()}
         if best := self.findings.answer.best_configuration:
-            swept[best.key.lstrip("+")] = ",".join(str(trial.params[best.key]) for trial in self.best_trials)
+            swept[best.key.lstrip("+")] = ",".join(str(trial.params.get(best.key, "")) for trial in self.best_trials)
         try:
             return settings(read_config(trial.folder)) | swept
         except Exception:  # because another user's file may hold anything, and the swept values are known
