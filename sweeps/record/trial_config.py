@@ -33,10 +33,10 @@ def settings(config: DictConfig) -> dict[str, str]:
 
     References to other keys are followed. Results of resolvers are omitted, because oc.env may return a secret.
     """
-    choices = OmegaConf.select(config, "hydra.runtime.choices", default={})
     content: Any = OmegaConf.to_container(config, enum_to_str=True)
-    content.pop("hydra", None)
-    pairs = [(str(name), choice) for name, choice in choices.items() if not str(name).startswith("hydra/")]
+    choices = _select({"hydra": content.pop("hydra", None)}, "hydra.runtime.choices") or {}
+    pairs = [(str(name), _follow({}, choice)) for name, choice in choices.items()]
+    pairs = [(name, choice) for name, choice in pairs if not name.startswith("hydra/")]
     pairs += _leaves(content, content)
     return {name: _text(mask_value(name, value)) for name, value in pairs if value is not None}
 
@@ -50,7 +50,8 @@ def _leaves(root: Mapping[Any, Any], node: Any, prefix: str = "") -> Iterator[tu
     for key, written in node.items():
         name, value = f"{prefix}{key}", _follow(root, written)
         if isinstance(value, dict):
-            yield from _leaves(root, value, f"{name}.") if len(name) < _LONGEST else ()
+            # A reference to a section is not repeated, because the section may refer back to it.
+            yield from _leaves(root, value, f"{name}.") if value is written else ()
         elif not isinstance(value, list) or "${" not in str(value):
             yield name, value
 

@@ -72,8 +72,17 @@ def test_settings_of_a_foreign_app(store: str, tmp_path: Path, monkeypatch: pyte
             "address": "http://me:sesame@host/",
             "solver": {"rate": 1e-5, "tolerance": 1e-9},
             "widths": [1, 2],
+            "loop": {"first": "${loop}", "second": "${loop}"},
             "hydra": {
-                "runtime": {"choices": {"solver": "lbfgs", "db@source": "big", "hydra/launcher": "local", "x": None}}
+                "runtime": {
+                    "choices": {
+                        "solver": "lbfgs",
+                        "db@source": "big",
+                        "hydra/launcher": "local",
+                        "x": None,
+                        "stolen": "${oc.env:TOKEN}",
+                    }
+                }
             },
         }
     )

@@ -222,13 +222,13 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
 
 
 def cancel_pending_jobs(study: Path, jobs: list[JobInfo]) -> None:
-    """Cancel the pending jobs of the study, and dismiss its workers. Raises SlurmError."""
+    """Cancel the pending jobs of the study, and dismiss its workers. Raises SlurmError or OSError."""
     for queued in study.glob("workers/*/queue/*.job"):
         queued.unlink(missing_ok=True)  # because a worker may claim the file first
-    for folder in study.glob("workers/*/[0-9]*/slurm"):
-        (folder.parent / "dismissed").touch()
     if pending := [job.id for job in jobs if job.state == "PENDING"]:
         cancel(pending, pending_only=True)
+    for folder in study.glob("workers/*/[0-9]*/slurm"):
+        (folder.parent / "dismissed").touch()
 
 
 def _rows(command: list[str], fields: int) -> list[list[str]]:
