@@ -11,9 +11,10 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.record.comparison import interval
-from sweeps.record.study import parameters
+from sweeps.record.study import TrialRecord, parameters
 from sweeps.results.findings import Findings
-from sweeps.results.report import raw_table
+from sweeps.results.report import metric_column, printable_cell, raw_table
+from sweeps.results.tables import as_markdown
 from sweeps.wording import printable, text
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -43,34 +44,42 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
 
     Without `columns`, the columns are the params and the objectives. Raises UserError for an unknown column.
     """
-    study = findings.study
+    study, ranking = findings.study, findings.ranking
     header, *lines = raw_table(study)
     by_number = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
     groups = [[trial] for trial in findings.top]
-    if configurations := findings.ranking.configurations:
-        groups = [[trial for trial in each.raced or each.rows if trial.result] for each in configurations]
-    rows = [[by_number[trial.number] for trial in group] for group in groups if group]
+    if ranking.configurations:
+        groups = [[trial for trial in each.raced or each.rows if trial.result] for each in ranking.configurations]
+        groups = [group for group in groups if group]
     names = {name.lstrip("+"): name for name in header}
     if unknown := [column for column in columns if column not in names]:
         raise UserError(f"--columns {','.join(unknown)}: unknown column.\nChoose among {', '.join(names)}")
-    seed_key = configurations[0].key if configurations else None
-    default = [*(name for name in parameters(study.rows) if name != seed_key), *study.objective]
-    chosen = [names[column] for column in columns] or default
-    swept = {*parameters(study.rows), *header[:2]}
-    cells = {name: [_cell(group, name, name in swept) for group in rows] for name in chosen}
-    for name, direction in zip(study.objective, study.directions, strict=True):
-        values = [cell.value for cell in cells.get(name, []) if isinstance(cell.value, float)]
-        best = (max if direction == "maximize" else min)(values, default=None)
-        cells[name] = [replace(cell, is_best=cell.value == best) for cell in cells.get(name, [])]
-    table = {name.lstrip("+"): cells[name] for name in chosen}
-    return STYLES[style](table, len(rows))
+    params = parameters(study.rows)
+    objectives = {metric_column(name, params): i for i, name in enumerate(study.objective)}
+    seed_key = ranking.configurations[0].key if ranking.configurations else None
+    default = [*(name for name in params if name != seed_key), *objectives]
+    table = {}
+    for name in [names[column] for column in columns] or default:
+        cells = [_cell([by_number[trial.number][name] for trial in group], name in params) for group in groups]
+        best = _best_rows(findings, groups, objectives[name]) if name in objectives else ()
+        table[name.lstrip("+")] = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
+    return STYLES[style](table, len(groups))
 
 
-def _cell(group: Sequence[Mapping[str, Any]], name: str, is_param: bool) -> _Cell:
+def _best_rows(findings: Findings, groups: Sequence[Sequence[TrialRecord]], objective: int) -> list[int]:
+    """Return the rows with the best value of an objective; with several seeds, the row of the best configuration."""
+    if findings.ranking.configurations:
+        best = findings.ranking.best
+        return [i for i, group in enumerate(groups) if best and group[0] in (best.raced or best.rows)]
+    values = [group[0].objective[objective] for group in groups]
+    best_of = max if findings.study.directions[objective] == "maximize" else min
+    return [i for i, value in enumerate(values) if value == best_of(values)]
+
+
+def _cell(values: Sequence[Any], is_param: bool) -> _Cell:
     """Return the value of a trial, or the mean over the trials of a configuration."""
-    values = [row[name] for row in group]
     numbers = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
-    if is_param or len(group) == 1 or len(numbers) < len(values):
+    if is_param or len(values) == 1 or len(numbers) < len(values):
         shared = values[0] if all(value == values[0] for value in values) else ", ".join(map(str, values))
         return _Cell(float(shared) if isinstance(shared, float) else shared)
     low, high = interval(numbers)
@@ -81,20 +90,21 @@ def _as_csv(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
     """Return the numbers in full. A mean has half of its 95% interval in the next column."""
     columns: dict[str, list[Any]] = {}
     for name, cells in table.items():
-        columns[name] = [printable(cell.value) if isinstance(cell.value, str) else cell.value for cell in cells]
+        columns[name] = [printable_cell(cell.value) for cell in cells]
         if any(cell.half is not None for cell in cells):
             columns[f"{name}_interval"] = [cell.half for cell in cells]
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([[*columns], *zip(*columns.values(), strict=True)])
+    header = map(printable_cell, columns)
+    csv.writer(stream, lineterminator="\n").writerows([[*header], *zip(*columns.values(), strict=True)])
     return stream.getvalue().rstrip("\n")
 
 
 def _as_markdown(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
-    rows = [[*table], ["---"] * len(table)]
+    rows = [[*table]]
     for i in range(count):
-        words = [(cells[i].format(" ± ").replace("|", "\\|"), cells[i].is_best) for cells in table.values()]
+        words = [(cells[i].format(" ± "), cells[i].is_best) for cells in table.values()]
         rows.append([f"**{word}**" if is_best else word for word, is_best in words])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return as_markdown(rows, gap="")
 
 
 def _as_latex(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
@@ -108,7 +118,8 @@ def _as_latex(table: Mapping[str, Sequence[_Cell]], count: int) -> str:
     lines += [" & ".join(map(escape, table)) + r" \\", r"\midrule"]
     for i in range(count):
         words = [(escape(cells[i].format("±")).replace("±", r" $\pm$ "), cells[i].is_best) for cells in table.values()]
-        lines.append(" & ".join(rf"\textbf{{{word}}}" if is_best else word for word, is_best in words) + r" \\")
+        # {} because a row that begins with [ would be read as the length of a gap.
+        lines.append("{}" + " & ".join(rf"\textbf{{{word}}}" if is_best else word for word, is_best in words) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 

@@ -28,6 +28,8 @@ _ROWS_IN_MARKDOWN = 25
 _MOST_IN_MARKDOWN = 7800  # characters, because MLflow cuts after 8000, and masking a password may lengthen it
 _ROWS_IN_HTML = 1000
 _ROWS_READ_LIVE = 200
+_COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "attempts", "error", "folder")
+"""Columns of `raw_table`: two before the params and the metrics, the others after them."""
 _WIDE = {"Parameters and objective", "Slices"}
 
 
@@ -170,13 +172,18 @@ def _headline(findings: Findings) -> list[Paragraph]:
     return [counts, *([line] if line else []), *notes.paragraphs(findings.notes)]
 
 
+def metric_column(name: str, params: Sequence[str]) -> str:
+    """Return the name of a metric's column: with the prefix `metric.` if a param or another column has its name."""
+    return f"metric.{name}" if name in {*_COLUMNS, *(param.lstrip("+") for param in params)} else name
+
+
 def raw_table(study: StudySnapshot) -> list[list[Any]]:
     """Return a header and a row for each trial, by number, of all data in the record; None for missing data."""
     params = parameters(study.rows)
     metrics = dict.fromkeys(name for trial in study.rows for name in trial.metrics if name not in study.objective)
-    costs = [name.replace("/", "_") for name in COSTS]
-    header = ["trial", "state", *params, *study.objective, *metrics, *costs, "attempts", "error", "folder"]
-    table: list[list[Any]] = [header]
+    first, last = _COLUMNS[:2], _COLUMNS[2:]
+    names = [metric_column(name, params) for name in (*study.objective, *metrics)]
+    table: list[list[Any]] = [[*first, *params, *names, *last]]
     for trial in sorted(study.rows, key=attrgetter("number")):
         cost = of_trial(trial)
         row = [trial.number, str(trial.state), *(trial.params.get(name) for name in params)]
@@ -190,12 +197,12 @@ def raw_table(study: StudySnapshot) -> list[list[Any]]:
 def _render_csv(study: StudySnapshot) -> str:
     stream = io.StringIO()
     header, *rows = raw_table(study)
-    names = [_printable_cell(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
-    csv.writer(stream, lineterminator="\n").writerows([names, *(map(_printable_cell, row) for row in rows)])
+    names = [printable_cell(name.lstrip("+")) for name in header]  # because a spreadsheet would compute +x
+    csv.writer(stream, lineterminator="\n").writerows([names, *(map(printable_cell, row) for row in rows)])
     return stream.getvalue()
 
 
-def _printable_cell(cell: Any) -> Any:
+def printable_cell(cell: Any) -> Any:
     """Return a cell without passwords and control characters. A text that a spreadsheet would compute gets a quote.
 
     Source: https://owasp.org/www-community/attacks/CSV_Injection

@@ -35,9 +35,9 @@ class Paragraph:
 Part = Paragraph | Table
 
 
-def as_markdown(table: Table) -> str:
+def as_markdown(table: Table, gap: str = GAP) -> str:
     header, *lines = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in table]
-    texts = [f"| {f'{GAP} | '.join(cells)} |" for cells in [header, *lines]]
+    texts = [f"| {f'{gap} | '.join(cells)} |" for cells in [header, *lines]]
     return "\n".join([texts[0], f"| {' | '.join(['---'] * len(header))} |", *texts[1:]])
 
 

@@ -39,7 +39,7 @@ def exit_code(study: StudySnapshot, settings: SweeperConf, end: LoopEnd) -> Exit
     failed = [trial for trial in study.bad() if trial.state.is_over]
     if all_infeasible or len(failed) > (settings.max_failure_rate or 0.0) * len(study.rows):
         return ExitCode.FAILED
-    submitted = end.detached and study.over() + end.running >= len(study.rows)
+    submitted = end.detached and study.over() + end.running >= (study.total or len(study.rows))
     return ExitCode.NOT_FINISHED if unfinished_reason(study, end) and not submitted else ExitCode.FINISHED
 
 

@@ -30,8 +30,8 @@ def test_means_with_intervals_in_latex(seeded: Findings) -> None:
         r"\toprule",
         r"act & accuracy \\",
         r"\midrule",
-        r"100\% & \textbf{0.905 $\pm$ 0.064} \\",
-        r"a\_b & 0.81 $\pm$ 0.13 \\",
+        r"{}100\% & \textbf{0.905 $\pm$ 0.064} \\",
+        r"{}a\_b & 0.81 $\pm$ 0.13 \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -62,6 +62,24 @@ def test_every_study_has_a_table(tmp_path: Path, name: str, style: str) -> None:
 def test_each_objective_has_a_best_value(tmp_path: Path) -> None:
     table = render_table(Findings(pages.two_objectives(tmp_path)), [], "markdown")
     assert table.count("**") == 2 * 2
+
+
+def test_swept_name_of_a_metric_has_a_column_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        pages.trial(tmp_path / "s", number, {"loss": loss}, [0.5 + number / 10], State.COMPLETED)
+        for number, loss in enumerate(("mse", "[huber,=1]"))
+    ]
+    study = StudySnapshot("s", tmp_path / "s", ("loss",), ("minimize",), rows, len(rows))
+    table = render_table(Findings(study), [], "markdown").splitlines()
+    assert table == ["| loss | metric.loss |", "| --- | --- |", "| mse | **0.5** |", "| [huber,=1] | 0.6 |"]
+    assert render_table(Findings(study), [], "latex").count("{}[huber") == 1
+
+
+def test_best_is_the_winner_of_the_race(seeded: Findings) -> None:
+    lucky = pages.trial(seeded.study.folder, 4, {"act": "lucky", "+seed": 0}, [0.99], State.COMPLETED)
+    failed = pages.trial(seeded.study.folder, 5, {"act": "lucky", "+seed": 1}, [], State.FAILED, "bad")
+    study = replace(seeded.study, rows=[*seeded.study.rows, lucky, failed])
+    assert "| 100% | **0.905 ± 0.064** |" in render_table(Findings(study), [], "markdown")
 
 
 def test_unknown_column_is_refused(seeded: Findings) -> None:
