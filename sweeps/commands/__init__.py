@@ -1,6 +1,7 @@
 """The commands of `python -m sweeps`, a module for each command or pair of related commands, and shared functions."""
 
 import re
+from collections.abc import Iterable
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -70,6 +71,19 @@ def working_folder(definition_: Definition) -> Path:
             "Create the folder, or a link to its new location, and repeat this command"
         )
     return folder
+
+
+def check_choice(option: str, value: str, allowed: Iterable[str]) -> None:
+    """Raise UserError if the value of an option is not allowed."""
+    if value not in allowed:
+        raise UserError(f"{option} {value}: unknown format.\nChoose among {', '.join(allowed)}")
+
+
+def check_output(output: Path, example: str) -> None:
+    """Raise UserError if the file of --output cannot be written."""
+    if output.is_dir() or not output.parent.is_dir():
+        problem = "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+        raise UserError(f"--output {output}: {problem}.\nChoose a file in an existing folder: --output {example}")
 
 
 def newest_first(root: Path) -> list[str]:

@@ -1,12 +1,13 @@
 """python -m sweeps compare: several studies side by side."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Root, command, console, read
+from sweeps.commands import MULTIRUN, Root, check_output, command, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
 from sweeps.record.definition import Definition
@@ -29,10 +30,8 @@ def compare(
     from sweeps.results.terminal import View
 
     if len(names) < 2:
-        raise UserError(f"compare {names[0]}: one study.\nAdd another name: python -m sweeps compare {names[0]} NAME")
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        problem = "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
-        raise UserError(f"--output {output}: {problem}.\nChoose a file in an existing folder: --output {_PAGE}")
+        raise UserError(f"compare {names[0]}: one study.\nAdd another name: {compare_line(names, root)} NAME")
+    check_output(output, str(_PAGE))
     compared = studies.compare({label: study for label, (study, _) in read_all(names, root).items()})
     view = View()
     for part in (studies.build_table(compared), *studies_page.test_parts(compared), studies.build_settings(compared)):
@@ -43,6 +42,12 @@ def compare(
         typer.launch(str(output))
 
 
+def compare_line(names: Sequence[str], root: Path) -> str:
+    """Return the line that compares these studies."""
+    root_option = [] if root == MULTIRUN else ["--root", str(root)]
+    return shlex.join(["python", "-m", "sweeps", "compare", *root_option, *names])
+
+
 def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot, Definition]]:
     """Return the studies and their definitions by label: the name, or the typed path if two studies have one name.
 
@@ -50,7 +55,7 @@ def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot,
     """
     folders: dict[str, Path] = {}
     for name in names:
-        folder = Path(name) if len(Path(name).parts) > 1 and (Path(name) / "study.json").exists() else root / name
+        folder = Path(name) if "/" in name and (Path(name) / "study.json").exists() else root / name
         if folder.resolve() in (other.resolve() for other in folders.values()):
             raise UserError(f"study {name} was typed twice.\nRemove one of them")
         folders[name] = folder

@@ -1,16 +1,20 @@
 """python -m sweeps report, scaling: write the report of a study, or the scaling page of a table."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Name, Root, command, console, read
+from sweeps.commands import MULTIRUN, Name, Root, check_choice, check_output, command, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
+from sweeps.record.definition import sweeps_line
 from sweeps.record.grammar import space_of
+from sweeps.record.study import StudySnapshot
+
+if TYPE_CHECKING:
+    from sweeps.results.findings import Findings
 
 Target = Annotated[
     float | None, typer.Option(help="scaling: objective to reach; default: the value that all counts reach")
@@ -33,45 +37,60 @@ def report(
     ] = "",
 ) -> None:
     """Write report.html and trials.csv of a study again."""
-    from sweeps.results import picture, print_table
+    from sweeps.results import picture
     from sweeps.results import report as writer
     from sweeps.results.findings import Findings
-    from sweeps.results.scaling import COUNTED, EPOCH_TIME, count_sizes
     from sweeps.results.terminal import show_scaling
 
-    _check("--format", file_format, picture.FORMATS)
-    _check("--table", table, ("", *print_table.STYLES))
+    check_choice("--format", file_format, picture.FORMATS)
+    if columns and not table:
+        raise UserError("--columns: columns of a table.\nAdd the table's format: --table latex, markdown or csv")
+    if table and figures:
+        raise UserError("--table and --figures conflict.\nType two commands")
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
     counts, (study, definition) = _counts(predict), read(name, root)
+    if table:
+        console.print(_table(Findings(study), table, columns), soft_wrap=True)
+        return
     if study.searched:
         from sweeps.choose.sampler.importance import importance
 
         study = replace(study, importance=importance(study, space_of(definition.parameters)))
     findings = Findings(study, target, counts)
-    if table:
-        chosen = [column.strip() for column in columns.split(",") if column.strip()]
-        console.print(print_table.render_table(findings, chosen, table), soft_wrap=True)
-        return
+    paths = picture.write_figures(findings, figures, file_format) if figures else []
     shows_scaling = scaling or target is not None or bool(counts)
     if shows_scaling and not findings.scaling:
-        if count_sizes(study) > 1:
-            raise UserError(
-                f"study {name}: no scaling data. None of the {len(study.rows)} trials completed or was pruned after it "
-                f"reported {EPOCH_TIME} of a second epoch.\nShow the reason: python -m sweeps status {name}"
-            )
-        counted = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
-        raise UserError(
-            f"study {name}: no scaling data. Its trials do not differ in {counted}, or do not report {EPOCH_TIME}.\n"
-            f"Sweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in at least two epochs; see docs/scaling.md"
-        )
+        raise _explain_no_scaling(study)
     writer.write(findings)
     if shows_scaling and findings.scaling:
         show_scaling(findings.scaling)
-    paths = [study.folder / file for file in (writer.HTML, writer.CSV)]
-    paths += picture.write_figures(findings, figures, file_format) if figures else []
-    for path in paths:
+    for path in (study.folder / writer.HTML, study.folder / writer.CSV, *paths):
         console.print(str(path), soft_wrap=True)
+
+
+def _table(findings: "Findings", style: str, columns: str) -> str:
+    """Return the study's table in a style, with the columns that were typed."""
+    from sweeps.results.print_table import STYLES, render_table
+
+    check_choice("--table", style, STYLES)
+    return render_table(findings, [column.strip() for column in columns.split(",") if column.strip()], style)
+
+
+def _explain_no_scaling(study: StudySnapshot) -> UserError:
+    """Return the error that explains why the study has no scaling page."""
+    from sweeps.results.scaling import COUNTED, EPOCH_TIME, count_sizes
+
+    if count_sizes(study) > 1:
+        return UserError(
+            f"study {study.name}: no scaling data. None of the {len(study.rows)} trials completed or was pruned after "
+            f"it reported {EPOCH_TIME} of a second epoch.\nShow the reason: {sweeps_line('status', study.folder)}"
+        )
+    counted = f"{', '.join(COUNTED[:-1])} or {COUNTED[-1]}"
+    return UserError(
+        f"study {study.name}: no scaling data. Its trials do not differ in {counted}, or do not report {EPOCH_TIME}.\n"
+        f"Sweep one, as in gpus=1,2,4, and report {EPOCH_TIME} (s) in at least two epochs; see docs/scaling.md"
+    )
 
 
 @command("scaling")
@@ -95,18 +114,10 @@ def scaling_of_table(
         raise UserError(
             f"--output {output}: the page would overwrite the table.\nChoose another file: --output page.html"
         )
-    if output.is_dir() or not output.parent.is_dir():
-        problem = "the path is a folder" if output.is_dir() else f"there is no folder {output.parent}"
-        raise UserError(f"--output {output}: {problem}.\nChoose a file in an existing folder: --output page.html")
+    check_output(output, "page.html")
     write_whole(output, render_page(scaling))
     show_scaling(scaling)
     console.print(str(output), soft_wrap=True)
-
-
-def _check(option: str, value: str, allowed: Iterable[str]) -> None:
-    """Raise UserError if the value of an option is not allowed."""
-    if value not in allowed:
-        raise UserError(f"{option} {value}: unknown format.\nChoose among {', '.join(filter(None, allowed))}")
 
 
 def _counts(words: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sweeps.commands import MULTIRUN, Root, command, console, newest_first, read, store_of
-from sweeps.commands.compare import read_all
+from sweeps.commands.compare import compare_line, read_all
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
@@ -91,7 +91,7 @@ def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, 
     if len({*stores}) > 1:
         raise UserError(
             f"studies {', '.join(by_label)} are in different MLflow stores.\n"
-            f"Compare them on a page: {shlex.join(['python', '-m', 'sweeps', 'compare', *names])}"
+            f"Compare them on a page: {compare_line(names, root)}"
         )
     return stores[0], pages.studies_path(stores[0], studies)
 

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from sweeps.errors import UserError
 from sweeps.record.comparison import LEVEL, Difference, holm, welch
+from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.record.trial_config import read_config, settings
 from sweeps.results.findings import Findings
@@ -84,7 +85,7 @@ def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
         if not any(trial.result for trial in study.rows):
             raise UserError(
                 f"study {label}: none of its {len(study.rows)} trials has a result.\n"
-                f"Leave it out, or see why: python -m sweeps status {label}"
+                f"Leave it out, or see why: {sweeps_line('status', study.folder)}"
             )
     return [ComparedStudy(label, Findings(study, reads_all=False)) for label, study in studies.items()]
 
