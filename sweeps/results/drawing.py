@@ -15,7 +15,7 @@ from sweeps.record.study import TrialRecord
 from sweeps.results import axes, theme
 from sweeps.results.axes import Axis
 from sweeps.results.figure_data import FigureData
-from sweeps.results.scales import scale_of
+from sweeps.results.scales import Scale
 from sweeps.trial.job import Value
 from sweeps.wording import short, text
 
@@ -163,6 +163,6 @@ def _shorten(labels: Sequence[str]) -> dict[str, Any]:
     return {"tickvals": labels, "ticktext": [short(label, 40) for label in labels]}
 
 
-def value_scale(values: Sequence[float]) -> dict[str, Any]:
-    """Return the scale and the ticks of an axis of values."""
-    return scale_of(values).ticks
+def place_all(scale: Scale, values: Iterable[float | None]) -> list[float | None]:
+    """Return where values are drawn."""
+    return [None if value is None else scale.place(value) for value in values]

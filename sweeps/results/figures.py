@@ -13,8 +13,8 @@ from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
 from sweeps.results.maps import front, heat_map, hypervolume
 from sweeps.results.parallel import parallel_coordinates
-from sweeps.results.scales import Scale, scale_of
-from sweeps.results.trials import Curve, Curves, TrialFiles
+from sweeps.results.scales import scale_of
+from sweeps.results.trials import Curves, TrialFiles
 from sweeps.secrets import without_password
 from sweeps.wording import short, text
 
@@ -92,12 +92,13 @@ def curves(source: FigureData) -> Figure | None:
     Each of few lines has its own colour and dash; many lines have the colour of their objective.
     """
     metric = curve_metric(source.study, source.curves)
-    reported = {number: curves[metric] for number, curves in source.curves.items() if metric in curves}
-    trials, note = source.select(_MOST_CURVES, [trial for trial in source.trials if trial.number in reported])
+    whole = {number: curves[metric] for number, curves in source.curves.items() if metric in curves}
+    trials, note = source.select(_MOST_CURVES, [trial for trial in source.trials if trial.number in whole])
     if not trials:
         return None
     has_legend = len(trials) <= _MOST_IN_LEGEND
-    scale = scale_of(value for trial in trials for value in reported[trial.number][1] if value is not None)
+    scale = scale_of(value for trial in trials for value in whole[trial.number][1] if value is not None)
+    reported = {number: (steps, drawing.place_all(scale, values)) for number, (steps, values) in whole.items()}
     own_lines = {trial.number: drawing.series_line(i) for i, trial in enumerate(trials)} if has_legend else {}
     data: list[Trace] = []
     ends = []
@@ -105,10 +106,10 @@ def curves(source: FigureData) -> Figure | None:
         ordered = sorted(group, key=lambda trial: -source.level(trial)) if kind == "completed" else group
         for trial in ordered:
             line = own_lines.get(trial.number) or _line_style(source, kind, trial)
-            trace = drawing.scatter("lines", *_placed(scale, *reported[trial.number]), line=line, meta=trial.number)
+            trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
             trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
             data.append(trace | ({"name": _legend_name(trial)} if has_legend else {}))
-        x, y = zip(*(_last_point(*_placed(scale, *reported[trial.number])) for trial in ordered), strict=True)
+        x, y = zip(*(_last_point(*reported[trial.number]) for trial in ordered), strict=True)
         marks = drawing.make_marks(source, kind, x, y, ordered) | {"showlegend": False}
         if own_lines:
             marks["marker"] |= {"color": [own_lines[trial.number]["color"] for trial in ordered], "coloraxis": None}
@@ -121,10 +122,6 @@ def curves(source: FigureData) -> Figure | None:
         layout |= {"showlegend": True, "legend": below}
     note = f"{note} {scale.note}".strip()
     return drawing.make_figure([*data, *ends], 380 + 20 * len(trials) * has_legend, note, **layout)
-
-
-def _placed(scale: Scale, steps: Sequence[int], values: Sequence[float | None]) -> Curve:
-    return [*steps], [None if value is None else scale.place(value) for value in values]
 
 
 def _line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, Any]:
@@ -161,7 +158,7 @@ def cost(source: FigureData) -> Figure | None:
     if len(trials) < 2 or not source.has_values(trials):
         return None
     xaxis = {"title": {"text": "training (s)"}}
-    xaxis |= drawing.value_scale([training_s[trial.number] for trial in trials])
+    xaxis |= scale_of(training_s[trial.number] for trial in trials).ticks
     data = drawing.mark_all(source, trials, lambda trial: training_s[trial.number])
     axes = {"xaxis": xaxis, **drawing.value_axes(source, trials)}
     return drawing.make_figure(data, 320, source.add_edge_note(note), **axes)

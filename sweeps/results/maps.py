@@ -10,6 +10,7 @@ from sweeps.results import axes, drawing
 from sweeps.results.axes import Axis
 from sweeps.results.drawing import Figure, Trace
 from sweeps.results.figure_data import FigureData, value_of
+from sweeps.results.scales import scale_of
 from sweeps.trial.job import Point
 from sweeps.wording import short
 
@@ -111,10 +112,12 @@ def front(source: FigureData) -> Figure | None:
     study, front_numbers = source.study, source.findings.front
     if len(study.objective) < 2:
         return None
-    values = {trial.number: [value_of(trial, study, i) for i in (0, 1)] for trial in source.trials}
-    trials = [trial for trial in source.trials if None not in values[trial.number]]
+    raw = {trial.number: [value_of(trial, study, i) for i in (0, 1)] for trial in source.trials}
+    trials = [trial for trial in source.trials if None not in raw[trial.number]]
     if not trials:
         return None
+    scales = [scale_of((raw[trial.number][i] or 0.0 for trial in trials), clips=False) for i in (0, 1)]
+    values = {number: [drawing.place_all(scales[i], [pair[i]])[0] for i in (0, 1)] for number, pair in raw.items()}
 
     def make_marks(kind: str, group: Sequence[TrialRecord]) -> Trace:
         x, y = ([values[trial.number][i] for trial in group] for i in (0, 1))
@@ -133,12 +136,10 @@ def front(source: FigureData) -> Figure | None:
     line = {"color": "--done", "width": 1, "dash": "dot"}
     style = {"name": "Pareto front", "mode": "lines+markers", "marker": marker, "line": line}
     data.append(make_marks("completed", on_front) | style)
-    scales = []
-    for i in (0, 1):
-        numbers = [value for trial in trials if (value := values[trial.number][i]) is not None]
-        title = f"{short(study.objective[i])} ({study.directions[i]}d)"
-        scales.append({"title": {"text": title}, **drawing.value_scale(numbers)})
-    return drawing.make_figure(data, xaxis=scales[0], yaxis=scales[1])
+    titles = [f"{short(study.objective[i])} ({study.directions[i]}d)" for i in (0, 1)]
+    x, y = ({"title": {"text": title}, **scale.ticks} for title, scale in zip(titles, scales, strict=True))
+    notes = dict.fromkeys(scale.note for scale in scales)
+    return drawing.make_figure(data, note=" ".join(filter(None, notes)), xaxis=x, yaxis=y)
 
 
 def hypervolume(source: FigureData) -> Figure | None:

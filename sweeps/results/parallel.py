@@ -65,7 +65,7 @@ def _objective_axis(source: FigureData, trials: Sequence[TrialRecord], i: int) -
         [],
         values[0],
         values[-1],
-        scale_of(values, clips=False).log,
+        values[0] > 0 and scale_of(values).log,
         has_none,
         none="no value",
     )

@@ -8,9 +8,10 @@ from operator import attrgetter
 from sweeps.record import costs
 from sweeps.record.definition import sweeps_line
 from sweeps.results import page
-from sweeps.results.drawing import Figure, Figures, Trace, escape, make_figure, scatter, series_line, value_scale
+from sweeps.results.drawing import Figure, Figures, Trace, escape, make_figure, place_all, scatter, series_line
 from sweeps.results.figures import curve_metric
 from sweeps.results.page import Section
+from sweeps.results.scales import scale_of
 from sweeps.results.studies import MIN_SEEDS, ComparedStudy, build_settings, build_table, compare_pairs
 from sweeps.results.tables import Paragraph, Part, parts_as_html
 from sweeps.results.trials import TrialFiles
@@ -56,11 +57,12 @@ def _figures(studies: Sequence[ComparedStudy]) -> dict[str, Figures]:
 
 
 def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str, y: str) -> Figure:
-    values = [value for trace in data for value in trace["y"] if value is not None]
-    yaxis = {"title": {"text": escape(short(y, 40))}, **value_scale(values)}
+    scale = scale_of(value for trace in data for value in trace["y"] if value is not None)
+    data = [{**trace, "y": place_all(scale, trace["y"])} for trace in data]
+    yaxis = {"title": {"text": escape(short(y, 40))}, **scale.ticks}
     legend = {"orientation": "v", "y": -0.2, "yanchor": "top"}
     layout = {"xaxis": {"title": {"text": escape(x)}}, "yaxis": yaxis, "showlegend": True, "legend": legend}
-    return make_figure(data, 380 + 20 * len(studies), "", **layout)
+    return make_figure(data, 380 + 20 * len(studies), scale.note, **layout)
 
 
 def _best_so_far(studies: Sequence[ComparedStudy], x_title: str, by_hours: bool) -> Figure:

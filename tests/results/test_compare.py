@@ -16,6 +16,7 @@ from sweeps.trial.job import State
 from tests.results import pages
 
 MakeStudy = Callable[..., StudySnapshot]
+ZEROS: tuple[tuple[str, float, float], ...] = (("a", 5.0, 0.0), ("b", 5.0, 0.001))
 
 
 @pytest.fixture
@@ -102,6 +103,13 @@ def test_curves_of_trials_with_one_number_are_of_their_own_studies(make_study: M
     figure = studies_page._curves(compared(make_study("a", 0.8), make_study("b", 0.4)))
     assert figure
     assert [trace["y"] for trace in figure["data"]] == [[0.4, 0.8], [0.2, 0.4]]
+
+
+def test_zeros_have_a_place(make_study: MakeStudy) -> None:
+    studies = [replace(make_study(name, *results), directions=("minimize",)) for name, *results in ZEROS]
+    figure = studies_page._best_so_far(compared(*studies), "trials", by_hours=False)
+    assert figure["layout"]["yaxis"]["ticktext"][0] == "0"
+    assert [min(trace["y"]) for trace in figure["data"]] == pytest.approx([0.0001, 0.001])
 
 
 def test_other_objectives_and_studies_without_a_result_are_refused(make_study: MakeStudy) -> None:

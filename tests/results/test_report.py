@@ -18,9 +18,10 @@ from sweeps.files import append_lines
 from sweeps.record import configurations, costs
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import axes, figures, live, notes, overview, picture, report, solutions, tables
-from sweeps.results.drawing import Figure, value_scale
+from sweeps.results.drawing import Figure
 from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
+from sweeps.results.scales import scale_of
 from sweeps.results.status import show_status
 from sweeps.results.terminal import View
 from sweeps.results.trials import TrialFiles, shown_of
@@ -433,7 +434,7 @@ def test_cost_figure_shows_seconds_of_trials(tmp_path: Path, seconds: list[float
     ],
 )
 def test_log_axis_has_readable_ticks(values: list[float], tick: int | None) -> None:
-    assert value_scale(values).get("dtick") == tick
+    assert scale_of(values).ticks.get("dtick") == tick
 
 
 def test_picture_of_a_search_has_every_kind_of_trial(tmp_path: Path) -> None:
