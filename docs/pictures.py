@@ -42,7 +42,6 @@ MORE = {
     "batch_and_gpus": ["ranks=1,2", "batch_size=128,512", "epochs=4", "dataset.subset=4000"],
     "fruit": ["epochs=8", "dataset.subset=400", "dataset.size=64", "model.fine_tune=false,20,true", NETWORK],
     "caltech256": ["epochs=8", "dataset.subset=400", "dataset.size=64", NETWORK],
-    "resnet_scaling": ["ranks=1,2", "epochs=3", "steps=null", "dataset.subset=40"],
 }
 """What is typed beside `study.scale=small`."""
 SEARCH = ["study=best_lr_batch", "hydra/sweeper=optuna", "hydra/sweeper/pruner=asha", "epochs=8"]

@@ -1,8 +1,9 @@
-"""An app whose trials report epochs of 0.1 s, and resume from a checkpoint."""
+"""An app whose trials report epochs of 0.1 s, resume from a checkpoint, and wait while a file `hold` exists."""
 
 import os
 import signal
 import time
+from pathlib import Path
 
 import hydra
 
@@ -20,6 +21,8 @@ def main(cfg):
     done = int(epoch_file.read_text()) if epoch_file.exists() else 0
     for epoch in range(done + 1, cfg.epochs + 1):
         time.sleep(0.1)
+        while Path("hold").exists():
+            time.sleep(0.1)
         trial.report({"objective": cfg.x}, step=epoch)
         if trial.world.is_chief:
             epoch_file.parent.mkdir(exist_ok=True)

@@ -23,6 +23,8 @@ def test_trial_of_another_launcher_is_not_started_twice(tmp_path: Path, first: s
     driver = start(tmp_path, *STUDY, *LAUNCHERS[first][len(SLURM) :])
     study = tmp_path / "multirun" / "s"
     wait_for((study / "0" / "metrics.jsonl").exists)
+    hold = tmp_path / "hold"
+    hold.touch()
     driver.kill()
     driver.wait()
     for launcher in others:
@@ -33,6 +35,7 @@ def test_trial_of_another_launcher_is_not_started_twice(tmp_path: Path, first: s
         assert as_before.startswith("Resume with that launcher: ") and "hydra/launcher=slurm" in as_before
         assert stop_first.endswith("python -m sweeps stop s")
     assert "stop after the current epoch" in sweeps(tmp_path, "stop", "s")
+    hold.unlink()
     wait_for(lambda: jobs(tmp_path) == [])
     done = resume(tmp_path, others[-1])
     assert done.code == 0, done.said
