@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Target = Annotated[
     float | None, typer.Option(help="scaling: objective to reach; default: the value that all counts reach")
 ]
+Figures = Annotated[Path | None, typer.Option(help="write all figures to this folder instead, for print")]
 Predict = Annotated[str, typer.Option(help="scaling: counts to forecast, as in 16,32; default: twice the largest")]
 
 
@@ -29,7 +30,7 @@ def report(
     scaling: Annotated[bool, typer.Option("--scaling", help="print the speed-up by GPUs, nodes or ranks")] = False,
     target: Target = None,
     predict: Predict = "",
-    figures: Annotated[Path | None, typer.Option(help="folder for all figures, in the width of a column")] = None,
+    figures: Figures = None,
     file_format: Annotated[str, typer.Option("--format", help="format of the figures: pdf, svg or png")] = "pdf",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
     columns: Annotated[
@@ -58,14 +59,18 @@ def report(
 
         study = replace(study, importance=importance(study, space_of(definition.parameters)))
     findings = Findings(study, target, counts)
-    paths = picture.write_figures(findings, figures, file_format) if figures else []
+    if figures:
+        paths, problems = picture.write_figures(findings, figures, file_format)
+        for line in [*map(str, paths), *problems]:
+            console.print(line, soft_wrap=True)
+        return
     shows_scaling = scaling or target is not None or bool(counts)
     if shows_scaling and not findings.scaling:
         raise _explain_no_scaling(study)
     writer.write(findings)
     if shows_scaling and findings.scaling:
         show_scaling(findings.scaling)
-    for path in (study.folder / writer.HTML, study.folder / writer.CSV, *paths):
+    for path in (study.folder / writer.HTML, study.folder / writer.CSV):
         console.print(str(path), soft_wrap=True)
 
 

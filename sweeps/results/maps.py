@@ -102,7 +102,8 @@ def _contours(source: FigureData, done: Sequence[TrialRecord], across: Axis, up:
     smooth[gaps.min(axis=-1) >= (2.5 * width) ** 2] = math.nan
     numbers: Any = ([axis.number_at(float(position)) for position in side] for axis in (across, up))
     contour = dict(zip("xyz", [*numbers, smooth.tolist()], strict=True)) | {"type": "contour", "ncontours": 12}
-    contour["contours"] = {"coloring": "heatmap", "showlabels": True, "labelfont": {"size": 10, "color": "--ink"}}
+    contour["contours"] = {"coloring": "heatmap", "labelfont": {"size": 10, "color": "--ink"}}
+    contour["contours"] |= {"showlabels": not source.scale.log}  # because a label would be the logarithm
     contour["line"] = {"width": 0.6, "color": "--muted"}
     return [contour | {"coloraxis": "coloraxis", "opacity": 0.4, "hoverinfo": "skip"}]
 

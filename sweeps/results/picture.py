@@ -1,8 +1,10 @@
 """A study's figures as pictures without a script: for its description in MLflow, and for print."""
 
+import html
 import io
 import logging
 import math
+import re
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -26,16 +28,18 @@ _COLUMN_IN = 3.4  # width of a column of a paper
 _PRINT: Any = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2, "savefig.dpi": 300, "pdf.fonttype": 42}
 _PRINT |= {"lines.markersize": 4}
 _LARGEST = 1e300  # because the margin beyond a larger number would be infinite
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def write_figures(findings: Findings, folder: Path, file_format: str) -> list[Path]:
-    """Write every figure of the study, in the width of a paper's column, and return the paths of the files.
+def write_figures(findings: Findings, folder: Path, file_format: str) -> tuple[list[Path], list[str]]:
+    """Write every figure of the study, in the width of a paper's column.
 
+    Returns the paths of the files, and a line for each figure that cannot be drawn.
     Raises UserError if the folder cannot be made.
     """
     import matplotlib as mpl
 
-    files, paths = TrialFiles(findings.study.objective), []
+    files, paths, problems = TrialFiles(findings.study.objective), list[Path](), list[str]()
     files.look(findings)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,14 +49,22 @@ def write_figures(findings: Findings, folder: Path, file_format: str) -> list[Pa
         for name, figure in figures.items():
             words = "_".join(filter(None, [findings.study.name, section, name.lstrip("+")]))
             path = folder / f"{''.join(c if c.isalnum() or c in '-_.' else '_' for c in words).lower()}.{file_format}"
+            if not figure["data"]:
+                problems.append(f"{section}: {figure['note']}")
+                continue
             lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace["mode"]]
             for line, dash in zip(lines, cycle(_LINES)):  # because a colour is lost on grey paper
                 line["dash"] = dash
-            with mpl.rc_context(_PRINT):
-                size = _COLUMN_IN, max(2.1, min(6.0, figure["layout"]["height"] / 160))
-                path.write_bytes(_render(figure, size, file_format))
+            size = _COLUMN_IN, max(2.1, min(6.0, figure["layout"]["height"] / 160))
+            try:
+                with mpl.rc_context(_PRINT):
+                    content = _render(figure, size, file_format)
+            except Exception as error:  # because trials may have any numbers, and the other figures must be drawn
+                problems.append(f"{section}: This figure cannot be drawn: {type(error).__name__}: {error}")
+                continue
+            path.write_bytes(content)
             paths.append(path)
-    return paths
+    return paths, problems
 
 
 def render_picture(study: StudySnapshot | Findings) -> str:
@@ -80,7 +92,8 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
             ends = [[shape[f"{axis}0"], shape[f"{axis}1"]] for axis in "xy"]
             axes.plot(*ends, color=shape["line"]["color"], linewidth=0.6, zorder=0)
         for note in layout.get("annotations", []):
-            axes.annotate(note["text"], (note["x"], note["y"]), (3, 0), textcoords="offset points", fontsize="x-small")
+            place, style = (note["x"], note["y"]), {"textcoords": "offset points", "fontsize": "x-small"}
+            axes.annotate(_plain(note["text"]), place, (3, 0), **style)
         labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # a dict, because labels may repeat
         columns = 6 if size_in[0] > _COLUMN_IN else 1 if any(len(label) > 14 for label in labels) else 2
         if len(labels) > 1 and layout["xaxis"].get("side") != "top":
@@ -92,10 +105,10 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
 def _set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
     """Set the title, the scale, the range and the ticks of the axis `x` or `y`."""
     if "categoryarray" in axis:
-        getattr(axes, f"{name}axis").update_units(axis["categoryarray"])
+        getattr(axes, f"{name}axis").update_units([*map(_plain, axis["categoryarray"])])
     options: dict[str, Any] = {}
     if title := axis.get("title", {}).get("text"):
-        options[f"{name}label"] = without_password(title)
+        options[f"{name}label"] = _plain(title)
     if axis.get("type") == "log":
         options[f"{name}scale"] = "log"
     if limits := axis.get("range"):
@@ -105,7 +118,7 @@ def _set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
         getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
         getattr(axes, f"{name}axis").set_minor_formatter(lambda *_: "")
     if "ticktext" in axis and axis.get("type") != "category":
-        getattr(axes, f"set_{name}ticks")(axis["tickvals"], [without_password(label) for label in axis["ticktext"]])
+        getattr(axes, f"set_{name}ticks")(axis["tickvals"], [*map(_plain, axis["ticktext"])])
     if axis.get("tickformat") == ".0%":
         getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:.0%}")
     if axis.get("side") == "top":
@@ -119,25 +132,25 @@ def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> No
     """Add the lines and points of a trace; points without a value are on the axis."""
     import matplotlib as mpl
 
-    x, y = ([_bounded(value) for value in trace[name]] for name in "xy")
+    x, y = ([_plain(value) if isinstance(value, str) else _bounded(value) for value in trace[name]] for name in "xy")
     on_axis = {"transform": axes.get_xaxis_transform(), "clip_on": False} if trace.get("yaxis") == "y2" else {}
     if "lines" in trace["mode"]:
         line, steps = trace["line"], "steps-post" if trace["line"].get("shape") == "hv" else "default"
         style = {"color": line["color"], "linestyle": _LINES[line.get("dash", "solid")], "drawstyle": steps}
-        style |= {"label": without_password(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
+        style |= {"label": _plain(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
         axes.plot(x, y, alpha=trace.get("opacity"), **style)
     if "markers" in trace["mode"]:
         marker = trace["marker"]
         symbol = marker.get("symbol", "circle").removesuffix("-open")
         style = _colors_of(marker.get("color", "C0"), layout.get("coloraxis", {})) | on_axis
         style |= {"facecolors": "none"} if symbol != marker.get("symbol", "circle") else {}
-        style |= {"label": trace["name"]} if "name" in trace and trace.get("showlegend", True) else {}
+        style |= {"label": _plain(trace["name"])} if "name" in trace and trace.get("showlegend", True) else {}
         area = mpl.rcParams["lines.markersize"] ** 2 * marker["size"] / 8
         axes.scatter(x, y, area, marker=_MARKERS[symbol], **style)
 
 
 def _add_bars(axes: Any, trace: dict[str, Any], _: dict[str, Any]) -> None:
-    axes.barh(trace["y"], trace["x"], color=trace["marker"]["color"])
+    axes.barh([*map(_plain, trace["y"])], trace["x"], color=trace["marker"]["color"])
 
 
 def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
@@ -146,26 +159,46 @@ def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None
     values = [[math.nan if value is None else value for value in line] for line in trace["z"]]
     names = {"cmap": style["cmap"], "vmin": style["vmin"], "vmax": style["vmax"]}
     for name in "xy":
-        getattr(axes, f"{name}axis").update_units(trace[name])
+        getattr(axes, f"{name}axis").update_units([*map(_plain, trace[name])])
     image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **names)
     axes.tick_params("x", rotation=90 * (len(trace["x"]) > 6))
-    axes.figure.colorbar(image)
+    for up, line in enumerate(trace["text"] if "texttemplate" in trace else []):
+        for across, words in enumerate(line):
+            red, green, blue, _ = image.to_rgba(values[up][across])
+            is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
+            ink = "black" if is_light else "white"
+            axes.text(across, up, words, color=ink, ha="center", va="center", fontsize="x-small")
+    _add_color_bar(axes, image, layout)
 
 
 def _add_contours(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:
     style = _colors_of([], layout["coloraxis"])
     levels = axes.contourf(trace["x"], trace["y"], trace["z"], 12, cmap=style["cmap"], alpha=0.6)
-    axes.figure.colorbar(levels)
+    _add_color_bar(axes, levels, layout)
+
+
+def _add_color_bar(axes: Any, colors: Any, layout: dict[str, Any]) -> None:
+    """Add a colour bar with the title and the ticks of the page's."""
+    bar = layout.get("coloraxis", {}).get("colorbar", {})
+    drawn = axes.figure.colorbar(colors, label=_plain(bar.get("title", {}).get("text", "")).strip())
+    if "tickvals" in bar:
+        low, high = drawn.vmin, drawn.vmax
+        ticks = [pair for pair in zip(bar["tickvals"], bar["ticktext"], strict=True) if low <= pair[0] <= high]
+        drawn.set_ticks([place for place, _ in ticks], labels=[_plain(label) for _, label in ticks])
 
 
 _TRACES = {"scatter": _add_scatter, "bar": _add_bars, "heatmap": _add_cells, "contour": _add_contours}
 
 
-def _bounded(value: Any) -> Any:
-    """Return a number that matplotlib can draw; a category as it is."""
-    if value is None:
-        return math.nan
-    return value if isinstance(value, str) else max(-_LARGEST, min(_LARGEST, value))
+def _plain(label: str) -> str:
+    """Return a label of the page, which is HTML, as text: `10<sup>-3</sup>` as 10⁻³."""
+    raised = re.sub("<sup>(.*?)</sup>", lambda match: match[1].translate(_RAISED), label)
+    return without_password(html.unescape(re.sub(r"<\w[^<>]*>", " ", raised)))
+
+
+def _bounded(value: float | None) -> float:
+    """Return a number that matplotlib can draw."""
+    return math.nan if value is None else max(-_LARGEST, min(_LARGEST, value))
 
 
 def _colors_of(color: Any, scale: dict[str, Any]) -> dict[str, Any]:

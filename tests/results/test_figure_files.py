@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.record.study import StudySnapshot
+from sweeps.results import picture
 from sweeps.results.figures import build_figures
 from sweeps.results.findings import Findings
 from sweeps.results.picture import FORMATS, write_figures
 from sweeps.results.trials import TrialFiles
+from sweeps.trial.job import State
 from tests.results import pages
 
 
@@ -20,7 +23,8 @@ def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
     files = TrialFiles(study.objective)
     files.look(findings)
     titles = [(section, key) for section, by_key in build_figures(findings, files.curves()).items() for key in by_key]
-    paths = write_figures(findings, tmp_path / "figures", "svg")
+    paths, problems = write_figures(findings, tmp_path / "figures", "svg")
+    assert not problems
     assert len({*paths}) == len(titles)
     assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
     for path in paths:
@@ -31,7 +35,7 @@ def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_formats(tmp_path: Path, file_format: str) -> None:
-    paths = write_figures(Findings(pages.grid(tmp_path / "grid")), tmp_path / "figures", file_format)
+    paths, _ = write_figures(Findings(pages.grid(tmp_path / "grid")), tmp_path / "figures", file_format)
     heads = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
     assert {path.read_bytes()[: len(heads[file_format])] for path in paths} == {heads[file_format]}
 
@@ -43,3 +47,23 @@ def test_each_curve_has_a_dash_of_its_own(tmp_path: Path) -> None:
     curves = (tmp_path / "grid_learning_curves.svg").read_text()
     assert "lr=0.001 batch_size=32" in curves
     assert len(set(re.findall(r"stroke-dasharray: ([\d.,]+)", curves))) == 2
+
+
+def test_labels_are_text(tmp_path: Path) -> None:
+    points = [{"a&b": i % 4, "c<d": i // 4} for i in range(8)]
+    rows = [pages.trial(tmp_path, i, point, [10.0**-i], State.COMPLETED) for i, point in enumerate(points)]
+    study = StudySnapshot("s", tmp_path, ("a<b",), ("minimize",), rows)
+    write_figures(Findings(study), tmp_path / "figures", "svg")
+    cells = (tmp_path / "figures" / "s_two_parameters.svg").read_text()
+    assert {"a&amp;b", "c&lt;d", "10⁻³", "a&lt;b"} <= {*re.findall(r">([^<>]+)</text>", cells)}
+    assert "&lt;sup" not in cells
+
+
+def test_figure_that_cannot_be_drawn_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("no room")
+
+    monkeypatch.setitem(picture._TRACES, "heatmap", fail)
+    paths, problems = write_figures(Findings(pages.grid(tmp_path / "grid")), tmp_path / "figures", "svg")
+    assert problems == ["Two parameters: This figure cannot be drawn: ZeroDivisionError: no room"]
+    assert len(paths) == len([*(tmp_path / "figures").iterdir()]) > 2
