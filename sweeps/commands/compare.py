@@ -36,6 +36,8 @@ def compare(
     view = View()
     for part in (studies.build_table(compared), *studies_page.test_parts(compared), studies.build_settings(compared)):
         view.show(part)
+    for problem in filter(None, (study.problem for study in compared)):
+        console.print(problem, soft_wrap=True)
     write_whole(output, studies_page.render_page(compared))
     console.print(str(output), soft_wrap=True)
     if browser:

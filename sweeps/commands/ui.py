@@ -80,13 +80,15 @@ def _find_runs(name: str, root: Path, uri: str | None) -> tuple[str, str]:
 
 def _find_view(names: Sequence[str], root: Path, uri: str | None) -> tuple[str, str]:
     """Return the MLflow store of several studies, and the path of a view that shows all of them."""
-    from sweeps.results.studies import compare
+    from sweeps.results.findings import Findings
+    from sweeps.results.studies import ComparedStudy, check_objectives
     from sweeps.tracking import pages
 
     if uri:
         raise UserError("--uri is for runs outside of studies.\nRemove --uri, or type one name")
     by_label = read_all(names, root)
-    studies = compare({label: study for label, (study, _) in by_label.items()})
+    check_objectives({label: study for label, (study, _) in by_label.items()})
+    studies = [ComparedStudy(label, Findings(study, reads_all=False)) for label, (study, _) in by_label.items()]
     stores = [store_of(definition_) for _, definition_ in by_label.values()]
     if len({*stores}) > 1:
         raise UserError(

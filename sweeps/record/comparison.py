@@ -11,14 +11,21 @@ Results = Mapping[int, float | None]
 """Results of one configuration by seed: a value, None if it failed, nan if it was lost; without open trials."""
 
 
+def _normalize(*samples: Sequence[float]) -> tuple[float, list[list[float]]]:
+    """Return the largest magnitude, and the samples divided by it, because squares of large numbers overflow."""
+    scale = max((abs(value) for values in samples for value in values), default=0.0) or 1.0
+    return scale, [[value / scale for value in values] for values in samples]
+
+
 def interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
     """Return Student's t interval of a mean; (-inf, inf) for fewer than two values."""
     from scipy.special import stdtrit
 
     if len(values) < 2:
         return -math.inf, math.inf
-    half = float(stdtrit(len(values) - 1, (1 + level) / 2)) * stdev(values) / math.sqrt(len(values))
-    return fmean(values) - half, fmean(values) + half
+    scale, (parts,) = _normalize(values)
+    mean, half = fmean(parts), float(stdtrit(len(parts) - 1, (1 + level) / 2)) * stdev(parts) / math.sqrt(len(parts))
+    return scale * (mean - half), scale * (mean + half)
 
 
 def paired_p(differences: Sequence[float]) -> float:
@@ -28,9 +35,10 @@ def paired_p(differences: Sequence[float]) -> float:
     count = len(differences)
     if count < 2 or not any(differences):
         return 1.0
-    if not (spread := stdev(differences)):
+    _, (parts,) = _normalize(differences)
+    if not (spread := stdev(parts)):
         return 0.0
-    return 2 * float(stdtr(count - 1, -abs(fmean(differences)) / (spread / math.sqrt(count))))
+    return 2 * float(stdtr(count - 1, -abs(fmean(parts)) / (spread / math.sqrt(count))))
 
 
 @dataclass(frozen=True)
@@ -47,14 +55,16 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Compare two means by Welch's t-test (Biometrika 1947). Each of them has at least two results."""
     from scipy.special import stdtr, stdtrit
 
-    mean = fmean(first) - fmean(second)
-    parts = [variance(values) / len(values) for values in (first, second)]
+    scale, samples = _normalize(first, second)
+    mean = fmean(samples[0]) - fmean(samples[1])
+    parts = [variance(values) / len(values) for values in samples]
     if not (error := math.sqrt(sum(parts))):
-        return Difference(mean, mean, mean, 0.0 if mean else 1.0)
-    terms = (part**2 / (len(values) - 1) for part, values in zip(parts, (first, second), strict=True))
-    freedom = sum(parts) ** 2 / sum(terms)
+        return Difference(scale * mean, scale * mean, scale * mean, 0.0 if mean else 1.0)
+    shares = [part / sum(parts) for part in parts]
+    freedom = 1 / sum(share**2 / (len(values) - 1) for share, values in zip(shares, samples, strict=True))
     half = error * float(stdtrit(freedom, (1 + LEVEL) / 2))
-    return Difference(mean, mean - half, mean + half, 2 * float(stdtr(freedom, -abs(mean) / error)))
+    p = 2 * float(stdtr(freedom, -abs(mean) / error))
+    return Difference(scale * mean, scale * (mean - half), scale * (mean + half), p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

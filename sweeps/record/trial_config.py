@@ -11,8 +11,9 @@ from omegaconf import DictConfig, OmegaConf
 from sweeps.record.space import text_of
 from sweeps.secrets import mask_value
 
-_LINK = re.compile(r"\$\{([\w.]+)\}")
-_MOST_LINKS = 20  # because a reference may lead back to itself
+_LINK = re.compile(r"\$\{(\.*)([\w-]+(?:\.[\w-]+)*)\}")  # the innermost reference; leading dots are relative
+_MOST_LINKS = 50  # of a value, because a reference may lead back to itself
+Keys = tuple[Any, ...]
 _LONGEST = 500  # characters of a value, which MLflow and a table can show
 
 
@@ -23,51 +24,73 @@ def read_config(folder: Path) -> DictConfig:
     """
     config: dict[str, Any] = {}
     for file in (folder / ".hydra" / "config.yaml", folder / ".hydra" / "hydra.yaml"):
-        if file.exists():
+        if file.is_file():
             config |= yaml.load(file.read_text(), yaml.CSafeLoader) or {}
     return OmegaConf.create(config)
 
 
 def settings(config: DictConfig) -> dict[str, str]:
-    """Return the choice of each config group, and each value of the app by its dotted name.
+    """Return the choice of each config group, and each value of the app by its dotted name; null as `null`.
 
     References to other keys are followed. Results of resolvers are omitted, because oc.env may return a secret.
     """
     content: Any = OmegaConf.to_container(config, enum_to_str=True)
-    choices = _select({"hydra": content.pop("hydra", None)}, "hydra.runtime.choices") or {}
-    pairs = [(str(name), _follow({}, choice)) for name, choice in choices.items()]
-    pairs = [(name, choice) for name, choice in pairs if not name.startswith("hydra/")]
-    pairs += _leaves(content, content)
-    return {name: _text(mask_value(name, value)) for name, value in pairs if value is not None}
+    choices = _select({"hydra": content.pop("hydra", None)}, ("hydra", "runtime", "choices"))
+    choices = choices.items() if isinstance(choices, dict) else []
+    pairs = [(str(name), choice) for name, choice in choices if isinstance(choice, str)]
+    pairs = [(name, choice) for name, choice in pairs if not name.startswith("hydra/") and "${" not in choice]
+    pairs += _leaves(content, content, ())
+    return {name: _text(mask_value(name, value)) for name, value in pairs}
 
 
 def _text(value: Any) -> str:
-    return (text_of(value) if isinstance(value, list) else str(value))[:_LONGEST]
+    return (text_of(value) if value is None or isinstance(value, list) else str(value))[:_LONGEST]
 
 
-def _leaves(root: Mapping[Any, Any], node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted name and the value of each key that has a value."""
+def _leaves(root: Mapping[Any, Any], node: Any, path: Keys) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the value of each key below `path` that has a value."""
     for key, written in node.items():
-        name, value = f"{prefix}{key}", _follow(root, written)
+        try:
+            value = _follow(root, path, written, iter(range(_MOST_LINKS)))
+        except LookupError:  # because a value that is missing, or a resolver's result, is omitted
+            continue
         if isinstance(value, dict):
             # A reference to a section is not repeated, because the section may refer back to it.
-            yield from _leaves(root, value, f"{name}.") if value is written else ()
-        elif not isinstance(value, list) or "${" not in str(value):
-            yield name, value
+            yield from _leaves(root, value, (*path, key)) if value is written else ()
+        else:
+            yield ".".join(map(str, (*path, key))), value
 
 
-def _follow(root: Mapping[Any, Any], value: Any) -> Any:
-    """Return a value after following references to other keys; None for a missing value or a resolver's result."""
-    for _ in range(_MOST_LINKS):
-        if not isinstance(value, str) or "${" not in value:
-            return None if value == "???" else value
-        link = _LINK.fullmatch(value)
-        value = _select(root, link[1]) if link else None
-    return None
+def _follow(root: Mapping[Any, Any], path: Keys, value: Any, links: Iterator[int]) -> Any:
+    """Return a value of the section at `path` after following references to other keys, at most one for each link.
+
+    Raises LookupError for a missing value and for a resolver's result.
+    """
+    if isinstance(value, list):
+        items = [_follow(root, (*path, "[]"), item, links) for item in value]
+        if "${" in str(items):  # because a section in a list is not followed
+            raise LookupError
+        return items
+    if not isinstance(value, str) or "${" not in value:
+        if value == "???":
+            raise LookupError
+        return value
+    link = _LINK.search(value)
+    if link is None or next(links, None) is None or len(link[1]) > len(path) + 1:
+        raise LookupError
+    section = path[: len(path) + 1 - len(link[1])] if link[1] else ()
+    target = (*section, *link[2].split("."))
+    followed = _follow(root, target[:-1], _select(root, target), links)
+    if link[0] == value:
+        return followed
+    if isinstance(followed, dict | list):
+        raise LookupError
+    return _follow(root, path, value[: link.start()] + str(followed) + value[link.end() :], links)
 
 
-def _select(root: Mapping[Any, Any], name: str) -> Any:
+def _select(root: Mapping[Any, Any], path: Keys) -> Any:
+    """Return the value of a key; `???`, a missing value, if there is none."""
     value: Any = root
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
+    for part in path:
+        value = value.get(part, "???") if isinstance(value, dict) else "???"
     return value

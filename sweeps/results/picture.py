@@ -92,8 +92,8 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
             ends = [[shape[f"{axis}0"], shape[f"{axis}1"]] for axis in "xy"]
             axes.plot(*ends, color=shape["line"]["color"], linewidth=0.6, zorder=0)
         for note in layout.get("annotations", []):
-            place, style = (note["x"], note["y"]), {"textcoords": "offset points", "fontsize": "x-small"}
-            axes.annotate(_plain(note["text"]), place, (3, 0), **style)
+            place, words = (note["x"], note["y"]), _plain(note["text"])
+            axes.annotate(words, place, (3, 0), textcoords="offset points", fontsize="x-small")
         labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # a dict, because labels may repeat
         columns = 6 if size_in[0] > _COLUMN_IN else 1 if any(len(label) > 14 for label in labels) else 2
         if len(labels) > 1 and layout["xaxis"].get("side") != "top":

@@ -46,23 +46,51 @@ class ComparedStudy:
 
     @cached_property
     def settings(self) -> Mapping[str, str]:
-        """Return the settings of the first of the best trials, with all their seeds.
+        """Return the settings of the first of the best trials, with all their seeds; of any trial without a result.
 
-        If its files cannot be read, return the swept settings.
+        If its files cannot be read, return the settings of the study's definition.
         """
-        trial = self.best_trials[0]
-        swept = {name.lstrip("+"): str(value) for name, value in trial.params.items()}
+        params = self._example.params if self._example else {}
+        swept = {name.lstrip("+"): "null" if value is None else str(value) for name, value in params.items()}
         if best := self.findings.answer.best_configuration:
             swept[best.key.lstrip("+")] = ",".join(str(trial.params.get(best.key, "")) for trial in self.best_trials)
+        return {**(self._written[0] or self.study.fixed), **swept}
+
+    @property
+    def problem(self) -> str:
+        """Return why the configuration of `settings` cannot be read; "" if it can be."""
+        return self._written[1]
+
+    @property
+    def _example(self) -> TrialRecord | None:
+        return next(iter([*self.best_trials, *self.study.rows]), None)
+
+    @cached_property
+    def _written(self) -> tuple[Mapping[str, str], str]:
+        """Return the settings in a trial's files, and why they cannot be read."""
+        if self._example is None:
+            return {}, ""
+        folder = self._example.folder
         try:
-            return settings(read_config(trial.folder)) | swept
-        except Exception:  # because another user's file may hold anything, and the swept values are known
-            return swept
+            return settings(read_config(folder)), ""
+        except Exception as error:  # because another user's file may hold anything
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            return {}, f"study {self.label}: the config in {folder / '.hydra'} cannot be read: {reason}"
+
+    def is_in_all_trials(self, setting: str) -> bool:
+        """Return whether each trial has the setting: a param under a condition, or a race's seed, is in some trials."""
+        params_of_trials = ([name.lstrip("+") for name in trial.params] for trial in self.study.rows if trial.params)
+        return setting in self.settings and (
+            setting not in self.swept or all(setting in params for params in params_of_trials)
+        )
 
     @cached_property
     def swept(self) -> Mapping[str, str]:
         """Return the values that the study tried, by setting."""
-        values = {name.lstrip("+"): words for name, words in self.study.space.items()}
+        values = dict[str, str]()
+        for name, words in self.study.space.items():  # a name may have a condition: `momentum under optimizer=sgd`
+            setting = name.partition(" under ")[0].lstrip("+")
+            values[setting] = f"{values[setting]},{words}" if setting in values else words
         for name in parameters(self.study.rows):
             tried = dict.fromkeys(str(trial.params[name]) for trial in self.study.rows if name in trial.params)
             values.setdefault(name.lstrip("+"), ",".join(tried))
@@ -71,6 +99,18 @@ class ComparedStudy:
 
 def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
     """Return the studies, by label. Raises UserError if they have other objectives, or one has no result."""
+    check_objectives(studies)
+    for label, study in studies.items():
+        if not any(trial.result for trial in study.rows):
+            raise UserError(
+                f"study {label}: none of its {len(study.rows)} trials has a result.\n"
+                f"Leave it out, or see why: {sweeps_line('status', study.folder)}"
+            )
+    return [ComparedStudy(label, Findings(study, reads_all=False)) for label, study in studies.items()]
+
+
+def check_objectives(studies: Mapping[str, StudySnapshot]) -> None:
+    """Raise UserError if the studies have other objectives."""
     first_label, first = next(iter(studies.items()))
     for label, study in studies.items():
         goals, first_goals = (
@@ -82,12 +122,6 @@ def compare(studies: Mapping[str, StudySnapshot]) -> list[ComparedStudy]:
                 f"study {label}: its objective is {', '.join(goals)}; the objective of {first_label} is "
                 f"{', '.join(first_goals)}.\nChoose studies of the same objective, in the same direction"
             )
-        if not any(trial.result for trial in study.rows):
-            raise UserError(
-                f"study {label}: none of its {len(study.rows)} trials has a result.\n"
-                f"Leave it out, or see why: {sweeps_line('status', study.folder)}"
-            )
-    return [ComparedStudy(label, Findings(study, reads_all=False)) for label, study in studies.items()]
 
 
 def build_table(studies: Sequence[ComparedStudy]) -> Table:

@@ -25,7 +25,8 @@ def render_page(studies: Sequence[ComparedStudy]) -> str:
     title = f"{len(studies)} studies"
     sections = [Section("Best results", html=parts_as_html([build_table(studies), *test_parts(studies)]))]
     sections += [Section(name, figures) for name, figures in _figures(studies).items() if figures]
-    sections.append(Section("Settings that differ", html=parts_as_html([build_settings(studies)])))
+    settings: list[Part] = [build_settings(studies), *(Paragraph(study.problem) for study in studies if study.problem)]
+    sections.append(Section("Settings that differ", html=parts_as_html(settings)))
     lines = (html.escape(sweeps_line("best", study.study.folder)) for study in studies)
     commands = "".join(f'<p><code class="line">{line}</code></p>' for line in lines)
     sections.append(Section("Reproduce", html=f'<p class="note">These lines print the commands:</p>{commands}'))

@@ -29,6 +29,8 @@ _BY_STEP: dict[str, Any] = {
 }
 _BY_TIME = {**_BY_STEP, "xAxisKey": "time-relative", "useGlobalXaxisKey": False}
 Names = Sequence[str]
+TRIALS = "tags.role = 'trial'"
+"""The filter of trials' runs."""
 _STATE, _ERROR = "tags.`state`", "tags.`error`"  # columns of a trial's run
 
 
@@ -41,7 +43,7 @@ def tag(
     numbers: Names = (),
     errors_first: bool = False,
     lacking: Collection[str] = (),
-    others: Names | None = None,
+    where: str = "",
 ) -> tuple[str, str]:
     """Return the experiment tag, as key and value, that describes the view of `study`.
 
@@ -53,16 +55,15 @@ def tag(
         numbers: the parameters that are numbers, the most important first.
         errors_first: whether the table shows the trials' errors before their parameters.
         lacking: the parameters that some trials do not have, because MLflow would draw no line for such a trial.
-        others: the experiment's studies that are not shown. If given, the view shows all studies but these.
+        where: the filter of a view of several studies, which shows the study of each trial.
     """
     best = [f"best/{name}" for name in objective]
     shared = [name for name in params if name not in lacking] or params
     gpus = sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE))
     charts = _charts(params, shared, best, numbers, _main_curves(objective, curves), gpus)
-    columns = [*["tags.`study`"] * (others is not None), *_columns(params, best, errors_first)]
-    shown = [f"tags.study = {quote(study)}"] if others is None else [f"tags.study != {quote(name)}" for name in others]
+    columns = [*["tags.`study`"] * bool(where), *_columns(params, best, errors_first)]
     state = {  # MLflow fills in its defaults for all other keys
-        "searchFilter": " AND ".join([*shown, "tags.role = 'trial'"]),
+        "searchFilter": where or f"tags.study = {quote(study)} AND {TRIALS}",
         "orderByKey": f"metrics.`{best[0]}`",
         "orderByAsc": not maximize,
         "selectedColumns": columns,
@@ -134,7 +135,7 @@ def path(experiment_id: str, study: str, as_table: bool = False) -> str:
 
 def path_of_experiments(experiment_ids: Names) -> str:
     """Return the path of the page that lists the trials of several experiments."""
-    query = {"experiments": json.dumps([*experiment_ids]), "searchFilter": "tags.role = 'trial'"}
+    query = {"experiments": json.dumps([*experiment_ids]), "searchFilter": TRIALS}
     return f"/#/compare-experiments/s?{urlencode(query)}&{_NOT_GENAI}"
 
 

@@ -8,6 +8,7 @@ import threading
 import warnings
 import webbrowser
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ location.replace("%(path)s")
 <a href="%(path)s">to the study</a>
 """
 _HOST, _PORT = "127.0.0.1", 5000
+_MOST_OTHERS = 50  # names in a filter, because MLflow joins a table for each, and SQLite joins 64
+_MOST_RUNS = 200  # in a filter, because the tag that stores it has at most 20,000 characters
 
 
 def study_path(uri: str, study: Path, as_table: bool) -> str:
@@ -66,16 +69,31 @@ def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
     names = [run.data.tags["study"] for run in runs]
     in_experiment = _query(uri, lambda client: client.search_runs(experiments, "tags.role = 'study'"))
     others = sorted({run.data.tags.get("study", "") for run in in_experiment}.difference(names))
+    where = _leave_out(others) if len(others) <= _MOST_OTHERS else _choose(studies)
     first, (_, *rows) = studies[0].study, build_settings(studies)
-    params = [mlflow_name(name) for name, *_ in rows if not name.endswith("_target_")]
-    lacking = [mlflow_name(name) for name, *cells in rows if not all(cells)]
+    settings = [name for name, *_ in rows if not name.endswith("_target_")]
+    params = [mlflow_name(name) for name in settings]
+    lacking = [mlflow_name(name) for name in settings if not all(each.is_in_all_trials(name) for each in studies)]
     numbers = [mlflow_name(name) for name in first.numbers() if mlflow_name(name) in params]
     curves = dict.fromkeys(mlflow_name(name) for each in studies for row in each.study.rows for name in row.metrics)
     title, objective = ", ".join(names), [*map(mlflow_name, first.objective)]
     maximize = first.directions[0] == "maximize"
-    tag = comparison_view.tag(title, params, objective, maximize, curves, numbers, lacking=lacking, others=others)
+    tag = comparison_view.tag(title, params, objective, maximize, curves, numbers, lacking=lacking, where=where)
     _query(uri, lambda client: client.set_experiment_tag(experiments[0], *tag))
     return comparison_view.path(experiments[0], title)
+
+
+def _leave_out(others: Sequence[str]) -> str:
+    """Return the filter of the trials of all studies of an experiment but these."""
+    return " AND ".join([*(f"tags.study != {comparison_view.quote(name)}" for name in others), comparison_view.TRIALS])
+
+
+def _choose(studies: Sequence[ComparedStudy]) -> str:
+    """Return the filter of the best trials of these studies, by their runs."""
+    trials = [each.findings.top or each.study.rows for each in studies]
+    best = [trial for of_rank in zip_longest(*trials) for trial in of_rank if trial]
+    run_ids = [run_id for trial in best[: 2 * _MOST_RUNS] if (run_id := run_of(trial.folder))]
+    return f"attributes.run_id IN ({', '.join(map(comparison_view.quote, run_ids[:_MOST_RUNS]))})"
 
 
 def path_by_name(uri: str, name: str) -> str | None:

@@ -19,10 +19,10 @@ from sweeps.files import CorruptFile
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import picture, report
 from sweeps.results.findings import Findings
-from sweeps.secrets import without_password
+from sweeps.secrets import mask_value, without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.artifacts import copy_for_show
-from sweeps.tracking.run_data import mlflow_name, send, send_settings
+from sweeps.tracking.run_data import mlflow_name, send
 from sweeps.tracking.store import artifacts_of, connect, first_line, outage_errors, sent_once
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -66,7 +66,7 @@ class StudyRun:
             self._source_tags = resolve_tags()
             self.experiment_id = self._open_experiment(self._uri, self._experiment)
             self.run_id = self._open_run(self._command)
-            send_settings(self.client, self.run_id, self._params())
+            self._send_params()
             self._is_open = True
 
     def open_child(self, trial: TrialRecord, overrides: Sequence[str], may_exist: bool) -> str:
@@ -207,6 +207,13 @@ class StudyRun:
         run_id = self._reopen(earlier[0]) if earlier else self._create(name, {**tags, "command": command})
         folder.write_tracking({"run_id": run_id, "experiment": self.experiment_id})
         return run_id
+
+    def _send_params(self) -> None:
+        """Log the study's params; a value that differs from a logged param, which MLflow cannot change, as a tag."""
+        logged = self.client.get_run(self.run_id).data.params
+        params = {name: mask_value(name, value) for name, value in self._params().items()}
+        changed = {name: value for name, value in params.items() if logged.get(name, value) != value}
+        send(self.client, self.run_id, [], {name: params[name] for name in params if name not in logged}, changed)
 
     def _params(self) -> dict[str, str]:
         """Return the objectives, the values of each swept parameter, and the settings that all trials share."""

@@ -104,7 +104,7 @@ class TrialRun:
             self.problem = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
             return {}
         swept = {mlflow_name(name) for name in self.trial.params}
-        fixed = {mlflow_name(name): value for name, value in written.items()}
+        fixed = {mlflow_name(name): value for name, value in written.items() if value != "null"}
         return {name: value for name, value in fixed.items() if name not in swept}
 
     def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.record.comparison import welch
+from sweeps.record.comparison import interval, paired_p, welch
 from sweeps.record.study import StudySnapshot
 from sweeps.results import studies_page
 from sweeps.results.studies import ComparedStudy, build_settings, build_table, compare, compare_pairs
@@ -110,6 +110,38 @@ def test_zeros_have_a_place(make_study: MakeStudy) -> None:
     figure = studies_page._best_so_far(compared(*studies), "trials", by_hours=False)
     assert figure["layout"]["yaxis"]["ticktext"][0] == "0"
     assert [min(trace["y"]) for trace in figure["data"]] == pytest.approx([0.0001, 0.001])
+
+
+def test_params_under_a_condition_are_one_setting(make_study: MakeStudy) -> None:
+    space = {"momentum under opt=sgd": "0.5,0.9", "momentum under opt=rmsprop": "0"}
+    first = replace(make_study("a", 0.8, 0.9, momentum=0.9), space=space)
+    first = replace(first, rows=[first.rows[0], replace(first.rows[1], params={"seed": 1})])
+    table = build_settings(studies := compared(first, make_study("b", 0.7, momentum=0)))
+    (row,) = (cells for cells in table if "momentum" in cells[0])
+    assert row == ["momentum", "0.9 (of 0.5,0.9,0)", "0 (of 0)"]
+    assert not studies[0].is_in_all_trials("momentum")
+    assert studies[1].is_in_all_trials("momentum")
+
+
+def test_unreadable_config_is_named(make_study: MakeStudy) -> None:
+    first, second = make_study("a", 0.8), make_study("b", 0.9, lr=None)
+    (first.rows[0].folder / ".hydra" / "config.yaml").write_text("epochs: [")
+    studies = compared(replace(first, fixed={"epochs": "10", "lr": "null"}), second)
+    assert studies[0].problem.startswith("study a: the config in ")
+    assert "cannot be read: ParserError: " in studies[0].problem
+    assert not studies[1].problem
+    assert studies[0].problem.partition(" cannot")[2] in studies_page.render_page(studies)
+    assert [cells[0] for cells in build_settings(studies)] == ["setting", "seed", "lr"]
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_tests_of_large_and_small_results(scale: float) -> None:
+    first, second = [1.0, 1.5, 2.0], [3.0, 3.5, 4.5]
+    expected, difference = welch(first, second), welch([scale * v for v in first], [scale * v for v in second])
+    assert difference.p == pytest.approx(expected.p)
+    assert difference.low / scale == pytest.approx(expected.low)
+    assert paired_p([scale * v for v in first]) == pytest.approx(paired_p(first))
+    assert interval([scale * v for v in first])[0] / scale == pytest.approx(interval(first)[0])
 
 
 def test_other_objectives_and_studies_without_a_result_are_refused(make_study: MakeStudy) -> None:

@@ -3,11 +3,18 @@
 import base64
 import json
 import zlib
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
-from sweeps.tracking import comparison_view
+from sweeps.results.findings import Findings
+from sweeps.results.studies import ComparedStudy
+from sweeps.tracking import comparison_view, pages
+from sweeps.tracking.tracker import Tracker
+from tests.tracking import studies as studies_on_disk
 
 
 def view(**changes: Any) -> dict[str, Any]:
@@ -21,7 +28,11 @@ def view(**changes: Any) -> dict[str, Any]:
     arguments |= changes
     key, value = comparison_view.tag(arguments.pop("study"), **arguments)
     assert key.startswith("mlflow.sharedViewState.")
-    packed = json.loads(value)["state"].removeprefix("deflate;")
+    return unpacked(value)
+
+
+def unpacked(tag: str) -> dict[str, Any]:
+    packed = json.loads(tag)["state"].removeprefix("deflate;")
     content: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
     return content
 
@@ -38,10 +49,10 @@ def test_view_shows_trials_of_the_study_best_first() -> None:
 
 
 def test_view_of_several_studies_shows_all_but_the_others() -> None:
-    content = view(study="a, b", others=["c", "it's"])
+    content = view(study="a, b", where=pages._leave_out(["c", "it's"]))
     assert content["searchFilter"] == "tags.study != 'c' AND tags.study != \"it's\" AND tags.role = 'trial'"
     assert content["selectedColumns"][0] == "tags.`study`"
-    assert view(study="a, b", others=[])["searchFilter"] == "tags.role = 'trial'"
+    assert pages._leave_out([]) == "tags.role = 'trial'"
 
 
 def test_parallel_coordinates_show_columns_of_all_trials() -> None:
@@ -119,3 +130,23 @@ def test_a_study_keeps_its_address() -> None:
     assert f"viewStateShareKey={key.rpartition('.')[2]}&compareRunsMode=CHART" in comparison_view.path("7", "s")
     assert comparison_view.path("7", "s").startswith("/#/experiments/7/runs?")
     assert comparison_view.key("s") != comparison_view.key("t")
+
+
+@pytest.mark.parametrize("most_others", [50, 0])
+def test_filter_of_several_studies(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_others: int
+) -> None:
+    monkeypatch.setattr(pages, "_MOST_OTHERS", most_others)
+    studies = []
+    for name in ("a", "b", "c"):
+        row = studies_on_disk.complete(studies_on_disk.new_row(tmp_path / name, 0))
+        studies.append(replace(studies_on_disk.summary_of(tmp_path / name, row), name=name))
+        tracker = Tracker(store, "e", studies[-1])
+        tracker.open()
+        tracker.catch_up(studies[-1])
+    compared = [ComparedStudy(study.name, Findings(study)) for study in studies[:2]]
+    assert pages.studies_path(store, compared) == comparison_view.path("1", "a, b")
+    client = MlflowClient(store)
+    content = unpacked(client.get_experiment("1").tags[comparison_view.tag_name("a, b")])
+    trials = client.search_runs(["1"], content["searchFilter"])
+    assert sorted(run.data.tags["study"] for run in trials) == ["a", "b"]

@@ -284,6 +284,19 @@ def test_next_driver_continues_the_same_runs(store: str, tmp_path: Path) -> None
     assert len(steps_of(store, after["lr=0.3"], "val_loss")) == 1
 
 
+def test_changed_setting_of_a_study_is_a_tag(store: str, tmp_path: Path) -> None:
+    for space in ("0.1,0.2", "0.1,0.2,0.3", "0.1,0.2,0.3,0.4"):
+        study = replace(
+            summary_of(tmp_path / "s"), space={"lr": space, "api_key": f"sesame{space}"}, fixed={"epochs": "5"}
+        )
+        Tracker(store, "e", study).open()
+    (run,) = runs(store).values()
+    assert run.data.params.items() >= {"lr": "0.1,0.2", "epochs": "5", "api_key": "***"}.items()
+    assert run.data.tags["lr"] == "0.1,0.2,0.3,0.4"
+    assert "epochs" not in run.data.tags
+    assert "api_key" not in run.data.tags
+
+
 def test_a_new_store_gets_everything(store: str, migrated: Path, tmp_path: Path) -> None:
     study, other = tmp_path / "s", f"sqlite:///{shutil.copy(migrated, tmp_path / 'other.db')}"
     row = new_row(study, 0)
