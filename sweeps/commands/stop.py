@@ -9,7 +9,7 @@ from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, read
 from sweeps.errors import UserError
 from sweeps.files import holder, write_whole
-from sweeps.launchers.slurm.queue import cancel_pending_jobs
+from sweeps.launchers.slurm.queue import cancel_pending_and_dismiss_idle
 from sweeps.record import definition
 from sweeps.record.study import StudySnapshot
 from sweeps.trial.folder import TrialFolder
@@ -52,6 +52,6 @@ def _stop_jobs(study: StudySnapshot) -> None:
     for trial in study.rows:
         if trial.state is State.RUNNING and (attempt := TrialFolder(trial.folder).newest()):
             attempt.request_stop(State.CANCELLED)
-    cancel_pending_jobs(study.folder, jobs)
+    cancel_pending_and_dismiss_idle(study.folder, jobs)
     running = sum(job.state != "PENDING" for job in jobs)
     console.print(f"cancelled {counted(len(jobs) - running, 'queued job')}; {running} stop after the current epoch")

@@ -221,7 +221,7 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
     return jobs
 
 
-def cancel_pending_jobs(study: Path, jobs: list[JobInfo]) -> None:
+def cancel_pending_and_dismiss_idle(study: Path, jobs: list[JobInfo]) -> None:
     """Cancel the pending jobs of the study, and dismiss its workers. Raises SlurmError or OSError."""
     for queued in study.glob("workers/*/queue/*.job"):
         queued.unlink(missing_ok=True)  # because a worker may claim the file first

@@ -12,7 +12,7 @@ from lab import ScriptedSlurm
 
 from sweeps.launchers.slurm import base, jobs, queue
 from sweeps.launchers.slurm.jobs import SlurmTrials
-from sweeps.launchers.slurm.queue import cancel_pending_jobs, living_jobs, name_of
+from sweeps.launchers.slurm.queue import cancel_pending_and_dismiss_idle, living_jobs, name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
@@ -279,7 +279,7 @@ def test_leftover_jobs_are_found_by_name(driver: Driver, make_job: MakeJob) -> N
     study = first.folder.path.parent
     jobs = living_jobs(study, [first.folder.path, second.folder.path])
     assert [(job.id, job.state) for job in jobs] == [("1", "PENDING"), ("2", "RUNNING")]
-    cancel_pending_jobs(study, jobs)
+    cancel_pending_and_dismiss_idle(study, jobs)
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
     driver.slurm.list("CANCELLED", "COMPLETED")
     assert living_jobs(study, [first.folder.path, second.folder.path]) == []
