@@ -18,6 +18,13 @@ def text(value: object, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
+def duration(seconds: float) -> str:
+    """Return a time as h:min:s, with tenths below a minute: `0:00:07.5`, `1:02:05`."""
+    if seconds < 60:
+        return f"0:00:{seconds:04.1f}"
+    return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return the number with its noun: `1 trial`, `2 trials`."""
     return f"{count} {noun}{'s' * (count != 1)}"

@@ -33,6 +33,7 @@ def report(
     figures: Figures = None,
     file_format: Annotated[str, typer.Option("--format", help="format of the figures: pdf, svg or png")] = "pdf",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
+    browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
     columns: Annotated[
         str, typer.Option(help="columns of the table, as in lr,val_accuracy; default: params and objectives")
     ] = "",
@@ -41,6 +42,7 @@ def report(
     from sweeps.results import picture
     from sweeps.results import report as writer
     from sweeps.results.findings import Findings
+    from sweeps.results.tables import CSV, HTML
     from sweeps.results.terminal import show_scaling
 
     check_choice("--format", file_format, picture.FORMATS)
@@ -70,8 +72,10 @@ def report(
     writer.write(findings)
     if shows_scaling and findings.scaling:
         show_scaling(findings.scaling)
-    for path in (study.folder / writer.HTML, study.folder / writer.CSV):
+    for path in (study.folder / HTML, study.folder / CSV):
         console.print(str(path), soft_wrap=True)
+    if browser:
+        typer.launch(str(study.folder / HTML))
 
 
 def _table(findings: "Findings", style: str, columns: str) -> str:

@@ -50,6 +50,14 @@ def tail_s(trials: Iterable[TrialRecord]) -> float:
     return sum(last_end - outcome.ended_at for outcome in outcomes if outcome.ended_at > last_start)
 
 
+def wall_clock_s(trials: Iterable[TrialRecord]) -> float:
+    """Return the seconds from the first start of an attempt to the last end; 0 if none has ended."""
+    outcomes = [outcome for trial in trials for outcome in trial.attempts if outcome.started_at]
+    if not outcomes:
+        return 0.0
+    return max(outcome.ended_at for outcome in outcomes) - min(outcome.started_at or 0.0 for outcome in outcomes)
+
+
 def _kind(state: State) -> str:
     kinds = {State.COMPLETED: "completed", State.PRUNED: "pruned", State.INFEASIBLE: "pruned"}
     return kinds.get(state, "failed" if state.is_bad else "unfinished")

@@ -139,6 +139,7 @@ class StudySnapshot:
     space: Mapping[str, str] = field(default_factory=dict)  # values of each swept parameter, as one types them
     searched: bool = False  # whether a sampler chose the trials
     done: str = ""  # why the study is done early, such as a target that was reached
+    command: str = ""  # command line that started the study
     best_command: str = ""  # command that prints the command line of the best trial
     seed_key: str = "seed"  # key of the seed; trials that differ in the seed alone are one configuration
     repeats: int = 1  # number of seeds that each configuration of a search runs under

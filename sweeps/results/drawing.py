@@ -122,7 +122,7 @@ def value_axes(source: FigureData, trials: Sequence[TrialRecord]) -> dict[str, A
     return {"yaxis": {**yaxis, "domain": [_STRIP + 0.05, 1]}, "yaxis2": strip, **source.color_layout()}
 
 
-def count_axis(title: str, numbers: Sequence[int]) -> dict[str, Any]:
+def count_axis(title: str, numbers: Sequence[float]) -> dict[str, Any]:
     """Return an axis without fractions."""
     return {"title": {"text": title}, **({"dtick": 1} if max(numbers) - min(numbers) <= 8 else {})}
 

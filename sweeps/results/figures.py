@@ -14,6 +14,7 @@ from sweeps.results.findings import Findings
 from sweeps.results.maps import front, heat_map, hypervolume
 from sweeps.results.parallel import parallel_coordinates
 from sweeps.results.scales import scale_of
+from sweeps.results.timeline import timeline
 from sweeps.results.trials import Curves, TrialFiles
 from sweeps.secrets import without_password
 from sweeps.wording import short, text
@@ -89,12 +90,13 @@ def _best_so_far(source: FigureData, last: int) -> Trace:
 def curves(source: FigureData) -> Figure | None:
     """Return the learning curves: a line per trial, with a mark at its end.
 
-    Each of few lines has its own colour and dash; many lines have the colour of their objective.
+    Each of few lines has its own colour and dash; many lines have the colour of their objective. Curves of one point
+    each make no figure.
     """
     metric = curve_metric(source.study, source.curves)
     whole = {number: curves[metric] for number, curves in source.curves.items() if metric in curves}
     trials, note = source.select(_MOST_CURVES, [trial for trial in source.trials if trial.number in whole])
-    if not trials:
+    if max((len(whole[trial.number][0]) for trial in trials), default=0) < 2:
         return None
     has_legend = len(trials) <= _MOST_IN_LEGEND
     scale = scale_of(value for trial in trials for value in whole[trial.number][1] if value is not None)
@@ -117,6 +119,7 @@ def curves(source: FigureData) -> Figure | None:
     steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
     layout: dict[str, Any] = {"xaxis": drawing.count_axis("step", steps), **source.color_layout()}
     layout["yaxis"] = {"title": {"text": short(metric, 40)}, **scale.ticks}
+    layout["meta"] = {"curves": True}  # because the page lets the reader choose the metric
     if has_legend:
         below = {"orientation": "v", "y": -60 / 320, "yanchor": "top", "traceorder": "reversed"}  # best first
         layout |= {"showlegend": True, "legend": below}
@@ -137,7 +140,7 @@ def _legend_name(trial: TrialRecord) -> str:
     return drawing.escape(short(without_password(" ".join(pairs) or trial.name), 46))
 
 
-def _last_point(steps: Sequence[int], values: Sequence[float | None]) -> tuple[int, float | None]:
+def _last_point(steps: Sequence[float], values: Sequence[float | None]) -> tuple[float, float | None]:
     """Return the last point with a value, or the last step without one."""
     points = [point for point in zip(steps, values, strict=True) if point[1] is not None]
     return points[-1] if points else (steps[-1], None)
@@ -203,5 +206,6 @@ _FIGURES: dict[str, Callable[[FigureData], Figure | None]] = {
     "Learning curves": curves,
     "Two parameters": heat_map,
     "Importance": importance,
+    "Timeline": timeline,
     COST: cost,
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
-from sweeps.results import report
+from sweeps.results import report, tables
 from sweeps.results.trials import TrialFiles
 from sweeps.trial.job import State
 
@@ -49,7 +49,7 @@ class LivePage:
             report.write_live(study, self.files, _EVERY_S, _READING_S)
             self.problem = ""
         except Exception as error:  # because trials' files may contain anything, and the disk may be full
-            self.problem = f"{report.HTML} was not written, and will be retried: {type(error).__name__}: {error}"
+            self.problem = f"{tables.HTML} was not written, and will be retried: {type(error).__name__}: {error}"
         ended_at = self.clock()
         self._next_page_at = ended_at + max(_EVERY_S, _REST * (ended_at - started_at))
 

@@ -1,21 +1,24 @@
-"""The first sections of a study's page: its status, its best trials and their command, and the errors of trials."""
+"""The first sections of a study's page: its status, its best trials, the errors of trials, and how to reproduce it."""
 
 import html
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 
+from sweeps.files import CorruptFile, read_json
+from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature
 from sweeps.results import configurations, notes
 from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings, count_states
 from sweeps.results.page import Section
-from sweeps.results.tables import Paragraph, parts_as_html
+from sweeps.results.tables import CSV, Paragraph, as_html, parts_as_html
 from sweeps.results.trials import TrialFiles
-from sweeps.secrets import without_password
+from sweeps.secrets import mask_value, without_password
 from sweeps.trial.job import State
-from sweeps.wording import LONGEST, short, text
+from sweeps.wording import LONGEST, counted, short, text
 
 MARKS = {"completed": "●", "pruned": "▼", "failed": "✖", "running": "○", "queued": "□", "not started": "·"}
 _MOST_NAMED = 30
@@ -25,7 +28,8 @@ _MOST_REASONS = 20
 def build_sections(findings: Findings, files: TrialFiles) -> list[Section]:
     """Return the sections on the study's status, its best trials, and the errors, if there are any."""
     status = Section("Status", html=_render_counts(findings.study), wide=False)
-    return [status, _build_best(findings), *_build_errors(findings.study, files)]
+    errors = _build_errors(findings.study, files)
+    return [status, _build_best(findings), *errors, _build_reproduction(findings)]
 
 
 def render_key(findings: Findings) -> str:
@@ -42,7 +46,7 @@ def render_status(study: StudySnapshot, running: bool) -> str:
     """Return whether the study is running, finished or stopped, and the time, as HTML."""
     over = study.done or study.total is None or study.over() >= study.total
     running = running or study.count(State.RUNNING) > 0  # because another driver, or jobs without one, may run trials
-    state = "running" if running else "finished" if over else "stopped"
+    state = "running" if running else "failed" if study.all_failed else "finished" if over else "stopped"
     written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     return (
         f'<p class="status"><b class="{state}">{state}</b> <span id="written">written {written}</span> '
@@ -80,12 +84,35 @@ def _build_best(findings: Findings) -> Section:
     study, answer = findings.study, findings.answer
     line = configurations.describe_best_configuration(findings)
     body = _render_best(findings) + parts_as_html([*([line] if line else []), *notes.paragraphs(findings.notes)])
-    if answer.best_trial and study.best_command:
-        where = f'<small class="note">in {_safe(str(Path.cwd()))}</small>'
-        body += f'<p class="again">Reproduce {where}:</p><p><code class="line">{_safe(study.best_command)}</code></p>'
     nothing = "No trial has a result." if study.over() else "No trial has ended yet."
     title = "Best trials" if answer.front else "Best configuration" if answer.best_configuration else "Best trial"
     return Section(title, html=body or Paragraph(nothing).html, wide=False)
+
+
+def _build_reproduction(findings: Findings) -> Section:
+    """Return the commands of the study, and what else its trials share: commit, fixed settings and files."""
+    study, words = findings.study, ""
+    lines = {"the study": study.command, "its best trial": study.best_command if findings.answer.best_trial else ""}
+    lines["in MLflow"] = sweeps_line("ui", study.folder) if (study.folder / "tracking.json").exists() else ""
+    for name, line in lines.items():
+        words += f'<p>{name}: <code class="line">{_safe(line)}</code></p>' if line else ""
+    folder, commit = _safe(str(Path.cwd())), _read_commit(study.folder)
+    words += f'<p class="note">Commands are typed in {folder}{f", at commit {_safe(commit)}" if commit else ""}. '
+    words += f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
+    if study.fixed:
+        settings = [["setting", "value"], *([name, mask_value(name, value)] for name, value in study.fixed.items())]
+        title = f"<summary>{counted(len(study.fixed), 'setting')} of all trials</summary>"
+        words += f"<details>{title}{as_html(settings)}</details>"
+    return Section("Reproduce", html=words)
+
+
+def _read_commit(study: Path) -> str:
+    """Return the commit of the newest code that the trials ran; "" if it is unknown."""
+    with suppress(CorruptFile, OSError):
+        copies = [path for path in study.glob("code/*/code.json") if path.parent.name.isdecimal()]
+        for newest in sorted(copies, key=lambda path: int(path.parent.name))[-1:]:
+            return str((read_json(newest) or {}).get("commit", ""))
+    return ""
 
 
 def _render_best(findings: Findings) -> str:

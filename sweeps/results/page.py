@@ -1,4 +1,4 @@
-"""The page of a study: one HTML file with its data, a style sheet, a script, and plotly's script, compressed.
+"""The page of a study: one HTML file with its data, a style sheet, scripts, and plotly's script, compressed.
 
 The page works from file:// and in MLflow, which shows the file alone in a frame. Plotly's script is the bundle of
 two-dimensional figures, a third of the script in plotly's Python package: plotly.js-cartesian-dist-min 4.1.1 of npm, by
@@ -18,6 +18,7 @@ from sweeps.results import theme
 from sweeps.results.drawing import Figures
 
 _HERE = Path(__file__).parent
+_SCRIPTS = ("figures.js", "trial_panel.js", "table.js", "page.js")  # page.js starts the others
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def render_page(title: str, sections: Sequence[Section], data: Mapping[str, Any]
         body=body,
         plotly=_plotly() if figures else "",
         data=packed.replace("<", "\\u003c"),  # because </script> would end the data
-        script=(_HERE / "page.js").read_text(),
+        script="\n".join((_HERE / name).read_text() for name in _SCRIPTS),
     )
 
 
@@ -95,6 +96,9 @@ _PAGE = """<!doctype html>
 <script type="application/json" id="data">{data}</script>
 <script type="application/gzip" id="plotly">{plotly}</script>
 <script>
-{script}</script>
+"use strict";
+(() => {{
+{script}}})();
+</script>
 </body></html>
 """

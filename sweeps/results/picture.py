@@ -52,7 +52,7 @@ def write_figures(findings: Findings, folder: Path, file_format: str) -> tuple[l
             if not figure["data"]:
                 problems.append(f"{section}: {figure['note']}")
                 continue
-            lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace["mode"]]
+            lines = [trace["line"] for trace in figure["data"] if "name" in trace and "lines" in trace.get("mode", "")]
             for line, dash in zip(lines, cycle(_LINES)):  # because a colour is lost on grey paper
                 line["dash"] = dash
             size = _COLUMN_IN, max(2.1, min(6.0, figure["layout"]["height"] / 160))
@@ -150,7 +150,8 @@ def _add_scatter(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> No
 
 
 def _add_bars(axes: Any, trace: dict[str, Any], _: dict[str, Any]) -> None:
-    axes.barh([*map(_plain, trace["y"])], trace["x"], color=trace["marker"]["color"])
+    y = [_plain(value) if isinstance(value, str) else value for value in trace["y"]]
+    axes.barh(y, trace["x"], left=trace.get("base"), color=trace["marker"]["color"], label=trace.get("name"))
 
 
 def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None:

@@ -11,26 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.files import write_whole
-from sweeps.record.costs import COSTS, of_trial
+from sweeps.record.costs import COSTS, of_trial, wall_clock_s
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord, parameters
 from sweeps.results import configurations, figures, notes, overview, page, scaling_page, tables
 from sweeps.results.drawing import Figures
 from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings, findings_of
 from sweeps.results.page import Section
-from sweeps.results.tables import Paragraph, Part, Table, parts_as_html
+from sweeps.results.tables import CSV, HTML, Paragraph, Part, Table, parts_as_html
 from sweeps.results.trials import TrialFiles
 from sweeps.trial.job import State
-from sweeps.wording import printable, text
+from sweeps.wording import duration, printable, text
 
-CSV, HTML = "trials.csv", "report.html"
 _ROWS_IN_MARKDOWN = 25
 _MOST_IN_MARKDOWN = 7800  # characters, because MLflow cuts after 8000, and masking a password may lengthen it
 _ROWS_IN_HTML = 1000
 _ROWS_READ_LIVE = 200
 _COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "attempts", "error", "folder")
 """Columns of `raw_table`: two before the params and the metrics, the others after them."""
-_WIDE = {"Parameters and objective", "Slices"}
+_WIDE = {"Parameters and objective", "Slices", "Timeline"}
 
 
 def markdown(study: StudySnapshot | Findings, picture: str = "") -> str:
@@ -154,14 +153,17 @@ def _build_costs(findings: Findings) -> list[Part]:
     """Return a table of costs by state of the trials, and the time of idle slots."""
     costs = findings.costs
     names = ["trials", *(name for name in COSTS if name in costs.get("all", {}))]
-    table: Table = [["", *(name.replace("/", " ").replace("_", " ") for name in names)]]
+    table: Table = [["", *(name.removeprefix("seconds/").replace("_", " ") for name in names)]]
     for kind, cost in costs.items():
         table.append([kind, *(_format_cost(name, cost[name]) if name in cost else "" for name in names)])
-    return [table, Paragraph(f"Idle slots while the last trials ran: {findings.tail_s:.1f} s.")]
+    sums = f"Idle slots while the last trials ran: {duration(findings.tail_s)}. Times are h:min:s, summed over trials."
+    if elapsed_s := wall_clock_s(findings.study.rows):
+        sums = f"From the first start to the last end: {duration(elapsed_s)}. {sums}"
+    return [table, Paragraph(sums)]
 
 
 def _format_cost(name: str, value: float) -> str:
-    return f"{value:.1f}" if name.startswith("seconds/") else text(value, digits=4)
+    return duration(value) if name.startswith("seconds/") else text(value, digits=4)
 
 
 def _headline(findings: Findings) -> list[Paragraph]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sweeps.secrets import without_password
 
+CSV, HTML = "trials.csv", "report.html"
+"""The table of all trials, and the page, in the folder of their study."""
 Table = list[list[str]]  # rows of cells; the first is the header
 GAP = "\u2003\u200b"
 """End of a cell in Markdown, because MLflow shows cells without a gap (0.01 and 64 as 0.0164) and trims spaces."""

@@ -24,7 +24,7 @@ from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature
 from sweeps.results import configurations
 from sweeps.results.findings import Findings, count_states, findings_of
 from sweeps.results.scaling import Scaling
-from sweeps.results.tables import Paragraph, Part
+from sweeps.results.tables import HTML, Paragraph, Part
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
 from sweeps.wording import counted, printable
@@ -74,8 +74,9 @@ class View:
             self.console.quiet = True
 
     def opening(self, study: StudySnapshot, dashboard: str) -> None:
-        """Print the study's name, size and folder, and its dashboard."""
+        """Print the study's name, size and folder, its page and its dashboard."""
         self.say(f"study {study.name}: {counted(study.total or 0, 'trial')} in {relative_path(study.folder)}")
+        self.say(f"page: {relative_path(study.folder)}/{HTML}")
         self.say(dashboard)
 
     def show(self, part: Part, first: JustifyMethod = "left") -> None:
@@ -102,6 +103,8 @@ class View:
             self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {first.error}{log}")
         if any(map(_log_of, study.rows)):
             self.say(f"logs: {relative_path(study.folder)}/<trial>/attempts/<n>/log")
+        if (study.folder / HTML).exists():
+            self.say(f"page: {relative_path(study.folder)}/{HTML}")
         self.say(dashboard)
 
     def started(self, trial: TrialRecord, study: StudySnapshot) -> None:

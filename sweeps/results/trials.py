@@ -14,17 +14,18 @@ from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.metrics import MetricsReader
+from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
 from sweeps.wording import printable, text
 
-Curve = tuple[list[int], list[float | None]]
-"""Steps and values; None for a value that is not finite."""
+Curve = tuple[list[float], list[float | None]]
+"""Steps, or seconds, and values; None for a value that is not finite."""
 Curves = dict[str, Curve]
 """Curves by metric."""
 
 _LOG_LINES, _LINE, _LOG = 20, 300, 4000  # last lines of a log, characters in a line, and characters in all of them
 _LOGS = 600_000  # characters in the logs of all trials
 _POINTS = 150  # points in a curve
+_SAMPLES = 50  # points in a curve of a system metric
 _NAMES = 200  # metrics of a trial, the objectives first
 _NUMBERS = 60_000  # points in the curves of all trials
 _CONFIG = 20_000  # characters in a configuration
@@ -33,13 +34,57 @@ _CONFIGS = 300  # best and newest trials with a configuration
 
 
 @dataclass
+class _MetricsFile:
+    """The curves of one of a trial's metrics files, of which new lines are read."""
+
+    reader: MetricsReader
+    by_time: bool = False  # whether curves are over seconds since the first line, not over steps
+    first_time: float = 0.0  # of the first line, seconds since 1970
+    curves: Curves = field(default_factory=dict)
+    seconds: Curve = field(default_factory=lambda: ([], []))  # since the first line, by step
+
+    def read(self, objective: Sequence[str]) -> None:
+        try:
+            lines = self.reader.unread()
+        except OSError:  # because one trial must not hide the others
+            return
+        if not self.reader.mark_read(lines):
+            self.clear()
+        for line in lines.values:
+            self.first_time = self.first_time or line.time
+            elapsed_s = round(line.time - self.first_time, 1)
+            _append(self.seconds, line.step, elapsed_s)
+            for name in _few(line.metrics, objective):
+                curve = self.curves.setdefault(name, ([], []))
+                _append(curve, elapsed_s if self.by_time else line.step, line.metrics[name])
+
+    def clear(self) -> None:
+        self.first_time, self.curves, self.seconds = 0.0, {}, ([], [])
+
+    def thinned(self, most: int) -> Curves:
+        """Return the curves with at most so many points."""
+        return {name: _thin(curve, most) for name, curve in self.curves.items()}
+
+
+def _append(curve: Curve, x: float, y: float) -> None:
+    curve[0].append(x)
+    curve[1].append(float(f"{y:.6g}") if math.isfinite(y) else None)
+
+
+def _thin(curve: Curve, most: int) -> Curve:
+    return _every(curve, math.ceil(len(curve[0]) / most))
+
+
+@dataclass
 class _Files:
     """The content of a trial's files."""
 
-    reader: MetricsReader
+    metrics: _MetricsFile
+    system: _MetricsFile
     version: tuple[str, int] = ("", 0)  # state and number of attempts of the trial when its files were read
-    raw: Curves = field(default_factory=dict)  # whole curves of a running trial
     curves: Curves = field(default_factory=dict)
+    usage: Curves = field(default_factory=dict)  # of the system metrics
+    seconds: Curve = field(default_factory=lambda: ([], []))
     log: list[str] = field(default_factory=list)
     config: list[str] = field(default_factory=list)
 
@@ -50,24 +95,14 @@ class _Files:
             return
         self.version, self.log = version, _read_log(trial)
         self.config = self.config or _read_config(trial.folder)
-        self._read_metrics(objective)
-        self.curves = {name: _every(curve, math.ceil(len(curve[0]) / _POINTS)) for name, curve in self.raw.items()}
+        for file in (self.metrics, self.system):
+            file.read(objective)
+        self.curves, self.usage = self.metrics.thinned(_POINTS), self.system.thinned(_SAMPLES)
+        self.seconds = _thin(self.metrics.seconds, _POINTS)
         if trial.state.is_over:
-            self.raw, self.reader.offset = {}, 0  # to save memory; the metrics of a retry are read from the start
-
-    def _read_metrics(self, objective: Sequence[str]) -> None:
-        try:
-            lines = self.reader.unread()
-        except OSError:  # because one trial must not hide the others
-            return
-        if not self.reader.mark_read(lines):
-            self.raw.clear()
-        for line in lines.values:
-            for name in _few(line.metrics, objective):
-                steps, values = self.raw.setdefault(name, ([], []))
-                value = line.metrics[name]
-                steps.append(line.step)
-                values.append(float(f"{value:.6g}") if math.isfinite(value) else None)
+            for file in (self.metrics, self.system):
+                file.clear()  # to save memory; the metrics of a retry are read from the start
+                file.reader.offset = 0
 
 
 class TrialFiles:
@@ -129,7 +164,9 @@ class TrialFiles:
                 "facts": _facts(trial, findings.study),
                 "params": {name: _masked(text(value), _LINE) for name, value in trial.params.items()},
                 "metrics": {name: text(trial.metrics[name]) for name in _few(trial.metrics, self._objective)},
-                "curves": {name: _every(curve, every) for name, curve in files.curves.items()},
+                "curves": {name: _every(curve, every) for name, curve in files.curves.items()}
+                | (files.usage if trial.number in configured else {}),
+                "seconds": _every(files.seconds, every),
                 "error": _masked(trial.error, _LOG),
                 "log": "\n".join(files.log)[-log_size:],
                 "config": [lines.setdefault(line, len(lines)) for line in config],
@@ -166,7 +203,8 @@ def shown_of(findings: Findings) -> list[TrialRecord]:
 
 
 def _files_of(trial: TrialRecord) -> _Files:
-    return _Files(MetricsReader(TrialFolder(trial.folder)))
+    metrics, system = (MetricsReader(TrialFolder(trial.folder), name) for name in (METRICS, SYSTEM_METRICS))
+    return _Files(_MetricsFile(metrics), _MetricsFile(system, by_time=True))
 
 
 def _facts(trial: TrialRecord, study: StudySnapshot) -> dict[str, str]:

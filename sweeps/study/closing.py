@@ -54,7 +54,7 @@ def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
 
 def write_pages(findings: Findings, files: "TrialFiles | None" = None) -> OSError | None:
     """Write the study's report and solutions. Return the error if a file cannot be written."""
-    from sweeps.results import report, solutions
+    from sweeps.results import report, solutions, tables
 
     try:
         report.write(findings, files)
@@ -62,7 +62,7 @@ def write_pages(findings: Findings, files: "TrialFiles | None" = None) -> OSErro
     except OSError as error:
         return error
     except Exception as error:  # because trials may leave anything, and their results are safe
-        return OSError(f"{report.HTML} cannot be written: {type(error).__name__}: {error}")
+        return OSError(f"{tables.HTML} cannot be written: {type(error).__name__}: {error}")
     return None
 
 

@@ -1,5 +1,6 @@
 """A study that exists, read from its files."""
 
+import shlex
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ def blank(folder: Path, definition: Definition) -> StudySnapshot:
         space=definition.parameters,
         searched="GridSampler" not in definition.search.get("sampler", "GridSampler"),
         done="".join(last_lines(folder / DONE, 1)),
+        command=shlex.join(definition.command),
         best_command=sweeps_line("best", folder),
         seed_key=definition.seed_key,
         repeats=repeats,

@@ -17,7 +17,7 @@ from typing import Any, cast
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile
 from sweeps.record.study import StudySnapshot, TrialRecord
-from sweeps.results import picture, report
+from sweeps.results import picture, report, tables
 from sweeps.results.findings import Findings
 from sweeps.secrets import mask_value, without_password
 from sweeps.tracking import comparison_view
@@ -129,7 +129,7 @@ class StudyRun:
             self.client, self.run_id, [(f"study/{name}", value, now_ms, 0) for name, value in figures.items()], {}, tags
         )
         self.send_page()
-        self.send_files(self.run_id, study.folder / report.CSV)
+        self.send_files(self.run_id, study.folder / tables.CSV)
         for file in study.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
             self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(study.folder)))
         if not has_running:
@@ -158,7 +158,7 @@ class StudyRun:
     def send_page(self) -> None:
         """Log the study's page if it has been written."""
         self.open()
-        if (page := self.study.folder / report.HTML).is_file():
+        if (page := self.study.folder / tables.HTML).is_file():
             self.client.log_artifact(self.run_id, str(page))
 
     def _log_picture(self, findings: Findings) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from sweeps.results import report
+from sweeps.results import report, tables
 from sweeps.results.trials import TrialFiles
 from sweeps.trial.job import Outcome, State
 from tests.results.pages import STUDIES, search
@@ -83,7 +83,7 @@ def test_search_page_shows_all_trials(pages: Pages) -> None:
     expect(page.locator(".counts li")).to_have_text(
         ["● 6 completed", "▼ 9 pruned", "✖ 3 failed (2 failed, 1 diverged)", "○ 2 running", "□ 5 queued"]
     )
-    expect(section(page, "Best trial")).to_contain_text("python -m sweeps best search")
+    expect(section(page, "Reproduce")).to_contain_text("python -m sweeps best search")
     expect(page.locator(".reasons > li")).to_have_count(2)
     expect(page.locator(".reasons > li").first).to_contain_text("2 failed: OSError: block 4 of '<data>'")
     assert points(figure(page, "History")).count() == 20
@@ -182,6 +182,69 @@ def test_tables_are_sorted_by_a_click(pages: Pages) -> None:
 
 
 @pytest.mark.long
+def test_table_is_filtered_and_its_columns_are_chosen(pages: Pages) -> None:
+    page = pages("search")
+    trials = section(page, "Trials")
+    rows = trials.locator("tbody tr:visible")
+    choice = trials.get_by_label("filter of trials")
+    for words, count in (
+        ("", 20),
+        ("state=failed", 2),
+        ("lr>0.01", 7),
+        ("lr>0.01 adam", 2),
+        ("optimizer!=sgd", 9),
+        ("zz", 0),
+    ):
+        choice.fill(words)
+        expect(rows).to_have_count(count)
+    expect(trials.get_by_role("status")).to_have_text("0 of 20")
+    choice.fill("")
+    trials.get_by_text("columns").click()
+    trials.get_by_label("error").uncheck()
+    expect(trials.get_by_role("button", name="error")).to_be_hidden()
+    page.reload()
+    expect(section(page, "Trials").get_by_role("button", name="error")).to_be_hidden()
+    trials.get_by_text("columns").click()
+    trials.get_by_label("error").check()
+
+
+@pytest.mark.long
+def test_trials_are_shown_side_by_side(pages: Pages) -> None:
+    page = pages("search")
+    trials, panel = section(page, "Trials"), page.locator("#trial")
+    button = trials.get_by_role("button", name="side by side")
+    expect(button).to_be_disabled()
+    for number in (5, 2, 4):
+        trials.get_by_label(f"select trial {number}", exact=True).check()
+    button.click()
+    expect(panel.get_by_role("heading", name="3 trials side by side")).to_be_focused()
+    expect(panel.locator("th")).to_have_text(["", "trial 5: completed", "trial 2: completed", "trial 4: failed"])
+    expect(panel.locator("tr.differs").filter(has_text="optimizer")).to_have_text("optimizerrmspropadamrmsprop")
+    expect(panel.locator(".scatterlayer .js-line")).to_have_count(3)
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    page.reload()
+
+
+@pytest.mark.long
+def test_curves_of_another_metric_over_time(pages: Pages) -> None:
+    page = pages("grid")
+    curves = figure(page, "Learning curves")
+    box = curves.locator(".figure")
+    ends = """box => box.data.filter(({mode}) => mode === "lines").map(({x, y}) => [x.at(-1), y.at(-1)])"""
+    expect(box.locator(".js-line").first).to_be_visible()
+    before = box.evaluate(ends)
+    curves.get_by_label("metrics of the curves").select_option("loss")
+    losses = box.evaluate(ends)
+    assert [x for x, _ in losses] == [x for x, _ in before]
+    assert [y for _, y in losses] == pytest.approx([2 * (1 - y) for _, y in before], abs=1e-4)
+    curves.get_by_label("axis of the curves").select_option("seconds")
+    assert [x for x, _ in box.evaluate(ends)] == [x for x, _ in before]  # because an epoch takes a second
+    expect(box.locator(".xtitle")).to_have_text("seconds")
+    page.reload()
+
+
+@pytest.mark.long
 def test_page_fits_a_phone(browser: Browser, pages: Pages, files: dict[str, Path]) -> None:
     def check_width(page: Page) -> None:
         for box in page.locator("section").all():
@@ -252,13 +315,13 @@ def test_page_refreshes_only_while_the_study_runs(browser: Browser, tmp_path: Pa
     trials = TrialFiles(summary.objective)
     report.write_live(summary, trials, again_s=0.2)
     with browser.new_page() as page:
-        page.goto(f"file://{tmp_path}/{report.HTML}")
+        page.goto(f"file://{tmp_path}/{tables.HTML}")
         expect(page.locator(".status b")).to_have_text("running")
         end = Outcome(State.COMPLETED, objective=[0.5])
         summary = with_trials(summary, summary.rows[-1].with_end(end))
         report.write_live(summary, trials, again_s=0.2)
         expect(page.locator(".counts")).to_contain_text("1 running")
-        page.evaluate("document.getElementById('pause').click()")  # because a use of the pointer pauses the page, too
+        page.locator("#pause:visible").dispatch_event("click")  # because a use of the pointer pauses the page, too
         expect(page.get_by_role("button", name="resume")).to_be_visible()
         summary = with_trials(summary, summary.rows[-2].with_end(end))
         report.write_live(replace(summary, planned=len(summary.rows)), trials, again_s=0)
@@ -279,7 +342,7 @@ def test_page_in_mlflow_does_not_reload(browser: Browser, tmp_path: Path) -> Non
         show = """html => { const frame = document.createElement("iframe");
                             frame.src = URL.createObjectURL(new Blob([html], { type: "text/html" }));
                             document.body.append(frame); }"""
-        page.evaluate(show, re.sub(r'"written":\d+', '"written":0', (tmp_path / report.HTML).read_text()))
+        page.evaluate(show, re.sub(r'"written":\d+', '"written":0', (tmp_path / tables.HTML).read_text()))
         shown = page.frame_locator("iframe")
         expect(shown.locator("#written")).to_contain_text("reopen the page for a newer one")
         page.wait_for_timeout(1300)

@@ -52,6 +52,12 @@ def lines_of(summary: StudySnapshot) -> list[str]:
     return report.markdown(summary).replace(tables.GAP, "").splitlines()
 
 
+def report_twice(trial: TrialRecord, metrics: dict[str, float]) -> None:
+    """Append a curve of two points, because a single one makes no figure."""
+    for step in (-1, 0):
+        TrialFolder(trial.folder).append_metrics(MetricsLine(step, 0.0, metrics))
+
+
 def test_markdown_lists_trials_and_cost(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, ended(summary.rows[3], State.OUT_OF_MEMORY))
@@ -68,13 +74,13 @@ def test_markdown_lists_trials_and_cost(tmp_path: Path) -> None:
         "",
         "**Cost**",
         "",
-        "|  | trials | seconds tracking |",
+        "|  | trials | tracking |",
         "| --- | --- | --- |",
-        "| completed | 3 | 0.0 |",
-        "| failed | 1 | 0.0 |",
-        "| all | 4 | 0.0 |",
+        "| completed | 3 | 0:00:00.0 |",
+        "| failed | 1 | 0:00:00.0 |",
+        "| all | 4 | 0:00:00.0 |",
         "",
-        "Idle slots while the last trials ran: 0.0 s.",
+        "Idle slots while the last trials ran: 0:00:00.0. Times are h:min:s, summed over trials.",
     ]
 
 
@@ -119,7 +125,7 @@ def test_csv_has_params_metrics_costs_and_errors(tmp_path: Path) -> None:
     completed = replace(summary.rows[0], attempts=attempts, tracking_s=0.02)
     summary = with_trials(summary, completed, ended(summary.rows[1], State.FAILED, "two\nlines"))
     report.write(summary)
-    with (tmp_path / report.CSV).open(newline="") as file:
+    with (tmp_path / tables.CSV).open(newline="") as file:
         first, second = csv.DictReader(file)
     assert first == {
         "trial": "0",
@@ -153,6 +159,7 @@ def test_page_is_complete_without_a_network(tmp_path: Path) -> None:
         "Status",
         "Best trial",
         "Errors",
+        "Reproduce",
         "Parameters and objective",
         "History",
         "Learning curves",
@@ -195,7 +202,7 @@ def test_study_without_an_objective_has_a_report(tmp_path: Path) -> None:
     assert "<b>4</b> completed" in page
     assert "No trial has a result." in page
     assert "Best" not in report.markdown(summary)
-    with (tmp_path / report.CSV).open(newline="") as file:
+    with (tmp_path / tables.CSV).open(newline="") as file:
         assert [line["state"] for line in csv.DictReader(file)] == ["completed"] * 4
 
 
@@ -205,7 +212,7 @@ def test_table_has_no_control_characters_and_no_formulas(tmp_path: Path) -> None
     trials = zip(summary.rows, texts, strict=False)
     summary = with_trials(summary, *(ended(row, State.FAILED, error) for row, error in trials))
     report.write(summary)
-    with (tmp_path / report.CSV).open(newline="") as file:
+    with (tmp_path / tables.CSV).open(newline="") as file:
         assert [line["error"] for line in csv.DictReader(file)] == ["red", "'=1+1", "'+1", "'@x"]
 
 
@@ -213,7 +220,7 @@ def test_table_has_no_control_characters_and_no_formulas(tmp_path: Path) -> None
 def test_unreadable_metrics_do_not_stop_the_report(tmp_path: Path, damage: bytes | None) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
+        report_twice(row, {"acc": 1.0})
     file = summary.rows[1].folder / "metrics.jsonl"
     if damage is None:
         file.unlink()
@@ -260,7 +267,7 @@ def test_every_started_trial_has_a_mark_in_every_figure(tmp_path: Path, section:
         if state is not State.COMPLETED:
             summary = with_trials(summary, replace(ended(row, state), metrics=metrics))
     for row in summary.rows if has_value or section == "Learning curves" else []:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.05}))
+        report_twice(row, {"acc": 0.05})
     name = "x" if section == "Slices" else ""
     assert numbers_of(summary, section, name) == set(range(8))
     marks = {
@@ -274,7 +281,7 @@ def test_every_started_trial_has_a_mark_in_every_figure(tmp_path: Path, section:
 def test_curves_show_the_best_and_newest_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"x": i} for i in range(100)))
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0, "loss": 0.5}))
+        report_twice(row, {"acc": 1.0, "loss": 0.5})
     summary = with_trials(summary, *(ended(row, State.PRUNED) for row in summary.rows[:30]))
     assert drawn(summary, "Learning curves")["note"] == ("60 of 100 trials: the best 40, and the newest of the others")
     assert numbers_of(summary, "Learning curves") == {*range(40, 60), *range(60, 100)}
@@ -283,7 +290,7 @@ def test_curves_show_the_best_and_newest_trials(tmp_path: Path) -> None:
 def test_curves_show_another_metric_without_the_objective(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"loss": 1.0}))
+        report_twice(row, {"loss": 1.0})
     assert drawn(summary, "Learning curves")["layout"]["yaxis"]["title"]["text"] == "loss"
 
 
@@ -472,10 +479,10 @@ def test_nan_and_infinity_are_drawn_without_a_value(tmp_path: Path, value: float
     summary = study(tmp_path, *GRID)
     summary = with_trials(summary, with_outcome(summary.rows[1], objective=[value]))
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": value}))
+        report_twice(row, {"acc": value})
     page = report.write(summary).read_text()
     data = json.loads(page.partition('id="data">')[2].partition("</script>")[0], parse_constant=pytest.fail)
-    assert data["trials"]["1"]["curves"]["acc"] == [[0], [None]]
+    assert data["trials"]["1"]["curves"]["acc"] == [[-1, 0], [None, None]]
     assert numbers_of(summary, "History") == {0, 1, 2, 3}
 
 
@@ -532,7 +539,7 @@ def test_page_limits_metrics_and_shows_the_objective(tmp_path: Path) -> None:
     metrics = {f"m{i}": 1.0 for i in range(1000)} | {"acc": 0.5}
     summary = with_trials(summary, *(replace(row, metrics=metrics) for row in summary.rows))
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, metrics))
+        report_twice(row, metrics)
     trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
     trial = trials.as_data(Findings(summary))["trials"][0]
@@ -583,7 +590,7 @@ def test_page_data_are_small_without_tags_and_passwords(tmp_path: Path) -> None:
 def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) -> None:
     summary = study(tmp_path, *({"db": f"http://me:sesame@host/{i}"} for i in range(count)))
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
+        report_twice(row, {"acc": 1.0})
     trials = TrialFiles(summary.objective)
     trials.look(Findings(summary))
     figure = figures.build_figures(Findings(summary), trials.curves())["Learning curves"][""]
@@ -597,7 +604,7 @@ def test_few_curves_have_a_legend_without_passwords(tmp_path: Path, count: int) 
 def test_notebook_gets_all_figures(tmp_path: Path) -> None:
     summary = study(tmp_path, *({"lr": 10.0**-i, "batch": 2**i + i * i} for i in range(7)))
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 1.0}))
+        report_twice(row, {"acc": 1.0})
     plotly_figures = figures.build_plotly_figures(summary)
     assert {*plotly_figures} == {
         "Parameters and objective", "History", "Learning curves", "Two parameters", "Slices: lr", "Slices: batch",
@@ -629,7 +636,7 @@ def test_infeasible_trial_has_the_mark_of_pruned_trials(tmp_path: Path) -> None:
     assert "<b>2</b> pruned (1 pruned, 1 infeasible)" in page
     assert '<b>1 infeasible</b>: <span class="reason">a batch of 64 does not fit' in page
     assert "▼ infeasible" in page
-    with (tmp_path / report.CSV).open(newline="") as file:
+    with (tmp_path / tables.CSV).open(newline="") as file:
         assert [line["state"] for line in csv.DictReader(file)] == ["infeasible", "pruned", "completed", "completed"]
 
 
@@ -683,11 +690,11 @@ def test_running_study_writes_the_page_periodically(tmp_path: Path, monkeypatch:
             page.tick()
             clock.now += 0.25
     assert written == pytest.approx([3, 13.25, 23.5, 33.75, 75.75, 117.75], abs=0.5)
-    text = (tmp_path / report.HTML).read_text()
+    text = (tmp_path / tables.HTML).read_text()
     assert '"again_s":10.0' in text
     assert '<b class="running">running</b>' in text
     report.write(summary)
-    assert '"again_s":0.0' in (tmp_path / report.HTML).read_text()
+    assert '"again_s":0.0' in (tmp_path / tables.HTML).read_text()
 
 
 def test_running_search_reports_importances_periodically(tmp_path: Path) -> None:
@@ -706,21 +713,21 @@ def test_running_search_reports_importances_periodically(tmp_path: Path) -> None
         page.tick()
         assert bool(page.problem) == (now == 160)
     assert counts == [12, 18, 27, 41]
-    assert "<h2>Importance</h2>" in (tmp_path / report.HTML).read_text()
+    assert "<h2>Importance</h2>" in (tmp_path / tables.HTML).read_text()
 
 
 def test_unwritable_page_is_retried(tmp_path: Path) -> None:
     summary, clock = study(tmp_path, *GRID), Now()
     page = live.LivePage(summary, clock=clock)
-    (tmp_path / report.HTML).mkdir()
+    (tmp_path / tables.HTML).mkdir()
     clock.now = 5
     page.tick()
     assert page.problem.startswith("report.html was not written, and will be retried: IsADirectoryError")
-    (tmp_path / report.HTML).rmdir()
+    (tmp_path / tables.HTML).rmdir()
     clock.now = 20
     page.tick()
     assert page.problem == ""
-    assert (tmp_path / report.HTML).exists()
+    assert (tmp_path / tables.HTML).exists()
 
 
 def test_metrics_of_ended_trials_are_read_once(tmp_path: Path) -> None:
@@ -874,10 +881,10 @@ def test_paragraph_renders_as_text_markdown_and_html() -> None:
 def test_last_page_reads_only_new_trials(tmp_path: Path) -> None:
     summary = study(tmp_path, *GRID)
     for row in summary.rows:
-        TrialFolder(row.folder).append_metrics(MetricsLine(0, 0.0, {"acc": 0.5}))
+        report_twice(row, {"acc": 0.5})
     page = live.LivePage(summary, clock=(clock := Now()))
     clock.now = 5
     page.tick()
     for row in summary.rows:
         (row.folder / METRICS).unlink()
-    assert '"curves":{"acc":[[0],[0.5]]}' in report.write(summary, page.files).read_text()
+    assert '"curves":{"acc":[[-1,0],[0.5,0.5]]}' in report.write(summary, page.files).read_text()

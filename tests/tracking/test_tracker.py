@@ -20,7 +20,7 @@ from mlflow import MlflowClient
 from sweeps.errors import UserError
 from sweeps.record.fold import trial_as_json
 from sweeps.record.study import TrialRecord
-from sweeps.results import report
+from sweeps.results import report, tables
 from sweeps.results.tables import GAP
 from sweeps.tracking.store import QUIET, first_line
 from sweeps.tracking.tracker import Tracker
@@ -208,12 +208,12 @@ def test_page_is_sent_while_the_study_runs(store: str, tmp_path: Path, monkeypat
 
     def page() -> str:
         run = runs(store)["s"]
-        if not any(artifact.path == report.HTML for artifact in MlflowClient(store).list_artifacts(run.info.run_id)):
+        if not any(artifact.path == tables.HTML for artifact in MlflowClient(store).list_artifacts(run.info.run_id)):
             return ""
-        return Path(MlflowClient(store).download_artifacts(run.info.run_id, report.HTML, str(tmp_path))).read_text()
+        return Path(MlflowClient(store).download_artifacts(run.info.run_id, tables.HTML, str(tmp_path))).read_text()
 
     for text in ("as it began", "as its trial ended"):
-        (study / report.HTML).write_text(text)
+        (study / tables.HTML).write_text(text)
         wait_for(lambda: page() == text)  # noqa: B023
         row = complete(row)
         tracker.end_trial(row)
@@ -231,7 +231,7 @@ def test_page_that_cannot_be_sent_affects_no_other_upload(
     places = list(Path(runs(store)["s"].info.artifact_uri).parents)
     places[0].mkdir(parents=True)
     places[0].joinpath("artifacts").write_text("no folder")
-    (study / report.HTML).write_text("the page")
+    (study / tables.HTML).write_text("the page")
     row = new_row(study, 0)
     tracker.start_trial(row, [])
     wait_for(lambda: tracker.problem)

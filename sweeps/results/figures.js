@@ -1,0 +1,109 @@
+// Figures, drawn by plotly in the colours of the theme.
+
+// Figures refer to colours by name, because a page has a light and a dark theme.
+const applyColors = (part, palette) => {
+  if (Array.isArray(part)) return part.map((item) => applyColors(item, palette));
+  if (part && typeof part === "object") return Object.fromEntries(Object.entries(part).map(([key, value]) => [key, applyColors(value, palette)]));
+  return typeof part === "string" && part in palette ? palette[part] : part;
+};
+const colors = () => data.themes[dark.matches ? "dark" : "light"];
+const hover = (number) => data.trials[number]?.hover ?? "";
+
+function draw(box) {
+  const figure = data.figures[box.id];
+  const { data: traces, layout } = applyColors(box.view ? curvesOf(figure, box.view) : figure, colors());
+  for (const trace of traces) {
+    if (!trace.hovertemplate?.includes("%{text}") || trace.text) continue;
+    trace.text = trace.customdata ? trace.customdata.map(hover) : hover(trace.meta);
+  }
+  if (touch) layout.dragmode = false; // because a finger scrolls the page
+  if (layout.coloraxis && box.clientWidth < 480) layout.coloraxis.showscale = false; // because the page's key shows it
+  const bar = { modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: touch ? false : "hover" };
+  Plotly.newPlot(box, traces, layout, { displaylogo: false, showSendToCloud: false, responsive: true, ...bar });
+  box.on("plotly_click", ({ points: [point] }) => {
+    const number = point.customdata ?? point.data.meta;
+    if (number in data.trials) show(number);
+  });
+  box.drawn = traces.length;
+  mark(box);
+}
+
+// Draw the chosen trial's points again, over all others.
+function mark(box) {
+  if (!box.drawn) return;
+  const old = box.data.length - box.drawn;
+  if (old) Plotly.deleteTraces(box, [...Array(old).keys()].map((i) => box.drawn + i));
+  if (chosen === null) return;
+  const color = colors()["--chosen"];
+  const marks = [];
+  for (const trace of box.data) {
+    if (trace.type !== "scatter") continue;
+    const { xaxis, yaxis } = trace;
+    const style = { type: "scatter", xaxis, yaxis, hoverinfo: "skip", showlegend: false, line: { color, width: 3 } };
+    if (trace.meta === chosen) marks.push({ ...style, mode: "lines", x: trace.x, y: trace.y });
+    const indices = (trace.customdata ?? []).flatMap((number, i) => (number === chosen ? [i] : []));
+    if (!indices.length) continue;
+    const isLine = indices.length > 1;
+    const marker = { symbol: "circle-open", size: isLine ? 9 : 15, color, line: { width: 3, color } };
+    const [x, y] = [trace.x, trace.y].map((values) => indices.map((i) => values[i]));
+    marks.push({ ...style, mode: isLine ? "lines+markers" : "markers", x, y, marker });
+  }
+  if (marks.length) Plotly.addTraces(box, marks);
+}
+const boxes = () => [...document.querySelectorAll(".figure")];
+
+const isCurves = (box) => Boolean(data.figures[box.id].layout.meta?.curves);
+
+// The points of a metric over steps, or over another metric such as seconds.
+function curveOf(number, metric, by) {
+  const [steps, values] = data.trials[number]?.curves[metric] ?? [[], []];
+  if (by === "step") return [steps, values];
+  const [from, to] = by === "seconds" ? data.trials[number]?.seconds ?? [[], []] : data.trials[number]?.curves[by] ?? [[], []];
+  return [steps.map((step) => interpolate(from, to, step)), values];
+}
+
+function interpolate(from, to, step) {
+  const i = from.findIndex((at) => at >= step);
+  if (i < 0 || from[i] === step) return i < 0 ? null : to[i];
+  return i ? to[i - 1] + ((to[i] - to[i - 1]) * (step - from[i - 1])) / (from[i] - from[i - 1]) : null;
+}
+
+// The figure of learning curves with other metrics, the second one dotted, or over another axis.
+function curvesOf(figure, { metrics, by }) {
+  const traces = metrics.flatMap((metric, m) => figure.data.flatMap((trace) => {
+    if (trace.mode === "lines") {
+      const [x, y] = curveOf(trace.meta, metric, by);
+      return [m ? { ...trace, x, y, line: { ...trace.line, dash: "dot" }, showlegend: false } : { ...trace, x, y }];
+    }
+    const ends = trace.customdata.map((number) => curveOf(number, metric, by)).map(([x, y]) => [x.at(-1) ?? null, y.at(-1) ?? null]);
+    return [{ ...trace, x: ends.map(([x]) => x), y: ends.map(([, y]) => y) }];
+  }));
+  const values = traces.flatMap(({ y }) => y).filter((value) => value !== null);
+  const isLog = Math.min(...values) > 0 && Math.max(...values) > 1e3 * Math.min(...values);
+  const { gridcolor, linecolor, automargin } = figure.layout.yaxis;
+  const style = { gridcolor, linecolor, automargin, zeroline: false };
+  const layout = { ...figure.layout, xaxis: { ...style, title: { text: by } }, shapes: [],
+    yaxis: { ...style, type: isLog ? "log" : "linear", title: { text: metrics.join(", ") } } };
+  return { data: traces, layout };
+}
+
+// Add the choice of the metric and of the axis to a figure of learning curves.
+function addChoices(box) {
+  const names = [...new Set(Object.values(data.trials).flatMap(({ curves }) => Object.keys(curves)))].filter((name) => !name.startsWith("system/"));
+  if (!names.length) return;
+  const pairs = names.filter((name) => names.includes(`val_${name}`)).map((name) => `${name}, val_${name}`);
+  const choice = (label, options, value) => {
+    const select = element("select", options.map((name) => element("option", name)), { "aria-label": label });
+    select.value = value;
+    select.addEventListener("change", redraw);
+    return select;
+  };
+  const redraw = () => {
+    box.view = { metrics: metric.value.split(", ").every((name) => names.includes(name)) ? metric.value.split(", ") : [metric.value], by: by.value };
+    if (window.Plotly) draw(box);
+  };
+  const metric = choice("metrics of the curves", [...names, ...pairs], data.metric);
+  const by = choice("axis of the curves", ["step", "seconds", ...names.filter((name) => name === "epoch")], "step");
+  box.parentElement.before(element("div", [metric, " by ", by], { class: "tools" }));
+}
+
