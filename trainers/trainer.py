@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from statistics import median
 
 import trainers.quiet_tensorflow  # noqa: F401 - before tensorflow
 
@@ -35,9 +36,10 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with validation) and
     images_per_second (without validation); in a classification also accuracy and val_accuracy (0..1).
 
-    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch,
-    test_loss and test_accuracy of the final weights, and the metrics of trainers/stability.py; for a line also its
-    weight, bias, mse and r2. If the trial should stop, a checkpoint is written and only the best epoch is returned.
+    Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch, as
+    epoch_time the median of all epochs but the first, test_loss and test_accuracy of the final weights, and the
+    metrics of trainers/stability.py; for a line also its weight, bias, mse and r2. If the trial should stop, a
+    checkpoint is written and only the best epoch is returned.
     All ranks return the same; only the chief writes files.
 
     Raises:
@@ -89,6 +91,7 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         test = evaluate("test") if "test" in dataset.subsets else {}
     result = {
         **training.best,
+        "epoch_time": training.median_epoch_s,
         **_learning_rates(cfg),
         **({"skipped_images": float(dataset.skipped)} if dataset.skipped else {}),
         **{f"test_{name}": float(value) for name, value in test.items()},
@@ -117,6 +120,12 @@ class _Training:
         self.progress, self.best_weights = (self.saved.progress, self.saved.best) if self.saved else (Progress(), None)
         self._saved_at = time.monotonic()
         self._is_seeded = False
+
+    @property
+    def median_epoch_s(self) -> float:
+        """Return the median duration of the epochs, without the first one, in which TensorFlow traces."""
+        durations = [seconds for _, seconds in self.progress.history]
+        return median(durations[1:] or durations)
 
     @property
     def best(self) -> dict[str, float]:

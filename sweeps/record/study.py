@@ -56,6 +56,11 @@ class TrialRecord:
         return "" if is_open else self.attempts[-1].error
 
     @property
+    def gpu_use(self) -> float | None:
+        """Return the mean utilization of the GPUs in the last attempt (%); None without GPUs."""
+        return self.attempts[-1].gpu_use if self.attempts else None
+
+    @property
     def objective(self) -> list[float]:
         """Return one value for each objective of the study; empty unless the trial returned them."""
         return self.attempts[-1].objective if self.attempts and self.state.is_over else []

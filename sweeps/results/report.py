@@ -27,8 +27,9 @@ _ROWS_IN_MARKDOWN = 25
 _MOST_IN_MARKDOWN = 7800  # characters, because MLflow cuts after 8000, and masking a password may lengthen it
 _ROWS_IN_HTML = 1000
 _ROWS_READ_LIVE = 200
-_COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "attempts", "error", "folder")
+_COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "gpu_use", "attempts", "error", "folder")
 """Columns of `raw_table`: two before the params and the metrics, the others after them."""
+_USUAL = ("accuracy", "epoch_time")  # metrics in the table of trials, beside the objectives
 _WIDE = {"Parameters and objective", "Slices", "Timeline"}
 
 
@@ -131,14 +132,18 @@ def _build_table(findings: Findings, trials: Sequence[TrialRecord]) -> Table:
     names = dict.fromkeys(name for note in note_rows.values() for name in note)
     table = findings.table(trials)
     blank = [""] * (len(table[0]) - 1)
-    table[0] += [*names, "state", "training (s)", "error"]
+    usual = [name for name in _USUAL if name not in findings.study.objective and any(name in t.metrics for t in trials)]
+    uses_gpus = any(trial.gpu_use is not None for trial in trials)
+    table[0] += [*usual, *names, "state", "training (s)", *["GPU use (%)"] * uses_gpus, "error"]
     for cells, trial in zip(table[1:], trials, strict=True):
-        cells += [text(trial.metrics.get(name, "")) for name in names]
+        cells += [text(trial.metrics.get(name, "")) for name in (*usual, *names)]
         cost = of_trial(trial)
         seconds = f"{cost['seconds/training']:.1f}" if "seconds/training" in cost else ""
-        cells += [trial.state.replace("_", " "), seconds, trial.error.strip().partition("\n")[0]]
+        use = "" if trial.gpu_use is None else f"{trial.gpu_use:.0f}"
+        cells += [trial.state.replace("_", " "), seconds, *[use] * uses_gpus, trial.error.strip().partition("\n")[0]]
     for subject, note in note_rows.items():
-        table.append([subject, *blank, *(text(note.get(name, "")) for name in names), "", "", ""])
+        values = [text(note.get(name, "")) for name in names]
+        table.append([subject, *blank, *[""] * len(usual), *values, *[""] * (3 + uses_gpus)])
     return table
 
 
@@ -192,7 +197,7 @@ def raw_table(study: StudySnapshot) -> list[list[Any]]:
         row += trial.objective or [None] * len(study.objective)
         row += [trial.metrics.get(name) for name in metrics]
         row += [cost.get(name) for name in COSTS]
-        table.append([*row, len(trial.attempts), trial.error, str(trial.folder)])
+        table.append([*row, trial.gpu_use, len(trial.attempts), trial.error, str(trial.folder)])
     return table
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from sweeps.trial.metrics import GPU, USE
+from sweeps.trial.metrics import is_gpu_use
 
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4
@@ -59,7 +59,7 @@ def tag(
     """
     best = [f"best/{name}" for name in objective]
     shared = [name for name in params if name not in lacking] or params
-    gpus = sorted(name for name in curves if name.startswith(GPU) and name.endswith(USE))
+    gpus = sorted(filter(is_gpu_use, curves))
     charts = _charts(params, shared, best, numbers, _main_curves(objective, curves), gpus)
     columns = [*["tags.`study`"] * bool(where), *_columns(params, best, errors_first)]
     state = {  # MLflow fills in its defaults for all other keys

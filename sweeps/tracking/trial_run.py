@@ -118,6 +118,7 @@ class TrialRun:
         returned = {mlflow_name(name): value for name, value in trial.metrics.items() if name not in objective}
         metrics |= {name: value for name, value in returned.items() if name not in self._reported}
         metrics |= costs.of_attempts(trial.attempts)
+        metrics |= {"gpu_use": trial.gpu_use} if trial.gpu_use is not None else {}
         tags = {"state": str(trial.state), "mlflow.note.content": self._description()}
         has_earlier = self._earlier_run_possible or len(trial.attempts) > 1
         if trial.error or has_earlier:  # because an earlier attempt may have set it

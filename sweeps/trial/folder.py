@@ -27,13 +27,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
 
 from sweeps.files import CorruptFile, Lines, append_lines, quarantine, read_json, read_lines, write_once, write_whole
 from sweeps.trial.job import Outcome, State
-from sweeps.trial.metrics import METRICS, POWER, MetricsLine
+from sweeps.trial.metrics import METRICS, POWER, MetricsLine, is_gpu_use
 
 Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
 
@@ -61,9 +62,13 @@ class TrialFolder:
             with suppress(OSError):
                 yield self.read_metrics(name=file.name).values
 
-    def energy_kwh(self, since: float) -> float | None:
-        """Return the energy of the trial's GPUs from `since` (seconds since 1970) on; None without power metrics."""
+    def gpu_usage(self, since: float) -> tuple[float | None, float | None]:
+        """Return the energy (kWh) and the mean utilization (%) of the trial's GPUs from `since` on.
+
+        `since` is in seconds since 1970. Each of the two is None without samples.
+        """
         joules: list[float] = []
+        utilization: list[float] = []
         for lines in self.usage():
             before = since
             for line in lines:
@@ -71,7 +76,8 @@ class TrialFolder:
                     power = [watts for name, watts in line.metrics.items() if name.endswith(POWER)]
                     joules += [watts * (line.time - before) for watts in power]
                     before = line.time
-        return sum(joules) / 3.6e6 if joules else None
+                    utilization += [value for name, value in line.metrics.items() if is_gpu_use(name)]
+        return sum(joules) / 3.6e6 if joules else None, fmean(utilization) if utilization else None
 
     def add_note(self, subject: str, note: Note) -> None:
         notes: dict[str, Any] = {}
@@ -277,7 +283,8 @@ class AttemptFolder:
         progress_times = [line.time for line in self.trial.read_metrics().values]
         progress_times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
         advanced = max(progress_times, default=0.0) >= began
-        return replace(end, energy_kwh=self.trial.energy_kwh(began), advanced=advanced)
+        energy_kwh, gpu_use = self.trial.gpu_usage(began)
+        return replace(end, energy_kwh=energy_kwh, gpu_use=gpu_use, advanced=advanced)
 
 
 def _parse_reason(line: bytes) -> State | None:

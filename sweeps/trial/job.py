@@ -71,6 +71,7 @@ class Outcome:
     gpus: int = 0
     timeout_min: float | None = None  # time limit; None without a limit
     energy_kwh: float | None = None  # energy of its GPUs; None if they do not measure power
+    gpu_use: float | None = None  # mean utilization of its GPUs (%); None without GPUs
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
     missing_objective: bool = False  # whether it returned no objective, as every other trial of the study would
 

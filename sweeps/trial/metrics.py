@@ -16,6 +16,11 @@ POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system
 _MAX_INT64 = 2**63  # because databases store steps and milliseconds in 64 bits
 
 
+def is_gpu_use(name: str) -> bool:
+    """Return whether a system metric is the utilization of a GPU (%)."""
+    return name.startswith(GPU) and name.endswith(USE)
+
+
 @dataclass(frozen=True)
 class MetricsLine:
     """The metrics of one step (an epoch), and when they were reported (seconds since 1970)."""

@@ -6,9 +6,7 @@ import pytest
 
 from sweeps.record import costs
 from sweeps.record.study import TrialRecord
-from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
-from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
 
 KILLED = Outcome(
     State.LOST,
@@ -69,17 +67,3 @@ def test_idle_slot_time_at_the_end_is_measured() -> None:
     ends = [Outcome(State.COMPLETED, queued_at=0.0, started_at=started, ended_at=ended) for started, ended in spans]
     rows = [TrialRecord(i, {}, State.COMPLETED, Path(str(i)), attempts=(end,)) for i, end in enumerate(ends)]
     assert costs.tail_s(rows) == 3.0
-
-
-@pytest.mark.parametrize(
-    ("watts", "expected"), [([], None), ([{}], None), ([{0: 100.0}, {0: 300.0}], 4000), ([{0: 100.0, 1: 50.0}], 1500)]
-)
-def test_energy_is_power_times_time(tmp_path: Path, watts: list[dict[int, float]], expected: float | None) -> None:
-    folder = TrialFolder(tmp_path)
-    folder.append_metrics(MetricsLine(0, 50.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)  # early
-    for step, sample in enumerate(watts):  # a sample holds for the ten seconds before the sample
-        named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
-        metrics = {"system/memory_usage_megabytes": 5.0, **named}
-        folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), SYSTEM_METRICS)
-    joules = folder.energy_kwh(since=100.0)
-    assert joules == (None if expected is None else pytest.approx(expected / 3.6e6))

@@ -141,6 +141,7 @@ def test_csv_has_params_metrics_costs_and_errors(tmp_path: Path) -> None:
         "seconds_tracking": "0.02",
         "gpu_hours": str(2 * 3 / 3600 + 2 * 3 / 3600),
         "energy_kwh": "0.75",
+        "gpu_use": "",
         "attempts": "2",
         "error": "",
         "folder": str(tmp_path / "0"),

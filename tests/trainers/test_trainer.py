@@ -21,7 +21,8 @@ def test_a_classification_reports_every_epoch_and_returns_its_best(tmp_path: Pat
     names = {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert set(recorder.reported[0]) == names | {"learning_rate", "epoch_time", "images_per_second"}
     best = max(recorder.reported, key=lambda metrics: metrics["val_accuracy"])
-    assert result.items() >= best.items()
+    durations = [metrics["epoch_time"] for metrics in recorder.reported]
+    assert result.items() >= {**best, "epoch_time": sum(durations[1:]) / 2}.items()  # the first epoch includes tracing
     assert result["best_epoch"] == recorder.reported.index(best) + 1
     assert result["test_accuracy"] > 0.8
     assert recorder.reported[0]["learning_rate"] == pytest.approx(0.001)

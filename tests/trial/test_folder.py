@@ -267,8 +267,16 @@ def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], 
         named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
         metrics = {"system/memory_usage_megabytes": 5.0, **named}
         folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), SYSTEM_METRICS)
-    joules = folder.energy_kwh(since=100.0)
+    joules, _ = folder.gpu_usage(since=100.0)
     assert joules == (None if expected is None else pytest.approx(expected / 3.6e6))
+
+
+def test_use_of_gpus_is_a_mean_over_samples_and_gpus(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path)
+    for at, first, second in ((50.0, 99.0, 99.0), (110.0, 80.0, 40.0), (120.0, 60.0, 20.0)):
+        uses = {f"system/gpu_{gpu}_utilization_percentage": use for gpu, use in enumerate((first, second))}
+        folder.append_metrics(MetricsLine(0, at, {"system/cpu_utilization_percentage": 7.0, **uses}), SYSTEM_METRICS)
+    assert folder.gpu_usage(since=100.0) == (None, 50.0)
 
 
 def test_file_is_read_while_being_written(tmp_path: Path) -> None:
