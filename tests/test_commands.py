@@ -163,7 +163,6 @@ WRONG = [
     (["report", "good", "--table", "csv", "--figures", "f"], "--table and --figures conflict.\nType two commands"),
     (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
     (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
-    (["ui", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),
     (["ui", "good", "failed", "--uri", "sqlite:///none.db"], "--uri is for runs outside of studies.\nRemove --uri"),
     (["compare", "good"], "compare good: one study.\nAdd another name: python -m sweeps compare good NAME"),
     (["compare", "good", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),

@@ -88,7 +88,8 @@ def _table(findings: "Findings", style: str, columns: str) -> str:
 
 def _explain_no_scaling(study: StudySnapshot) -> UserError:
     """Return the error that explains why the study has no scaling page."""
-    from sweeps.results.scaling import COUNTED, EPOCH_TIME, count_sizes
+    from sweeps.results.scaling import COUNTED, EPOCH_TIME
+    from sweeps.results.scaling_study import count_sizes
 
     if count_sizes(study) > 1:
         return UserError(

@@ -9,7 +9,7 @@ from sweeps.record import configurations, costs, pareto_front
 from sweeps.record.answer import Answer, Pair, answer_of, pairs
 from sweeps.record.configurations import Ranking
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
-from sweeps.results import notes, scaling
+from sweeps.results import notes, scaling_study
 from sweeps.results.scaling import Scaling
 from sweeps.trial.folder import Note
 from sweeps.trial.job import State
@@ -81,7 +81,7 @@ class Findings:
     def scaling(self) -> Scaling | None:
         if self.origin:
             return self.origin.scaling
-        return scaling.measure_scaling(self.study, self.target, self.forecast_counts) if self.reads_all else None
+        return scaling_study.measure_scaling(self.study, self.target, self.forecast_counts) if self.reads_all else None
 
     def table(self, trials: Sequence[TrialRecord]) -> list[list[str]]:
         """Return a header and a row of cells for each trial: number, params and objectives.

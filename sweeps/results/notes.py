@@ -13,7 +13,7 @@ _MOST_NAMES = 20
 def collect_notes(trials: Sequence[TrialRecord]) -> dict[str, Note]:
     """Return the notes of all trials by subject, equal notes once.
 
-    If only some of the trials left a note, their numbers follow its subject.
+    If only some of the trials left a note, their numbers follow its subject, unless it is the subject's only table row.
     """
     notes: dict[tuple[str, str], Note] = {}
     numbers: dict[tuple[str, str], list[str]] = {}
@@ -24,7 +24,9 @@ def collect_notes(trials: Sequence[TrialRecord]) -> dict[str, Note]:
             numbers.setdefault(key, []).append(str(trial.number))
     by_subject = {}
     for key, note in notes.items():
-        suffix = "" if len(numbers[key]) == len(trials) else f" (trial {text_of(numbers[key])})"
+        is_only_row = isinstance(note, dict) and sum(subject == key[0] for subject, _ in notes) == 1
+        is_of_all = len(numbers[key]) == len(trials) or is_only_row
+        suffix = "" if is_of_all else f" (trial {text_of(numbers[key])})"
         by_subject[key[0] + suffix] = note
     return by_subject
 

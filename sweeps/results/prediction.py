@@ -16,6 +16,7 @@ with the batch (S. McCandlish et al., arXiv:1812.06162, 2018).
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -32,6 +33,9 @@ EPOCHS: Form = {"1": 0.0, "n": 0.0}
 
 _ERROR = 0.02  # smallest relative standard deviation of a forecast between measured counts
 _ERROR_PER_DOUBLING = 0.5  # relative growth of this error with each doubling beyond the measured counts
+_ERROR_OF_NO_LAW = (
+    0.08  # relative standard deviation of a forecast from counts with a super-linear step, and per doubling
+)
 _NORMAL_90 = 1.645  # standard deviations on each side that contain 90% of a normal distribution
 _WIDEST = math.log(10)  # largest half of an interval
 _FAR = 4  # multiple of the largest measured count
@@ -62,8 +66,16 @@ def forecast(
     left_out = [_extrapolate(forms[0], counts[m], values[m], n) for m, n in zip(masks, counts, strict=True)]
     variance += np.mean(np.log(left_out / values) ** 2)
     doublings = max(0.0, math.log2(count / counts.max()), math.log2(counts.min() / count))
+    if is_super_linear([*zip(counts, values, strict=True)]):  # because no term of the law describes such a step
+        variance += (_ERROR_OF_NO_LAW * (1 + doublings)) ** 2
     half = _NORMAL_90 * math.sqrt(variance + (_ERROR * (1 + _ERROR_PER_DOUBLING * doublings)) ** 2 + noise**2)
     return _with_interval(middle, half)
+
+
+def is_super_linear(measured: Iterable[tuple[float, float]]) -> bool:
+    """Return whether a step to a larger count, of counts and times, is faster than the ratio of the counts allows."""
+    steps = pairwise(sorted(measured))
+    return any(more * shorter_s < fewer * longer_s * (1 - 1e-9) for (fewer, longer_s), (more, shorter_s) in steps)
 
 
 def _with_interval(value: float, half: float, start: float = 0.0) -> Forecast:

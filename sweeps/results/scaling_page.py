@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from typing import Any
 
-from sweeps.results import page, theme
-from sweeps.results.drawing import Figure, Trace, make_figure, scatter
+from sweeps.results import drawing, page, theme
+from sweeps.results.drawing import Figure, Figures, Trace, make_figure, scatter
 from sweeps.results.page import Section
 from sweeps.results.prediction import Forecast, find_doubts, predict_epoch_time, predict_time_to_stable
 from sweeps.results.scaling import Count, Scaling, Series
@@ -17,14 +17,18 @@ Columns = dict[str, Callable[[Count], str]]  # a function per column that return
 
 def build_parts(scaling: Scaling) -> list[Part]:
     """Return the sentences and tables of the page, from the top."""
-    shown: list[Part] = [*words(scaling), *tables(scaling), *map(Paragraph, scaling.remarks)]
+    shown: list[Part] = [
+        *words(scaling),
+        *tables(scaling),
+        *map(Paragraph, [*contradictions(scaling), *scaling.remarks]),
+    ]
     if table := forecasts(scaling):
         shown += [Paragraph("Forecast with its 90% interval:"), table]
     return [*shown, *map(Paragraph, doubts(scaling))]
 
 
 def build_section(scaling: Scaling) -> Section:
-    return Section("Scaling", {"": figure(scaling)}, parts_as_html(build_parts(scaling)))
+    return Section("Scaling", {"": figure(scaling), **measured(scaling)}, parts_as_html(build_parts(scaling)))
 
 
 def render_page(scaling: Scaling) -> str:
@@ -56,6 +60,32 @@ def words(scaling: Scaling) -> list[Paragraph]:
         if line := " ".join(sentences + _to_target(scaling, series)):
             paragraphs.append(Paragraph(f": {line}", series.name) if series.name else Paragraph(line))
     return paragraphs
+
+
+def contradictions(scaling: Scaling) -> list[str]:
+    """Return sentences about efficiencies that cannot be, larger counts that are slower, and two laws; with causes."""
+    sentences = []
+    for series in scaling.series:
+        name = f" ({series.name})" if series.name else ""
+        first = scaling.label(series.counts[0])
+        if above := [count for count in series.counts if count.efficiency > 1 + _TOLERANCE]:
+            cells = ", ".join(f"{scaling.label(count)} {count.efficiency:.0%}" for count in above)
+            sentences.append(f"More than 100% of ideal{name}: {cells}. {_ABOVE_IDEAL.format(first=first)}")
+        for fewer, more in pairwise(series.counts):
+            if more.epoch_s > (1 + _TOLERANCE) * fewer.epoch_s:
+                slower = f"{scaling.label(more)} slower than {scaling.label(fewer, with_unit=False)}{name}"
+                sentences.append(f"{slower}: {_cell(more.epoch_s)} s against {_cell(fewer.epoch_s)} s. {_SLOWER}")
+    if any(" across nodes of " in f" {series.name}" for series in scaling.series):
+        sentences.append("Equal counts on one and on several nodes differ: each is a series with a law of its own.")
+    return sentences
+
+
+_TOLERANCE = 0.05  # relative
+_ABOVE_IDEAL = (
+    "Usual causes: a slow start of the smallest count ({first}: cold cache, other jobs on the node), data or "
+    "activations that fit into memory only when divided, or another batch per device."
+)
+_SLOWER = "Usual causes: batches too small to share, gradients over a slow network, or an input pipeline at its limit."
 
 
 def forecasts(scaling: Scaling) -> Table:
@@ -99,12 +129,42 @@ def figure(scaling: Scaling) -> Figure:
     return make_figure(data, 460, xaxis=xaxis, yaxis=yaxis, showlegend=True, legend=legend, margin={"b": 110})
 
 
+def measured(scaling: Scaling) -> Figures:
+    """Return a figure of each measured quantity by count, of which two counts at least have values."""
+    values: dict[str, Callable[[Count], float | None]] = {
+        f"{scaling.time} (s)": lambda count: count.epoch_s,
+        "images/s": lambda count: count.images_s,
+        "epochs to stable": lambda count: count.epochs_to_stable,
+    }
+    figures = {title: _by_count(scaling, title, value) for title, value in values.items()}
+    return {title: figure for title, figure in figures.items() if figure}
+
+
+def _by_count(scaling: Scaling, title: str, value: Callable[[Count], float | None]) -> Figure | None:
+    data: list[Trace] = []
+    for i, series in enumerate(scaling.series):
+        counts = [count for count in series.counts if value(count) is not None]
+        line = drawing.series_line(i)
+        hover = {"text": [scaling.label(count) for count in counts], "hovertemplate": _HOVER}
+        x, y = [count.count for count in counts], [value(count) for count in counts]
+        data.append(scatter("lines+markers", x, y, name=series.name or title, line=line, marker={"size": 7}, **hover))
+    ticks = sorted({x for trace in data for x in trace["x"]})
+    if len(ticks) < 2:
+        return None
+    xaxis = {"type": "log", "tickvals": ticks, "ticktext": [*map(str, ticks)], "title": {"text": scaling.unit}}
+    yaxis = {"title": {"text": title}, "rangemode": "tozero"}
+    return make_figure(data, 300, xaxis=xaxis, yaxis=yaxis)
+
+
+_HOVER = "%{text}: %{y:.4g}<extra>%{fullData.name}</extra>"
+
+
 def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[Trace]:
     """Return points for the measured counts, a dashed line for the forecast, and a band for its interval."""
     counts, first, color = series.counts, series.counts[0], f"--series-{i % theme.SERIES}"
     scale = first.epoch_s * first.count / ends[0]
     symbols = [(count.nodes - 1).bit_length() for count in counts]  # numbers of plotly's symbols: circle, square, ...
-    measured = scatter(
+    marks = scatter(
         "markers",
         [count.count for count in counts],
         [scale / count.epoch_s for count in counts],
@@ -121,7 +181,7 @@ def _traces(scaling: Scaling, series: Series, i: int, ends: list[int]) -> list[T
     dashed = {"color": color, "dash": ["dash", "dashdot", "dot"][i // theme.SERIES % 3], "width": 1.5}
     x = x[: len(ahead)]
     return [
-        measured,
+        marks,
         scatter("lines", x, [scale / forecast.high for forecast in ahead], line={"width": 0}, **hidden),
         scatter("lines", x, [scale / forecast.low for forecast in ahead], **band),
         scatter("lines", x, [scale / forecast.value for forecast in ahead], line=dashed, **hidden),
@@ -169,6 +229,7 @@ def _columns(scaling: Scaling) -> tuple[Columns, Columns]:
     }
     cost: Columns = {
         scaling.objective: lambda c: _cell(c.objective, digits=4),
+        "tracing (s)": lambda c: _cell(c.tracing_s) if c.tracing_s else "",
         "epochs to stable": lambda c: _cell(c.epochs_to_stable),
         "time to stable (s)": lambda c: _cell(c.time_to_stable_s),
         f"{scaling.hours} to stable": lambda c: _cell(c.time_to_stable_s, c.devices / 3600),

@@ -1,8 +1,9 @@
 """Scaling that was measured elsewhere, from a table in a CSV file.
 
 Columns: gpus, nodes, ranks (at least one of them); epoch_time or total_time (s, of the whole training). Optional:
-images_per_second, accuracy, epochs (that were trained), seed. The values of any other column name the series. Lines
-of one series with equal counts are repetitions. Lines that begin with # are comments.
+images_per_second, or examples (of an epoch); accuracy, epochs (that were trained), epochs_to_stable, seed. The values
+of any other column name the series. Lines of one series with equal counts are repetitions. Lines that begin with #
+are comments.
 """
 
 import csv
@@ -10,10 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.errors import UserError
-from sweeps.results.scaling import COUNTED, EPOCH_TIME, SINGULAR, SPEED, Sample, Scaling, compare, parse_size
+from sweeps.results.scaling import (
+    COUNTED,
+    EPOCH_TIME,
+    EPOCHS_TO_STABLE,
+    SINGULAR,
+    SPEED,
+    Sample,
+    Scaling,
+    compare,
+    parse_size,
+)
 
 _TOTAL_TIME, _ACCURACY, _EPOCHS = "total_time", "accuracy", "epochs"
-_OPTIONAL = (SPEED, _ACCURACY, _EPOCHS)
+_EXAMPLES = "examples"
+_OPTIONAL = (SPEED, _ACCURACY, _EPOCHS, EPOCHS_TO_STABLE, _EXAMPLES)
 _NUMBERS = (*COUNTED, EPOCH_TIME, _TOTAL_TIME, *_OPTIONAL)
 _MOST = 1e9  # in seconds, 30 years
 
@@ -62,6 +74,8 @@ def _sample(cells: dict[str, str], names: Sequence[str], where: str) -> Sample:
     epochs, accuracy, total_s = numbers.get(_EPOCHS), numbers.get(_ACCURACY), numbers.get(_TOTAL_TIME)
     epoch_s = numbers.get(EPOCH_TIME) or (total_s or 0.0) / (epochs or 1)
     total_s = total_s or (epochs and epochs * epoch_s)
+    to_stable, examples = numbers.get(EPOCHS_TO_STABLE), numbers.get(_EXAMPLES)
+    has_epochs = EPOCH_TIME in numbers or epochs
     return Sample(
         count=size[0],
         nodes=size[1],
@@ -70,7 +84,9 @@ def _sample(cells: dict[str, str], names: Sequence[str], where: str) -> Sample:
         epoch_s=[epoch_s],
         course=[(total_s, accuracy)] if total_s and accuracy is not None else [],
         objective=accuracy,
-        images_s=numbers.get(SPEED),
+        images_s=numbers.get(SPEED) or (examples / epoch_s if examples and has_epochs else None),
+        epochs_to_stable=to_stable,
+        time_to_stable_s=to_stable * epoch_s if to_stable and has_epochs else None,
     )
 
 

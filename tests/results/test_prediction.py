@@ -61,6 +61,12 @@ def test_interval_of_two_counts_contains_both_laws() -> None:
     assert estimate.low < exchange < amdahl < estimate.high
 
 
+def test_super_linear_step_earns_a_wide_interval() -> None:
+    usual, faster = (forecast([(1, 8.0), (2, seconds)], 4) for seconds in (4.0, 3.8))
+    assert faster.low < 8.0 / 4 < faster.high
+    assert faster.high / faster.low > 1.3 * usual.high / usual.low
+
+
 def test_noise_widens_the_interval() -> None:
     measured = [(1, 12.0), (2, 7.0)]
     quiet, loud = forecast(measured, 4), forecast(measured, 4, noise=0.2)
@@ -150,7 +156,7 @@ def test_single_count_predicts_no_time_to_stable(epochs: dict[str, Any]) -> None
                 "with 4 per node (the largest measured), 32 need more nodes than measured",
             ],
         ),
-        ({"n1": [8.0], "n2": [4.0], "n4": [2.0], "n4_4": [3.0], "n8_2": [1.0]}, 16, []),  # 4 nodes, 4 GPUs on one
+        ({"n1": [8.0], "n2": [4.0], "n4": [2.0], "n4_4": [2.0], "n8_2": [1.0]}, 16, []),  # 4 nodes, 4 GPUs on one
     ],
 )
 def test_doubts_name_missing_measurements(epochs: dict[str, Any], count: int, expected: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from sweeps.record import definition
 from sweeps.record.study import TrialRecord
 from sweeps.results import report, scaling_page
 from sweeps.results.findings import Findings
-from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, measure_scaling, parse_size
+from sweeps.results.scaling import Count, Sample, Scaling, Size, compare, parse_size
+from sweeps.results.scaling_study import measure_scaling
 from sweeps.results.tables import GAP, Paragraph
 from sweeps.results.terminal import show_scaling
 from sweeps.results.theme import apply_colors, colors
@@ -128,9 +130,9 @@ def test_scaling_of_a_study_equals_values_by_hand(tmp_path: Path) -> None:
     assert (second.use_percent, second.watts) == (70, 400)
     assert (second.epochs_to_stable, second.time_to_stable_s, second.devices) == (2, 36, 2)
     assert scaling.series[0].target == 0.8  # the value that more than half of the trials of each count reach
-    assert first.target_s == (50 + 74) / 2
-    assert second.target_s == 32
-    assert scaling_page.tables(scaling)[1][2] == ["2", "0.9", "2", "36", "0.02", "0.004", "32", "0.0178"]
+    assert (first.target_s, first.tracing_s) == ((40 + 66) / 2, (10 + 8) / 2)  # without tracing
+    assert (second.target_s, second.tracing_s) == (24.5, 7.5)
+    assert scaling_page.tables(scaling)[1][2] == ["2", "0.9", "7.5", "2", "36", "0.02", "0.004", "24.5", "0.0136"]
     assert scaling.remarks == ["Left out: trial 3 (gpus=2 seed=2): out of memory, no memory."]
     assert (scaling.unit, scaling.hours) == ("GPUs", "GPU-hours")
 
@@ -216,7 +218,8 @@ def test_fixed_parameters_multiply_the_count(
 
 def test_equal_gpu_counts_on_different_nodes_are_separate_lines(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "nodes": n} for n in (1, 2) for g in (1, 2)]
-    rows = [trial(tmp_path / str(i), point, [9, 8 - i]) for i, point in enumerate(points)]
+    epochs_s = (8, 6, 6.1, 5)
+    rows = [trial(tmp_path / str(i), point, [9, epochs_s[i]]) for i, point in enumerate(points)]
     scaling = measure_scaling(study(tmp_path, rows))
     assert scaling
     assert [line[0] for line in scaling_page.tables(scaling)[0]] == ["GPUs", "1", "2", "2 on 2 nodes", "4 on 2 nodes"]
@@ -225,6 +228,41 @@ def test_equal_gpu_counts_on_different_nodes_are_separate_lines(tmp_path: Path) 
     assert (measured["x"], len({*measured["marker"]["symbol"]})) == ([1, 2, 2, 4], 2)
     assert measured["text"][2] == "2 GPUs on 2 nodes"
     assert scaling_page.words(scaling)[0].plain.startswith("4 GPUs on 2 nodes: 1.60 times as fast as 1,")
+
+
+def test_one_node_and_several_nodes_follow_two_laws() -> None:
+    times = {(1, 1): 8.0, (2, 1): 4.2, (4, 1): 2.3, (2, 2): 6.0}
+    scaling = page_of(*(sample(count, seconds, "m=a", nodes) for (count, nodes), seconds in times.items()))
+    by_name = {series.name: [(count.count, count.nodes) for count in series.counts] for series in scaling.series}
+    assert by_name == {"m=a within one node": [(1, 1), (2, 1), (4, 1)], "m=a across nodes of 1 GPU": [(1, 1), (2, 2)]}
+    assert scaling_page.contradictions(scaling)[-1].startswith("Equal counts on one and on several nodes differ")
+    (_, within, across) = scaling_page.forecasts(scaling)
+    assert float(within[2]) < 2.3
+    assert float(across[2]) < 6
+
+
+def test_impossible_and_slower_counts_have_usual_causes() -> None:
+    scaling = page_of(sample(1, 8.0, "m=a"), sample(2, 3.0, "m=a"), sample(4, 4.0, "m=a"))
+    above, slower = scaling_page.contradictions(scaling)
+    assert above.startswith("More than 100% of ideal (m=a): 2 GPUs 133%. Usual causes: a slow start")
+    assert slower.startswith("4 GPUs slower than 2 (m=a): 4 s against 3 s. Usual causes: batches too small")
+    assert not scaling_page.contradictions(page_of(sample(1, 8.0, "m=a"), sample(2, 4.1, "m=a")))
+
+
+def test_measured_quantities_have_figures_of_their_own() -> None:
+    scaling = page_of(*(sample(n, 8 / n, "m=a") for n in (1, 2, 4)))
+    figures = scaling_page.measured(scaling)
+    assert [*figures] == ["epoch time (s)"]  # the samples lack the others
+    assert figures["epoch time (s)"]["data"][0]["y"] == [8, 4, 2]
+
+
+@pytest.mark.parametrize(("objective", "expected"), [("val_accuracy", 0.7), ("score", 0.8)])
+def test_target_of_the_study_is_used(tmp_path: Path, objective: str, expected: float) -> None:
+    rows = [trial(tmp_path / str(n), {"gpus": n}, [2, 1], objectives=[0.6, 0.8]) for n in (1, 2)]
+    summary = replace(study(tmp_path, rows, fixed={"target": "0.7"}), objective=(objective,))
+    scaling = measure_scaling(summary)
+    assert scaling
+    assert scaling.series[0].target == expected
 
 
 def test_study_without_epoch_times_has_no_scaling(tmp_path: Path) -> None:
@@ -254,7 +292,7 @@ def test_default_target_is_a_reported_metric(tmp_path: Path) -> None:
     """Return an unreported objective, such as the accuracy of averaged weights."""
     rows = [trial(tmp_path / str(n), {"gpus": n}, [9, 4 / n], objectives=[0.1, 0.5]) for n in (1, 2)]
     rows = [with_outcome(row, objective=[0.6]) for row in rows]
-    assert [count.target_s for count in counts(measure_scaling(study(tmp_path, rows)))] == [13, 11]
+    assert [count.target_s for count in counts(measure_scaling(study(tmp_path, rows)))] == [8, 4]
 
 
 def test_infeasible_trial_is_left_out_with_the_error(tmp_path: Path) -> None:
@@ -431,7 +469,7 @@ def test_pruned_trial_has_speeds_but_no_results(tmp_path: Path) -> None:
         trial(tmp_path / "1", {"gpus": 2}, [9, 2], objectives=[0.1, 0.2], state=State.PRUNED, **stable),
     ]
     completed, pruned = counts(measure_scaling(study(tmp_path, rows), target=0.5))
-    assert (completed.target_s, pruned.target_s, pruned.objective, pruned.speed_up) == (13, None, None, 2)
+    assert (completed.target_s, pruned.target_s, pruned.objective, pruned.speed_up) == (8, None, None, 2)
     assert (pruned.epochs_to_stable, pruned.time_to_stable_s) == (None, None)
 
 

@@ -45,6 +45,16 @@ def test_other_columns_except_seeds_name_the_series(tmp_path: Path) -> None:
     assert scaling.remarks == ["Measured for a single count, so not compared: 1 GPU model=b."]
 
 
+def test_examples_and_epochs_to_stable_are_measurements(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("gpus,epoch_time,examples,epochs_to_stable\n1,8,2000000,3\n2,4,2000000,5\n")
+    (series,) = read_table(path).series
+    assert [(c.images_s, c.epochs_to_stable, c.time_to_stable_s) for c in series.counts] == [
+        (250000, 3, 24),
+        (500000, 5, 20),
+    ]
+
+
 def test_time_to_target_is_epochs_times_epoch_time(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("gpus,epoch_time,accuracy,epochs\n1,10,0.9,360\n2,6,0.8,300\n")

@@ -126,7 +126,7 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "skip_broken": FLAG,
         "subset": Reserved(
             Number("a number > 0 or null"), None, takes_memory=False
-        ),  # share or number of x_train's rows
+        ),  # share or number of x_train's rows, of which validation_split takes its part
         "task": Reserved(TASK, None),
         "test_points": COUNT,
         # validation data: part of x_train or the test set; none: the objective is a training metric
