@@ -140,6 +140,8 @@ class SweeperConf:
     """Preview: only print the trials that would run, and their cost."""
     notify: Any = None
     """Notification at the end: '[mail,-s,"{subject}",me@example.org]', or '${oc.env:WEBHOOK}'. See docs/notify.md."""
+    points: Any = None
+    """Grid of listed points, each with all swept values: '[{loss: mse, lr: 1},{loss: mae}]', or a CSV file's path."""
     params: dict[str, Any] = field(default_factory=dict)
     """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -165,11 +167,9 @@ class SweeperConf:
             raise ValueError(f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}")
         if (self.max_failure_rate or 0) > 1:
             raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
-        for direction in self.directions:
-            if direction not in {"minimize", "maximize"}:
-                raise ValueError(f"hydra.sweeper.direction={direction}: choose minimize or maximize")
-        count = len(self.directions)
-        if not count:
+        if wrong := [direction for direction in self.directions if direction not in {"minimize", "maximize"}]:
+            raise ValueError(f"hydra.sweeper.direction={wrong[0]}: choose minimize or maximize")
+        if not (count := len(self.directions)):
             raise ValueError("hydra.sweeper.direction=[]: the list is empty.\nType: hydra.sweeper.direction=maximize")
         if len(self.objectives) != count:
             problem = f"hydra.sweeper.direction: {len(self.objectives)} objectives, but {count} directions"

@@ -1,7 +1,7 @@
 """Repeats: each configuration of a search under several seeds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -89,4 +89,4 @@ def choose_seeds(settings: SweeperConf, space: SearchSpace, config: DictConfig) 
 def add_seeds(space: SearchSpace, key: str, seeds: Sequence[int]) -> SearchSpace:
     """Return the space of a grid with the seeds as its last parameter."""
     parameter = Choice(key, tuple(seeds), tuple(map(str, seeds)))
-    return SearchSpace((*space.parameters, parameter), space.fixed, space.constants)
+    return replace(space, parameters=(*space.parameters, parameter))

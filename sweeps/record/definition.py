@@ -18,9 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, quarantine, read_json, write_whole
 from sweeps.record.followed import by_default, followed, source, written
-from sweeps.record.space import Choice, Parameter, SearchSpace, is_grid, text_of
+from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_grid, text_of
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
+from sweeps.trial.job import Point
 
 _FILE = "study.json"
 VERSION = 2
@@ -59,6 +60,11 @@ class Definition:
     version: int = 1  # version of the study's files; version 1 had its trials in Optuna's journal
 
     @property
+    def listed(self) -> list[Point]:
+        """Return the points of hydra.sweeper.points."""
+        return [Point(point) for point in json.loads(self.search.get("points", "[]"))]
+
+    @property
     def repeats(self) -> int:
         """Return the number of seeds that each configuration of a search runs under."""
         return int(self.search.get("repeats", 1))
@@ -83,6 +89,8 @@ class Definition:
 
     def _is_extended_by(self, other: "Definition", key: str) -> bool:
         """Return whether the value of this key in `other` adds trials, and changes none."""
+        if key == "hydra.sweeper.points":
+            return {*map(canonical, self.listed)} <= {*map(canonical, other.listed)}
         if key not in self.parameters or key not in other.parameters:
             return key.removeprefix("hydra.sweeper.") in _MAY_GROW
         old, new = self.parameters[key], other.parameters[key]
@@ -98,6 +106,7 @@ def define(
     search = {name: json.dumps(getattr(settings, name), sort_keys=True) for name in ("sampler", "pruner")}
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
     search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
+    search |= {"points": json.dumps(space.listed)} if space.listed else {}
     search |= {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
     if settings.final_race:
         search |= {"final_race": str(settings.final_race), "final_race_seeds": str(settings.final_race_seeds)}

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 from hydra.core.override_parser.types import Transformer
@@ -131,6 +131,25 @@ class SearchSpace:
     parameters: tuple[Parameter, ...]
     fixed: tuple[str, ...]
     constants: Mapping[str, str]  # values of keys that are not swept, as text, for conditions
+    listed: tuple[Point, ...] = ()  # each of these points is combined with all values of the other parameters
+
+    def with_listed(self, listed: Sequence[Point]) -> "SearchSpace":
+        """Return the space with listed points, whose keys become parameters before the others."""
+        keys = dict.fromkeys(chain(*listed)).keys() - {parameter.key for parameter in self.parameters}
+        choices = []
+        for key in (key for key in dict.fromkeys(chain(*listed)) if key in keys):
+            values = {canonical({key: point[key]}): point[key] for point in listed if key in point}
+            choices.append(Choice(key, tuple(values.values()), tuple(map(text_of, values.values()))))
+        return replace(self, parameters=(*choices, *self.parameters), listed=tuple(listed))
+
+    @cached_property
+    def _listed_keys(self) -> Set[str]:
+        return {*chain(*self.listed)}
+
+    @cached_property
+    def _free(self) -> Sequence[Parameter]:
+        """Return the parameters that no listed point has."""
+        return [parameter for parameter in self.parameters if parameter.key not in self._listed_keys]
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
         if parameter.condition is None:
@@ -162,14 +181,17 @@ class SearchSpace:
         return parameter.key if alone else f"{parameter.key} under {parameter.condition}"
 
     def contains(self, point: Point) -> bool:
-        """Return whether the space contains the point: the point has a valid value for each parameter."""
-        needed = [parameter for parameter in self.parameters if self.exists(parameter, point)]
+        """Return whether the space contains the point: a listed point, with a valid value for each other parameter."""
+        needed = [parameter for parameter in self._free if self.exists(parameter, point)]
+        own = canonical({key: value for key, value in point.items() if key in self._listed_keys})
+        if self.listed and own not in map(canonical, self.listed):
+            return False
         return all(parameter.key in point and parameter.find(point[parameter.key]) for parameter in needed)
 
     def points(self) -> Iterator[Point]:
         """Yield every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
         earlier = set()
-        for point in self._expand({}, self.parameters):
+        for point in self._expand_all():
             for parameter in self.parameters:
                 if isinstance(parameter, Interval) and parameter.key in point and self.exists(parameter, point):
                     raise UserError(
@@ -183,7 +205,10 @@ class SearchSpace:
 
     def all_points(self) -> Iterator[Point]:
         """Yield every point of a search; a point twice if conditions overlap. Intervals of fractions are endless."""
-        return self._expand({}, self.parameters, all_values=True)
+        return self._expand_all(all_values=True)
+
+    def _expand_all(self, all_values: bool = False) -> Iterator[Point]:
+        return chain.from_iterable(self._expand(point, self._free, all_values) for point in self.listed or ({},))
 
     def _expand(self, point: Point, parameters: Sequence[Parameter], all_values: bool = False) -> Iterator[Point]:
         if not parameters:
@@ -198,13 +223,13 @@ class SearchSpace:
 
     def corners(self, limit: int = 500) -> list[Point]:
         """Return points to check before a search: choices and interval ends, in all combinations up to `limit`."""
-        grid = list(islice(self._expand({}, self.parameters), limit + 1))
+        grid = list(islice(self._expand_all(), limit + 1))
         if len(grid) <= limit:
             return grid
         diagonal = []  # a point for each value, because there are too many combinations
-        for i in range(max(len(parameter.values) for parameter in self.parameters)):
-            point: Point = {}
-            for parameter in self.parameters:
+        for i in range(max([len(self.listed), *(len(parameter.values) for parameter in self._free)])):
+            point: Point = {**self.listed[i % len(self.listed)]} if self.listed else {}
+            for parameter in self._free:
                 if self.exists(parameter, point):
                     point[parameter.key] = parameter.values[i % len(parameter.values)]
             diagonal.append(point)

@@ -52,7 +52,7 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
             study = read(study)
     except CorruptFile as error:
         raise UserError(f"study {definition.name}: {error}\nRepair it with: {resume_line(definition)}") from error
-    space = space_of(definition.parameters)
+    space = space_of(definition.parameters).with_listed(definition.listed)
     return replace(study, rows=[update_outside(_update_queued(trial), space.contains) for trial in study.rows])
 
 

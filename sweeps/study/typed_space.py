@@ -14,6 +14,7 @@ from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, text_of
 from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer
+from sweeps.study.listed_points import read_listed
 from sweeps.study.mistakes import CONDITIONS, closest, explain_lacking, keys
 from sweeps.trial.job import Point
 
@@ -36,6 +37,8 @@ def read_space(
         if (value := _value_of(condition.key, config)) is not None:
             constants[condition.key] = value
     space = parse(composer.parse([*_lines(settings.params), *typed]), conditional, constants)
+    if settings.points is not None:
+        space = space.with_listed(read_listed(settings, composer, space))
     used = {(parameter.key, parameter.condition) for parameter in space.parameters}
     notes = []
     for condition, overrides in conditional.items():

@@ -1,0 +1,105 @@
+"""Listed points of a grid: from a list or a table to the points, with what is swept beside them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from sweeps.errors import UserError
+from sweeps.record.grammar import space_of
+from sweeps.settings import SweeperConf
+from sweeps.study.listed_points import read_listed
+from tests.command_lines import rows, run, theirs
+from tests.study.test_search_space import space
+
+LIST: list[dict[str, Any]] = [{"opt": "adam", "lr": 0.1}, {"opt": "sgd", "m": 0.9}]
+
+
+class Composer:
+    def parse(self, lines: list[str]) -> Any:
+        return OverridesParser.create().parse_overrides(lines)
+
+
+def read(points: Any, *swept: str) -> list[dict[str, Any]]:
+    return [dict(point) for point in read_listed(SweeperConf(points=points), Composer(), space(*swept))]  # type: ignore[arg-type]
+
+
+def test_each_listed_point_has_all_swept_values() -> None:
+    grid = space("b=1,2").with_listed(read(LIST))
+    assert [grid.overrides(point) for point in grid.points()] == [
+        ["opt=adam", "lr=0.1", "b=1"],
+        ["opt=adam", "lr=0.1", "b=2"],
+        ["opt=sgd", "m=0.9", "b=1"],
+        ["opt=sgd", "m=0.9", "b=2"],
+    ]
+    assert [parameter.typed for parameter in grid.parameters] == ["adam,sgd", "0.1", "0.9", "1,2"]
+    assert all(map(grid.contains, grid.points()))
+    assert not grid.contains({"opt": "sgd", "lr": 0.1, "b": 1})
+    assert not grid.contains({"opt": "sgd", "m": 0.9, "b": 3})
+    assert grid.corners(limit=2)[0] == {"opt": "adam", "lr": 0.1, "b": 1}
+
+
+def test_conditions_may_be_on_listed_keys() -> None:
+    grid = space(conditional={"opt=sgd": ["n=1,2"]}).with_listed(read(LIST))
+    assert [grid.overrides(point)[-1] for point in grid.points()] == ["lr=0.1", "n=1", "n=2"]
+
+
+def test_recorded_space_contains_the_listed_points_alone() -> None:
+    recorded = space_of({"opt": "adam,sgd", "lr": "0.1", "m": "0.9", "b": "1,2"}).with_listed(read(LIST))
+    assert recorded.contains({"opt": "sgd", "m": 0.9, "b": 2})
+    assert not recorded.contains({"opt": "sgd", "lr": 0.1, "m": 0.9, "b": 2})
+
+
+def test_table_is_a_list_without_its_empty_cells(tmp_path: Path) -> None:
+    table = tmp_path / "points.csv"
+    table.write_text("\ufeffopt, lr,m\nadam,1e-1,\nsgd,,0.9\n")
+    assert read(str(table)) == LIST
+
+
+@pytest.mark.parametrize(
+    "points, swept, message",
+    [
+        ([], [], "hydra.sweeper.points=[]: not a list of points"),
+        (3, [], "hydra.sweeper.points=3: not a list of points"),
+        ([{}], [], "not a list of points"),
+        ("nothing.csv", [], "hydra.sweeper.points=nothing.csv: there is no such file.\nType a list"),
+        ([{"a": 1}, {"a": 1.0}], [], "point 2 equals point 1.\nRemove one of them"),
+        ([{"b": 1}, {"a": 1}], ["+a=1,2"], "has +a, which is swept, too"),
+        ([{"a": "1,2"}], [], "point 1: a=1,2: type a single value"),
+    ],
+)
+def test_wrong_points_are_refused(points: Any, swept: list[str], message: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        read(points, *swept)
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", ["", "a\n1,2\n", "a\n\xff\n"])
+def test_wrong_tables_are_refused(tmp_path: Path, content: str) -> None:
+    table = tmp_path / "points.csv"
+    table.write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=r"hydra\.sweeper\.points=.*\n(Type|Quote|Use) "):
+        read(str(table))
+
+
+def test_search_has_no_listed_points() -> None:
+    settings = SweeperConf(points=[{"a": 1}], sampler={"_target_": "optuna.samplers.TPESampler"})
+    with pytest.raises(UserError, match=r"a search chooses its points\.\nUse hydra\.sweeper\.start"):
+        read_listed(settings, Composer(), space("a=1,2"))  # type: ignore[arg-type]
+
+
+def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:
+    line = ["-m", "hydra/sweeper=grid", "hydra.sweeper.study_name=s", "hydra.sweeper.tracking=false", "+y=1,2"]
+
+    def sweep(points: str, *more: str) -> str:
+        done = run(theirs(*line, f"hydra.sweeper.points={points}", *more), tmp_path)
+        return done.said
+
+    sweep("[{+x: 1},{+x: 3}]")
+    study = tmp_path / "multirun" / "s"
+    assert [dict(row.params) for row in rows(study)] == [{"+x": x, "+y": y} for x in (1, 3) for y in (1, 2)]
+    assert "nothing is left to do" in sweep("[{+x: 1},{+x: 3}]")
+    assert "was started with other values: hydra.sweeper.points=" in sweep("[{+x: 1}]", "hydra.sweeper.extend=true")
+    sweep("[{+x: 1},{+x: 3},{+x: 4}]", "hydra.sweeper.extend=true")
+    assert [row.params["+x"] for row in rows(study)] == [1, 1, 3, 3, 4, 4]
