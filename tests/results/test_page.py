@@ -211,6 +211,8 @@ def test_table_is_filtered_and_its_columns_are_chosen(pages: Pages) -> None:
 @pytest.mark.long
 def test_trials_are_shown_side_by_side(pages: Pages) -> None:
     page = pages("search")
+    page.evaluate("sessionStorage.clear()")  # because another test may have sorted the table
+    page.reload()
     trials, panel = section(page, "Trials"), page.locator("#trial")
     button = trials.get_by_role("button", name="side by side")
     expect(button).to_be_disabled()
