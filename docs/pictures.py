@@ -80,8 +80,8 @@ def main() -> None:
     mnist, photographs = (Path(given).absolute() for given in sys.argv[1:3])
     data = {"line_fit": [], "resnet_scaling": [f"dataset.path={photographs}"]}
     wanted = sys.argv[3:] or [*FIGURES, *PAGES, *MLFLOW]
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
+        folder = Path(temporary)
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 900, "height": 700})
         if {"fruit", "caltech256"} & {*wanted}:
@@ -93,35 +93,35 @@ def main() -> None:
             sweep(folder, study, [*line, *data.get(study, [f"dataset.path={mnist}"]), *MORE.get(study, [])])
             page.set_viewport_size({"width": WIDTH.get(study, 900), "height": 700})
             page.goto(f"file://{folder}/multirun/{study}/report.html")
-            drawn = page.locator(f"h2:text-is('{figure}') + div")
+            drawn = page.locator(f"h2:text-is('{figure}') ~ div:not(.tools)").first
             drawn.scroll_into_view_if_needed()
             drawn.locator(".main-svg").first.wait_for()
             drawn.screenshot(path=HERE / f"{study}.png")
         (folder / "typo.py").write_text(TYPO)
-        for study in dict.fromkeys({**PAGES, **MLFLOW}[one][0] for one in wanted if one not in FIGURES):
+        for study in dict.fromkeys({**PAGES, **MLFLOW}[name][0] for name in wanted if name not in FIGURES):
             data_of = [f"dataset.path={mnist}"] * (study == "front")
             sweep(folder, study, [*STUDIES[study], *data_of, f"tracking.experiment={study}"])
-        for one in wanted:
-            if one in PAGES:
-                study, height, opened = PAGES[one]
+        for name in wanted:
+            if name in PAGES:
+                study, height, opened = PAGES[name]
                 page.set_viewport_size({"width": 1200, "height": height})
                 page.goto(f"file://{folder}/multirun/{study}/report.html{opened}")
                 page.reload()  # another trial alone is no other page
                 page.wait_for_timeout(3000)  # its figures are drawn
-                take(page, one)
-        for one in wanted:
-            if one in MLFLOW:
-                take_mlflow(page, folder, one)
+                take(page, name)
+        for name in wanted:
+            if name in MLFLOW:
+                take_mlflow(page, folder, name)
         browser.close()
 
 
 def learned(folder: Path, photographs: Path) -> Path:
-    """A file with the weights of a base that was trained on all kinds but the `NEW` ones, which are then in new/."""
+    """Train a base on all kinds but `NEW`, whose photographs go to new/, and return the file with its weights."""
     for kind in photographs.glob("t*/*"):
-        place = folder / ("new" if kind.name in NEW else "known") / kind.parent.name / kind.name
+        place = folder / ("new" if kind.name in NEW else "base") / kind.parent.name / kind.name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(kind)
-    sweep(folder, "base", [*BASE, f"dataset.path={folder}/known", "trainer.save_model=best", "tracking=none"])
+    sweep(folder, "base", [*BASE, f"dataset.path={folder}/base", "trainer.save_model=best", "tracking=none"])
     model = keras.models.load_model(folder / "multirun/base/0/model/data/model.keras")
     base_of(model).save_weights(folder / "base.weights.h5")
     return folder / "base.weights.h5"
@@ -142,9 +142,9 @@ def take_mlflow(page: Page, folder: Path, name: str) -> None:
             address = (server.stdout.readline() if server.stdout else "").split()[0]
             page.goto(address)  # which keeps MLflow's assistant closed, also on other pages
             if what != "view":
-                known = json.loads((folder / "multirun" / study / "tracking.json").read_text())
+                recorded = json.loads((folder / "multirun" / study / "tracking.json").read_text())
                 run_id = json.loads((folder / "multirun" / study / what / "tracking.json").read_text())["run_id"]
-                run = f"/#/experiments/{known['experiment']}/runs/{run_id}?workflowType=machine_learning"
+                run = f"/#/experiments/{recorded['experiment']}/runs/{run_id}?workflowType=machine_learning"
                 page.goto(address.removesuffix(f"/{study}") + run)
             page.wait_for_timeout(15_000)  # MLflow's script is long
             for more in page.get_by_text("Show more", exact=True).all():

@@ -46,12 +46,7 @@ def report(
     from sweeps.results.terminal import show_scaling
 
     check_choice("--format", file_format, picture.FORMATS)
-    if columns and not table:
-        raise UserError("--columns: columns of a table.\nAdd the table's format: --table latex, markdown or csv")
-    if table and figures:
-        raise UserError("--table and --figures conflict.\nType two commands")
-    if figures and figures.exists() and not figures.is_dir():
-        raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
+    _check_options(figures, table, columns)
     counts, (study, definition) = _counts(predict), read(name, root)
     if table:
         console.print(_table(Findings(study), table, columns), soft_wrap=True)
@@ -76,6 +71,16 @@ def report(
         console.print(str(path), soft_wrap=True)
     if browser:
         typer.launch(str(study.folder / HTML))
+
+
+def _check_options(figures: Path | None, table: str, columns: str) -> None:
+    """Raise UserError if options conflict, or one lacks another."""
+    if columns and not table:
+        raise UserError("--columns: columns of a table.\nAdd the table's format: --table latex, markdown or csv")
+    if table and figures:
+        raise UserError("--table and --figures conflict.\nType two commands")
+    if figures and figures.exists() and not figures.is_dir():
+        raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
 
 
 def _table(findings: "Findings", style: str, columns: str) -> str:

@@ -135,9 +135,8 @@ class SearchSpace:
 
     def with_listed(self, listed: Sequence[Point]) -> "SearchSpace":
         """Return the space with listed points, whose keys become parameters before the others."""
-        keys = dict.fromkeys(chain(*listed)).keys() - {parameter.key for parameter in self.parameters}
-        choices = []
-        for key in (key for key in dict.fromkeys(chain(*listed)) if key in keys):
+        choices, keys = [], {parameter.key for parameter in self.parameters}
+        for key in (key for key in dict.fromkeys(chain(*listed)) if key not in keys):  # of a record, all are parameters
             values = {canonical({key: point[key]}): point[key] for point in listed if key in point}
             choices.append(Choice(key, tuple(values.values()), tuple(map(text_of, values.values()))))
         return replace(self, parameters=(*choices, *self.parameters), listed=tuple(listed))
