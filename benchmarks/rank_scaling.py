@@ -140,9 +140,9 @@ def built(name: str, strategy: Any, batches: int) -> tuple[Any, Any, Any]:
     """(cfg, data, model) under a strategy."""
     import keras
 
+    from trainers.model import compile_for, network
     from trainers.phases import phases
     from trainers.schedules import plan
-    from trainers.trainer import compile_for, network
 
     cfg, dataset = prepared(name, batches)
     keras.utils.set_random_seed(0)
@@ -165,7 +165,7 @@ def trainer(name: str, strategy: Any, batches: int) -> Callable[[], None]:
     rows = np.resize(dataset.order(0, 1), CASES[name].steps * size)
 
     def epoch() -> None:
-        float(train(rows, size)["loss"])
+        train(rows, size)
 
     return epoch
 

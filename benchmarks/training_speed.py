@@ -109,7 +109,7 @@ def fit(model_name: str, seed: str) -> dict[str, float]:
     """Keras' own loop over numpy arrays."""
     import keras
 
-    from trainers.trainer import build
+    from trainers.model import build
 
     cfg, dataset = composed(model_name, seed)
     keras.utils.set_random_seed(cfg.seed)
@@ -164,7 +164,7 @@ def bound(model_name: str, seed: str) -> dict[str, float]:
     import tensorflow as tf
 
     from trainers.data.arrays import epoch_order
-    from trainers.trainer import build
+    from trainers.model import build
 
     cfg, dataset = composed(model_name, seed)
     keras.utils.set_random_seed(cfg.seed)

@@ -35,6 +35,12 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("epochs=range(1,100000000)", SWEPT, ["epochs=range(1,100000000)", "more than a million", "a larger step"]),
     (f"hydra.sweeper.study_name={'x' * 300}", SWEPT, ["study_name=xxx", "at most 200 letters"]),
     ("hydra.sweeper.n_trails=3", SWEPT, ["'hydra.sweeper.n_trails'", "'hydra.sweeper.n_trials'?"]),
+    (
+        "hydra.launcher.gres=gpu:a100:1,gpu:v100:1",
+        SWEPT,
+        ["gres=gpu:a100:1,gpu:v100:1: all trials", "cluster=plain,power9"],
+    ),
+    ("hydra.verbose=true,false", SWEPT, ["hydra.verbose=true,false: all trials share", "Type one value"]),
     ("hydra/sweeper=optna", SWEPT, ["hydra/sweeper=optna does not exist", "hydra/sweeper=optuna?", "grid"]),
     ("hydra/launcher=lokal", SWEPT, ["hydra/launcher=lokal does not exist", "hydra/launcher=local?"]),
     ("lr=0", BOTH, ["lr=0.0", "must be > 0", "try lr=0.001"]),

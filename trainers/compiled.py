@@ -19,7 +19,7 @@ from trainers.data.augment import augment
 from trainers.data.on_disk import OnDisk
 from trainers.distribution import local_replicas, share_of_rank, share_of_replica
 
-Metrics = dict[str, tf.Tensor]
+Metrics = dict[str, float]
 Arrays = tuple[tf.Tensor, ...]
 """x and y, or only y if x is read from a file."""
 
@@ -32,10 +32,13 @@ EVALUATION_BYTES = 1 << 20
 class Train(Protocol):
     """A training pass over `rows` (int32) in order, in batches of `batch_size`; the last batch may be smaller.
 
-    Augmentation is a function of (seed, `epoch`, batch).
+    Returns the metrics of each part of `every` steps; the last part may be shorter. None: the pass is one part.
+    Augmentation is a function of (seed, `epoch`, number of the batch); the first batch has number `first`.
     """
 
-    def __call__(self, rows: np.ndarray, batch_size: int, epoch: int = 1) -> Metrics: ...
+    def __call__(
+        self, rows: np.ndarray, batch_size: int, epoch: int = 1, first: int = 0, every: int | None = None
+    ) -> list[Metrics]: ...
 
 
 Evaluate = Callable[[str], Metrics]
@@ -72,19 +75,22 @@ def compile_passes(
         train_graph = _compile(model, data, train_step, placed["training"], steps, training=True)
         test_graph = _compile(model, data, model.test_step, placed["training"], steps, training=False)
 
-    # Metrics are reset outside of the graphs, because Keras does not know all metrics before tracing ends.
-    def train(rows: np.ndarray, batch_size: int, epoch: int = 1) -> Metrics:
-        model.reset_metrics()
+    def train(
+        rows: np.ndarray, batch_size: int, epoch: int = 1, first: int = 0, every: int | None = None
+    ) -> list[Metrics]:
         bounds = np.arange(0, len(rows) + batch_size, batch_size).clip(max=len(rows))
+        steps = len(bounds) - 1
+        ends = np.append(np.arange(every or steps, steps, every or steps), steps)
         with tf.device("CPU:0"):
-            order = tf.constant(rows), tf.constant(bounds), tf.constant((seed, epoch), tf.int64)
-        return train_graph(placed["training"].arrays, *order)
+            draw = tf.constant((seed, epoch, first), tf.int64)
+            order = tf.constant(rows), tf.constant(bounds), tf.constant(ends)
+        return train_graph(placed["training"].arrays, *order, draw)
 
     def evaluate(name: str) -> Metrics:
-        model.reset_metrics()
+        arrays, rows, bounds = placed[name]
         with tf.device("CPU:0"):
-            draw = tf.zeros(2, tf.int64)
-        return test_graph(*placed[name], draw)
+            ends, draw = tf.constant([len(bounds) - 1], tf.int64), tf.zeros(3, tf.int64)
+        return test_graph(arrays, rows, bounds, ends, draw)[0]
 
     return train, evaluate
 
@@ -96,13 +102,16 @@ def _compile(
     example: _Placed,
     counter: tf.Variable | None,
     training: bool,
-) -> Callable[..., Metrics]:
-    """Return f(arrays, rows, bounds, draw), which calls `step` on the rows between neighbouring `bounds`."""
-    strategy = model.distribute_strategy
+) -> Callable[..., list[Metrics]]:
+    """Return f(arrays, rows, bounds, ends, draw), which calls `step` on the rows between neighbouring `bounds`.
 
-    def run(arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, draw: tf.Tensor) -> Metrics:
+    The function returns the metrics of the steps up to each of `ends`.
+    """
+    strategy = model.distribute_strategy
+    names: list[str] = []
+
+    def run(arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, ends: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
         with tf.device("CPU:0"):
-            steps = tf.shape(bounds, tf.int64)[0] - 1
             ahead = None if data.resident else _read_ahead(data.x, rows, bounds, strategy)
 
         def on_replica(index: tf.Tensor, batch: tf.Tensor, read: Arrays) -> None:
@@ -110,7 +119,7 @@ def _compile(
             if x.dtype == tf.uint8:
                 x = tf.cast(x, tf.float32) / 255.0
             if training and data.augment is not None:
-                x = augment(x, data.augment, draw, index, data.x.dtype == np.uint8)
+                x = augment(x, data.augment, draw[:2], draw[2] + index, data.x.dtype == np.uint8)
             step((x, tf.one_hot(y, data.outputs) if data.one_hot else y))
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:
@@ -122,18 +131,33 @@ def _compile(
                 counter.assign_add(1)
             return (index + 1,)
 
-        tf.while_loop(lambda index: index < steps, body, (tf.zeros((), tf.int64),), parallel_iterations=1)
-        return dict(model.get_metrics_result())
+        def part(number: tf.Tensor, index: tf.Tensor, results: tf.TensorArray) -> tuple[Any, ...]:
+            (index,) = tf.while_loop(lambda index: index < ends[number], body, (index,), parallel_iterations=1)
+            metrics = dict(model.get_metrics_result())
+            names[:] = metrics
+            results = results.write(number, tf.stack([tf.cast(value, tf.float64) for value in metrics.values()]))
+            model.reset_metrics()  # after the steps, because Keras does not know all metrics before steps are traced
+            return number + 1, index, results
+
+        with tf.device("CPU:0"):
+            parts, zero = tf.size(ends), tf.zeros((), tf.int64)
+            first = 0, zero, tf.TensorArray(tf.float64, parts)
+        return tf.while_loop(lambda number, *_: number < parts, part, first, parallel_iterations=1)[-1].stack()
 
     signature = (
         tuple(tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in example.arrays),
         tf.TensorSpec((None,), tf.int32),
         tf.TensorSpec((None,), tf.int64),
-        tf.TensorSpec((2,), tf.int64),
+        tf.TensorSpec((None,), tf.int64),
+        tf.TensorSpec((3,), tf.int64),
     )
-    # No autograph, because the loop is a tf.while_loop already.
-    graph: Callable[..., Metrics] = tf.function(run, signature, autograph=False).get_concrete_function()
-    return graph
+    # No autograph, because the loops are tf.while_loops already.
+    graph = tf.function(run, signature, autograph=False).get_concrete_function()
+
+    def metrics_of(*arguments: object) -> list[Metrics]:
+        return [dict(zip(names, values, strict=True)) for values in graph(*arguments).numpy().tolist()]
+
+    return metrics_of
 
 
 def _examples(arrays: Arrays, batch: tf.Tensor, read: Arrays) -> tuple[tf.Tensor, tf.Tensor]:

@@ -28,10 +28,10 @@ from trainers.compiled import compile_passes, evaluation_bounds
 from trainers.config import largest_batch as answers
 from trainers.data.arrays import Data
 from trainers.data.dataset import load
+from trainers.model import compile_for, network
 from trainers.phases import phases
 from trainers.schedules import plan
 from trainers.subprocess_run import OutOfMemory, cap_data, peak_gb, run_in_subprocess
-from trainers.trainer import compile_for, network
 
 STEPS = 3
 """Training steps per try: the first step allocates memory, the next steps must fit beside it."""
@@ -184,11 +184,10 @@ def _measure_training(cfg: DictConfig, size: int, limit_gb: float | None, trial:
         model = network(cfg, dataset)
         compile_for(model, cfg, dataset, planned, phases(cfg, planned)[-1])
     train_pass, evaluate = compile_passes(model, dataset, cfg.seed)
-    metrics = [*train_pass(np.resize(dataset.training_rows, STEPS * size), size).values()]
+    train_pass(np.resize(dataset.training_rows, STEPS * size), size)
     sizes = {name: len(subset.rows) for name, subset in dataset.subsets.items() if name != "training"}
     if sizes:
-        metrics += evaluate(max(sizes, key=sizes.__getitem__)).values()
-    print(*(float(metric) for metric in metrics), flush=True)  # float() waits for the GPU
+        evaluate(max(sizes, key=sizes.__getitem__))
     if devices:
         return float(max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)) / 1e9
     return peak_gb()

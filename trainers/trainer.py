@@ -18,15 +18,15 @@ from sweeps.trial import Diverged, Trial
 from trainers import checkpoint, distribution, networks
 from trainers.checkpoint import Progress, Saved
 from trainers.compiled import Evaluate, Train, compile_passes
-from trainers.config.training import check_optimizer
 from trainers.data.arrays import Data
 from trainers.data.dataset import load
-from trainers.instantiate import make
+from trainers.epoch_parts import CALL_OF_RANKS_S, CALL_S, Part, mean_metrics, train_parts
 from trainers.line import is_line, least_squares, line_of
+from trainers.model import compile_for, network
 from trainers.parallel import device_settings, effective_lr, replicas
-from trainers.phases import Phase, freeze, phases
+from trainers.phases import Phase, phases
 from trainers.ranks import Watchdog, detect_lost_ranks
-from trainers.schedules import Plan, is_constant, lr_factors, plan
+from trainers.schedules import Plan, plan
 from trainers.stability import convergence_metrics
 
 
@@ -34,7 +34,8 @@ def train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     """Train as `cfg` (trainers/config/schema.py) describes; resume from the trial's checkpoint if it has one.
 
     Each epoch, counted from 1, reports loss, val_loss, learning_rate, epoch_time (s, with validation) and
-    images_per_second (without validation); in a classification also accuracy and val_accuracy (0..1).
+    images_per_second (without validation); in a classification also accuracy and val_accuracy (0..1). With
+    trainer.report_every_steps, steps of the training are reported in place of epochs: trainers/epoch_parts.py.
 
     Returns the metrics of the best epoch (highest val_accuracy, or lowest val_loss in a regression), best_epoch, as
     epoch_time the median of all epochs but the first, test_loss and test_accuracy of the final weights, and the
@@ -148,6 +149,8 @@ class _Training:
         is_last = phase.end == self.planned.epochs
         while self.progress.epoch < phase.end and not (is_last and _has_stalled(self.progress, phase, self.cfg)):
             self._run_epoch(train_pass, evaluate)
+            if self.stopped:  # within an epoch, where no checkpoint is written
+                return evaluate
             self.stopped = self.progress.epoch < self.planned.epochs and self.trial.should_stop()
             interval_s = self.cfg.trainer.get("checkpoint_interval_s", 10.0)
             due = self.stopped or time.monotonic() - self._saved_at >= interval_s
@@ -165,68 +168,57 @@ class _Training:
         progress, dataset = self.progress, self.dataset
         rate = float(self.model.optimizer.learning_rate.numpy())  # at the start of the epoch
         order = dataset.order(self.cfg.seed, progress.epoch + 1)[: self.planned.images[progress.epoch]]
-        batch_size = self.planned.batch_sizes[progress.epoch]
+        batch_size, steps = self.planned.batch_sizes[progress.epoch], self.planned.steps[progress.epoch]
         progress.epoch += 1
-        started = time.perf_counter()
+        started, parts = time.perf_counter(), []
         with self.watchdog:
-            metrics = {name: float(value) for name, value in train_pass(order, batch_size, progress.epoch).items()}
-            trained_s = time.perf_counter() - started
-            distribution.average_statistics(self.model)
-            if "validation" in dataset.subsets:
-                metrics |= {f"val_{name}": float(value) for name, value in evaluate("validation").items()}
+            call_s = CALL_S if self.trial.world.size == 1 else CALL_OF_RANKS_S
+            for part in train_parts(train_pass, order, batch_size, progress.epoch, *self._intervals, call_s):
+                parts.append(part)
+                if part.end < steps:
+                    self._report_within_epoch(part, evaluate)
+                if self.stopped:
+                    return
+            metrics = {**part.metrics, **self._validate(evaluate)}
         metrics["epoch_time"] = time.perf_counter() - started
-        metrics["images_per_second"] = len(order) / trained_s
+        metrics["images_per_second"] = len(order) / sum(part.seconds for part in parts)
         metrics["learning_rate"] = rate
-        self.trial.report(metrics, step=progress.epoch)
-        _check_finite(metrics, progress.epoch)
+        self._report(metrics, steps)
+        metrics |= mean_metrics(parts)
         progress.history.append([metrics[_criterion(metrics)], metrics["epoch_time"]])
         if _is_better(metrics, progress.best):
             progress.best_epoch, progress.best = progress.epoch, metrics
             if self.cfg.trainer.get("save_model") == "best":
                 self.best_weights = self.model.get_weights()
 
+    @property
+    def _intervals(self) -> tuple[int | None, int | None]:
+        """Return the steps between reports, and between validations, within an epoch."""
+        return self.cfg.trainer.get("report_every_steps"), self.cfg.trainer.get("validate_every_steps")
 
-def network(cfg: DictConfig, dataset: Data) -> keras.Model:
-    """Build the model of a configuration, not yet compiled. Keras' global settings stay unchanged."""
-    with networks.precision(cfg.mixed_precision, replicas(cfg)):
-        model = networks.build(cfg.model, dataset.x.shape[1:], dataset.outputs)
-    if cfg.model.get("sync_batch_norm") and replicas(cfg) > 1:
-        distribution.synchronize_batch_norm(model)
-    return model
+    def _validate(self, evaluate: Evaluate) -> dict[str, float]:
+        distribution.average_statistics(self.model)
+        if "validation" not in self.dataset.subsets:
+            return {}
+        return {f"val_{name}": value for name, value in evaluate("validation").items()}
 
+    def _report_within_epoch(self, part: Part, evaluate: Evaluate) -> None:
+        """Report a part that does not end the epoch. The trial may stop after a validation."""
+        _, validates_every = self._intervals
+        is_validated = validates_every is not None and part.end % validates_every == 0
+        self._report({**part.metrics, **(self._validate(evaluate) if is_validated else {})}, part.end)
+        self.stopped = is_validated and self.trial.should_stop()
 
-def compile_for(model: keras.Model, cfg: DictConfig, dataset: Data, planned: Plan, phase: Phase) -> None:
-    """Compile a model for one phase of its training, with an optimizer whose variables exist."""
-    if "fine_tune" in cfg.model:  # not a user's own model, because it may freeze layers itself
-        freeze(model, phase, pretrained=cfg.model.get("weights") not in (None, "random"))
-    rate: dict[str, object] = {}
-    if not is_constant(cfg):
-        from trainers.optimizers import Table
-
-        rate["learning_rate"] = Table(lr_factors(cfg, planned, phase.first, phase.end) * phase.lr)
-    elif phase.lr != cfg.lr:
-        rate["learning_rate"] = phase.lr
-    optimizer = make("optimizer", cfg.optimizer, **rate)
-    # Checked here too, because a user's own optimizer has settings that the configuration does not show.
-    check_optimizer({**vars(optimizer), "_target_": type(optimizer).__name__}, cfg)
-    accuracies = []
-    if dataset.y.dtype == np.int32:
-        accuracy = keras.metrics.CategoricalAccuracy if dataset.one_hot else keras.metrics.SparseCategoricalAccuracy
-        accuracies = [accuracy(name="accuracy")]
-    loss = make("loss", cfg.loss)
-    # XLA only on request, because compiling a small model takes longer than the time it saves.
-    model.compile(optimizer, loss, metrics=accuracies, jit_compile=bool(cfg.model.get("jit")))
-    model.optimizer.build(model.trainable_variables)
-    if cfg.all_reduce_dtype != "float32" and replicas(cfg) > 1:
-        distribution.reduce_gradients_in(model.optimizer, cfg.all_reduce_dtype)
-
-
-def build(cfg: DictConfig, dataset: Data) -> keras.Model:
-    """Build the compiled model of a configuration for the first phase, with the variables of its optimizer."""
-    model = network(cfg, dataset)
-    planned = plan(cfg, len(dataset.training_rows))
-    compile_for(model, cfg, dataset, planned, phases(cfg, planned)[0])
-    return model
+    def _report(self, metrics: dict[str, float], steps: int) -> None:
+        """Report metrics after `steps` of the epoch; by epoch, or by step of the training. Raises Diverged."""
+        planned, epoch = self.planned, self.progress.epoch
+        if self.cfg.trainer.get("report_every_steps") is None:
+            self.trial.report(metrics, step=epoch)
+        else:
+            at = {"epoch": epoch - 1 + steps / planned.steps_of_whole[epoch - 1]}
+            step = sum(planned.steps[: epoch - 1]) + steps
+            self.trial.report({**metrics, **at}, step=step, partial=steps < planned.steps[epoch - 1])
+        _check_finite(metrics, epoch)
 
 
 def _describe(cfg: DictConfig, planned: Plan) -> str:

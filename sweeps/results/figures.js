@@ -19,7 +19,10 @@ function draw(box) {
   if (touch) layout.dragmode = false; // because a finger scrolls the page
   if (layout.coloraxis && box.clientWidth < 480) layout.coloraxis.showscale = false; // because the page's key shows it
   const bar = { modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: touch ? false : "hover" };
-  Plotly.newPlot(box, traces, layout, { displaylogo: false, showSendToCloud: false, responsive: true, ...bar });
+  const words = `${document.querySelector("h1").textContent}_${box.ariaLabel}`;
+  const image = { format: "svg", filename: words.replace(/[^\p{L}\p{N}_.-]/gu, "_").toLowerCase() };
+  const options = { displaylogo: false, showSendToCloud: false, responsive: true, toImageButtonOptions: image, ...bar };
+  Plotly.newPlot(box, traces, layout, options);
   box.on("plotly_click", ({ points: [point] }) => {
     const number = point.customdata ?? point.data.meta;
     if (number in data.trials) show(number);

@@ -201,7 +201,8 @@ class Loop:
                 self.watchers.view.started(attempt.trial, self.record.study)
             lines = folder.trial.read_metrics(attempt.metrics_offset)
             for line in lines.values:
-                self.record.update(replace(self.record.trials[number], metrics=line.metrics))
+                trial = self.record.trials[number]
+                self.record.update(replace(trial, metrics={**trial.metrics, **line.metrics}))
                 value = line.metrics.get(self.record.study.objective[0])
                 if value is not None and self.pruner and self.pruner.report(number, line.step, value):
                     folder.request_stop(State.PRUNED)

@@ -33,6 +33,8 @@ def explain(error: Exception, config: DictConfig) -> str:
         return _explain_key(lines[0].split("'")[1], lines[1].split(" use ")[-1], config)
     if lines[0].startswith("Error merging override"):
         return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
+    if lines[0].startswith("Sweeping over Hydra's configuration"):
+        return _explain_hydra_sweep(lines[0].split("'", 2)[2].strip(" :'"))
     return _explain_choice(lines) or _shorten(error, lines, config)
 
 
@@ -58,6 +60,14 @@ def _explain_key(key: str, to_add: str, config: DictConfig) -> str:
     if to_add.partition("=")[2].startswith("{"):
         return f"'{key}' is in the configuration, without these parts\nTo add them: {shlex.quote(to_add)}"
     return f"'{key}' is not in the configuration. Another typed value replaces its section\nRemove one of the two"
+
+
+def _explain_hydra_sweep(typed: str) -> str:
+    """Return that all trials share a setting of Hydra, and how trials get different jobs."""
+    advice = "Type one value"
+    if typed.startswith("hydra.launcher."):
+        advice = "For several kinds of jobs, write one file for each kind and sweep the files: cluster=plain,power9"
+    return f"{typed}: all trials share a setting of Hydra.\n{advice}"
 
 
 def _explain_choice(lines: list[str]) -> str:

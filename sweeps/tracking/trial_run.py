@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -41,7 +42,7 @@ class TrialRun:
         self._described = self._earlier_run_possible = False
         self._opening = threading.Lock()
         self._readers = [MetricsReader(self._folder, name) for name in (METRICS, SYSTEM_METRICS)]
-        self._reported: set[str] = set()
+        self._reported: Counter[str] = Counter()  # number of points of each metric that was sent
 
     def was_closed(self) -> bool:
         """Return whether the study's run already has the complete trial, as the trial's folder records it."""
@@ -71,7 +72,7 @@ class TrialRun:
         run_id = self.open()
         ended = self.ended  # read before the files, because nothing is written to them after the end
         metrics, batches = self._new_metrics()
-        self._reported |= {name for name, *_ in metrics}
+        self._reported += Counter(name for name, *_ in metrics)
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
         params = {} if self._described else swept
         outcome, tags = self._outcome() if ended else ([], {})
@@ -79,7 +80,8 @@ class TrialRun:
         for reader, lines in zip(self._readers, batches, strict=True):
             reader.mark_read(lines)
         self._described = True
-        self._study.update_view([mlflow_name(name) for name in self.trial.params], [name for name, *_ in metrics])
+        curves = [name for name, points in self._reported.items() if points > 1]
+        self._study.update_view([mlflow_name(name) for name in self.trial.params], curves)
         if ended:
             # At the end, because a trainer (autolog) may log params of the same names with other values.
             self.problem = send_settings(self._study.client, run_id, self._settings()) or self.problem

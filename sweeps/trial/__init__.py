@@ -55,10 +55,11 @@ class Trial:
         if self.world.is_chief:
             TrialFolder(self.folder).add_note(subject, note)
 
-    def report(self, metrics: Mapping[str, float], step: int) -> None:
+    def report(self, metrics: Mapping[str, float], step: int, partial: bool = False) -> None:
         """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.
 
-        If an earlier attempt reported the step, its values stay. Only the chief of several ranks records.
+        If an earlier attempt reported the step, its values stay. Only the chief of several ranks records. `partial`
+        metrics, for example those of a part of an epoch, may lack the objective.
 
         Raises:
             TypeError: a metric is not one number, or the step is not a whole number.
@@ -74,7 +75,8 @@ class Trial:
             print(f"step {step}  " + "  ".join(f"{name}={value:.5g}" for name, value in values.items()), flush=True)
             if self._last_earlier_step is None or step > self._last_earlier_step:
                 self._attempt.trial.append_metrics(MetricsLine(step, time.time(), values))
-        read_objective(values, self._objective, step)
+        if not partial or set(self._objective.names) <= values.keys():
+            read_objective(values, self._objective, step)
 
     def should_stop(self) -> bool:
         """Return whether to end after the current epoch, because the trial was pruned or cancelled.

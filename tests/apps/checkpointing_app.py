@@ -18,7 +18,8 @@ def main(cfg):
         os.kill(os.getpid(), signal.SIGKILL)
     trial = current_trial()
     epoch_file = trial.checkpoint_folder / "epoch"
-    done = int(epoch_file.read_text()) if epoch_file.exists() else 0
+    # An empty file counts as no checkpoint, because a process may be killed while it writes the file.
+    done = int(epoch_file.read_text() or 0) if epoch_file.exists() else 0
     for epoch in range(done + 1, cfg.epochs + 1):
         time.sleep(0.1)
         while Path("hold").exists():

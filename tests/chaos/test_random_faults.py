@@ -15,7 +15,7 @@ from tests.tracking.proxy import MODES, proxy_of
 from tests.tracking.studies import Server
 
 pytestmark = pytest.mark.long
-ROUNDS, EPOCHS = int(os.environ.get("CHAOS_ROUNDS", "6")), 12
+ROUNDS, EPOCHS = int(os.environ.get("CHAOS_ROUNDS", "30")), 12
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))

@@ -302,6 +302,16 @@ def test_figures_have_no_share_button(pages: Pages) -> None:
     assert not [title for title in titles if "hare" in title]
 
 
+def test_camera_saves_an_svg_named_by_study_and_figure(pages: Pages) -> None:
+    page = pages("search")
+    history = figure(page, "History")
+    history.hover()
+    with page.expect_download() as download:
+        history.locator(".modebar-btn").first.click()
+    assert download.value.suggested_filename == "search_history.svg"
+    assert download.value.path().read_text().startswith("<svg")
+
+
 def test_old_browser_shows_an_error_and_the_trials(files: dict[str, Path], browser: Browser) -> None:
     with browser.new_page() as page:
         page.add_init_script("delete window.DecompressionStream")

@@ -13,6 +13,7 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -518,10 +519,24 @@ def test_a_trials_description_has_its_end_and_the_tail_of_its_log(store: str, tm
     assert "epoch 83\n" in description and "epoch 82\n" not in description
     assert max(map(len, description.splitlines())) == 80
     assert "sesame" not in description.replace("\n", "")
-    (view,) = (tag for name, tag in experiment_tags(store).items() if name.startswith("mlflow.sharedViewState."))
+    assert view_of(store)["selectedColumns"][:2] == ["tags.`state`", "tags.`error`"]  # all trials failed
+
+
+@pytest.mark.parametrize(("epochs", "curves"), [(1, []), (2, ["val_accuracy", "loss"])])
+def test_a_metric_of_a_single_point_has_no_chart(store: str, tmp_path: Path, epochs: int, curves: list[str]) -> None:
+    tracker, row = open_tracker(store, tmp_path / "s"), new_row(tmp_path / "s", 0)
+    tracker.start_trial(row, [])
+    train(row, range(epochs))
+    finish(tracker, summary_of(tmp_path / "s", complete(row)))
+    assert [chart["metricKey"] for chart in view_of(store)["compareRunCharts"] if chart["type"] == "LINE"] == curves
+
+
+def view_of(uri: str) -> dict[str, Any]:
+    """Return the state of the only study's view in MLflow."""
+    (view,) = (tag for name, tag in experiment_tags(uri).items() if name.startswith("mlflow.sharedViewState."))
     packed = json.loads(view)["state"].removeprefix("deflate;")
-    columns = json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
-    assert columns[:2] == ["tags.`state`", "tags.`error`"]  # all trials failed
+    state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    return state
 
 
 def experiment_tags(uri: str) -> dict[str, str]:

@@ -18,9 +18,9 @@ from tests.trainers.recorder import compose
 from trainers import distribution, networks
 from trainers.compiled import compile_passes
 from trainers.data import dataset as data
+from trainers.model import compile_for, network
 from trainers.phases import phases
 from trainers.schedules import plan
-from trainers.trainer import compile_for, network
 
 STEPS = 30
 
@@ -47,9 +47,9 @@ def trained(strategy: tf.distribute.Strategy, overrides: list[str]) -> tuple[ker
     distribution.seed_dropout_by_replica(model)
     train, evaluate = compile_passes(model, dataset)
     size = planned.batch_sizes[0]
-    metrics = {name: float(value) for name, value in train(dataset.order(0, 1)[: STEPS * size], size).items()}
+    metrics = train(dataset.order(0, 1)[: STEPS * size], size)[0]
     distribution.average_statistics(model)
-    return model, metrics | {f"val_{name}": float(value) for name, value in evaluate("validation").items()}
+    return model, metrics | {f"val_{name}": value for name, value in evaluate("validation").items()}
 
 
 def outcome(strategy: tf.distribute.Strategy, overrides: list[str]) -> dict[str, Any]:

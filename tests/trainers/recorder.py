@@ -17,7 +17,7 @@ def compose(*overrides: str) -> DictConfig:
 
 
 class Recorder:
-    """A trial that stops after the epoch `stop_after`."""
+    """A trial that stops after the reported step `stop_after`."""
 
     def __init__(self, folder: Path, stop_after: int | None = None) -> None:
         self.folder, self.checkpoint_folder = folder, folder / "checkpoint"
@@ -30,7 +30,7 @@ class Recorder:
     def note(self, subject: str, note: Any) -> None:
         self.notes[subject] = note
 
-    def report(self, metrics: dict[str, float], step: int) -> None:
+    def report(self, metrics: dict[str, float], step: int, partial: bool = False) -> None:
         self.reported.append(metrics)
         self.steps.append(step)
 

@@ -10,7 +10,8 @@ import pytest
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import distribution
 from trainers.data import dataset as data
-from trainers.trainer import build, train
+from trainers.model import build
+from trainers.trainer import train
 
 OFTEN = "trainer.checkpoint_interval_s=0"
 # 1,280 training examples: 40 batches without a rest.

@@ -19,8 +19,9 @@ from trainers import networks, phases
 from trainers.config import networks as known
 from trainers.data import dataset as data
 from trainers.line import is_line, least_squares, line_of
+from trainers.model import build
 from trainers.schedules import plan
-from trainers.trainer import build, train
+from trainers.trainer import train
 
 MOBILE = ("model=mobilenetv2", "dataset=npz", "batch_size=8", "trainer.checkpoint_interval_s=0")
 

@@ -9,8 +9,9 @@ import pytest
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import schedules as plan
 from trainers.data import dataset as data
+from trainers.model import build
 from trainers.optimizers import Table
-from trainers.trainer import build, train
+from trainers.trainer import train
 
 SMALL = ("model.hidden=[8]", "trainer.checkpoint_interval_s=0", "batch_size=125")
 SCHEDULES = (

@@ -62,6 +62,14 @@ def test_invalid_reports_are_refused(
     assert words in str(caught.value)
 
 
+def test_partial_metrics_may_lack_the_objective(folder: TrialFolder) -> None:
+    trial = Trial(folder, 1, NAMED)
+    trial.report({"loss": 1.0}, step=1, partial=True)
+    with pytest.raises(Diverged):
+        trial.report({"val_accuracy": float("nan")}, step=2, partial=True)
+    assert [step for step, _ in lines(folder)] == [1, 2]
+
+
 @pytest.mark.parametrize("step", ["a", 1.5, None])
 def test_a_step_is_a_whole_number(folder: TrialFolder, step: Any) -> None:
     with pytest.raises(TypeError, match="a step is a whole number"):

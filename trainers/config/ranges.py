@@ -164,9 +164,11 @@ SECTIONS: dict[str, dict[str, Number | Kind | Reserved]] = {
         "most": COUNT_OR_NULL,
         "precision": SHARE_BETWEEN,
         "preload": NAMES,
+        "report_every_steps": COUNT_OR_NULL,
         "reserve": SHARE_BELOW_1,
         "save_model": choice("best", "last", "none"),
         "try_timeout_s": POSITIVE,
+        "validate_every_steps": COUNT_OR_NULL,
     },
     "lr_schedule": {
         "decay_epochs": POSITIVE_OR_NULL,

@@ -99,6 +99,7 @@ class Config:
         training.check_activation(self.model)
         data = examples.check(self.dataset, str(self.dataset.get("task") or self.loss.get("task")))
         training.check_objective(self)
+        training.check_reports(self.trainer, self.dataset)
         rows = examples.count_training_rows(data, self.dataset)
         for section in ranges.SECTIONS:
             _check_target(section, getattr(self, section))

@@ -108,6 +108,22 @@ def check_objective(cfg: Any) -> None:
         )
 
 
+def check_reports(trainer: Mapping[str, Any], dataset: Mapping[str, Any]) -> None:
+    """Raise ValueError for validations within epochs that no report would show, or without validation data."""
+    reports, validates = trainer.get("report_every_steps"), trainer.get("validate_every_steps")
+    if validates is None:
+        return
+    setting = f"trainer.validate_every_steps={validates}"
+    if dataset.get("validation") == "none":
+        raise ValueError(f"{setting}, but dataset.validation=none leaves no validation data. Remove one.")
+    if reports is None:
+        raise ValueError(f"{setting}: needs reports within epochs. Add trainer.report_every_steps={validates}")
+    if validates % reports:
+        multiple = -(-validates // reports) * reports
+        problem = f"must be a multiple of trainer.report_every_steps={reports}"
+        raise ValueError(f"{setting}: {problem}; try trainer.validate_every_steps={multiple}")
+
+
 def check_plausible(cfg: Any) -> None:
     """Raise ValueError for an objective never reported, a val_accuracy target above 1, and too long a warm-up."""
     _check_reported(cfg)

@@ -222,6 +222,19 @@ BAD_VALUES = [
     ("dataset.validation_split=0.9999", "dataset.validation_split=0.9999 leaves no training example of 1500"),
     ("trainer.early_stopping_patience=0", "trainer.early_stopping_patience=0: must be a whole number >= 1 or null"),
     ("trainer.checkpoint_interval_s=-1", "trainer.checkpoint_interval_s=-1: must be a number >= 0"),
+    (
+        "trainer.validate_every_steps=20",
+        "trainer.validate_every_steps=20: needs reports within epochs. Add trainer.report_every_steps=20",
+    ),
+    (
+        "trainer.report_every_steps=10 trainer.validate_every_steps=25",
+        "trainer.validate_every_steps=25: must be a multiple of trainer.report_every_steps=10; "
+        "try trainer.validate_every_steps=30",
+    ),
+    (
+        "dataset.validation=none loss.objective=loss loss.direction=minimize trainer.validate_every_steps=5",
+        "trainer.validate_every_steps=5, but dataset.validation=none leaves no validation data. Remove one.",
+    ),
     ("trainer.preload=torch", "trainer.preload=torch: must be a list of names, such as [torch,numpy]"),
     ("trainer=own", "trainer._target_ is missing; it must be the dotted name of a callable, such as my_module.f"),
     (
