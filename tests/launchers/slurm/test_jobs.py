@@ -4,6 +4,7 @@ import errno
 import json
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,6 +55,19 @@ def test_status_of_the_launcher() -> None:
     launcher = SlurmTrials(settings)
     attributes = (launcher.survives, launcher.detach, launcher.keep_on_interrupt, launcher.max_timeouts)
     assert attributes == (True, True, False, 4)
+
+
+def test_submission_rate(scripted_slurm: ScriptedSlurm, make_job: MakeJob) -> None:
+    jobs = [make_job(number, task) for number in range(1, 12)]
+    slow = SlurmTrials(SlurmLauncherConf(array_parallelism=20, max_submissions_per_min=2))
+    assert slow.submit(jobs[0])
+    assert not slow.submit(jobs[1])
+    quicker = SlurmTrials(SlurmLauncherConf(array_parallelism=20, max_submissions_per_min=1200))
+    started = time.monotonic()
+    for job in jobs:
+        while not quicker.submit(job):
+            time.sleep(0.01)
+    assert time.monotonic() - started >= 10 * 60 / 1200 - base._CATCH_UP_S
 
 
 @pytest.mark.parametrize("taken", [True, False])

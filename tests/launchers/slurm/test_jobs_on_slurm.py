@@ -154,15 +154,11 @@ def test_a_limit_on_submitted_jobs_is_a_reason_to_wait(
 
 
 @pytest.mark.long
-def test_array_parallelism_and_submission_rate(make_job: MakeJob) -> None:
-    narrow = SlurmTrials(SlurmLauncherConf(array_parallelism=2, max_submissions_per_min=120))
+def test_array_parallelism(make_job: MakeJob) -> None:
+    narrow = SlurmTrials(SlurmLauncherConf(array_parallelism=2))
     first = make_job(1, sleep)
     try:
-        submit(narrow, first)
-        second = make_job(2, sleep)
-        assert not narrow.submit(second)  # half a second between two
-        time.sleep(0.6)
-        submit(narrow, second)
+        submit(narrow, first, make_job(2, sleep))
         time.sleep(0.6)
         assert not narrow.submit(make_job(3, sleep))
     finally:
