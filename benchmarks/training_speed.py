@@ -136,25 +136,17 @@ def trainer(model_name: str, seed: str) -> dict[str, float]:
     """The product."""
     import tempfile
 
+    from sweeps.trial import Trial
+    from sweeps.trial.folder import TrialFolder
     from trainers.trainer import train
 
     cfg, _ = composed(model_name, seed)
 
-    class Trial:
-        def __init__(self, folder: str) -> None:
-            self.folder, self.checkpoint_folder = Path(folder), Path(folder) / "checkpoint"
-            self.speeds: list[float] = []
-
-        def report(self, metrics: dict[str, float], step: int) -> None:
-            self.speeds.append(metrics["images_per_second"])
-
-        def should_stop(self) -> bool:
-            return False
-
-    with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(folder)
-        result = train(cfg, trial)
-    return {"speed": statistics.median(trial.speeds[1:]), "accuracy": result["test_accuracy"]}
+    with tempfile.TemporaryDirectory() as path:
+        folder = TrialFolder(Path(path))
+        result = train(cfg, Trial(folder, folder.new_attempt().number))
+        speeds = [line.metrics["images_per_second"] for line in folder.read_metrics().values]
+    return {"speed": statistics.median(speeds[1:]), "accuracy": result["test_accuracy"]}
 
 
 def bound(model_name: str, seed: str) -> dict[str, float]:

@@ -10,12 +10,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition, find, sweeps_line
-from sweeps.record.study import StudySnapshot, result_of
+from sweeps.record.study import StudySnapshot, parameters, result_of
+from sweeps.record.trial_config import read_values
 from sweeps.results import report
 from sweeps.results.terminal import relative_path, tally
 from sweeps.study.best import choose_trial
 from sweeps.study.reading import read_study
 from sweeps.study.refit import folders
+from sweeps.trial.facts import PROCESS
+from sweeps.trial.facts import read as read_facts
 from sweeps.trial.folder import TrialFolder
 
 if TYPE_CHECKING:
@@ -61,11 +64,26 @@ class Study:
 
     @cached_property
     def trials(self) -> "pd.DataFrame":
-        """Return one line for each trial, by number: state, params, objectives, metrics, costs, error and folder."""
+        """Return one line for each trial, by number.
+
+        The columns are state, params, objectives, metrics, costs, error and folder; then host, cpu_model, gpu_model and
+        versions of the newest attempt, and all other settings as the training used them, by their dotted names. A
+        setting with the name of another column gets the prefix `config.`.
+        """
         import pandas as pd
 
         header, *lines = report.raw_table(self.snapshot)
-        return pd.DataFrame(lines, columns=header).set_index(header[0])
+        params = {param.lstrip("+") for param in parameters(self.snapshot.rows)}
+        taken = {*header, *PROCESS}
+        details: list[dict[str, Any]] = []
+        for trial in sorted(self.snapshot.rows, key=lambda trial: trial.number):
+            recorded = read_facts(TrialFolder(trial.folder))
+            settings = {**self.snapshot.fixed, **read_values(trial.folder), **recorded.settings}
+            names = {name: f"config.{name}" if name in taken else name for name in settings if name not in params}
+            details.append({**recorded.process, **{column: settings[name] for name, column in names.items()}})
+        columns = [*PROCESS, *dict.fromkeys(name for detail in details for name in detail if name not in PROCESS)]
+        table = pd.DataFrame(lines, columns=header).join(pd.DataFrame(details, columns=columns))
+        return table.set_index(header[0])
 
     @cached_property
     def curves(self) -> "pd.DataFrame":

@@ -33,7 +33,7 @@ from sweeps.signals import on_signals
 from sweeps.study import notify
 from sweeps.study.compose import check, processes, refuse_conflicts
 from sweeps.study.mistakes import explain, explain_lacking
-from sweeps.trial import MissingObjective, Trial, current_trial, objective_of
+from sweeps.trial import MissingObjective, Trial, current_trial, facts, objective_of
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Point, State
 from sweeps.trial.process import outcome_of_error, outcome_of_return
@@ -141,7 +141,7 @@ def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     attempt.begin(time.time())
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
     tracked = _tracked(settings, study, trials[index], overrides) if settings.tracking else nullcontext()
-    with tracked, sampling(TrialFolder(folder)):
+    with tracked, sampling(TrialFolder(folder)), facts.recording(attempt):
         try:
             returned = task(cfg, current_trial())
             outcome = outcome_of_return(returned, objective_of(hydra), attempt.stop_reason())

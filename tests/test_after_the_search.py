@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import tarfile
 from pathlib import Path
@@ -94,6 +95,16 @@ def test_best_prints_command_lines_of_the_trials_config(app: Path) -> None:
     assert output[1].endswith("app.py line=steep noise=0.5 line.slope=1.75")
     composed = [yaml.safe_load(run_in_shell(app, f"{output[i]} --cfg job")) for i in (1, 3)]
     assert composed[0] == composed[1] == yaml.safe_load((app / "multirun/s/1/.hydra/config.yaml").read_text())
+
+
+def test_trials_in_python_have_their_machine_and_all_settings(app: Path) -> None:
+    trials = load("s", app / "multirun").trials
+    assert [*trials["line.slope"]] == [1, 1.75]
+    assert [*trials["line"]] == ["steep"] * 2
+    assert [*trials["noise"]] == [0.5] * 2
+    assert [*trials["keep"]] == [False] * 2
+    assert set(trials["host"]) == {socket.gethostname()}
+    assert all("mlflow" not in versions and "python 3" in versions for versions in trials["versions"])
 
 
 def test_best_trial_is_refit_and_registered_once(app: Path) -> None:

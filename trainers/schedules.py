@@ -106,10 +106,17 @@ class Plan:
     def epochs(self) -> int:
         return len(self.steps)
 
-    def __str__(self) -> str:
+    @property
+    def settings(self) -> dict[str, int | str]:
+        """Return the settings that the plan decides, by their names in the config; a growing batch as `32 to 512`."""
         sizes = sorted({self.batch_sizes[0], self.batch_sizes[-1]})
-        batches = " to ".join(map(str, sizes))
-        return f"{self.epochs} epochs = {sum(self.steps)} steps = {sum(self.images)} images, in batches of {batches}"
+        batch_size = sizes[0] if len(sizes) == 1 else " to ".join(map(str, sizes))
+        return {"batch_size": batch_size, "epochs": self.epochs, "steps": sum(self.steps), "images": sum(self.images)}
+
+    def __str__(self) -> str:
+        used = self.settings
+        sums = f"{used['epochs']} epochs = {used['steps']} steps = {used['images']} images"
+        return f"{sums}, in batches of {used['batch_size']}"
 
 
 def plan(cfg: Any, rows: int) -> Plan:

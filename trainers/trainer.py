@@ -76,6 +76,7 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
     planned = plan(cfg, len(dataset.training_rows))
     if trial.world.is_chief:
         print(_describe(cfg, planned), flush=True)
+    trial.record_settings({**planned.settings, "effective_learning_rate": effective_lr(cfg)})
     saved = checkpoint.newest(trial.checkpoint_folder)
     if trial.world.size > 1:
         watchdog.steps = tf.Variable(0, dtype=tf.int64, trainable=False)

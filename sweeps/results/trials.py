@@ -13,6 +13,7 @@ from sweeps.record import costs
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.results.findings import Findings
 from sweeps.secrets import without_password
+from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
 from sweeps.wording import printable, text
@@ -30,6 +31,7 @@ _NAMES = 200  # metrics of a trial, the objectives first
 _NUMBERS = 60_000  # points in the curves of all trials
 _CONFIG = 20_000  # characters in a configuration
 _SHOWN = 1000  # best trials, and newest trials of the rest
+_PROCESS_LABELS = {"host": "host", "cpu_model": "CPU", "gpu_model": "GPU", "versions": "versions"}
 _CONFIGS = 300  # best and newest trials with a configuration
 
 
@@ -87,6 +89,7 @@ class _Files:
     seconds: Curve = field(default_factory=lambda: ([], []))
     log: list[str] = field(default_factory=list)
     config: list[str] = field(default_factory=list)
+    process: dict[str, str] = field(default_factory=dict)  # machine and versions of the newest attempt, by labels
 
     def read(self, trial: TrialRecord, objective: Sequence[str]) -> None:
         """Read new lines of the files. A trial that has ended has no new lines."""
@@ -95,6 +98,8 @@ class _Files:
             return
         self.version, self.log = version, _read_log(trial)
         self.config = self.config or _read_config(trial.folder)
+        process = facts.read(TrialFolder(trial.folder)).process
+        self.process = {_PROCESS_LABELS[name]: fact for name, fact in process.items()}
         for file in (self.metrics, self.system):
             file.read(objective)
         self.curves, self.usage = self.metrics.thinned(_POINTS), self.system.thinned(_SAMPLES)
@@ -161,7 +166,7 @@ class TrialFiles:
             config = files.config if trial.number in configured else []
             trials[trial.number] = {
                 "state": str(trial.state).replace("_", " "),
-                "facts": _facts(trial, findings.study),
+                "facts": _facts(trial, findings.study) | files.process,
                 "params": {name: _masked(text(value), _LINE) for name, value in trial.params.items()},
                 "metrics": {name: text(trial.metrics[name]) for name in _few(trial.metrics, self._objective)},
                 "curves": {name: _every(curve, every) for name, curve in files.curves.items()}

@@ -17,6 +17,7 @@ from sweeps.tracking.run_data import MetricRow, mlflow_name, send, send_settings
 from sweeps.tracking.saved_model import log_saved_model
 from sweeps.tracking.store import first_line
 from sweeps.tracking.study_run import StudyRun, read_tracking
+from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS, MetricsReader
@@ -99,15 +100,19 @@ class TrialRun:
         return rows, batches
 
     def _settings(self) -> dict[str, str]:
-        """Return the settings of the trial's configuration that were not swept."""
+        """Return the settings of the trial's configuration that were not swept, as the training used them."""
         try:
             written = settings(self._config or read_config(self._folder.path))
         except Exception as error:  # because a damaged file may hold anything
             self.problem = f"its config in {self._folder.path / '.hydra'} cannot be read: {first_line(error)}"
             return {}
+        written |= {name: str(value) for name, value in self._facts().settings.items()}
         swept = {mlflow_name(name) for name in self.trial.params}
         fixed = {mlflow_name(name): value for name, value in written.items() if value != "null"}
         return {name: value for name, value in fixed.items() if name not in swept}
+
+    def _facts(self) -> facts.Facts:
+        return facts.read(self._folder)
 
     def _outcome(self) -> tuple[list[MetricRow], dict[str, str]]:
         """Return the whole trial's metrics and tags.
@@ -125,6 +130,7 @@ class TrialRun:
         has_earlier = self._earlier_run_possible or len(trial.attempts) > 1
         if trial.error or has_earlier:  # because an earlier attempt may have set it
             tags["error"] = trial.error
+        tags |= self._facts().process
         tags |= {f"note.{mlflow_name(name)}": notes.text_of(note) for name, note in self._folder.notes().items()}
         return [(name, value, self._end_ms(), 0) for name, value in metrics.items()], tags
 

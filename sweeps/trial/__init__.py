@@ -14,8 +14,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from sweeps.files import write_whole as write_whole  # for trainers, like RankLost and World
+from sweeps.trial import facts
 from sweeps.trial.folder import Note, TrialFolder
-from sweeps.trial.job import Objective, Outcome, State
+from sweeps.trial.job import Objective, Outcome, State, Value
 from sweeps.trial.job import World as World
 from sweeps.trial.metrics import MetricsLine
 from sweeps.trial.ranks import RankLost as RankLost
@@ -54,6 +55,14 @@ class Trial:
         """
         if self.world.is_chief:
             TrialFolder(self.folder).add_note(subject, note)
+
+    def record_settings(self, settings: Mapping[str, Value]) -> None:
+        """Record settings as the training uses them, such as the batch size over all GPUs, computed from the config.
+
+        MLflow and the trials of `sweeps.load` show a recorded setting in place of the config's.
+        """
+        if self.world.is_chief:
+            facts.record(self._attempt, settings=settings)
 
     def report(self, metrics: Mapping[str, float], step: int, partial: bool = False) -> None:
         """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.

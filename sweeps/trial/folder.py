@@ -14,6 +14,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     attempts/<n>/log        the output of attempt n                                             (attempt)
     attempts/<n>/alive      locked while the attempt's process lives                            (attempt)
     attempts/<n>/asked.json when the attempt was queued, and its requested resources            (driver)
+    attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see `sweeps.trial.facts` (chief)
     attempts/<n>/began      when the attempt got a slot, or its job started                     (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
     attempts/<n>/heard      the chief's answers to should_stop(), one line a call               (chief)

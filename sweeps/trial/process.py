@@ -15,7 +15,7 @@ from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
 from sweeps.files import NO_ROOM, write_whole
-from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, ranks, read_objective
+from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, facts, ranks, read_objective
 from sweeps.trial.job import Job, Objective, Outcome, State, World
 from sweeps.trial.memory import OUT_OF_MEMORY
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
@@ -53,7 +53,8 @@ def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
         job.config.hydra.output_subdir = None  # because .hydra/ has one writer
     started = time.time()
     samples = SYSTEM_METRICS if world.is_chief else f"system_metrics.{world.rank}.jsonl"
-    with sampling(job.folder, name=samples) if world.local_rank == 0 else nullcontext():
+    sampled = sampling(job.folder, name=samples) if world.local_rank == 0 else nullcontext()
+    with sampled, facts.recording(attempt) if world.is_chief else nullcontext():
         try:
             keys = ("hydra.sweep.dir", "hydra.sweep.subdir")
             returned = run_job(task_function, job.config, *keys, hydra_context, configure_logging=world.is_chief)

@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 import pynvml
 
+from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.metrics import CPU, GPU, POWER, SYSTEM_METRICS, USE, MetricsLine
 
@@ -51,6 +52,8 @@ def sampling(folder: TrialFolder, interval_s: float = 5.0, name: str = SYSTEM_ME
 def _sample(folder: TrialFolder, interval_s: float, name: str, ended: threading.Event) -> None:
     try:
         usage, wait_s, last = _Usage(), min(1.0, interval_s), False
+        if usage.gpu_model and name == SYSTEM_METRICS and (attempt := folder.newest()):  # the chief's
+            facts.record(attempt, process={"gpu_model": usage.gpu_model})
         step = len(folder.read_metrics(name=name).values)  # because an earlier attempt may have written samples
         while not last:
             last = ended.wait(wait_s)
@@ -67,7 +70,10 @@ class _Usage:
     def __init__(self) -> None:
         self._process = psutil.Process()
         self.since, self._cpu_s = time.monotonic(), sum(self._process.cpu_times()[:4])
-        self._gpus = _gpu_readings(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+        gpus = _own_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+        self.gpu_model = ", ".join(dict.fromkeys(name for _, name in gpus))  # "" without GPUs
+        pairs = product(enumerate(gpus), _READINGS.items())
+        self._gpus = {f"{GPU}{i}_{name}": partial(read, gpu) for (i, (gpu, _)), (name, read) in pairs}
 
     def sample(self) -> dict[str, float]:
         cpu_s, resident, values = 0.0, 0, {}
@@ -89,16 +95,15 @@ class _Usage:
         return values
 
 
-def _gpu_readings(visible: str) -> dict[str, Callable[[], float]]:
-    """Return a reader for each metric of the GPUs in `visible`, a value of CUDA_VISIBLE_DEVICES."""
+def _own_gpus(visible: str) -> list[tuple[Any, str]]:
+    """Return NVML's handle and the model of each GPU in `visible`, a value of CUDA_VISIBLE_DEVICES."""
     names = map(str.strip, visible.split(","))
     try:
         gpus = [_gpu(name) for name in names if name.isdecimal() or name.startswith(("GPU-", "MIG-"))]
+        return [(gpu, str(pynvml.nvmlDeviceGetName(gpu))) for gpu in gpus]
     except pynvml.NVMLError as error:
         print(f"No GPU metrics: {error} (CUDA_VISIBLE_DEVICES={visible})", file=sys.stderr)
-        return {}
-    pairs = product(enumerate(gpus), _READINGS.items())
-    return {f"{GPU}{i}_{name}": partial(read, gpu) for (i, gpu), (name, read) in pairs}
+        return []
 
 
 def _gpu(name: str) -> Any:

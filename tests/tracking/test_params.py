@@ -9,6 +9,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
+from sweeps.trial import facts
+from sweeps.trial.folder import TrialFolder
 from tests.tracking.studies import complete, finish, new_row, open_tracker, runs, summary_of
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +53,17 @@ def test_params_of_our_own_app(store: str, tmp_path: Path, written: bool) -> Non
     nested = {"optimizer.learning_rate": "0.1", "model.hidden": "[128]", "dataset.n_train": "1500"}
     assert params.items() >= nested.items()
     assert not [name for name in params if name.startswith(("config/", "hydra"))]
+
+
+def test_settings_as_the_training_used_them(store: str, tmp_path: Path) -> None:
+    attempt = TrialFolder(tmp_path / "s" / "0").new_attempt()
+    facts.record(attempt, process={"host": "node7", "gpu_model": "NVIDIA Fake"})
+    facts.record(attempt, settings={"batch_size": 256, "steps": 40, "lr": 9})
+    config = OmegaConf.create({"batch_size": 32, "batch_per_gpu": 128, "steps": None, "lr": 1})
+    params = params_of(store, tmp_path, config, lr=0.1)
+    assert params == {"lr": "0.1", "batch_size": "256", "batch_per_gpu": "128", "steps": "40"}
+    (tags,) = (run.data.tags for run in runs(store).values() if run.data.tags["role"] == "trial")
+    assert tags.items() >= {"host": "node7", "gpu_model": "NVIDIA Fake"}.items()
 
 
 def test_settings_of_a_foreign_app(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

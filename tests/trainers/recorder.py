@@ -25,10 +25,14 @@ class Recorder:
         self.reported: list[dict[str, float]] = []
         self.steps: list[int] = []
         self.notes: dict[str, Any] = {}
+        self.settings: dict[str, Any] = {}
         self.world = World()
 
     def note(self, subject: str, note: Any) -> None:
         self.notes[subject] = note
+
+    def record_settings(self, settings: dict[str, Any]) -> None:
+        self.settings |= settings
 
     def report(self, metrics: dict[str, float], step: int, partial: bool = False) -> None:
         self.reported.append(metrics)

@@ -26,6 +26,8 @@ def test_a_classification_reports_every_epoch_and_returns_its_best(tmp_path: Pat
     assert result["best_epoch"] == recorder.reported.index(best) + 1
     assert result["test_accuracy"] > 0.8
     assert recorder.reported[0]["learning_rate"] == pytest.approx(0.001)
+    sums = {"epochs": 3, "steps": 120, "images": 3750}
+    assert recorder.settings == {"batch_size": 32, **sums, "effective_learning_rate": 0.001}
 
 
 def test_a_regression_finds_the_line(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
 
@@ -79,7 +80,9 @@ def test_second_attempt_continues_the_step_count(tmp_path: Path) -> None:
     ],
 )
 def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dict[int, float]) -> None:
+    TrialFolder(tmp_path).new_attempt()
     lines, log = sample(tmp_path, "time.sleep(0.3)", CUDA_VISIBLE_DEVICES=visible)
+    assert facts.read(TrialFolder(tmp_path)).process == ({"gpu_model": "NVIDIA Fake"} if utilization else {})
     gpus = {name: value for name, value in lines[-1].metrics.items() if "gpu" in name}
     expected = {}
     for i, busy in utilization.items():
