@@ -160,7 +160,7 @@ WRONG = [
     (["report", "good", "--table", "word"], "--table word: unknown format.\nChoose among latex, markdown, csv"),
     (["report", "good", "--table", "csv", "--columns", "y"], "--columns y: unknown column.\nChoose among trial, state"),
     (["report", "good", "--columns", "x"], "--columns: columns of a table.\nAdd the table's format: --table latex"),
-    (["report", "good", "--table", "csv", "--figures", "f"], "--table and --figures conflict.\nType two commands"),
+    (["report", "good", "--table", "csv", "--figures", "f"], "--table and --figures conflict.\nType a command"),
     (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
     (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
     (["ui", "good", "failed", "--uri", "sqlite:///none.db"], "--uri is for runs outside of studies.\nRemove --uri"),

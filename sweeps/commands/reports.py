@@ -33,6 +33,7 @@ def report(
     figures: Figures = None,
     file_format: Annotated[str, typer.Option("--format", help="format of the figures: pdf, svg or png")] = "pdf",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
+    methods: Annotated[bool, typer.Option("--methods", help="print the methods in words instead")] = False,
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
     columns: Annotated[
         str, typer.Option(help="columns of the table, as in lr,val_accuracy; default: params and objectives")
@@ -46,10 +47,15 @@ def report(
     from sweeps.results.terminal import show_scaling
 
     check_choice("--format", file_format, picture.FORMATS)
-    _check_options(figures, table, columns)
+    _check_options(figures, table, methods, columns)
     counts, (study, definition) = _counts(predict), read(name, root)
     if table:
         console.print(_table(Findings(study), table, columns), soft_wrap=True)
+        return
+    if methods:
+        from sweeps.results.methods import describe_methods
+
+        console.print(describe_methods(Findings(study), definition), soft_wrap=True, markup=False, highlight=False)
         return
     if study.searched:
         from sweeps.choose.sampler.importance import importance
@@ -73,12 +79,13 @@ def report(
         typer.launch(str(study.folder / HTML))
 
 
-def _check_options(figures: Path | None, table: str, columns: str) -> None:
+def _check_options(figures: Path | None, table: str, methods: bool, columns: str) -> None:
     """Raise UserError if options conflict, or one lacks another."""
     if columns and not table:
         raise UserError("--columns: columns of a table.\nAdd the table's format: --table latex, markdown or csv")
-    if table and figures:
-        raise UserError("--table and --figures conflict.\nType two commands")
+    outputs = {"--table": bool(table), "--figures": figures is not None, "--methods": methods}
+    if len(typed := [option for option, is_typed in outputs.items() if is_typed]) > 1:
+        raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
 

@@ -96,7 +96,7 @@ def _build_reproduction(findings: Findings) -> Section:
     lines["in MLflow"] = sweeps_line("ui", study.folder) if (study.folder / "tracking.json").exists() else ""
     for name, line in lines.items():
         words += f'<p>{name}: <code class="line">{_safe(line)}</code></p>' if line else ""
-    folder, commit = _safe(str(Path.cwd())), _read_commit(study.folder)
+    folder, commit = _safe(str(Path.cwd())), read_commit(study.folder)
     words += f'<p class="note">Commands are typed in {folder}{f", at commit {_safe(commit)}" if commit else ""}. '
     words += f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
     if study.fixed:
@@ -106,7 +106,7 @@ def _build_reproduction(findings: Findings) -> Section:
     return Section("Reproduce", html=words)
 
 
-def _read_commit(study: Path) -> str:
+def read_commit(study: Path) -> str:
     """Return the commit of the newest code that the trials ran; "" if it is unknown."""
     with suppress(CorruptFile, OSError):
         copies = [path for path in study.glob("code/*/code.json") if path.parent.name.isdecimal()]
