@@ -4,12 +4,12 @@ import gc
 
 from rich.console import Console
 
-from sweeps.commands import app, best, compare, listing, remove, reports, resume, stop, ui
+from sweeps.commands import app, best, bundle, compare, listing, remove, reports, resume, stop, ui
 from sweeps.errors import ExitCode, UserError
 from sweeps.results.terminal import escape_unencodable
 
 # All modules are imported, because each adds its commands to the app.
-__all__ = ["best", "compare", "listing", "main", "remove", "reports", "resume", "stop", "ui"]
+__all__ = ["best", "bundle", "compare", "listing", "main", "remove", "reports", "resume", "stop", "ui"]
 
 
 def main() -> None:

@@ -34,6 +34,14 @@ def _read_files(folder: Path) -> dict[Any, Any]:
     return content
 
 
+def config_folders(folder: Path) -> list[Path]:
+    """Return the folders from which Hydra composed the trial in `folder`; none if its files are damaged."""
+    with suppress(OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
+        sources = _read_files(folder)["hydra"]["runtime"]["config_sources"]
+        return [Path(source["path"]) for source in sources if source["schema"] == "file"]
+    return []
+
+
 def settings(config: DictConfig) -> dict[str, str]:
     """Return the choice of each config group, and each value of the app by its dotted name; null as `null`.
 

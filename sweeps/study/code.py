@@ -89,6 +89,21 @@ def keep(study: Path, task_function: Any, extend: bool, resume: str) -> tuple[Co
     return Copies(str(top), str(copies.resolve())), note
 
 
+def read_newest(study: Path) -> tuple[Path, Code]:
+    """Return the folder of the modules of the newest saved code, and its record.
+
+    Raises UserError if the study has no saved code, or its record is damaged.
+    """
+    numbers = sorted(int(path.name) for path in (study / "code").glob("[0-9]*") if path.name.isdecimal())
+    try:
+        saved = _read(study / "code" / str(numbers[-1]) / RECORD) if numbers else Code(trouble="the study has none")
+    except CorruptFile as error:
+        raise UserError(f"study {study.name}: {error}") from error
+    if not saved.files:
+        raise UserError(f"study {study.name}: its code is not saved ({saved.trouble}).\nSee docs/code.md")
+    return study / "code" / str(numbers[-1]) / SOURCE, saved
+
+
 def take(file: Path | None) -> tuple[Code, Path, str]:
     """Return the present code of the app in this file, the folder that its paths are below, and git's diff."""
     if file is None:

@@ -1,0 +1,106 @@
+"""python -m sweeps bundle, reproduce: pack a study for other people, and run a packed study again."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+import sweeps
+from sweeps.commands import MULTIRUN, Name, Root, check_output, command, console, read
+from sweeps.errors import UserError
+from sweeps.record.space import canonical
+from sweeps.record.study import StudySnapshot
+from sweeps.wording import counted, text
+
+_MOST = 10  # packages and trials that are shown
+Output = Annotated[Path | None, typer.Option(help="zip file to write; default: NAME.zip")]
+Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="zip file, as written by `bundle`")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="OVERRIDES", help="changes, as in epochs=1")]
+Folder = Annotated[Path | None, typer.Option(help="folder to unpack to; default: NAME_reproduced")]
+
+
+@command("bundle")
+def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
+    """Pack a study's results, figures, code and config into a zip file."""
+    from sweeps.results.findings import Findings
+    from sweeps.results.methods import describe_methods
+    from sweeps.results.picture import write_figures
+    from sweeps.study import bundle
+
+    study, definition = read(name, root)
+    output = output or Path(f"{study.name}.zip")
+    check_output(output, f"{study.name}.zip")
+    findings = Findings(study)
+    reproduce = f"Run the study again: `python -m sweeps reproduce {output.name}`"
+    readme = f"# Study {study.name}\n\n{describe_methods(findings, definition)}\n\n{reproduce}\n"
+    with TemporaryDirectory() as folder:
+        figures, problems = write_figures(findings, Path(folder), "pdf")
+        others: dict[str, Path | str] = {f"figures/{path.name}": path for path in figures}
+        problems += bundle.pack(study, definition, {**others, "README.md": readme}, output)
+    for line in [*problems, str(output)]:
+        console.print(line, soft_wrap=True)
+
+
+@command()
+def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) -> None:
+    """Run the study of a bundle again, and compare the results.
+
+    The study runs the code in the bundle.
+    """
+    from sweeps.study import bundle
+
+    if not file.is_file():
+        raise UserError(f"{file}: there is no such file.\nMake a bundle from a study: python -m sweeps bundle NAME")
+    packed, folder = bundle.unpack(file, folder)
+    if differences := bundle.describe_package_differences(folder):
+        more = f" and {len(differences) - _MOST} more" if len(differences) > _MOST else ""
+        console.print(f"other packages: {', '.join(differences[:_MOST])}{more}", soft_wrap=True)
+    typed_in, words = bundle.app_folder(packed, folder), [*packed.command, *(overrides or [])]
+    console.print(f"cd {shlex.quote(str(typed_in))} && {shlex.join(words)}", soft_wrap=True)
+    code = _run([sys.executable, *words[1:]], typed_in)
+    _show_comparison(read(packed.name, folder / "study")[0], _find_new(packed.name, typed_in))
+    raise SystemExit(code)
+
+
+def _run(words: Sequence[str], folder: Path) -> int:
+    """Run the command and return its exit code. An interrupt ends the command in its own way."""
+    engine = str(Path(sweeps.__file__).parents[1])
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), engine]))  # where it is not installed
+    with subprocess.Popen(words, cwd=folder, env={**os.environ, "PYTHONPATH": paths}) as process:
+        while process.poll() is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:  # the command's, too
+                continue
+    return process.returncode
+
+
+def _find_new(name: str, folder: Path) -> StudySnapshot:
+    """Return the study that ran in the folder. Raises UserError if the command made none."""
+    for file in sorted(folder.rglob(f"{name}/study.json")):
+        return read(name, file.parents[1])[0]
+    raise UserError(f"the command made no study {name} in {folder}.\nRead its output above")
+
+
+def _show_comparison(before: StudySnapshot, now: StudySnapshot) -> None:
+    """Print the results of the best trials before, and of the same params now."""
+    from sweeps.results.terminal import View
+
+    again = {canonical(trial.params): trial for trial in now.rows if trial.result}
+    pairs = [(trial, again[canonical(trial.params)]) for trial in before.top() if canonical(trial.params) in again]
+    if not pairs:
+        console.print("No trial has a result before and now.")
+        return
+    table = [["trial", *(f"{name} {time}" for name in before.objective for time in ("before", "now"))]]
+    for old, new in pairs[:_MOST]:
+        values = zip(old.objective, new.objective, strict=False)
+        table.append([old.name, *(text(value) for both in values for value in both)])
+    View().show(table)
+    same = sum(old.objective == new.objective for old, new in pairs)
+    console.print(f"{counted(len(pairs), 'trial')} with a result before and now, {same} with the same")

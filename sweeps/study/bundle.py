@@ -1,0 +1,187 @@
+"""A bundle: one zip with a study's results and all that is needed to run the study again on another machine.
+
+NAME/bundle.json      the command, and the folder below app/ in which it is typed
+NAME/README.md        the methods of the study in words
+NAME/packages.txt     the packages that were installed
+NAME/app/             the app's modules and its configuration files
+NAME/figures/         the figures for print
+NAME/study/NAME/      the study's record, without logs, checkpoints and models
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from sweeps.errors import UserError
+from sweeps.files import CorruptFile, read_json
+from sweeps.record.definition import Definition
+from sweeps.record.study import StudySnapshot
+from sweeps.record.trial_config import config_folders
+from sweeps.study import code
+from sweeps.study.best import key
+from sweeps.study.code import Code
+
+_FILE, _APP, _STUDY = "bundle.json", "app", "study"
+_OF_STUDY = ("*.json", "*.jsonl", "*.yaml", "*.csv", "*.html", "done", "code/*/code.json", "code/*/diff.patch")
+_OF_TRIAL = ("*.json", "*.jsonl", ".hydra/*.yaml", "attempts/*/began", "attempts/*/*.json", "attempts/*/*.jsonl")
+_OF_THIS_MACHINE = {"tracking.json", "driver_status.json"}
+_LEFT_OUT = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.sweeper.storage", "hydra.sweeper.extend")
+"""Settings that lead out of the bundle's folder, or to the former study."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """How to run the bundle's study."""
+
+    name: str
+    command: list[str]
+    folder: str = "."  # where the command is typed, below app/
+
+
+def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path | str], output: Path) -> list[str]:
+    """Write the bundle of a study, and `others`: files or texts by their paths in the bundle. Return what it lacks.
+
+    Raises UserError if the study's code was not saved, or its app is no longer in its place.
+    """
+    source, saved = code.read_newest(study.folder)
+    top = _find_top(definition, saved)
+    contents: dict[str, Path | str] = {f"{_APP}/{path}": source / path for path in saved.files}
+    problems = []
+    for folder in sorted({folder for trial in study.rows[:1] for folder in config_folders(trial.folder)}):
+        if not folder.is_relative_to(top):
+            problems.append(f"the configuration in {folder} is not in the bundle, because it is outside of {top}")
+            continue
+        files = [file for file in folder.rglob("*.y*ml") if file.is_file()]
+        contents |= {f"{_APP}/{file.relative_to(top).as_posix()}": file for file in files}
+        began = (source.parent / code.RECORD).stat().st_mtime
+        problems += [f"{file} was changed after the study began" for file in files if file.stat().st_mtime > began]
+    record = _record_of(study)
+    contents |= {f"{_STUDY}/{study.name}/{path}": file for path, file in record.items()}
+    contents |= {"packages.txt": source.parent / code.PACKAGES, **others}
+    contents[_FILE] = json.dumps(asdict(_describe(definition, saved, top)), indent=1)
+    aside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as bundle:
+            for path, content in sorted(contents.items()):
+                if isinstance(content, str):
+                    bundle.writestr(f"{study.name}/{path}", content)
+                else:
+                    bundle.write(content, f"{study.name}/{path}")
+        aside.replace(output)
+    finally:
+        aside.unlink(missing_ok=True)
+    return problems
+
+
+def _record_of(study: StudySnapshot) -> dict[str, Path]:
+    """Return the files of the study's record by their paths below its folder."""
+    folders = [trial.folder for trial in study.rows if trial.folder.is_relative_to(study.folder)]
+    patterns = [(study.folder, _OF_STUDY), *((folder, _OF_TRIAL) for folder in folders)]
+    files = [file for folder, names in patterns for name in names for file in folder.glob(name)]
+    portable = (file for file in files if file.is_file() and file.name not in _OF_THIS_MACHINE)
+    return {file.relative_to(study.folder).as_posix(): file for file in portable}
+
+
+def _find_top(definition: Definition, saved: Code) -> Path:
+    """Return the folder that the paths of the saved code are below. Raises UserError if the app is not there."""
+    working = Path(definition.working_folder).resolve()
+    typed = [(working / word).resolve() for word in definition.command if word.endswith(".py")]
+    tops = [path.parents[saved.app.count("/")] for path in typed if path.as_posix().endswith(f"/{saved.app}")]
+    for top in [*tops, working, *working.parents]:
+        if (top / saved.app).is_file():
+            return top
+    raise UserError(
+        f"study {definition.name}: its app {saved.app} is no longer in {working}, with the configuration files.\n"
+        "Put the app back, and repeat this command"
+    )
+
+
+def _describe(definition: Definition, saved: Code, top: Path) -> Bundle:
+    """Return the command with paths below the top folder."""
+    working = Path(definition.working_folder).resolve()
+    folder = working.relative_to(top) if working.is_relative_to(top) else Path()
+    app = top / saved.app
+    words = ["python"]
+    for word in definition.command[1:]:
+        if word.endswith(".py") and (working / word).resolve() == app:
+            words.append(os.path.relpath(app, top / folder))
+        elif key(word) not in _LEFT_OUT:
+            words.append(word)
+    return Bundle(definition.name, [*words, f"hydra.sweeper.study_name={definition.name}"], folder.as_posix())
+
+
+def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
+    """Unpack a bundle into a folder, by default NAME_reproduced, unless it is there already. Return both.
+
+    Raises UserError if the file is no bundle, or the folder holds something else.
+    """
+    try:
+        with zipfile.ZipFile(file) as packed:
+            (described,) = (name for name in packed.namelist() if PurePosixPath(name).match(f"*/{_FILE}"))
+            top = PurePosixPath(described).parts[0]
+            bundle = Bundle(**json.loads(packed.read(described)))
+            _check_paths([*packed.namelist(), f"{top}/{bundle.folder}"], top)
+            folder = folder or Path(f"{bundle.name}_reproduced")
+            if _read_described(folder) == bundle:
+                return bundle, folder
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                other = f"--folder {folder}_2"
+                raise UserError(f"{folder}: the folder holds something else.\nChoose another folder: {other}")
+            with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
+                for name in packed.namelist():
+                    target = Path(aside) / "unpacked" / PurePosixPath(name).relative_to(top)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(packed.read(name))
+                (Path(aside) / "unpacked").replace(folder)
+            return bundle, folder
+    except (zipfile.BadZipFile, ValueError, TypeError, KeyError, NotImplementedError) as error:
+        example = "python -m sweeps bundle NAME"
+        raise UserError(f"{file}: not a bundle ({error}).\nMake one from a study: {example}") from error
+
+
+def _check_paths(names: Iterable[str], top: str) -> None:
+    """Raise ValueError for a path that leads out of the bundle."""
+    for name in names:
+        path = PurePosixPath(name)
+        if path.parts[0] != top or ".." in path.parts or "\\" in name:
+            raise ValueError(f"it has the path {name}")
+
+
+def _read_described(folder: Path) -> Bundle | None:
+    """Return the bundle that was unpacked here; None if there is none, or not a whole one."""
+    with suppress(CorruptFile, TypeError, OSError):
+        if content := read_json(folder / _FILE):
+            return Bundle(**content)
+    return None
+
+
+def app_folder(bundle: Bundle, folder: Path) -> Path:
+    """Return the folder in which the bundle's command is typed."""
+    return folder / _APP / bundle.folder
+
+
+def describe_package_differences(folder: Path) -> list[str]:
+    """Return a line for each package whose version differs here from the bundle's, and for Python's."""
+    recorded, here = (_parse_packages(text) for text in (_read_packages(folder), code.packages()))
+    return [
+        f"{name} {here.get(name, 'is missing')} (was {version})"
+        for name, version in recorded.items()
+        if here.get(name) != version
+    ]
+
+
+def _read_packages(folder: Path) -> str:
+    try:
+        return (folder / "packages.txt").read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _parse_packages(text: str) -> dict[str, str]:
+    lines = [line.removeprefix("# ").replace(" ", "==", 1) for line in text.splitlines()]
+    return {name: version for name, sign, version in (line.partition("==") for line in lines) if sign}
