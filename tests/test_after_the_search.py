@@ -178,3 +178,29 @@ def test_study_is_archived_unpacked_and_deleted(app: Path, migrated: Path, tmp_p
     assert [path.name for path in (tmp_path / "multirun").iterdir()] == ["archive"]
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert not client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
+
+
+def test_bundle_is_reproduced_without_the_app(app: Path, tmp_path: Path) -> None:
+    done = sweeps(app, "bundle", "s", "--output", str(tmp_path / "s.zip"))
+    assert (done.code, done.out) == (0, f"{tmp_path / 's.zip'}\n")
+    (tmp_path / "elsewhere").mkdir()
+    done = sweeps(tmp_path / "elsewhere", "reproduce", "../s.zip")
+    assert done.code == 0, done.said
+    assert "cd s_reproduced/app && python app.py -m line=steep line.slope=1,1.75 noise=0.5" in done.out
+    assert "2 trials with a result before and now, 2 with the same" in done.out
+    before = load("s", tmp_path / "elsewhere" / "s_reproduced" / "study").trials
+    assert [*before["line"]] == ["steep"] * 2
+    done = sweeps(tmp_path / "elsewhere", "reproduce", "../s.zip", "noise=0.25", "--folder", "other")
+    assert "2 trials with a result before and now, 0 with the same" in done.out
+
+
+def test_bundle_without_the_app_is_refused(app: Path, tmp_path: Path) -> None:
+    shutil.copytree(app / "multirun", tmp_path / "multirun")
+    (app / "app.py").rename(tmp_path / "app.py")
+    try:
+        done = sweeps(tmp_path, "bundle", "s")
+    finally:
+        (tmp_path / "app.py").rename(app / "app.py")
+    assert done.code == 2
+    assert "its app app.py is no longer in" in done.err
+    assert not (tmp_path / "s.zip").exists()

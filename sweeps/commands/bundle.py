@@ -49,7 +49,7 @@ def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
 
 @command()
 def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) -> None:
-    """Run the study of a bundle again, and compare the results.
+    """Run a packed study again and compare the results.
 
     The study runs the code in the bundle.
     """
@@ -92,8 +92,8 @@ def _show_comparison(before: StudySnapshot, now: StudySnapshot) -> None:
     """Print the results of the best trials before, and of the same params now."""
     from sweeps.results.terminal import View
 
-    again = {canonical(trial.params): trial for trial in now.rows if trial.result}
-    pairs = [(trial, again[canonical(trial.params)]) for trial in before.top() if canonical(trial.params) in again]
+    present = {canonical(trial.params): trial for trial in now.rows if trial.result}
+    pairs = [(trial, present[canonical(trial.params)]) for trial in before.top() if canonical(trial.params) in present]
     if not pairs:
         console.print("No trial has a result before and now.")
         return

@@ -30,6 +30,7 @@ _FILE, _APP, _STUDY = "bundle.json", "app", "study"
 _OF_STUDY = ("*.json", "*.jsonl", "*.yaml", "*.csv", "*.html", "done", "code/*/code.json", "code/*/diff.patch")
 _OF_TRIAL = ("*.json", "*.jsonl", ".hydra/*.yaml", "attempts/*/began", "attempts/*/*.json", "attempts/*/*.jsonl")
 _OF_THIS_MACHINE = {"tracking.json", "driver_status.json"}
+_MOST_BYTES = 2_000_000  # of a file other than a module
 _LEFT_OUT = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.sweeper.storage", "hydra.sweeper.extend")
 """Settings that lead out of the bundle's folder, or to the former study."""
 
@@ -50,16 +51,15 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
     """
     source, saved = code.read_newest(study.folder)
     top = _find_top(definition, saved)
-    contents: dict[str, Path | str] = {f"{_APP}/{path}": source / path for path in saved.files}
-    problems = []
-    for folder in sorted({folder for trial in study.rows[:1] for folder in config_folders(trial.folder)}):
-        if not folder.is_relative_to(top):
-            problems.append(f"the configuration in {folder} is not in the bundle, because it is outside of {top}")
-            continue
-        files = [file for file in folder.rglob("*.y*ml") if file.is_file()]
-        contents |= {f"{_APP}/{file.relative_to(top).as_posix()}": file for file in files}
-        began = (source.parent / code.RECORD).stat().st_mtime
-        problems += [f"{file} was changed after the study began" for file in files if file.stat().st_mtime > began]
+    app = {path: source / path for path in saved.files}
+    others_of_app, problems = _files_beside(study, top, top / saved.app)
+    began = (source.parent / code.RECORD).stat().st_mtime
+    for file in others_of_app:
+        path = file.relative_to(top).as_posix()
+        if path not in app:
+            app[path] = file
+            problems += [f"{file} was changed after the study began"] if file.stat().st_mtime > began else []
+    contents: dict[str, Path | str] = {f"{_APP}/{path}": file for path, file in app.items()}
     record = _record_of(study)
     contents |= {f"{_STUDY}/{study.name}/{path}": file for path, file in record.items()}
     contents |= {"packages.txt": source.parent / code.PACKAGES, **others}
@@ -76,6 +76,23 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
     finally:
         aside.unlink(missing_ok=True)
     return problems
+
+
+def _files_beside(study: StudySnapshot, top: Path, app: Path) -> tuple[list[Path], list[str]]:
+    """Return the configuration files of the app, other files that git tracks, and a line for each that is left out."""
+    files: list[Path] = []
+    problems: list[str] = []
+    for folder in sorted({folder for trial in study.rows[:1] for folder in config_folders(trial.folder)}):
+        if folder.is_relative_to(top):
+            files += [file for file in folder.rglob("*.y*ml") if file.is_file()]
+        else:
+            problems.append(f"{folder} is not in the bundle, because the folder is outside of {top}")
+    for file in code.tracked_files(top, app):
+        if file.stat().st_size <= _MOST_BYTES:
+            files.append(file)
+        else:
+            problems.append(f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB")
+    return files, problems
 
 
 def _record_of(study: StudySnapshot) -> dict[str, Path]:
@@ -122,9 +139,11 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
     """
     try:
         with zipfile.ZipFile(file) as packed:
-            (described,) = (name for name in packed.namelist() if PurePosixPath(name).match(f"*/{_FILE}"))
+            (described,) = [name for name in packed.namelist() if PurePosixPath(name).match(f"*/{_FILE}")]
             top = PurePosixPath(described).parts[0]
             bundle = Bundle(**json.loads(packed.read(described)))
+            if bundle.name != top:
+                raise ValueError(f"it has the name {bundle.name}")
             _check_paths([*packed.namelist(), f"{top}/{bundle.folder}"], top)
             folder = folder or Path(f"{bundle.name}_reproduced")
             if _read_described(folder) == bundle:

@@ -128,6 +128,19 @@ def take(file: Path | None) -> tuple[Code, Path, str]:
     return Code(app, digests, answers["commit"].strip(), trouble), top, diff
 
 
+def tracked_files(top: Path, app: Path) -> list[Path]:
+    """Return the files of the app's kind that git tracks below `top`, hidden files omitted; none without git.
+
+    A file that git does not track may hold a secret.
+    """
+    try:
+        listed = _git(top, "ls-files", "-z", "--cached")
+    except (OSError, subprocess.SubprocessError):
+        return []
+    files = [top / path for path in listed.split("\0") if path]
+    return [file for file in files if file.name[0] != "." and _is_ours(file, top, app.parent)]
+
+
 def _has_changed(file: Path, digest: str, copy: Path) -> bool:
     """Return whether a file matches neither its recorded digest nor its copy. Either of the two may be damaged."""
     return _digest(file) not in {digest, _digest(copy)}

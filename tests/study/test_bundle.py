@@ -1,0 +1,89 @@
+"""Bundles that other people send: damaged, foreign, hostile, or already unpacked."""
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.study.bundle import Bundle, describe_package_differences, unpack
+from sweeps.study.code import tracked_files
+
+DESCRIBED = {"name": "s", "command": ["python", "app.py"], "folder": "."}
+
+
+def write_bundle(file: Path, contents: dict[str, str]) -> Path:
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, content in contents.items():
+            packed.writestr(name, content)
+    return file
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    packages = "# Python 2.7.18\nkeras==1.0\n"
+    contents = {"s/bundle.json": json.dumps(DESCRIBED), "s/app/app.py": "pass", "s/packages.txt": packages}
+    return write_bundle(tmp_path / "s.zip", contents)
+
+
+def test_a_bundle_is_unpacked_once(bundle: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    assert unpack(bundle, folder) == (Bundle("s", ["python", "app.py"]), folder)
+    assert {path.name for path in folder.iterdir()} == {"bundle.json", "app", "packages.txt"}
+    (folder / "app" / "result").touch()
+    unpack(bundle, folder)
+    assert (folder / "app" / "result").exists()  # because the study resumes in this folder
+    first, second, *_ = describe_package_differences(folder)
+    assert first.startswith("Python 3.")
+    assert first.endswith("(was 2.7.18)")
+    assert "(was 1.0)" in second
+
+
+def test_only_tracked_files_join_the_modules(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    for name in ("app.py", "pkg/table.csv", "token.txt", ".env", "tests/data.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert tracked_files(tmp_path, tmp_path / "app.py") == []
+    for words in (["init", "-q"], ["add", "app.py", "pkg", ".env", "tests"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    names = [file.relative_to(tmp_path).as_posix() for file in tracked_files(tmp_path, tmp_path / "app.py")]
+    assert names == ["app.py", "pkg/table.csv"]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {},
+        {"s/app/app.py": "pass"},
+        {"s/bundle.json": "{"},
+        {"s/bundle.json": "[]"},
+        {"s/bundle.json": '{"name": "s"}'},
+        {"s/bundle.json": json.dumps(DESCRIBED), "s/../../evil": "x"},
+        {"s/bundle.json": json.dumps(DESCRIBED), "/etc/evil": "x"},
+        {"s/bundle.json": json.dumps(DESCRIBED), "t/app/app.py": "x"},
+        {"s/bundle.json": json.dumps({**DESCRIBED, "folder": "../.."})},
+        {"s/bundle.json": json.dumps({**DESCRIBED, "name": "../s"})},
+    ],
+)
+def test_other_zip_files_are_refused(contents: dict[str, str], tmp_path: Path) -> None:
+    file = write_bundle(tmp_path / "other.zip", contents)
+    with pytest.raises(UserError, match="not a bundle"):
+        unpack(file, tmp_path / "here")
+    assert [path.name for path in tmp_path.iterdir()] == ["other.zip"]
+
+
+def test_a_damaged_file_is_refused(bundle: Path, tmp_path: Path) -> None:
+    bundle.write_bytes(bundle.read_bytes()[:-30])
+    with pytest.raises(UserError, match=r"s\.zip: not a bundle .*\nMake one from a study"):
+        unpack(bundle, tmp_path / "here")
+
+
+def test_a_folder_of_something_else_stays(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="holds something else"):
+        unpack(bundle, tmp_path / "here")
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["thesis.tex"]
