@@ -27,7 +27,7 @@ Folder = Annotated[Path | None, typer.Option(help="folder to unpack to; default:
 
 @command("bundle")
 def pack(name: Name, root: Root = MULTIRUN, output: Output = None) -> None:
-    """Pack a study's results, figures, code and config into a zip file."""
+    """Pack a study's results, code and config into a zip file."""
     from sweeps.results.findings import Findings
     from sweeps.results.methods import describe_methods
     from sweeps.results.picture import write_figures
