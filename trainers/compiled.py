@@ -17,7 +17,7 @@ import tensorflow as tf
 from trainers.data.arrays import Data
 from trainers.data.augment import augment
 from trainers.data.on_disk import OnDisk
-from trainers.distribution import local_replicas, share_of_rank, share_of_replica
+from trainers.distribution import local_replicas, share_last_batch, share_of_rank, share_of_replica, weighed
 
 Metrics = dict[str, float]
 Arrays = tuple[tf.Tensor, ...]
@@ -31,6 +31,8 @@ EVALUATION_BYTES = 1 << 20
 
 class Train(Protocol):
     """A training pass over `rows` (int32) in order, in batches of `batch_size`; the last batch may be smaller.
+
+    If several devices train, each gets an equal share of a batch, and of the last one a share of any size.
 
     Returns the metrics of each part of `every` steps; the last part may be shorter. None: the pass is one part.
     Augmentation is a function of (seed, `epoch`, number of the batch); the first batch has number `first`.
@@ -69,28 +71,39 @@ def compile_passes(
                 f"{strategy.num_replicas_in_sync} devices cannot share a {name} set of {len(subset.rows)} examples.\n"
                 f"Use fewer devices, or a larger {name} set"
             )
-    train_step = tf.function(model.train_step, jit_compile=True) if model.jit_compile else model.train_step
+
+    def train_step(batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor) -> None:
+        with weighed(weight):
+            model.train_step(batch)
+
+    def test_step(batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor) -> None:
+        model.test_step(batch)
+
+    step = tf.function(train_step, jit_compile=True) if model.jit_compile else train_step
     with strategy.scope():
         # Traced now, because later calls are timed.
-        train_graph = _compile(model, data, train_step, placed["training"], steps, training=True)
-        test_graph = _compile(model, data, model.test_step, placed["training"], steps, training=False)
+        train_graph = _compile(model, data, step, placed["training"], steps, training=True)
+        test_graph = _compile(model, data, test_step, placed["training"], steps, training=False)
 
     def train(
         rows: np.ndarray, batch_size: int, epoch: int = 1, first: int = 0, every: int | None = None
     ) -> list[Metrics]:
-        bounds = np.arange(0, len(rows) + batch_size, batch_size).clip(max=len(rows))
+        start = (len(rows) - 1) // batch_size * batch_size
+        last, weights = share_last_batch(rows[start:], strategy)
+        rows = np.concatenate([rows[:start], last])
+        bounds = np.append(np.arange(0, start + 1, batch_size), len(rows))
         steps = len(bounds) - 1
         ends = np.append(np.arange(every or steps, steps, every or steps), steps)
         with tf.device("CPU:0"):
             draw = tf.constant((seed, epoch, first), tf.int64)
             order = tf.constant(rows), tf.constant(bounds), tf.constant(ends)
-        return train_graph(placed["training"].arrays, *order, draw)
+        return train_graph(placed["training"].arrays, *order, draw, tf.constant(weights))
 
     def evaluate(name: str) -> Metrics:
         arrays, rows, bounds = placed[name]
         with tf.device("CPU:0"):
             ends, draw = tf.constant([len(bounds) - 1], tf.int64), tf.zeros(3, tf.int64)
-        return test_graph(arrays, rows, bounds, ends, draw)[0]
+        return test_graph(arrays, rows, bounds, ends, draw, tf.ones(strategy.num_replicas_in_sync, tf.float64))[0]
 
     return train, evaluate
 
@@ -98,19 +111,21 @@ def compile_passes(
 def _compile(
     model: keras.Model,
     data: Data,
-    step: Callable[[tuple[tf.Tensor, tf.Tensor]], object],
+    step: Callable[[tuple[tf.Tensor, tf.Tensor], tf.Tensor], object],
     example: _Placed,
     counter: tf.Variable | None,
     training: bool,
 ) -> Callable[..., list[Metrics]]:
-    """Return f(arrays, rows, bounds, ends, draw), which calls `step` on the rows between neighbouring `bounds`.
+    """Return f(arrays, rows, bounds, ends, draw, weights), which calls `step` on rows between neighbouring `bounds`.
 
-    The function returns the metrics of the steps up to each of `ends`.
+    `weights` are those of the replicas in the last step. Returns the metrics of the steps up to each of `ends`.
     """
     strategy = model.distribute_strategy
     names: list[str] = []
 
-    def run(arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, ends: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
+    def run(
+        arrays: Arrays, rows: tf.Tensor, bounds: tf.Tensor, ends: tf.Tensor, draw: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
         with tf.device("CPU:0"):
             ahead = None if data.resident else _read_ahead(data.x, rows, bounds, strategy)
 
@@ -120,7 +135,10 @@ def _compile(
                 x = tf.cast(x, tf.float32) / 255.0
             if training and data.augment is not None:
                 x = augment(x, data.augment, draw[:2], draw[2] + index, data.x.dtype == np.uint8)
-            step((x, tf.one_hot(y, data.outputs) if data.one_hot else y))
+            with tf.device("CPU:0"):
+                replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                weight = tf.where(index + 2 == tf.size(bounds, tf.int64), weights[replica], 1.0)
+            step((x, tf.one_hot(y, data.outputs) if data.one_hot else y), weight)
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:
             with tf.device("CPU:0"):
@@ -150,6 +168,7 @@ def _compile(
         tf.TensorSpec((None,), tf.int64),
         tf.TensorSpec((None,), tf.int64),
         tf.TensorSpec((3,), tf.int64),
+        tf.TensorSpec((strategy.num_replicas_in_sync,), tf.float64),
     )
     # No autograph, because the loops are tf.while_loops already.
     graph = tf.function(run, signature, autograph=False).get_concrete_function()

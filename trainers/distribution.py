@@ -7,9 +7,12 @@ metrics over all ranks, and detects lost ranks.
 import json
 import math
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sweeps.trial import RankLost, World
@@ -102,6 +105,46 @@ def _share(rows: tf.Tensor, part: int | tf.Tensor, parts: int) -> tf.Tensor:
         return rows
     count = tf.shape(rows)[0]
     return rows[count * part // parts : count * (part + 1) // parts]
+
+
+def share_last_batch(rows: np.ndarray, strategy: tf.distribute.Strategy) -> tuple[np.ndarray, np.ndarray]:
+    """Return an epoch's last batch for all replicas, and the weight of each replica's loss, shape (replicas,).
+
+    Keras averages the mean losses of the replicas, as if their shares were equal. The weights, relative to an equal
+    share, make this the mean over the batch. If there are fewer rows than replicas, replicas share a row.
+    """
+    replicas, ranks = strategy.num_replicas_in_sync, rank_and_size(strategy)[1]
+    if len(rows) < replicas:
+        indices = np.arange(replicas) * len(rows) // replicas
+        return rows[indices], replicas / (len(rows) * np.bincount(indices)[indices])
+    of_ranks = np.diff(len(rows) * np.arange(ranks + 1) // ranks)
+    sizes = np.diff(of_ranks[:, None] * np.arange(replicas // ranks + 1) // (replicas // ranks)).ravel()
+    return rows, sizes * replicas / len(rows)
+
+
+class _Weight(threading.local):
+    """The weight of the loss in the replica that is traced: each replica of a process has its own thread."""
+
+    value: tf.Tensor | float = 1.0
+
+
+_weight = _Weight()
+
+
+def weigh_loss(optimizer: keras.optimizers.Optimizer) -> None:
+    """Set the optimizer to weigh each replica's loss with the weight of `weighed`."""
+    scale = optimizer.scale_loss
+    optimizer.scale_loss = lambda loss: scale(loss) * tf.cast(_weight.value, loss.dtype)
+
+
+@contextmanager
+def weighed(weight: tf.Tensor) -> Iterator[None]:
+    """Set the weight of the calling replica's loss while its training step is traced."""
+    _weight.value = weight
+    try:
+        yield
+    finally:
+        _weight.value = 1.0
 
 
 def seed_dropout_by_replica(model: keras.Model) -> None:

@@ -44,6 +44,8 @@ def compile_for(model: keras.Model, cfg: DictConfig, dataset: Data, planned: Pla
     # XLA only on request, because compiling a small model takes longer than the time it saves.
     model.compile(optimizer, loss, metrics=accuracies, jit_compile=bool(cfg.model.get("jit")))
     model.optimizer.build(model.trainable_variables)
+    if replicas(cfg) > 1:
+        distribution.weigh_loss(model.optimizer)
     if cfg.all_reduce_dtype != "float32" and replicas(cfg) > 1:
         distribution.reduce_gradients_in(model.optimizer, cfg.all_reduce_dtype)
 

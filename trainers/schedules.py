@@ -122,10 +122,9 @@ class Plan:
 def plan(cfg: Any, rows: int) -> Plan:
     """Return the plan of a configuration (trainers/config/schema.py) for `rows` training examples.
 
-    The budget is `steps` or `images` if one is set, else `epochs`. Several devices skip an epoch's last, smaller batch,
-    because unequal shares of it would bias the gradients. Raises ValueError if `check_batch` does.
+    The budget is `steps` or `images` if one is set, else `epochs`. Raises ValueError if `check_batch` does.
     """
-    size_of, first, several = load_function(cfg.batch_schedule), parallel.batch_size(cfg), parallel.replicas(cfg) > 1
+    size_of, first = load_function(cfg.batch_schedule), parallel.batch_size(cfg)
     epochs = cfg.epochs if cfg.steps is None and cfg.images is None else sys.maxsize
     steps_left, images_left = cfg.steps or sys.maxsize, cfg.images or sys.maxsize
     planned: list[tuple[int, int, int, int]] = []
@@ -136,7 +135,7 @@ def plan(cfg: Any, rows: int) -> Plan:
         size = size_of(first, len(planned))
         if not planned or size != planned[-1][0]:
             check_batch(cfg, size, len(planned) + 1, rows)
-        whole = rows // size if several else -(-rows // size)
+        whole = -(-rows // size)
         steps = min(whole, steps_left, -(-images_left // size))
         images = min(steps * size, rows)
         planned.append((size, steps, whole, images))

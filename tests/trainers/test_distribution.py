@@ -19,7 +19,7 @@ SETTINGS = ["epochs=2", "dataset.validation_split=0.14666", OFTEN]
 RUNS = {
     "adam": [*SETTINGS, "optimizer=adam"],
     "nesterov": [*SETTINGS, "optimizer=nesterov"],
-    "a rest": ["epochs=1", "batch_size=500", OFTEN],  # of 1,250 examples
+    "a rest": ["epochs=2", "batch_size=500", "dataset.validation_split=0.16733", OFTEN],  # of 1,249 examples
 }
 Trained = dict[str, tuple[dict[str, Any], Path]]
 
@@ -43,11 +43,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("optimizer", ["adam", "nesterov"])
-def test_two_devices_train_to_the_numbers_of_one(optimizer: str, two: Trained, tmp_path: Path) -> None:
-    outcome, folder = two[optimizer]
+@pytest.mark.parametrize("case", RUNS)
+def test_two_devices_train_to_the_numbers_of_one(case: str, two: Trained, tmp_path: Path) -> None:
+    outcome, folder = two[case]
     recorder = Recorder(tmp_path / "one")
-    result = train(compose(*RUNS[optimizer]), recorder)
+    result = train(compose(*RUNS[case]), recorder)
     for ours, theirs in zip(outcome["reported"], recorder.reported, strict=True):
         assert without_times(ours) == pytest.approx(without_times(theirs), rel=1e-5)
     assert without_times(outcome["result"]) == pytest.approx(without_times(result), rel=1e-5)
@@ -55,12 +55,6 @@ def test_two_devices_train_to_the_numbers_of_one(optimizer: str, two: Trained, t
     for name, array in recorder.checkpoint().items():
         if name != "progress":
             assert of_two[name] == pytest.approx(array, abs=1e-5)
-
-
-@pytest.mark.long
-def test_a_rest_is_left_out(two: Trained) -> None:
-    steps = [array for array in Recorder(two["a rest"][1]).checkpoint().values() if array.dtype.kind == "i"]
-    assert steps[0] == 2
 
 
 def test_more_gpus_than_exist_are_refused() -> None:

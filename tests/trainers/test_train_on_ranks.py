@@ -25,6 +25,7 @@ EQUAL: dict[str, list[str]] = {
     "averaged weights": ["optimizer=sgd", "+optimizer.use_ema=true", *SMALL],
     "one-hot labels": ["dataset.labels=one_hot", "loss=softmax", *SMALL],
     "another batch": ["batch_size=46", *SMALL],
+    "a rest of 7 examples": ["batch_size=46", "dataset.validation_split=0.16733", "optimizer=momentum", *SMALL],  # 1,249 examples
     "read from a file": ["dataset.size=12", "dataset.resident_gb=0", "dataset.cache=CACHE", *SMALL],
     "synchronized batch norm": [*NORMALIZED, "model.sync_batch_norm=true"],
 }
@@ -35,6 +36,7 @@ OTHER = {
     "in 16 bits": [*SMALL, "all_reduce_dtype=bfloat16"],
 }
 """What does not."""
+REST = {"a rest of 1 example": ["batch_size=48", "dataset.validation_split=0.16733", *SMALL]}
 
 
 def addresses(count: int) -> list[str]:
@@ -79,7 +81,7 @@ def on_ranks(count: int, cases: list[list[str]]) -> list[list[dict[str, Any]]]:
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """Return the results of two ranks, by case."""
     cache = str(tmp_path_factory.mktemp("cache"))
-    cases = {name: [word.replace("CACHE", cache) for word in case] for name, case in (EQUAL | OTHER).items()}
+    cases = {name: [word.replace("CACHE", cache) for word in case] for name, case in (EQUAL | OTHER | REST).items()}
     return dict(zip(cases, zip(*on_ranks(2, list(cases.values())), strict=True), strict=True))
 
 
@@ -108,6 +110,14 @@ def test_ranks_agree_although_draws_and_rounding_differ(outcomes: dict[str, Any]
     assert apart(chief, chief["alone"])[0] > 1e-6  # or the cases above could not fail
     assert chief["weights"] == other["weights"]  # moving statistics included
     assert chief["metrics"]["val_loss"] == other["metrics"]["val_loss"]
+
+
+@pytest.mark.long
+def test_a_rest_of_fewer_examples_than_ranks_counts_once(outcomes: dict[str, Any]) -> None:
+    for rank in outcomes["a rest of 1 example"]:
+        weights, metrics = apart(rank, outcomes["a rest of 1 example"][0]["alone"])
+        assert weights < 1e-12
+        assert metrics < 1e-3  # because both ranks report the example
 
 
 @pytest.mark.long
