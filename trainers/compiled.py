@@ -135,9 +135,11 @@ def _compile(
                 x = tf.cast(x, tf.float32) / 255.0
             if training and data.augment is not None:
                 x = augment(x, data.augment, draw[:2], draw[2] + index, data.x.dtype == np.uint8)
-            with tf.device("CPU:0"):
-                replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-                weight = tf.where(index + 2 == tf.size(bounds, tf.int64), weights[replica], 1.0)
+            weight = tf.ones((), tf.float64)
+            if strategy.num_replicas_in_sync > 1:
+                with tf.device("CPU:0"):
+                    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                    weight = tf.where(index + 2 == tf.size(bounds, tf.int64), weights[replica], weight)
             step((x, tf.one_hot(y, data.outputs) if data.one_hot else y), weight)
 
         def body(index: tf.Tensor) -> tuple[tf.Tensor]:

@@ -25,7 +25,12 @@ EQUAL: dict[str, list[str]] = {
     "averaged weights": ["optimizer=sgd", "+optimizer.use_ema=true", *SMALL],
     "one-hot labels": ["dataset.labels=one_hot", "loss=softmax", *SMALL],
     "another batch": ["batch_size=46", *SMALL],
-    "a rest of 7 examples": ["batch_size=46", "dataset.validation_split=0.16733", "optimizer=momentum", *SMALL],  # 1,249 examples
+    "a rest of 7 examples": [
+        "batch_size=46",
+        "dataset.validation_split=0.16733",
+        "optimizer=momentum",
+        *SMALL,
+    ],  # 1,249 examples
     "read from a file": ["dataset.size=12", "dataset.resident_gb=0", "dataset.cache=CACHE", *SMALL],
     "synchronized batch norm": [*NORMALIZED, "model.sync_batch_norm=true"],
 }
