@@ -176,10 +176,10 @@ def _output(outputs: int) -> layers.Dense:
 
 def save(
     model: keras.Model, weights: Sequence[np.ndarray] | None, folder: Path, input_shape: tuple[int, ...], outputs: int
-) -> None:
+) -> keras.Model:
     """Write a model and its signature atomically, in MLflow's format; `weights`, if not None, replace the model's.
 
-    Keras can read `folder`/data/model.keras.
+    Keras can read `folder`/data/model.keras. Returns the model as written.
     """
     import mlflow.keras  # here, because it takes 0.7 s
     from mlflow.models.signature import ModelSignature
@@ -201,3 +201,4 @@ def save(
         model, str(unfinished), signature=ModelSignature(inputs, logits), pip_requirements=requirements
     )
     unfinished.rename(folder)
+    return model

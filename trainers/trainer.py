@@ -15,7 +15,7 @@ import tensorflow as tf
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.trial import Diverged, Trial
-from trainers import checkpoint, distribution, networks
+from trainers import checkpoint, confusion, distribution, networks
 from trainers.checkpoint import Progress, Saved
 from trainers.compiled import Evaluate, Train, compile_passes
 from trainers.data.arrays import Data
@@ -101,7 +101,10 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         **_line_metrics(model, dataset, task, trial),
     }
     if cfg.trainer.get("save_model", "none") != "none" and trial.world.is_chief:
-        networks.save(model, training.best_weights, trial.folder / "model", dataset.x.shape[1:], dataset.outputs)
+        path = trial.folder / "model"
+        saved_model = networks.save(model, training.best_weights, path, dataset.x.shape[1:], dataset.outputs)
+        if task == "classification":
+            confusion.record(trial, saved_model, dataset)
     return result
 
 

@@ -33,6 +33,7 @@ def report(
     figures: Figures = None,
     file_format: Annotated[str, typer.Option("--format", help="format of the figures: pdf, svg or png")] = "pdf",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
+    classes: Annotated[bool, typer.Option("--classes", help="table: scores of each class of the best model")] = False,
     methods: Annotated[bool, typer.Option("--methods", help="print the methods in words instead")] = False,
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser, too")] = False,
     columns: Annotated[
@@ -47,10 +48,10 @@ def report(
     from sweeps.results.terminal import show_scaling
 
     check_choice("--format", file_format, picture.FORMATS)
-    _check_options(figures, table, methods, columns)
+    _check_options(figures, table, methods, columns, classes)
     counts, (study, definition) = _counts(predict), read(name, root)
     if table:
-        console.print(_table(Findings(study), table, columns), soft_wrap=True)
+        console.print(_table(Findings(study), table, columns, classes), soft_wrap=True)
         return
     if methods:
         from sweeps.results.methods import describe_methods
@@ -79,10 +80,13 @@ def report(
         typer.launch(str(study.folder / HTML))
 
 
-def _check_options(figures: Path | None, table: str, methods: bool, columns: str) -> None:
+def _check_options(figures: Path | None, table: str, methods: bool, columns: str, classes: bool) -> None:
     """Raise UserError if options conflict, or one lacks another."""
-    if columns and not table:
-        raise UserError("--columns: columns of a table.\nAdd the table's format: --table latex, markdown or csv")
+    for option, is_typed in {"--columns": bool(columns), "--classes": classes}.items():
+        if is_typed and not table:
+            raise UserError(f"{option}: for a table.\nAdd the table's format: --table latex, markdown or csv")
+    if columns and classes:
+        raise UserError("--columns and --classes conflict.\nType a command for each")
     outputs = {"--table": bool(table), "--figures": figures is not None, "--methods": methods}
     if len(typed := [option for option, is_typed in outputs.items() if is_typed]) > 1:
         raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
@@ -90,11 +94,13 @@ def _check_options(figures: Path | None, table: str, methods: bool, columns: str
         raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
 
 
-def _table(findings: "Findings", style: str, columns: str) -> str:
-    """Return the study's table in a style, with the columns that were typed."""
-    from sweeps.results.print_table import STYLES, render_table
+def _table(findings: "Findings", style: str, columns: str, classes: bool) -> str:
+    """Return the table of trials with the columns that were typed, or the table of classes, in a style."""
+    from sweeps.results.print_table import STYLES, render_classes, render_table
 
     check_choice("--table", style, STYLES)
+    if classes:
+        return render_classes(findings, style)
     return render_table(findings, [column.strip() for column in columns.split(",") if column.strip()], style)
 
 

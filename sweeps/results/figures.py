@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.record import costs
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results import drawing, theme
+from sweeps.results.classes import CLASSES, confusion_matrix
 from sweeps.results.drawing import Figure, Figures, Trace
 from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
@@ -206,6 +207,7 @@ _FIGURES: dict[str, Callable[[FigureData], Figure | None]] = {
     "Learning curves": curves,
     "Two parameters": heat_map,
     "Importance": importance,
+    CLASSES: confusion_matrix,
     "Timeline": timeline,
     COST: cost,
 }

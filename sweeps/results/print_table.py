@@ -11,7 +11,9 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.record.comparison import interval
+from sweeps.record.definition import sweeps_line
 from sweeps.record.study import TrialRecord, parameters
+from sweeps.results.classes import build_columns, find_confusion
 from sweeps.results.findings import Findings
 from sweeps.results.report import metric_column, printable_cell, raw_table
 from sweeps.results.tables import as_markdown
@@ -64,6 +66,18 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
         best = _best_rows(findings, groups, objectives[name]) if name in objectives else ()
         table[name.lstrip("+")] = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
     return STYLES[style](table, len(groups))
+
+
+def render_classes(findings: Findings, style: str) -> str:
+    """Return precision, recall and F1 of each class of the best saved model. Raises UserError without such a model."""
+    if not (best := find_confusion(findings.top)):
+        raise UserError(
+            f"study {findings.study.name}: none of its best trials saved a model that predicts classes.\n"
+            f"Train the best trial again, and type the name of the refit here: "
+            f"{sweeps_line('refit', findings.study.folder)}"
+        )
+    columns = build_columns(best[1])
+    return STYLES[style]({name: [*map(_Cell, cells)] for name, cells in columns.items()}, len(columns["class"]))
 
 
 def _best_rows(findings: Findings, groups: Sequence[Sequence[TrialRecord]], objective: int) -> list[int]:

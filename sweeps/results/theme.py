@@ -8,6 +8,7 @@ from typing import Any
 
 _VIRIDIS = ["#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725"]
 LEVELS = 7
+_COUNTS = 16  # levels of the scale from 0
 _SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1"]
 """The colours of Okabe and Ito (2008) without yellow, because yellow is hard to see on white."""
 SERIES = len(_SERIES)
@@ -27,14 +28,24 @@ _PLAIN = {  # light, dark
 
 
 def colors(dark: bool) -> dict[str, Any]:
-    """Return all colours by name, and as `--scale` the levels of the scale, the best first."""
+    """Return all colours by name; as `--scale` the levels of the scale, the best first; as `--counts` levels from 0."""
     scale = _VIRIDIS[:0:-1] if dark else _VIRIDIS[:LEVELS]
     palette: dict[str, Any] = {name: pair[dark] for name, pair in _PLAIN.items()}
     palette |= {f"--scale-{i}": color for i, color in enumerate(scale)}
     for i, color in enumerate(_SERIES):
         red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
         palette |= {f"--series-{i}": color, f"--series-{i}-faint": f"rgba({red},{green},{blue},0.14)"}
-    return palette | {"--scale": [[i / (LEVELS - 1), color] for i, color in enumerate(scale)]}
+    counts = [_mix(palette["--card"], palette["--done"], i / (_COUNTS - 1)) for i in range(_COUNTS)]
+    scales = {"--scale": scale, "--counts": counts}
+    return palette | {
+        name: [[i / (len(levels) - 1), color] for i, color in enumerate(levels)] for name, levels in scales.items()
+    }
+
+
+def _mix(first: str, second: str, share: float) -> str:
+    """Return a colour between two colours; share 1 is the second."""
+    pairs = ((int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 def render_style() -> str:
@@ -44,7 +55,8 @@ def render_style() -> str:
 
 
 def _custom_properties(palette: dict[str, Any]) -> str:
-    gradient = ",".join(color for _, color in palette.pop("--scale"))
+    gradient = ",".join(color for _, color in palette["--scale"])
+    palette = {name: value for name, value in palette.items() if isinstance(value, str)}
     return (
         "".join(f"{name}:{value};" for name, value in palette.items())
         + f"--gradient:linear-gradient(90deg,{gradient});"

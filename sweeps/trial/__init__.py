@@ -6,7 +6,7 @@ import operator
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from sweeps.files import write_whole as write_whole  # for trainers, like RankLost and World
 from sweeps.trial import facts
+from sweeps.trial.confusion import Confusion
 from sweeps.trial.folder import Note, TrialFolder
 from sweeps.trial.job import Objective, Outcome, State, Value
 from sweeps.trial.job import World as World
@@ -63,6 +64,14 @@ class Trial:
         """
         if self.world.is_chief:
             facts.record(self._attempt, settings=settings)
+
+    def record_confusion(self, subset: str, classes: Sequence[str], matrix: Sequence[Sequence[int]]) -> None:
+        """Record the saved model's counts of examples, a row for each true class, a column for each predicted class.
+
+        The study's page shows the matrix, and precision, recall and F1 of each class.
+        """
+        if self.world.is_chief:
+            Confusion(subset, [*classes], [[int(count) for count in row] for row in matrix]).write(self.folder)
 
     def report(self, metrics: Mapping[str, float], step: int, partial: bool = False) -> None:
         """Record the metrics of one step, usually an epoch: they reach the dashboard and the pruner within seconds.

@@ -8,6 +8,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     system_metrics.jsonl    one line a sample: {"step", "time", "metrics"}                      (chief)
     system_metrics.<r>.jsonl    the same on each other node, by rank r, its first process       (rank)
     notes.json              notes for readers of the results, see `Trial.note`                  (chief)
+    confusion.json          counts by true and predicted class, see `sweeps.trial.confusion`    (chief)
     model/                  the trained model, in the format of mlflow.<flavor>.save_model      (chief)
     checkpoint/             the newest state of the training                                    (trial)
     tracking.json           the trial's MLflow run, and whether it is complete                  (driver)

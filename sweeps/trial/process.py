@@ -22,7 +22,7 @@ from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
 from sweeps.trial.system_metrics import sampling
 
 _STOP_ERRORS = {State.TIMED_OUT: "it was near its time limit", State.CANCELLED: "a stop was requested"}
-_OWN_FILES = (METRICS, "notes.json")  # files that the task function writes through `Trial`
+_OWN_FILES = (METRICS, "notes.json", "confusion.json")  # files that the task function writes through `Trial`
 EXPECTED_RETURN = "a trial returns its objective: a number, one number for each direction, or a dict of metrics"
 
 

@@ -1,11 +1,13 @@
 """A trial that records the reported metrics, and a configuration to train."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.trial.confusion import Confusion
 from sweeps.trial.job import World
 from tests import composing
 
@@ -33,6 +35,9 @@ class Recorder:
 
     def record_settings(self, settings: dict[str, Any]) -> None:
         self.settings |= settings
+
+    def record_confusion(self, subset: str, classes: Sequence[str], matrix: Sequence[Sequence[int]]) -> None:
+        self.confusion = Confusion(subset, [*classes], [[*row] for row in matrix])
 
     def report(self, metrics: dict[str, float], step: int, partial: bool = False) -> None:
         self.reported.append(metrics)

@@ -344,7 +344,8 @@ def test_model_is_saved(which: str, attained: str, tmp_path: Path) -> None:
     cfg = compose(*settings, *ours, f"trainer.save_model={which}")
     train(cfg, Recorder(tmp_path, stop_after=4))
     assert not (tmp_path / "model").exists()
-    result = train(cfg, Recorder(tmp_path))
+    recorder = Recorder(tmp_path)
+    result = train(cfg, recorder)
     file = tmp_path / "model" / "data" / "model.keras"
     model = keras.models.load_model(file)
     with zipfile.ZipFile(file) as archive:  # because a Keras without this repository has no module `trainers`
@@ -359,6 +360,11 @@ def test_model_is_saved(which: str, attained: str, tmp_path: Path) -> None:
     x, y, rows = loaded.subsets[name]
     accuracy = np.mean(np.argmax(model.predict(x[rows], verbose=0), axis=-1) == y[rows])
     assert accuracy == pytest.approx(result[f"{subset}_accuracy"], abs=1e-6)
+    x, y, rows = loaded.subsets["test"]
+    confusion = np.zeros((10, 10), int)
+    np.add.at(confusion, (y[rows], np.argmax(model.predict(x[rows], verbose=0), axis=-1)), 1)
+    assert recorder.confusion.matrix == confusion.tolist()
+    assert (recorder.confusion.subset, recorder.confusion.classes[9]) == ("test", "9")
     assert attained in result
     assert not list(tmp_path.glob("writing*"))
 

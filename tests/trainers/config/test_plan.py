@@ -26,10 +26,9 @@ def rates(*overrides: str, rows: int = 100, first: int = 0, end: int | None = No
     ("overrides", "sizes", "steps", "images"),
     [
         ("batch_size=32 epochs=2", (32, 32), (4, 4), (100, 100)),
-        ("batch_size=32 epochs=2 gpus=2", (32, 32), (3, 3), (96, 96)),
-        ("batch_size=32 epochs=2 nodes=2", (32, 32), (3, 3), (96, 96)),
-        ("batch_per_gpu=8 epochs=1 nodes=2 gpus=2", (32,), (3,), (96,)),
-        ("batch_per_gpu=8 epochs=1 nodes=2 ranks=2", (32,), (3,), (96,)),
+        ("batch_size=32 epochs=2 gpus=2", (32, 32), (4, 4), (100, 100)),
+        ("batch_per_gpu=8 epochs=1 nodes=2 gpus=2", (32,), (4,), (100,)),
+        ("batch_per_gpu=8 epochs=1 nodes=2 ranks=2", (32,), (4,), (100,)),
         ("batch_per_gpu=8 epochs=1", (8,), (13,), (100,)),
         ("batch_size=32 steps=4", (32,), (4,), (100,)),
         ("batch_size=32 steps=6", (32, 32), (4, 2), (100, 64)),
