@@ -80,6 +80,14 @@ def series_line(number: int) -> dict[str, Any]:
     return {"color": f"--series-{number % theme.SERIES}", "width": 2, "dash": dash}
 
 
+def line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, Any]:
+    """Return the line of a trial: by its kind, or for a completed or running trial by its value."""
+    if kind in LINES:
+        return LINES[kind]
+    level = theme.LEVELS // 2 if source.value(trial) is None else source.level(trial)
+    return {"color": f"--scale-{level}", "width": 2 if level == 0 else 1.4}
+
+
 def mark_all(
     source: FigureData, trials: Sequence[TrialRecord], x_of: Callable[[TrialRecord], Any], **marker: Any
 ) -> list[Trace]:

@@ -21,9 +21,11 @@ KINDS = ("queued", "failed", "pruned", "running", "completed")
 class FigureData:
     """The started trials of a study, with values and colours for its figures."""
 
-    def __init__(self, findings: Findings, curves: Mapping[int, Curves]) -> None:
-        """Prepare the trials. `curves` maps trial numbers to the reported metrics by step."""
-        self.findings, self.study, self.curves = findings, findings.study, curves
+    def __init__(
+        self, findings: Findings, curves: Mapping[int, Curves], usage: Mapping[int, Curves] | None = None
+    ) -> None:
+        """Prepare the trials. `curves` and `usage` map trial numbers to the metrics by step, and the system metrics."""
+        self.findings, self.study, self.curves, self.usage = findings, findings.study, curves, usage or {}
         self.maximize = self.study.directions[0] == "maximize"
         started = (trial for trial in self.study.rows if trial.state is not State.QUEUED)
         self.trials = sorted(started, key=lambda trial: trial.number)

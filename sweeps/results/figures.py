@@ -14,6 +14,7 @@ from sweeps.results.figure_data import FigureData
 from sweeps.results.findings import Findings
 from sweeps.results.maps import front, heat_map, hypervolume
 from sweeps.results.parallel import parallel_coordinates
+from sweeps.results.resources import resources
 from sweeps.results.scales import scale_of
 from sweeps.results.timeline import timeline
 from sweeps.results.trials import Curves, TrialFiles
@@ -38,7 +39,7 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     by_number = {trial.number: trial for trial in study.rows}
     files.look(Findings(study))
     plots = {}
-    for section, figures in build_figures(Findings(study), files.curves()).items():
+    for section, figures in build_figures(Findings(study), files.curves(), files.usage()).items():
         for name, figure in figures.items():
             plot = go.Figure(theme.apply_colors({key: figure[key] for key in ("data", "layout")}, palette))
             for trace in plot.data:
@@ -50,11 +51,16 @@ def build_plotly_figures(study: StudySnapshot) -> "dict[str, PlotlyFigure]":
     return plots
 
 
-def build_figures(findings: Findings, curves: Mapping[int, Curves]) -> dict[str, Figures]:
-    """Return the figures for which the study has data, by section title and figure title."""
-    source = FigureData(findings, curves)
+def build_figures(
+    findings: Findings, curves: Mapping[int, Curves], usage: Mapping[int, Curves] | None = None
+) -> dict[str, Figures]:
+    """Return the figures for which the study has data, by section title and figure title.
+
+    `curves` are those of the reported metrics, `usage` those of the system metrics, by the numbers of trials.
+    """
+    source = FigureData(findings, curves, usage or {})
     sections: dict[str, Figures] = {}
-    for title, draw in {**_FIGURES, "Slices": slices}.items():
+    for title, draw in {**_FIGURES, "Resources": resources, "Slices": slices}.items():
         try:
             figure = draw(source)
         except Exception as error:  # because trials may have any numbers, and the other figures must be drawn
@@ -108,7 +114,7 @@ def curves(source: FigureData) -> Figure | None:
     for kind, group in source.group_by_kind(trials).items():
         ordered = sorted(group, key=lambda trial: -source.level(trial)) if kind == "completed" else group
         for trial in ordered:
-            line = own_lines.get(trial.number) or _line_style(source, kind, trial)
+            line = own_lines.get(trial.number) or drawing.line_style(source, kind, trial)
             trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
             trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
             data.append(trace | ({"name": _legend_name(trial)} if has_legend else {}))
@@ -126,13 +132,6 @@ def curves(source: FigureData) -> Figure | None:
         layout |= {"showlegend": True, "legend": below}
     note = f"{note} {scale.note}".strip()
     return drawing.make_figure([*data, *ends], 380 + 20 * len(trials) * has_legend, note, **layout)
-
-
-def _line_style(source: FigureData, kind: str, trial: TrialRecord) -> dict[str, Any]:
-    if kind in drawing.LINES:
-        return drawing.LINES[kind]
-    level = theme.LEVELS // 2 if source.value(trial) is None else source.level(trial)
-    return {"color": f"--scale-{level}", "width": 2 if level == 0 else 1.4}
 
 
 def _legend_name(trial: TrialRecord) -> str:

@@ -45,7 +45,7 @@ def write_figures(findings: Findings, folder: Path, file_format: str) -> tuple[l
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures") from error
-    for section, figures in build_figures(findings, files.curves()).items():
+    for section, figures in build_figures(findings, files.curves(), files.usage()).items():
         for name, figure in figures.items():
             words = "_".join(filter(None, [findings.study.name, section, name.lstrip("+")]))
             path = folder / f"{''.join(c if c.isalnum() or c in '-_.' else '_' for c in words).lower()}.{file_format}"

@@ -31,7 +31,7 @@ _ROWS_READ_LIVE = 200
 _COLUMNS = ("trial", "state", *(name.replace("/", "_") for name in COSTS), "gpu_use", "attempts", "error", "folder")
 """Columns of `raw_table`: two before the params and the metrics, the others after them."""
 _USUAL = ("accuracy", "epoch_time")  # metrics in the table of trials, beside the objectives
-_WIDE = {"Parameters and objective", "Slices", "Timeline"}
+_WIDE = {"Parameters and objective", "Slices", "Timeline", "Resources"}
 
 
 def markdown(study: StudySnapshot | Findings, picture: str = "") -> str:
@@ -78,7 +78,7 @@ def _render_page(findings: Findings, files: TrialFiles, again_s: float = 0.0) ->
     if (study := files.filled(findings.study)) is not findings.study:
         findings = replace(findings, study=study, origin=findings)
     curves = files.curves()
-    figures_by_title = figures.build_figures(findings, curves)
+    figures_by_title = figures.build_figures(findings, curves, files.usage())
     cost_figures = figures_by_title.pop(figures.COST, {})
     sections = overview.build_sections(findings, files)
     sections += _build_sections(findings, figures_by_title, running=again_s > 0)

@@ -137,6 +137,10 @@ class TrialFiles:
         """Return the curves of each trial by its number."""
         return {number: files.curves for number, files in self._files.items()}
 
+    def usage(self) -> dict[int, Curves]:
+        """Return the curves of each trial's system metrics by its number, over seconds since its first sample."""
+        return {number: files.usage for number, files in self._files.items()}
+
     def hover(self, trial: TrialRecord) -> str:
         """Return the hover text of a trial in plotly's HTML."""
         curves = self._files[trial.number].curves if trial.number in self._files else {}
