@@ -110,6 +110,14 @@ class TrialRecord:
         shown = (f"{key.lstrip('+')}={short(text(value, digits=4), LONGEST)}" for key, value in self.params.items())
         return " ".join(shown) or f"trial {self.number}"
 
+    @property
+    def short_name(self) -> str:
+        """Return the name with the last parts of the keys, if these differ: `momentum=0.9` of `optimizer.momentum`."""
+        last = {key: key.rpartition(".")[2].lstrip("+") for key in self.params}
+        if len(set(last.values())) < len(last):
+            return self.name
+        return replace(self, params={last[key]: value for key, value in self.params.items()}).name
+
 
 def update_outside(trial: TrialRecord, contains: Callable[[Point], bool]) -> TrialRecord:
     """Return the trial, no longer marked as outside if the search space has grown around it."""

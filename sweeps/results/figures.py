@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from sweeps.record import costs
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot
 from sweeps.results import drawing, theme
 from sweeps.results.classes import CLASSES, confusion_matrix
 from sweeps.results.drawing import Figure, Figures, Trace
@@ -19,7 +19,7 @@ from sweeps.results.scales import scale_of
 from sweeps.results.timeline import timeline
 from sweeps.results.trials import Curves, TrialFiles
 from sweeps.secrets import without_password
-from sweeps.wording import short, text
+from sweeps.wording import short
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
@@ -117,7 +117,9 @@ def curves(source: FigureData) -> Figure | None:
             line = own_lines.get(trial.number) or drawing.line_style(source, kind, trial)
             trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
             trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
-            data.append(trace | ({"name": _legend_name(trial)} if has_legend else {}))
+            data.append(
+                trace | ({"name": drawing.escape(short(without_password(trial.short_name), 46))} if has_legend else {})
+            )
         x, y = zip(*(_last_point(*reported[trial.number]) for trial in ordered), strict=True)
         marks = drawing.make_marks(source, kind, x, y, ordered) | {"showlegend": False}
         if own_lines:
@@ -132,12 +134,6 @@ def curves(source: FigureData) -> Figure | None:
         layout |= {"showlegend": True, "legend": below}
     note = f"{note} {scale.note}".strip()
     return drawing.make_figure([*data, *ends], 380 + 20 * len(trials) * has_legend, note, **layout)
-
-
-def _legend_name(trial: TrialRecord) -> str:
-    """Return the values of a trial, each with the last part of its parameter's name."""
-    pairs = (f"{name.rpartition('.')[2].lstrip('+')}={text(value, digits=4)}" for name, value in trial.params.items())
-    return drawing.escape(short(without_password(" ".join(pairs) or trial.name), 46))
 
 
 def _last_point(steps: Sequence[float], values: Sequence[float | None]) -> tuple[float, float | None]:

@@ -44,6 +44,7 @@ def tag(
     errors_first: bool = False,
     lacking: Collection[str] = (),
     where: str = "",
+    logarithms: Collection[str] = (),
 ) -> tuple[str, str]:
     """Return the experiment tag, as key and value, that describes the view of `study`.
 
@@ -56,11 +57,14 @@ def tag(
         errors_first: whether the table shows the trials' errors before their parameters.
         lacking: the parameters that some trials do not have, because MLflow would draw no line for such a trial.
         where: the filter of a view of several studies, which shows the study of each trial.
+        logarithms: params such as `log10 lr`, which the charts show in place of `lr`.
     """
     best = [f"best/{name}" for name in objective]
     shared = [name for name in params if name not in lacking] or params
     gpus = sorted(filter(is_gpu_use, curves))
-    charts = _charts(params, shared, best, numbers, _main_curves(objective, curves), gpus)
+    drawn = {name: f"log10 {name}" if f"log10 {name}" in logarithms else name for name in {*params, *numbers}}
+    axes, shared_axes, numbers = ([drawn[name] for name in names] for names in (params, shared, numbers))
+    charts = _charts(axes, shared_axes, numbers, best, _main_curves(objective, curves), gpus)
     columns = [*["tags.`study`"] * bool(where), *_columns(params, best, errors_first)]
     state = {  # MLflow fills in its defaults for all other keys
         "searchFilter": where or f"tags.study = {quote(study)} AND {TRIALS}",
@@ -96,7 +100,7 @@ def _sections(charts: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _charts(params: Names, shared: Names, best: Names, numbers: Names, metrics: Names, gpus: Names) -> list[Any]:
+def _charts(params: Names, shared: Names, numbers: Names, best: Names, metrics: Names, gpus: Names) -> list[Any]:
     """Return all charts; each of `metrics` and `gpus` has a curve of its own."""
     title = f"{', '.join(shared) or 'trials'} → {', '.join(best)}"
     differences: dict[str, Any] = {"chartName": "Trials", "compareGroups": ["Model metrics", "Parameters", "Tags"]}

@@ -1,11 +1,13 @@
 """The metrics, params and tags of a run, sent to MLflow."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.secrets import mask_value, without_password
 from sweeps.tracking.store import UNWANTED, first_line, is_refusal
+from sweeps.trial.job import Point
 
 MetricRow = tuple[str, float, int, int]
 """Name, value, milliseconds since 1970, step. MLflow stores equal rows once, so a row may be sent again."""
@@ -15,6 +17,13 @@ _BATCH, _PARAMS = 1000, 100  # largest numbers of metrics, params and tags, and 
 def mlflow_name(name: str) -> str:
     """Return a name in the characters that MLflow allows: Hydra's `+db@src` becomes `db_src`."""
     return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
+
+
+def logarithms(params: Point, space: Mapping[str, str]) -> dict[str, str]:
+    """Return the logarithm of each param that is searched by logarithm, because MLflow's charts have linear axes."""
+    by_log = {key.partition(" under ")[0] for key, domain in space.items() if domain.startswith("log interval(")}
+    numbers = {name: value for name, value in params.items() if name in by_log and isinstance(value, int | float)}
+    return {f"log10 {mlflow_name(name)}": f"{math.log10(value):.6g}" for name, value in numbers.items() if value > 0}
 
 
 def send(client: Any, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:

@@ -53,6 +53,7 @@ class StudyRun:
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
         self._swept: dict[str, None] = {}  # ordered set of the comparison view's params
         self._curves: dict[str, None] = {}
+        self._logarithms: dict[str, None] = {}
         self._artifact_uris: dict[str, str] = {}  # by run id
 
     def open(self) -> None:
@@ -79,7 +80,7 @@ class StudyRun:
             return self._reopen(runs[0])
         tags = {"mlflow.parentRunId": self.run_id, "trial": str(trial.number), "role": "trial"}
         tags["folder"] = str(trial.folder.absolute())
-        return self._create(trial.name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
+        return self._create(trial.short_name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
 
     def send_files(self, run_id: str, *files: Path) -> None:
         """Log files as artifacts; of a long file its head and its tail."""
@@ -93,19 +94,28 @@ class StudyRun:
             with tempfile.TemporaryDirectory() as folder:
                 repository.log_artifact(str(copy_for_show(file, Path(folder))))
 
-    def update_view(self, params: Sequence[str], metrics: Sequence[str]) -> None:
-        """Add these params and metrics, as MLflow names them, to the comparison view."""
-        before = len(self._swept), len(self._curves)
+    def update_view(self, params: Sequence[str], metrics: Sequence[str], logarithms: Sequence[str] = ()) -> None:
+        """Add these params, metrics and logarithms of params, as MLflow names them, to the comparison view."""
+        before = len(self._swept), len(self._curves), len(self._logarithms)
         self._swept |= dict.fromkeys(params)
         self._curves |= dict.fromkeys(metrics)
-        if before != (len(self._swept), len(self._curves)):
+        self._logarithms |= dict.fromkeys(logarithms)
+        if before != (len(self._swept), len(self._curves), len(self._logarithms)):
             self._store_view(self.study)
 
     def _store_view(self, study: StudySnapshot) -> None:
         objective, maximize = [*map(mlflow_name, study.objective)], study.directions[0] == "maximize"
         numbers, partial = [*map(mlflow_name, study.numbers())], self._partial_params(study)
         tag = comparison_view.tag(
-            study.name, [*self._swept], objective, maximize, self._curves, numbers, study.all_failed, partial
+            study.name,
+            [*self._swept],
+            objective,
+            maximize,
+            self._curves,
+            numbers,
+            study.all_failed,
+            partial,
+            logarithms=self._logarithms,
         )
         self.client.set_experiment_tag(self.experiment_id, *tag)
 

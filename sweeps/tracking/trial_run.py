@@ -13,7 +13,7 @@ from sweeps.record import costs
 from sweeps.record.study import TrialRecord, result_of
 from sweeps.record.trial_config import read_config, settings
 from sweeps.results import notes
-from sweeps.tracking.run_data import MetricRow, mlflow_name, send, send_settings
+from sweeps.tracking.run_data import MetricRow, logarithms, mlflow_name, send, send_settings
 from sweeps.tracking.saved_model import log_saved_model
 from sweeps.tracking.store import first_line
 from sweeps.tracking.study_run import StudyRun, read_tracking
@@ -75,14 +75,15 @@ class TrialRun:
         metrics, batches = self._new_metrics()
         self._reported += Counter(name for name, *_ in metrics)
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
-        params = {} if self._described else swept
+        by_log = logarithms(self.trial.params, self._study.study.space)
+        params = {} if self._described else {**swept, **by_log}
         outcome, tags = self._outcome() if ended else ([], {})
         self.problem = send(self._study.client, run_id, metrics + outcome, params, tags) or self.problem
         for reader, lines in zip(self._readers, batches, strict=True):
             reader.mark_read(lines)
         self._described = True
         curves = [name for name, points in self._reported.items() if points > 1]
-        self._study.update_view([mlflow_name(name) for name in self.trial.params], curves)
+        self._study.update_view([*swept], curves, [*by_log])
         if ended:
             # At the end, because a trainer (autolog) may log params of the same names with other values.
             self.problem = send_settings(self._study.client, run_id, self._settings()) or self.problem

@@ -9,13 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition, resolved
-from sweeps.record.study import Added
+from sweeps.record.study import Added, TrialRecord
 from sweeps.study.reading import read_study
 from sweeps.trial.job import Outcome, State
 from tests.study.conftest import MakeStudy
@@ -23,6 +24,13 @@ from tests.study.fake_launcher import Clock, Drive, FakeLauncher, Study, by_tria
 from tests.study.test_loop import disk_that_fails
 
 DONE = ["completed"] * 3
+
+
+def test_short_names_have_the_last_parts_of_keys() -> None:
+    trial = TrialRecord(0, {"+optimizer.momentum": 0.9, "lr": 0.1}, State.QUEUED, Path())
+    assert trial.short_name == "momentum=0.9 lr=0.1"
+    both = replace(trial, params={"a.x": 1, "b.x": 2})
+    assert both.short_name == both.name == "a.x=1 b.x=2"
 
 
 def definition(**changes: object) -> Definition:

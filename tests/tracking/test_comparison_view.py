@@ -13,6 +13,7 @@ from mlflow import MlflowClient
 from sweeps.results.findings import Findings
 from sweeps.results.studies import ComparedStudy
 from sweeps.tracking import comparison_view, pages
+from sweeps.tracking.run_data import logarithms
 from sweeps.tracking.tracker import Tracker
 from tests.tracking import studies as studies_on_disk
 
@@ -61,6 +62,26 @@ def test_parallel_coordinates_show_columns_of_all_trials() -> None:
     assert content["compareRunCharts"][0]["selectedParams"] == ["lr"]
     assert "params.`seed`" in content["selectedColumns"]
     assert view(params=["a", "b"], lacking={"a", "b"})["compareRunCharts"][0]["selectedParams"] == ["a", "b"]
+
+
+def test_charts_show_logarithms_and_the_table_values() -> None:
+    content = view(params=["optimizer", "lr", "batch"], numbers=["lr", "batch"], logarithms=["log10 lr"])
+    parallel, contour, _, scatter, *_ = content["compareRunCharts"]
+    assert parallel["selectedParams"] == ["optimizer", "log10 lr", "batch"]
+    assert (contour["xaxis"]["key"], scatter["xaxis"]["key"]) == ("log10 lr", "log10 lr")
+    assert "params.`lr`" in content["selectedColumns"]
+    assert "params.`log10 lr`" not in content["selectedColumns"]
+
+
+def test_logarithms_of_params_that_are_searched_by_logarithm() -> None:
+    space = {
+        "lr": "log interval(0.0001, 1)",
+        "+opt.decay under opt=adam": "log interval(1e-6, 1)",
+        "x": "interval(0, 1)",
+    }
+    params = {"lr": 0.01, "+opt.decay": 0, "x": 0.5}
+    assert logarithms(params, space) == {"log10 lr": "-2"}  # a person may add 0
+    assert logarithms({"+opt.decay": 1e-3}, space) == {"log10 opt.decay": "-3"}
 
 
 @pytest.mark.parametrize(

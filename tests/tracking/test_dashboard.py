@@ -148,7 +148,7 @@ def test_the_link_opens_the_comparison(dashboard: tuple[str, str], page: Page) -
 def test_view_of_a_search_has_pruned_trials_and_contours(dashboard: tuple[str, str], page: Page) -> None:
     page.goto(dashboard[0] + comparison_view.path("3", "search"))
     expect(page.get_by_text("20 matching runs")).to_be_visible()
-    for axis in ("lr", "batch_size", "optimizer", "best/accuracy"):
+    for axis in ("log10 lr", "batch_size", "optimizer", "best/accuracy"):
         expect(chart(page, "Parallel Coordinates").locator(".parcoords").get_by_text(axis, exact=True)).to_be_visible()
     page.locator(".react-resizable .contourlayer").scroll_into_view_if_needed()
     page.goto(dashboard[0] + comparison_view.path("3", "search", as_table=True))
