@@ -11,7 +11,8 @@ const hover = (number) => data.trials[number]?.hover ?? "";
 
 function draw(box) {
   const figure = data.figures[box.id];
-  const { data: traces, layout } = applyColors(box.view ? curvesOf(figure, box.view) : figure, colors());
+  const shown = box.view ? curvesOf(figure, box.view) : hasBrush(box) ? brushedOf(figure) : figure;
+  const { data: traces, layout } = applyColors(shown, colors());
   for (const trace of traces) {
     if (!trace.hovertemplate?.includes("%{text}") || trace.text) continue;
     trace.text = trace.customdata ? trace.customdata.map(hover) : hover(trace.meta);
@@ -27,6 +28,7 @@ function draw(box) {
     const number = point.customdata ?? point.data.meta;
     if (number in data.trials) show(number);
   });
+  if (hasBrush(box)) listenToBrush(box);
   box.drawn = traces.length;
   mark(box);
 }
@@ -44,7 +46,7 @@ function mark(box) {
     const { xaxis, yaxis } = trace;
     const style = { type: "scatter", xaxis, yaxis, hoverinfo: "skip", showlegend: false, line: { color, width: 3 } };
     if (trace.meta === chosen) marks.push({ ...style, mode: "lines", x: trace.x, y: trace.y });
-    const indices = (trace.customdata ?? []).flatMap((number, i) => (number === chosen ? [i] : []));
+    const indices = (trace.mode === "lines" ? [] : trace.customdata ?? []).flatMap((number, i) => (number === chosen ? [i] : []));
     if (!indices.length) continue;
     const isLine = indices.length > 1;
     const marker = { symbol: "circle-open", size: isLine ? 9 : 15, color, line: { width: 3, color } };
@@ -56,6 +58,54 @@ function mark(box) {
 const boxes = () => [...document.querySelectorAll(".figure")];
 
 const isCurves = (box) => Boolean(data.figures[box.id].layout.meta?.curves);
+
+// The brush: ranges of positions on axes of the parallel coordinates, by the number of the axis.
+let ranges = null;
+const brush = () => (ranges ??= JSON.parse(remembered("brush") ?? "{}"));
+const hasBrush = (box) => Boolean(data.figures[box.id].layout.meta?.brush);
+
+// The numbers of the trials in all ranges; null without a range.
+function brushedTrials() {
+  if (!Object.keys(brush()).length) return null;
+  const figure = Object.values(data.figures).find(({ layout }) => layout.meta?.brush);
+  const outside = new Set(figure?.data.flatMap(({ x, y, customdata }) => customdata.filter((_, i) => {
+    const [low, high] = brush()[x[i]] ?? [-Infinity, Infinity];
+    return x[i] !== null && (y[i] === null || y[i] < low || y[i] > high);
+  })));
+  return new Set(figure?.data.flatMap(({ customdata }) => customdata).filter((number) => !outside.has(number)));
+}
+
+// The figure with the trials outside of the brush faint, below all others, and a rectangle for each range.
+function brushedOf(figure) {
+  const trials = brushedTrials();
+  if (!trials) return { ...figure, layout: { ...figure.layout, dragmode: "select" } };
+  const part = (trace, isInside) => {
+    const some = (values) => (Array.isArray(values) ? values.filter((_, i) => trials.has(trace.customdata[i]) === isInside) : values);
+    const [x, y, customdata] = [trace.x, trace.y, trace.customdata].map(some);
+    const marker = trace.marker && { ...trace.marker, color: some(trace.marker.color) };
+    return { ...trace, x, y, customdata, ...(marker && { marker }), ...(isInside ? {} : { opacity: 0.07, hoverinfo: "skip", hovertemplate: null }) };
+  };
+  const traces = [false, true].flatMap((isInside) => figure.data.map((trace) => part(trace, isInside)).filter(({ x }) => x.length));
+  const rectangles = Object.entries(brush()).map(([axis, [y0, y1]]) => (
+    { type: "rect", x0: axis - 0.04, x1: Number(axis) + 0.04, y0, y1, line: { width: 1, color: "--chosen" } }));
+  return { data: traces, layout: { ...figure.layout, dragmode: "select", shapes: [...(figure.layout.shapes ?? []), ...rectangles] } };
+}
+
+function listenToBrush(box) {
+  const use = (chosenRanges) => {
+    ranges = chosenRanges;
+    remember("brush", JSON.stringify(ranges));
+    setTimeout(() => { boxes().filter((other) => other.drawn && hasBrush(other)).forEach(draw); dispatchEvent(new Event("brush")); });
+  };
+  box.on("plotly_selected", (event) => {
+    if (!event?.range) return;
+    const [left, right] = event.range.x;
+    const axes = [...new Set(data.figures[box.id].data.flatMap(({ x }) => x))].filter((x) => x !== null && x >= left && x <= right);
+    if (axes.length) use({ ...brush(), ...Object.fromEntries(axes.map((axis) => [axis, event.range.y])) });
+  });
+  box.on("plotly_deselect", () => use({}));
+  box.on("plotly_doubleclick", () => use({}));
+}
 
 // The points of a metric over steps, or over another metric such as seconds.
 function curveOf(number, metric, by) {

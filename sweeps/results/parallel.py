@@ -21,6 +21,7 @@ from sweeps.results.figure_data import FigureData, value_of
 from sweeps.results.scales import scale_of
 from sweeps.wording import short
 
+_HINT = "Drag along an axis to select trials, also along several; double-click to select all."
 Positions = Mapping[int, Sequence[float]]
 """The position of each trial on each axis, by trial number."""
 
@@ -40,13 +41,13 @@ def parallel_coordinates(source: FigureData) -> Figure | None:
     return make_figure(
         [*_lines(source, trials, positions), *_points(source, trials, positions)],
         420,
-        source.add_edge_note(note),
+        f"{source.add_edge_note(note)} {_HINT}".strip(),
         annotations=_tick_labels(columns),
         shapes=[_axis_line(i, axis) for i, axis in enumerate(columns)],
         margin={"l": 48, "r": 84, "t": 40, "b": 8},  # room for the names and the tick labels beside the axes
         **_frame(columns),
         **source.color_layout(),
-        meta={"least_width": 92 * len(columns) + 60},
+        meta={"least_width": 92 * len(columns) + 60, "brush": True},  # page.js lets the reader select values of an axis
     )
 
 
@@ -91,10 +92,12 @@ def _line_trace(trials: Sequence[TrialRecord], positions: Positions, line: Any, 
     """Return the lines of several trials as one trace, with gaps between them."""
     x: list[int | None] = []
     y: list[float | None] = []
+    numbers: list[int] = []
     for trial in trials:
         x += [*range(len(positions[trial.number])), None]
         y += [*positions[trial.number], None]
-    return scatter("lines", x, y, line=line, opacity=opacity, hoverinfo="skip")
+        numbers += [trial.number] * (len(positions[trial.number]) + 1)
+    return scatter("lines", x, y, line=line, opacity=opacity, hoverinfo="skip", customdata=numbers)
 
 
 def _points(source: FigureData, trials: Sequence[TrialRecord], positions: Positions) -> list[Trace]:

@@ -39,12 +39,15 @@ function addTools(table) {
   const count = element("span", "", { class: "note", role: "status" });
   const apply = () => {
     const words = filter.value.split(" ").filter(Boolean);
-    for (const row of rows) row.hidden = !matches(row, names, words);
-    count.textContent = words.length ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
+    const trials = brushedTrials();
+    const isBrushed = (row) => !trials || trials.has(Number(row.dataset.trial));
+    for (const row of rows) row.hidden = !(isBrushed(row) && matches(row, names, words));
+    count.textContent = words.length || trials ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
     remember("filter", filter.value);
   };
   filter.value = remembered("filter") ?? "";
   filter.addEventListener("input", apply);
+  addEventListener("brush", apply);
   apply();
 
   const hidden = new Set((remembered("columns") ?? "").split("\n").filter(Boolean));

@@ -209,6 +209,33 @@ def test_table_is_filtered_and_its_columns_are_chosen(pages: Pages) -> None:
 
 
 @pytest.mark.long
+def test_trials_are_selected_along_an_axis(pages: Pages) -> None:
+    page = pages("search")
+    drawn = figure(page, "Parameters and objective")
+    rows, status = section(page, "Trials").locator("tbody tr:visible"), section(page, "Trials").get_by_role("status")
+    box = drawn.locator(".nsewdrag").first.bounding_box()
+    assert box
+
+    def drag(left: float, right: float, top: float, bottom: float) -> None:
+        """Drag over a part of the figure, in fractions of its width and height."""
+        for i, (across, down) in enumerate([(left, top), (right, bottom)]):
+            page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"], steps=5)
+            page.mouse.down() if i == 0 else page.mouse.up()
+
+    rates = [float(text) for text in rows.locator("td:nth-child(2)").all_inner_texts()]
+    high = [rate for rate in rates if rate > 10**-2.5]
+    middle = (1.06 - 0.5) / 1.26  # because the figure shows positions from -0.2 to 1.06
+    drag(0.001, 0.05, 0.02, middle)  # the upper half of the first axis, lr from 0.0001 to 0.1
+    expect(status).to_have_text(f"{len(high)} of 20")
+    assert [float(text) for text in rows.locator("td:nth-child(2)").all_inner_texts()] == high
+    drag(0.30, 0.36, 0.02, 0.2)  # and the upper part of the second axis, batch_size
+    expect(rows).not_to_have_count(len(high))
+    assert {*rows.locator("td:nth-child(3)").all_inner_texts()} == {"128"}
+    page.mouse.dblclick(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
+    expect(rows).to_have_count(20)
+
+
+@pytest.mark.long
 def test_trials_are_shown_side_by_side(pages: Pages) -> None:
     page = pages("search")
     page.evaluate("sessionStorage.clear()")  # because another test may have sorted the table
