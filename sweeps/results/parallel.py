@@ -41,7 +41,7 @@ def parallel_coordinates(source: FigureData) -> Figure | None:
     return make_figure(
         [*_lines(source, trials, positions), *_points(source, trials, positions)],
         420,
-        f"{source.add_edge_note(note)} {_HINT}".strip(),
+        f"{_HINT} {source.add_edge_note(note)}".strip(),
         annotations=_tick_labels(columns),
         shapes=[_axis_line(i, axis) for i, axis in enumerate(columns)],
         margin={"l": 48, "r": 84, "t": 40, "b": 8},  # room for the names and the tick labels beside the axes

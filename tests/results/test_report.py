@@ -274,6 +274,7 @@ def test_every_started_trial_has_a_mark_in_every_figure(tmp_path: Path, section:
     marks = {
         number: trace["marker"]["symbol"]
         for trace in drawn(summary, section, name)["data"]
+        if "marker" in trace
         for number in np.ravel(trace.get("customdata", []))
     }
     assert [marks[i] for i in range(len(ALL_KINDS))] == [*ALL_KINDS.values()]
