@@ -11,7 +11,7 @@ from sweeps.errors import UserError
 _PASSWORD = re.compile(
     r"""(?P<user>(?<![\w.+-])[\w.+-]+://(?:\$\{[^}]*\}|[^/:@$\s"'])*:)(?!\$\{)[^\s"']+@"""
     r"""|(?P<query>[?&](?:\w*password|passwd|pwd)=)(?!\$\{)[^\s"'&]+"""
-    r"""|(?P<token>(?<![\w.+-])https?://)(?!\$\{)[^\s"'/:@$]+@""",
+    r"""|(?P<token>(?<![\w.+-])(?:\w+\+)?https?://)(?!\$\{)[^\s"'/:@$]+@""",
     re.IGNORECASE,
 )
 # A name begins after a sign or, as in clientSecret, with a capital letter. Tokens of texts (pad_token) are no secrets.
@@ -24,6 +24,7 @@ _KEY = rf"(?P<key>(?<![\w.+-])[\w.+-]*{_NAME}"
 _HARMLESS = r"""(?:\$|\*\*\*|(?:null|none|true|false)(?:["'\s,}\]]|$))"""
 _VALUE = rf"""(?!["']?{_HARMLESS})(?:"[^"]+"|'[^']+'|[^\s"',}}\]]+)"""
 _TYPED = re.compile(rf"{_KEY}=){_VALUE}", re.IGNORECASE)
+_IN_DICT = re.compile(rf"""^[^\s=]+=\[?\{{.*?{_KEY}["']?[ ]*:[ ]*){_VALUE}""", re.IGNORECASE)  # as in auth={{token:x}}
 _SHOWN = re.compile(rf"""{_KEY}["']?(?:=|:[ ]+)){_VALUE}""", re.IGNORECASE)
 _SECRET_KEY = re.compile(rf"{_KEY})", re.IGNORECASE)
 
@@ -77,8 +78,8 @@ def _refuse(text: str) -> None:
             "Put the whole address into the environment: MLFLOW_TRACKING_URI=..., or DB=... and then "
             "tracking.uri='${oc.env:DB}' or hydra.sweeper.storage='${oc.env:DB}'"
         )
-    if match := _TYPED.search(text):
-        key = match["key"].rstrip("=")
+    if match := _TYPED.search(text) or _IN_DICT.search(text):
+        key = match["key"].rstrip("=: \"'")
         variable = key.rpartition(".")[2].lstrip("+").upper()
         raise UserError(
             f"{key}=***: a secret in a command line or in a config can be read by others.\n"

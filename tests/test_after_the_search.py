@@ -182,7 +182,8 @@ def test_study_is_archived_unpacked_and_deleted(app: Path, migrated: Path, tmp_p
 
 def test_bundle_is_reproduced_without_the_app(app: Path, tmp_path: Path) -> None:
     done = sweeps(app, "bundle", "s", "--output", str(tmp_path / "s.zip"))
-    assert (done.code, done.out) == (0, f"{tmp_path / 's.zip'}\n")
+    no_git = "other files than modules and YAML are left out, because git tracks none"
+    assert (done.code, done.out) == (0, f"{no_git}\n{tmp_path / 's.zip'}\n")
     (tmp_path / "elsewhere").mkdir()
     done = sweeps(tmp_path / "elsewhere", "reproduce", "../s.zip")
     assert done.code == 0, done.said
@@ -192,6 +193,11 @@ def test_bundle_is_reproduced_without_the_app(app: Path, tmp_path: Path) -> None
     assert [*before["line"]] == ["steep"] * 2
     done = sweeps(tmp_path / "elsewhere", "reproduce", "../s.zip", "noise=0.25", "--folder", "other")
     assert "2 trials with a result before and now, 0 with the same" in done.out
+    done = sweeps(tmp_path / "elsewhere", "reproduce", "../s.zip", "noise=0")
+    assert done.code == 2
+    assert "noise=0 was 0.5" in done.said
+    assert "with the same" not in done.said
+    assert done.err.endswith("choose another --folder\n")
 
 
 def test_bundle_without_the_app_is_refused(app: Path, tmp_path: Path) -> None:

@@ -166,6 +166,10 @@ WRONG = [
     (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
     (["ui", "good", "failed", "--uri", "sqlite:///none.db"], "--uri is for runs outside of studies.\nRemove --uri"),
     (["bundle", "good", "--output", "multirun"], "--output multirun: the path is a folder.\nChoose a file"),
+    (
+        ["reproduce", "multirun/good/study.json", "hydra.sweeper.study_name=x"],
+        "keeps its name and place.\nChoose a folder",
+    ),
     (["reproduce", "no.zip"], "no.zip: there is no such file.\nMake a bundle from a study: python -m sweeps bundle"),
     (["reproduce", "multirun/good/study.json"], "study.json: not a bundle (File is not a zip file).\nMake one"),
     (["compare", "good"], "compare good: one study.\nAdd another name: python -m sweeps compare good NAME"),

@@ -13,7 +13,7 @@ import typer
 
 import sweeps
 from sweeps.commands import MULTIRUN, Name, Root, check_output, command, console, read
-from sweeps.errors import UserError
+from sweeps.errors import ExitCode, UserError
 from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot
 from sweeps.wording import counted, text
@@ -57,6 +57,9 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
 
     if not file.is_file():
         raise UserError(f"{file}: there is no such file.\nMake a bundle from a study: python -m sweeps bundle NAME")
+    for word in overrides or []:
+        if word.lstrip("+").startswith(("hydra.sweeper.study_name=", "hydra.sweep.")):
+            raise UserError(f"{word}: the study of a bundle keeps its name and place.\nChoose a folder: --folder NAME")
     packed, folder = bundle.unpack(file, folder)
     if differences := bundle.describe_package_differences(folder):
         more = f" and {len(differences) - _MOST} more" if len(differences) > _MOST else ""
@@ -64,6 +67,8 @@ def reproduce(file: Bundle, overrides: Overrides = None, folder: Folder = None) 
     typed_in, words = bundle.app_folder(packed, folder), [*packed.command, *(overrides or [])]
     console.print(f"cd {shlex.quote(str(typed_in))} && {shlex.join(words)}", soft_wrap=True)
     code = _run([sys.executable, *words[1:]], typed_in)
+    if code == ExitCode.REFUSED:
+        raise UserError(f"the command was refused, see above.\nTo change what ran in {folder}, choose another --folder")
     _show_comparison(read(packed.name, folder / "study")[0], _find_new(packed.name, typed_in))
     raise SystemExit(code)
 
@@ -93,14 +98,18 @@ def _show_comparison(before: StudySnapshot, now: StudySnapshot) -> None:
     from sweeps.results.terminal import View
 
     present = {canonical(trial.params): trial for trial in now.rows if trial.result}
-    pairs = [(trial, present[canonical(trial.params)]) for trial in before.top() if canonical(trial.params) in present]
-    if not pairs:
-        console.print("No trial has a result before and now.")
-        return
+    ranked = before.top()
+    pairs = [(trial, present[canonical(trial.params)]) for trial in ranked if canonical(trial.params) in present]
     table = [["trial", *(f"{name} {time}" for name in before.objective for time in ("before", "now"))]]
     for old, new in pairs[:_MOST]:
         values = zip(old.objective, new.objective, strict=False)
         table.append([old.name, *(text(value) for both in values for value in both)])
-    View().show(table)
+    if pairs:
+        View().show(table)
     same = sum(old.objective == new.objective for old, new in pairs)
-    console.print(f"{counted(len(pairs), 'trial')} with a result before and now, {same} with the same")
+    lines = [f"{counted(len(pairs), 'trial')} with a result before and now, {same} with the same"]
+    if missing := len(ranked) - len(pairs):
+        lines.append(f"{counted(missing, 'trial')} with a result before, but not now")
+    if new_trials := len(present) - len(pairs):
+        lines.append(f"{counted(new_trials, 'trial')} with a result now, but not before")
+    console.print("\n".join(lines))

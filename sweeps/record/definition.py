@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, quarantine, read_json, write_whole
 from sweeps.record.followed import by_default, followed, source, written
-from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_grid, text_of
+from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_grid, quoted, text_of
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point
@@ -240,7 +240,7 @@ def suggest_study(name: str, root: Path) -> str:
 
 def resume_line(definition: Definition) -> str:
     """Return the command that resumes the study."""
-    words = [*definition.command, f"{_NAME}={definition.name}"]
+    words = [*definition.command, f"{_NAME}={quoted(definition.name)}"]
     return shlex.join(word for word in words if word != "hydra.sweeper.extend=true")
 
 

@@ -3,12 +3,15 @@
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count, islice
 from typing import Any
 
-from hydra.core.override_parser.types import Transformer
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString, Transformer
+from hydra.errors import HydraException
 
 from sweeps.errors import UserError
 from sweeps.settings import SweeperConf
@@ -259,6 +262,15 @@ def canonical(point: Mapping[str, Value]) -> str:
     """Return a text that equal points share: 1 and 1.0 are one value, 1 and True are two."""
     values = {key: float(value) if type(value) is int else value for key, value in point.items()}
     return json.dumps(values, sort_keys=True)
+
+
+def quoted(text: str) -> str:
+    """Return a text in Hydra's grammar, with quotes if the grammar would refuse it or read anything else."""
+    plain = text_of(text)
+    with suppress(HydraException):
+        if OverridesParser.create().parse_override(f"key={plain}").value() == text:
+            return plain
+    return str(QuotedString(text, Quote.single).with_quotes())
 
 
 def text_of(value: Any) -> str:

@@ -11,15 +11,17 @@ NAME/study/NAME/      the study's record, without logs, checkpoints and models
 import json
 import os
 import zipfile
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, read_json
+from sweeps.files import MALFORMED, CorruptFile, read_json
 from sweeps.record.definition import Definition
+from sweeps.record.space import quoted
 from sweeps.record.study import StudySnapshot
 from sweeps.record.trial_config import config_folders
 from sweeps.study import code
@@ -52,7 +54,7 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
     source, saved = code.read_newest(study.folder)
     top = _find_top(definition, saved)
     app = {path: source / path for path in saved.files}
-    others_of_app, problems = _files_beside(study, top, top / saved.app)
+    others_of_app, problems = _files_beside(study, definition, top, top / saved.app)
     began = (source.parent / code.RECORD).stat().st_mtime
     for file in others_of_app:
         path = file.relative_to(top).as_posix()
@@ -66,7 +68,7 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
     contents[_FILE] = json.dumps(asdict(_describe(definition, saved, top)), indent=1)
     aside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as bundle:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as bundle:
             for path, content in sorted(contents.items()):
                 if isinstance(content, str):
                     bundle.writestr(f"{study.name}/{path}", content)
@@ -78,21 +80,32 @@ def pack(study: StudySnapshot, definition: Definition, others: Mapping[str, Path
     return problems
 
 
-def _files_beside(study: StudySnapshot, top: Path, app: Path) -> tuple[list[Path], list[str]]:
-    """Return the configuration files of the app, other files that git tracks, and a line for each that is left out."""
-    files: list[Path] = []
-    problems: list[str] = []
+def _files_beside(study: StudySnapshot, definition: Definition, top: Path, app: Path) -> tuple[list[Path], list[str]]:
+    """Return the app's configuration, files that git tracks or that the command names, and what is left out."""
+    tracked = code.tracked_files(top, app)
+    problems = [] if tracked else ["other files than modules and YAML are left out, because git tracks none"]
+    typed = [Path(definition.working_folder, word.rpartition("=")[2]).resolve() for word in definition.command[2:]]
+    files = [*tracked, *(file for file in typed if file.is_file() and file.is_relative_to(top) and file != app)]
     for folder in sorted({folder for trial in study.rows[:1] for folder in config_folders(trial.folder)}):
         if folder.is_relative_to(top):
-            files += [file for file in folder.rglob("*.y*ml") if file.is_file()]
+            files += configuration(folder, top, study.folder.parent)
         else:
             problems.append(f"{folder} is not in the bundle, because the folder is outside of {top}")
-    for file in code.tracked_files(top, app):
-        if file.stat().st_size <= _MOST_BYTES:
-            files.append(file)
-        else:
-            problems.append(f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB")
-    return files, problems
+    large = [file for file in files if file.stat().st_size > _MOST_BYTES]
+    problems += [f"{file} is not in the bundle, because the file exceeds {_MOST_BYTES / 1e6:g} MB" for file in large]
+    if earlier := definition.search.get("learn_from"):
+        problems.append(f"the studies of hydra.sweeper.learn_from are not in the bundle: {earlier}")
+    return [file for file in files if file not in large], problems
+
+
+def configuration(folder: Path, top: Path, studies: Path) -> Iterator[Path]:
+    """Yield the YAML files of a configuration folder that are not hidden, ignored by git, or links out of the app."""
+    listed = code.listed_files(top)
+    for file in sorted(folder.rglob("*.y*ml")):
+        parts = file.relative_to(folder).parts
+        is_own = not any(part.startswith(".") for part in parts) and not file.is_relative_to(studies)
+        if is_own and file.resolve().is_relative_to(top) and file.is_file() and (listed is None or file in listed):
+            yield file
 
 
 def _record_of(study: StudySnapshot) -> dict[str, Path]:
@@ -129,7 +142,7 @@ def _describe(definition: Definition, saved: Code, top: Path) -> Bundle:
             words.append(os.path.relpath(app, top / folder))
         elif key(word) not in _LEFT_OUT:
             words.append(word)
-    return Bundle(definition.name, [*words, f"hydra.sweeper.study_name={definition.name}"], folder.as_posix())
+    return Bundle(definition.name, [*words, f"hydra.sweeper.study_name={quoted(definition.name)}"], folder.as_posix())
 
 
 def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
@@ -139,12 +152,8 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
     """
     try:
         with zipfile.ZipFile(file) as packed:
-            (described,) = [name for name in packed.namelist() if PurePosixPath(name).match(f"*/{_FILE}")]
-            top = PurePosixPath(described).parts[0]
-            bundle = Bundle(**json.loads(packed.read(described)))
-            if bundle.name != top:
-                raise ValueError(f"it has the name {bundle.name}")
-            _check_paths([*packed.namelist(), f"{top}/{bundle.folder}"], top)
+            names = [name for name in packed.namelist() if not name.endswith("/")]
+            bundle = _read_bundle(packed, names)
             folder = folder or Path(f"{bundle.name}_reproduced")
             if _read_described(folder) == bundle:
                 return bundle, folder
@@ -152,23 +161,30 @@ def unpack(file: Path, folder: Path | None) -> tuple[Bundle, Path]:
                 other = f"--folder {folder}_2"
                 raise UserError(f"{folder}: the folder holds something else.\nChoose another folder: {other}")
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
-                for name in packed.namelist():
-                    target = Path(aside) / "unpacked" / PurePosixPath(name).relative_to(top)
+                for name in names:
+                    target = Path(aside) / "unpacked" / PurePosixPath(name).relative_to(bundle.name)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(packed.read(name))
+                (Path(aside) / "unpacked" / ".gitignore").write_text("*\n")  # or it would be code of the app around it
                 (Path(aside) / "unpacked").replace(folder)
             return bundle, folder
-    except (zipfile.BadZipFile, ValueError, TypeError, KeyError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, *MALFORMED) as error:  # RuntimeError if it is encrypted
         example = "python -m sweeps bundle NAME"
         raise UserError(f"{file}: not a bundle ({error}).\nMake one from a study: {example}") from error
 
 
-def _check_paths(names: Iterable[str], top: str) -> None:
-    """Raise ValueError for a path that leads out of the bundle."""
-    for name in names:
-        path = PurePosixPath(name)
-        if path.parts[0] != top or ".." in path.parts or "\\" in name:
-            raise ValueError(f"it has the path {name}")
+def _read_bundle(packed: zipfile.ZipFile, names: Sequence[str]) -> Bundle:
+    """Return the description of a bundle. Raises an error of MALFORMED if it is none, or leads out of its folder."""
+    (described,) = [name for name in names if PurePosixPath(name).parts[1:] == (_FILE,)]
+    content = json.loads(packed.read(described))
+    bundle = Bundle(**content)
+    texts = [bundle.name, bundle.folder, *bundle.command]
+    if not all(isinstance(text, str) and "\0" not in text for text in texts) or not bundle.command:
+        raise ValueError("its command cannot be typed")
+    for path in map(PurePosixPath, [*names, f"{bundle.name}/{bundle.folder}"]):
+        if path.parts[0] != bundle.name or ".." in path.parts or PurePosixPath(bundle.folder).is_absolute():
+            raise ValueError(f"it has the path {path}")
+    return bundle
 
 
 def _read_described(folder: Path) -> Bundle | None:

@@ -133,12 +133,19 @@ def tracked_files(top: Path, app: Path) -> list[Path]:
 
     A file that git does not track may hold a secret.
     """
+    files = listed_files(top, "--cached") or set()
+    return sorted(file for file in files if file.name[0] != "." and _is_ours(file, top, app.parent))
+
+
+def listed_files(top: Path, *options: str) -> set[Path] | None:
+    """Return the files below `top` that git does not ignore, or those that `options` choose; None without git."""
+    if not (top / ".git").exists():
+        return None
     try:
-        listed = _git(top, "ls-files", "-z", "--cached")
+        listed = _git(top, "ls-files", "-z", *(options or ("--cached", "--others", "--exclude-standard")))
     except (OSError, subprocess.SubprocessError):
-        return []
-    files = [top / path for path in listed.split("\0") if path]
-    return [file for file in files if file.name[0] != "." and _is_ours(file, top, app.parent)]
+        return None
+    return {top / path for path in listed.split("\0") if path}
 
 
 def _has_changed(file: Path, digest: str, copy: Path) -> bool:

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from sweeps.errors import UserError
 from sweeps.record import configurations
 from sweeps.record.definition import Definition, sweeps_line
-from sweeps.record.space import text_of
+from sweeps.record.space import quoted, text_of
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.study import best
 from sweeps.trial.folder import TrialFolder
@@ -46,7 +46,7 @@ def command(definition: Definition, study: StudySnapshot, trial: TrialRecord, al
             )
         overrides |= {best.key(word): word for word in words}
     folder = folders(study.folder, trial)[all_data]
-    names = [f"hydra.sweeper.study_name={folder.name}"]
+    names = [f"hydra.sweeper.study_name={quoted(folder.name)}"]
     if folder.parent != Path(definition.working_folder) / "multirun":
         names.append(f"hydra.sweep.dir={text_of(str(folder))}")
     return best.rebuild_command(definition, [*names, *overrides.values()], multirun=True), folder

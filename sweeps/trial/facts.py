@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.files import append_lines, read_lines
+from sweeps.secrets import mask_value
 from sweeps.trial.folder import AttemptFolder, TrialFolder
 
 PROCESS = ("host", "cpu_model", "gpu_model", "versions")
@@ -35,7 +36,7 @@ class Facts:
 def record(attempt: AttemptFolder, **facts: Mapping[str, Any]) -> None:
     """Append facts of a kind: `process` or `settings`. A failure is printed, because no trial fails for its facts."""
     try:
-        append_lines(attempt.path / _FILE, [facts])
+        append_lines(attempt.path / _FILE, [mask_value("", facts)])
     except OSError as error:
         print(f"These facts are not recorded: {facts} ({error})", file=sys.stderr)
 

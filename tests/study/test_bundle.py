@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.study.bundle import Bundle, describe_package_differences, unpack
+from sweeps.study.bundle import Bundle, configuration, describe_package_differences, unpack
 from sweeps.study.code import tracked_files
 
 DESCRIBED = {"name": "s", "command": ["python", "app.py"], "folder": "."}
@@ -31,7 +31,7 @@ def bundle(tmp_path: Path) -> Path:
 def test_a_bundle_is_unpacked_once(bundle: Path, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     assert unpack(bundle, folder) == (Bundle("s", ["python", "app.py"]), folder)
-    assert {path.name for path in folder.iterdir()} == {"bundle.json", "app", "packages.txt"}
+    assert {path.name for path in folder.iterdir()} == {".gitignore", "bundle.json", "app", "packages.txt"}
     (folder / "app" / "result").touch()
     unpack(bundle, folder)
     assert (folder / "app" / "result").exists()  # because the study resumes in this folder
@@ -53,6 +53,34 @@ def test_only_tracked_files_join_the_modules(tmp_path: Path) -> None:
     assert names == ["app.py", "pkg/table.csv"]
 
 
+def test_a_bundle_that_was_zipped_again_is_a_bundle(bundle: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(bundle, "a") as packed:
+        packed.mkdir("s/app/data")
+        packed.writestr("s/app/bundle.json", "[]")  # of the app
+    assert (unpack(bundle, tmp_path / "here")[1] / "app" / "bundle.json").read_text() == "[]"
+    assert (tmp_path / "here" / ".gitignore").read_text() == "*\n"  # or it would be copied as the app's code
+
+
+def test_a_flipped_byte_is_found(bundle: Path, tmp_path: Path) -> None:
+    content = bytearray(bundle.read_bytes())
+    content[60] ^= 0xFF
+    bundle.write_bytes(bytes(content))
+    with pytest.raises(UserError, match="not a bundle"):
+        unpack(bundle, tmp_path / "here")
+
+
+def test_configuration_without_secrets(tmp_path: Path) -> None:
+    for name in ("conf/a.yaml", "conf/.hidden/b.yaml", "conf/secret.yaml", "multirun/s/c.yaml"):
+        (tmp_path / "top" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "top" / name).touch()
+    (tmp_path / "other.yaml").touch()
+    (tmp_path / "top/conf/link.yaml").symlink_to(tmp_path / "other.yaml")
+    (tmp_path / "top/.gitignore").write_text("secret.yaml\n")
+    subprocess.run(["git", "init", "-q", str(tmp_path / "top")], check=True)
+    files = configuration(tmp_path / "top", tmp_path / "top", tmp_path / "top" / "multirun")
+    assert [file.name for file in files] == ["a.yaml"]
+
+
 @pytest.mark.parametrize(
     "contents",
     [
@@ -66,6 +94,11 @@ def test_only_tracked_files_join_the_modules(tmp_path: Path) -> None:
         {"s/bundle.json": json.dumps(DESCRIBED), "t/app/app.py": "x"},
         {"s/bundle.json": json.dumps({**DESCRIBED, "folder": "../.."})},
         {"s/bundle.json": json.dumps({**DESCRIBED, "name": "../s"})},
+        {"s/bundle.json": json.dumps({**DESCRIBED, "folder": "/tmp"})},
+        {"s/bundle.json": json.dumps({**DESCRIBED, "folder": None})},
+        {"s/bundle.json": json.dumps({**DESCRIBED, "command": [1]})},
+        {"s/bundle.json": json.dumps({**DESCRIBED, "command": None})},
+        {"s/bundle.json": json.dumps({**DESCRIBED, "command": ["python", "a\0b"]})},
     ],
 )
 def test_other_zip_files_are_refused(contents: dict[str, str], tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ WITH = {
     "tracking.uri='mysql://me:sesame@host/db' lr=0.1": "tracking.uri='mysql://me:***@host/db' lr=0.1",
     "http://${user}:sesame@host and a@b": "http://${user}:***@host and a@b",
     "https://sesame@host/path": "https://***@host/path",
+    "+repo=git+https://sesame@host/path": "+repo=git+https://***@host/path",
 }
 WITHOUT = [
     "sqlite:////home/me@work/mlflow.db",
@@ -74,6 +75,22 @@ def test_named_secret_is_masked_and_refused_if_typed(text: str) -> None:
     with pytest.raises(UserError, match=r"=\*\*\*.*\n.*oc.env") as refused:
         refuse_typed({"hydra": {"overrides": {"task": [text]}}})
     assert "sesame" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "+auth={user:a,password:sesame}",
+        "+auth=[{token: sesame}]",
+        "++hydra.job.env_set={API_KEY:sesame}",
+        "a={'token':sesame}",
+    ],
+)
+def test_named_secret_of_a_typed_dict_is_refused(word: str) -> None:
+    with pytest.raises(UserError, match=r"=\*\*\*.*\n.*oc.env") as refused:
+        refuse_typed([word])
+    assert "sesame" not in str(refused.value)
+    refuse_typed([word.replace("sesame", "${oc.env:TOKEN}"), "note={max_tokens:5,time:12}", "a=b secret: no"])
 
 
 def test_named_secret_of_a_config_file_is_masked() -> None:

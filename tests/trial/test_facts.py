@@ -28,6 +28,12 @@ def test_machine_versions_and_used_settings(tmp_path: Path) -> None:
     assert facts.read(folder) == facts.Facts()  # because the new attempt may run elsewhere
 
 
+def test_recorded_secrets_are_masked(tmp_path: Path) -> None:
+    attempt = TrialFolder(tmp_path).new_attempt()
+    facts.record(attempt, settings={"api_key": "sesame", "url": "http://me:sesame@host"})
+    assert "sesame" not in (attempt.path / "facts.jsonl").read_text()
+
+
 def test_damaged_lines_are_omitted(tmp_path: Path) -> None:
     attempt = TrialFolder(tmp_path).new_attempt()
     facts.record(attempt, settings={"steps": 7})
