@@ -1,7 +1,7 @@
 """A study in Python and notebooks: a snapshot of its files."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition, find, sweeps_line
+from sweeps.record.grammar import space_of
 from sweeps.record.study import StudySnapshot, parameters, result_of
 from sweeps.record.trial_config import read_values
 from sweeps.results import report
@@ -124,9 +125,11 @@ class Study:
     @cached_property
     def figures(self) -> "dict[str, Figure]":
         """Return the figures of the report, by their titles."""
+        from sweeps.choose.sampler.importance import importance
         from sweeps.results.figures import build_plotly_figures
 
-        return build_plotly_figures(self.snapshot)
+        shares = importance(self.snapshot, space_of(self.definition.parameters)) if self.snapshot.searched else {}
+        return build_plotly_figures(replace(self.snapshot, importance=shares))
 
     def model(self, trial: int | None = None) -> Any:
         """Load the saved model of a trial, by default the best, with mlflow.pyfunc.

@@ -1,5 +1,6 @@
 """python -m sweeps report, scaling: write the report of a study, or the scaling page of a table."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +32,7 @@ def report(
     target: Target = None,
     predict: Predict = "",
     figures: Figures = None,
-    file_format: Annotated[str, typer.Option("--format", help="format of the figures: pdf, svg or png")] = "pdf",
+    file_format: Annotated[str, typer.Option("--format", help="figures: pdf, svg or png; default: pdf")] = "",
     table: Annotated[str, typer.Option(help="print a table instead: latex, markdown or csv")] = "",
     classes: Annotated[bool, typer.Option("--classes", help="table: scores of each class of the best model")] = False,
     methods: Annotated[bool, typer.Option("--methods", help="print the methods in words instead")] = False,
@@ -47,9 +48,14 @@ def report(
     from sweeps.results.tables import CSV, HTML
     from sweeps.results.terminal import show_scaling
 
-    check_choice("--format", file_format, picture.FORMATS)
-    _check_options(figures, table, methods, columns, classes)
-    counts, (study, definition) = _counts(predict), read(name, root)
+    if file_format:
+        check_choice("--format", file_format, picture.FORMATS)
+    counts, shows_scaling = _counts(predict), scaling or target is not None or bool(predict)
+    outputs = {"--table": table, "--figures": figures, "--methods": methods, "--scaling": shows_scaling}
+    _check_options(outputs, {"--columns": columns, "--classes": classes}, {"--format": file_format})
+    if figures and figures.exists() and not figures.is_dir():
+        raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
+    study, definition = read(name, root)
     if table:
         console.print(_table(Findings(study), table, columns, classes), soft_wrap=True)
         return
@@ -64,11 +70,12 @@ def report(
         study = replace(study, importance=importance(study, space_of(definition.parameters)))
     findings = Findings(study, target, counts)
     if figures:
-        paths, problems = picture.write_figures(findings, figures, file_format)
+        paths, problems = picture.write_figures(findings, figures, file_format or picture.FORMATS[0])
+        if not paths + problems:
+            problems = [f"study {study.name}: no figure has data"]
         for line in [*map(str, paths), *problems]:
             console.print(line, soft_wrap=True)
         return
-    shows_scaling = scaling or target is not None or bool(counts)
     if shows_scaling and not findings.scaling:
         raise _explain_no_scaling(study)
     writer.write(findings)
@@ -80,18 +87,18 @@ def report(
         typer.launch(str(study.folder / HTML))
 
 
-def _check_options(figures: Path | None, table: str, methods: bool, columns: str, classes: bool) -> None:
+def _check_options(
+    outputs: Mapping[str, object], of_table: Mapping[str, object], of_figures: Mapping[str, object]
+) -> None:
     """Raise UserError if options conflict, or one lacks another."""
-    for option, is_typed in {"--columns": bool(columns), "--classes": classes}.items():
-        if is_typed and not table:
-            raise UserError(f"{option}: for a table.\nAdd the table's format: --table latex, markdown or csv")
-    if columns and classes:
-        raise UserError("--columns and --classes conflict.\nType a command for each")
-    outputs = {"--table": bool(table), "--figures": figures is not None, "--methods": methods}
-    if len(typed := [option for option, is_typed in outputs.items() if is_typed]) > 1:
+    for needed, options, example in (("--table", of_table, "latex"), ("--figures", of_figures, "figures")):
+        typed = [option for option, value in options.items() if value]
+        if typed and not outputs[needed]:
+            raise UserError(f"{typed[0]}: for {needed}.\nAdd it: {needed} {example}")
+        if len(typed) > 1:
+            raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
+    if len(typed := [option for option, value in outputs.items() if value]) > 1:
         raise UserError(f"{' and '.join(typed)} conflict.\nType a command for each")
-    if figures and figures.exists() and not figures.is_dir():
-        raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
 
 
 def _table(findings: "Findings", style: str, columns: str, classes: bool) -> str:

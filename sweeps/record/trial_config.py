@@ -10,6 +10,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.record.space import text_of
+from sweeps.record.study import StudySnapshot, parameters
 from sweeps.secrets import mask_value
 
 _LINK = re.compile(r"\$\{(\.*)([\w-]+(?:\.[\w-]+)*)\}")  # the innermost reference; leading dots are relative
@@ -56,6 +57,14 @@ def read_values(folder: Path) -> dict[str, Any]:
     with suppress(Exception):  # because a damaged file may hold anything
         return _values(_read_files(folder))  # not through OmegaConf, which takes 60 ms
     return {}
+
+
+def shared_settings(study: StudySnapshot) -> dict[str, str]:
+    """Return the settings of all trials: those that no param or config group of the sweep changes, no references."""
+    swept = {name.partition(" under ")[0].lstrip("+") for name in (*study.space, *parameters(study.rows))}
+    sections = tuple(f"{name}." for name in swept)
+    fixed = {name: value for name, value in study.fixed.items() if "${" not in value}
+    return {name: value for name, value in fixed.items() if name not in swept and not name.startswith(sections)}
 
 
 def _values(content: dict[Any, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from sweeps.trial.folder import TrialFolder
 from sweeps.wording import counted, duration, printable, text
 
 _DEFAULT_SAMPLER = "sweeps.choose.sampler.build.DefaultSampler"
+_DEFAULT_NAME = "sweepyard's Gaussian process with one trial in ten by TPE"
 _MOST = 8  # facts that are listed; more are counted
 
 
@@ -49,14 +50,22 @@ def _describe_search(findings: Findings, definition: Definition) -> str:
     )
     spaces = {name.lstrip("+"): re.sub(",(?! )", ", ", values) for name, values in definition.parameters.items()}
     space = "; ".join(f"{name} ({values})" for name, values in spaces.items())
+    added = sum(trial.by_hand for trial in study.rows)
+    further = f" A person added {counted(added, 'trial')}." if added else ""
     if not study.searched:
-        points = [counted(len(definition.listed), "listed point")] if definition.listed else []
-        points += [f"all combinations of {space}"] if space else []
-        return f"Study {study.name} tried {' with '.join(points) or 'one configuration'} for {goals}."
+        tried = f"all combinations of {space}" if space else "one configuration"
+        tried = f"{counted(len(definition.listed), 'listed point')} of {space}" if definition.listed else tried
+        return f"Study {study.name} tried {tried} for {goals}.{further}"
     sampler, pruner = (_name_of(definition.search.get(kind)) for kind in ("sampler", "pruner"))
+    if sampler == _DEFAULT_NAME and len(study.objective) > 1:
+        sampler = "optuna.samplers.TPESampler"
     limit = "" if definition.n_trials == "None" else f", with a budget of {counted(int(definition.n_trials), 'trial')}"
-    early = "" if pruner == "optuna.pruners.NopPruner" else f"; {pruner} ended unpromising trials early"
-    return f"Study {study.name} searched {space} for {goals}, by {sampler}{limit}{early}."
+    limit += f" of {study.repeats} seeds each" if limit and study.repeats > 1 else ""
+    has_pruner = "pruner" in definition.search and pruner != "optuna.pruners.NopPruner"
+    early = f"; {pruner} ended unpromising trials early" if has_pruner else ""
+    earlier = definition.search.get("learn_from", "")
+    learned = f" The sampler learned from {earlier}, too." if earlier else ""
+    return f"Study {study.name} searched {space} for {goals}, by {sampler}{limit}{early}.{learned}{further}"
 
 
 def _name_of(section: str | None) -> str:
@@ -65,18 +74,27 @@ def _name_of(section: str | None) -> str:
         content: dict[str, Any] = json.loads(section or "{}") or {}
         target = content.pop("_target_", "optuna.samplers.TPESampler")
         if target == _DEFAULT_SAMPLER:
-            target = "sweepyard's Gaussian process with one trial in ten by TPE"
+            target = _DEFAULT_NAME
         settings = ", ".join(f"{name}={value}" for name, value in content.items() if value is not None)
         return f"{target} ({settings})" if settings else target
     return "an unknown sampler"
 
 
-def _describe_seeds(trials: Iterable[TrialRecord], definition: Definition) -> str:
+def _describe_seeds(trials: Sequence[TrialRecord], definition: Definition) -> str:
     key = definition.seed_key.lstrip("+")
-    used = {value for trial in trials for name, value in trial.params.items() if name.lstrip("+") == key}
-    if used:
-        return f"Configurations ran with {key} {', '.join(map(str, sorted(used, key=str)))}."
-    return f"All trials used {key}={definition.config[key]}." if key in definition.config else ""
+    fixed = definition.config.get(key)
+
+    def seeds(of: Iterable[TrialRecord]) -> str:
+        own = [next((value for name, value in t.params.items() if name.lstrip("+") == key), fixed) for t in of]
+        return ", ".join(sorted({str(seed) for seed in own if seed is not None}, key=lambda seed: (len(seed), seed)))
+
+    used = seeds(trial for trial in trials if not trial.race)
+    race = [trial for trial in trials if trial.race]
+    sentence = f"Trials used {key} {used}." if used else ""
+    if not race:
+        return sentence
+    count = counted(len(race), "trial")
+    return f"{sentence} In a final race the best configurations ran under {key} {seeds(race)} in {count}.".strip()
 
 
 def _describe_settings(recorded: Iterable[facts.Facts], trials: Iterable[TrialRecord]) -> str:

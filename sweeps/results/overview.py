@@ -10,6 +10,7 @@ from statistics import fmean
 from sweeps.files import CorruptFile, read_json
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, by_failure_signature
+from sweeps.record.trial_config import shared_settings
 from sweeps.results import configurations, notes
 from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings, count_states
@@ -99,9 +100,9 @@ def _build_reproduction(findings: Findings) -> Section:
     folder, commit = _safe(str(Path.cwd())), read_commit(study.folder)
     words += f'<p class="note">Commands are typed in {folder}{f", at commit {_safe(commit)}" if commit else ""}. '
     words += f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
-    if study.fixed:
-        settings = [["setting", "value"], *([name, mask_value(name, value)] for name, value in study.fixed.items())]
-        title = f"<summary>{counted(len(study.fixed), 'setting')} of all trials</summary>"
+    if shared := shared_settings(study):
+        settings = [["setting", "value"], *([name, mask_value(name, value)] for name, value in shared.items())]
+        title = f"<summary>{counted(len(shared), 'setting')} of all trials</summary>"
         words += f"<details>{title}{as_html(settings)}</details>"
     return Section("Reproduce", html=words)
 

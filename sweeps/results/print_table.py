@@ -50,9 +50,15 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     header, *lines = raw_table(study)
     by_number = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
     groups = [[trial] for trial in findings.top]
+    intervals: list[tuple[float, float]] = []
     if ranking.configurations:
-        groups = [[trial for trial in each.raced or each.rows if trial.result] for each in ranking.configurations]
-        groups = [group for group in groups if group]
+        completed = [([t for t in each.raced or each.rows if t.result], each) for each in ranking.configurations]
+        groups = [group for group, _ in completed if group]
+        intervals = [each.interval for group, each in completed if group]
+    if not groups:
+        raise UserError(
+            f"study {study.name}: no trial has a result.\nShow the reason: {sweeps_line('status', study.folder)}"
+        )
     names = {name.lstrip("+"): name for name in header}
     if unknown := [column for column in columns if column not in names]:
         raise UserError(f"--columns {','.join(unknown)}: unknown column.\nChoose among {', '.join(names)}")
@@ -62,7 +68,12 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
     default = [*(name for name in params if name != seed_key), *objectives]
     table = {}
     for name in [names[column] for column in columns] or default:
-        cells = [_cell([by_number[trial.number][name] for trial in group], name in params) for group in groups]
+        is_shared = name in params or name == header[0]
+        cells = [_cell([by_number[trial.number][name] for trial in group], is_shared) for group in groups]
+        if objectives.get(name) == 0 and intervals:  # after a race the interval is wider
+            halves = [(high - low) / 2 for low, high in intervals]
+            pairs = zip(cells, halves, strict=True)
+            cells = [cell if cell.half is None else replace(cell, half=half) for cell, half in pairs]
         best = _best_rows(findings, groups, objectives[name]) if name in objectives else ()
         table[name.lstrip("+")] = [replace(cell, is_best=i in best) for i, cell in enumerate(cells)]
     return STYLES[style](table, len(groups))

@@ -204,7 +204,9 @@ class Comparison:
     def words(self) -> str:
         """Return the better study, or that the two are not significantly different."""
         pair, gap = f"{self.first.label} and {self.second.label}", self.difference
-        numbers = f"difference {gap.mean:.4g}, {LEVEL:.0%} interval {gap.low:.4g} to {gap.high:.4g}, p={self.p:.2g}"
+        numbers = (
+            f"difference {gap.mean:.4g}, {LEVEL:.0%} interval {gap.low:.4g} to {gap.high:.4g}, p={self.p:.2g} (Holm)"
+        )
         if self.p >= 1 - LEVEL:
             return f"{pair} are not significantly different: {numbers}"
         first_is_better = (gap.mean > 0) == (self.first.study.directions[0] == "maximize")

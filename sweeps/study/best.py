@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from sweeps.errors import UserError
 from sweeps.files import write_whole
 from sweeps.record import configurations
-from sweeps.record.definition import Definition
+from sweeps.record.definition import Definition, sweeps_line
 from sweeps.record.space import text_of
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import SINGLE_RUN_SETTINGS
@@ -35,10 +35,10 @@ def choose_trial(study: StudySnapshot, number: int | None) -> TrialRecord:
         trial = next((trial for trial in study.rows if trial.number == number), None)
     if trial is None or not trial.objective:
         missing = "completed trial with a result" if number is None else f"result of trial {number}"
-        best_numbers = ", ".join(str(trial.number) for trial in study.top(5)) or "none yet"
-        raise UserError(
-            f"study {study.name} has no {missing}.\nChoose a trial with a result, best first: {best_numbers}"
-        )
+        best_numbers = ", ".join(str(trial.number) for trial in study.top(5))
+        choice = f"Choose a trial with a result, best first: {best_numbers}"
+        reason = f"Show the reason: {sweeps_line('status', study.folder)}"
+        raise UserError(f"study {study.name} has no {missing}.\n{choice if best_numbers else reason}")
     return trial
 
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.trial_config import shared_settings
 from sweeps.results import picture, report, tables
 from sweeps.results.findings import Findings
 from sweeps.secrets import mask_value, without_password
@@ -228,7 +229,7 @@ class StudyRun:
     def _params(self) -> dict[str, str]:
         """Return the objectives, the values of each swept parameter, and the settings that all trials share."""
         goals = zip(self.study.objective, self.study.directions, strict=True)
-        params = {mlflow_name(name): value for name, value in self.study.fixed.items() if "${" not in value}
+        params = {mlflow_name(name): value for name, value in shared_settings(self.study).items()}
         params |= {mlflow_name(name): values for name, values in self.study.space.items()}
         return {"objective": ", ".join(f"{name} ({direction})" for name, direction in goals)} | params
 

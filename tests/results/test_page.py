@@ -217,7 +217,7 @@ def test_trials_are_selected_along_an_axis(pages: Pages) -> None:
     assert box
 
     def drag(left: float, right: float, top: float, bottom: float) -> None:
-        """Drag over a part of the figure, in fractions of its width and height."""
+        """Move the pressed mouse over a part of the figure, in fractions of its width and height."""
         for i, (across, down) in enumerate([(left, top), (right, bottom)]):
             page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"], steps=5)
             page.mouse.down() if i == 0 else page.mouse.up()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.record.study import StudySnapshot
+from sweeps.record.study import By, StudySnapshot
 from sweeps.results.findings import Findings
 from sweeps.results.print_table import STYLES, render_table
 from sweeps.trial.job import State
@@ -53,6 +53,10 @@ def test_csv_has_numbers(seeded: Findings) -> None:
 @pytest.mark.parametrize("name", pages.STUDIES)
 def test_every_study_has_a_table(tmp_path: Path, name: str, style: str) -> None:
     study = pages.STUDIES[name](tmp_path / name)
+    if not study.count(State.COMPLETED):
+        with pytest.raises(UserError, match=r"no trial has a result\.\nShow the reason"):
+            render_table(Findings(study), [], style)
+        return
     table = render_table(Findings(study), [], style)
     assert len(table.splitlines()) == study.count(State.COMPLETED) + {"latex": 6, "markdown": 2, "csv": 1}[style]
     everything = Findings(replace(study, rows=study.rows[:1]))
@@ -80,6 +84,25 @@ def test_best_is_the_winner_of_the_race(seeded: Findings) -> None:
     failed = pages.trial(seeded.study.folder, 5, {"act": "lucky", "+seed": 1}, [], State.FAILED, "bad")
     study = replace(seeded.study, rows=[*seeded.study.rows, lucky, failed])
     assert "| 100% | **0.905 ± 0.064** |" in render_table(Findings(study), [], "markdown")
+
+
+def test_interval_of_a_race_is_that_of_the_page(tmp_path: Path) -> None:
+    rows = [
+        replace(
+            pages.trial(
+                tmp_path / "s", 3 * i + seed, {"lr": lr, "seed": 10 + seed}, [top + 0.01 * seed], State.COMPLETED
+            ),
+            by=By.RACE,
+            of=3 * i,
+            seed={"seed": 10 + seed},
+        )
+        for i, (lr, top) in enumerate([(0.1, 0.8), (0.2, 0.7)])
+        for seed in range(3)
+    ]
+    findings = Findings(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows, 6, searched=True))
+    low, high = findings.ranking.configurations[0].interval
+    _, first, _ = csv.reader(render_table(findings, ["accuracy"], "csv").splitlines())
+    assert float(first[1]) == pytest.approx((high - low) / 2)
 
 
 def test_unknown_column_is_refused(seeded: Findings) -> None:
