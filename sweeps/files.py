@@ -52,8 +52,7 @@ class RateLimit:
 def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:
     """Replace the file `path` at once: a reader sees the old content or the new, never a part.
 
-    With `sync`, this holds also after a crash of the node. A lone surrogate, as in the name of a file, is written as
-    its escape.
+    With `sync`, this holds also after a crash of the node. A lone surrogate is written as its escape.
     """
     aside = _aside(path)
     try:
@@ -118,17 +117,24 @@ class Lines:
     damaged: int = 0  # number of lines without a value
 
 
-def _open(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BinaryIO:
     """Open a file to read. Raises OSError for a pipe, because opening a pipe waits for its writer."""
     if path.is_fifo():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path.open("rb")
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a file. Raises ValueError if the file is a pipe, or no UTF-8."""
+    if path.is_fifo():
+        raise ValueError(f"{path} is a pipe")
+    return path.read_text("utf-8")
+
+
 def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json.loads) -> Lines:
     """Read the whole lines from byte `offset`, or all lines if the file is shorter. No lines without a file."""
     values, damaged = [], 0
-    with suppress(FileNotFoundError), _open(path) as file:
+    with suppress(FileNotFoundError), open_regular(path) as file:
         if file.seek(0, os.SEEK_END) < offset:
             offset = 0
         file.seek(offset)
@@ -146,7 +152,7 @@ def read_lines(path: Path, offset: int = 0, parse: Callable[[bytes], Any] = json
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the file's JSON object, or None without a file. Raises CorruptFile if the content is anything else."""
     try:
-        with _open(path) as file:
+        with open_regular(path) as file:
             return {**json.loads(file.read())}  # raises TypeError unless the content is an object
     except FileNotFoundError:
         return None
@@ -160,7 +166,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def read_own(path: Path) -> bytes:
     """Read a file to unpickle. Raises CorruptFile if the file does not belong to the user of this process."""
-    with _open(path) as file:
+    with open_regular(path) as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.getuid():
             raise CorruptFile(path, f"it belongs to user {owner}")
         return file.read()
@@ -180,7 +186,7 @@ def make_private(folder: Path) -> None:
 
 def last_lines(log: Path, count: int) -> list[str]:
     """Return the last lines of a log, from its last 64 KiB; empty if the log does not exist or cannot be read."""
-    with suppress(OSError), _open(log) as file:
+    with suppress(OSError), open_regular(log) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         return file.read().decode(errors="replace").splitlines()[-count:]
     return []
@@ -249,6 +255,8 @@ class Lock:
 
 def holder(path: Path) -> Holder | None:
     """Return the holder of the lock, or None. Does not take the lock."""
+    if path.is_fifo():
+        return None
     with suppress(FileNotFoundError), path.open("rb") as file:
         if _is_held(path, file.fileno(), fcntl.F_OFD_GETLK):
             return _note(path)

@@ -14,7 +14,7 @@ import cloudpickle
 import psutil
 
 from sweeps.errors import UserError
-from sweeps.files import last_lines
+from sweeps.files import last_lines, quarantine
 from sweeps.launchers.fork_server import Start
 from sweeps.trial import copies
 from sweeps.trial.job import Job, Outcome, State, World
@@ -43,7 +43,9 @@ class Forks:
         self.ready = False
 
     def open(self) -> None:
-        """Start the fork server, which is `ready` some polls later."""
+        """Start the fork server, which is `ready` some polls later, after the end of what an earlier one left."""
+        if self._log.exists():
+            self._kill_marked()  # because programs that a trial started may outlive a killed driver and its server
         self._server, theirs = Pipe()
         environment = os.environ | {
             _MARK: str(self._log),
@@ -52,6 +54,8 @@ class Forks:
         }
         used = copies.in_use()
         arguments = json.dumps([sys.path, used and [used.top, used.folder], theirs.fileno(), self._preload])
+        if self._log.is_fifo():  # because opening a pipe waits for its reader
+            quarantine(self._log)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _SERVER, arguments],
@@ -127,8 +131,12 @@ class Forks:
         """Return the exit code of the server. If it was killed, kill the processes of its trials."""
         code = self._process.wait()
         for _ in range(3 if code < 0 else 0):  # because a process may start another just before its death
-            for process in psutil.process_iter(["environ"]):
-                if (process.info["environ"] or {}).get(_MARK) == str(self._log):
-                    with suppress(psutil.Error):
-                        process.kill()
+            self._kill_marked()
         return code
+
+    def _kill_marked(self) -> None:
+        """Kill the processes of the study's trials on this machine, by the mark in their environment."""
+        for process in psutil.process_iter(["environ"]):
+            if (process.info["environ"] or {}).get(_MARK) == str(self._log):
+                with suppress(psutil.Error):
+                    process.kill()

@@ -15,7 +15,7 @@ from sweeps.record.grammar import point_of
 from sweeps.record.journal import Event
 from sweeps.record.space import canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
-from sweeps.trial.folder import TrialFolder
+from sweeps.record.trial_config import read_overrides
 from sweeps.trial.job import Outcome, State
 
 VERSION = 1
@@ -151,7 +151,7 @@ def _event_of(folder: Path, study: Path, by: By) -> Event:
 
 def _read_overrides(study: StudySnapshot, number: int, typed: Collection[str], earlier: Sequence[TrialRecord]) -> Event:
     """Return the params of a trial and its origin, as parts of its event; nothing if its overrides cannot be read."""
-    words = [word for word in TrialFolder(study.folder / str(number)).read_overrides() if word not in typed]
+    words = [word for word in read_overrides(study.folder / str(number)) if word not in typed]
     try:
         point = point_of(OverridesParser.create().parse_overrides(words))
     except (HydraException, UserError, ValueError):

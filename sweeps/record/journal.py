@@ -31,6 +31,8 @@ class Journal:
         """Apply all events in order. Raises CorruptFile at the first line that is damaged, or cannot be applied."""
         if not self.path.exists():
             return
+        if self.path.is_fifo():
+            raise CorruptFile(self.path, "it is a pipe")
         with self.path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
@@ -64,5 +66,5 @@ class Journal:
     def quarantine(self) -> Path:
         """Rename the damaged file, and copy its valid lines into a new file. Return the renamed file."""
         damaged = quarantine(self.path)
-        write_whole(self.path, damaged.read_bytes()[: self._whole])
+        write_whole(self.path, damaged.read_bytes()[: self._whole] if self._whole else b"")
         return damaged

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.files import read_text
 from sweeps.record.space import text_of
 from sweeps.record.study import StudySnapshot, parameters
 from sweeps.secrets import mask_value
@@ -22,7 +23,7 @@ _LONGEST = 500  # characters of a value, which MLflow and a table can show
 def read_config(folder: Path) -> DictConfig:
     """Read the config of the trial in `folder`, with Hydra's own; empty if the trial never began.
 
-    Raises OSError, yaml.YAMLError or OmegaConfBaseException if a file cannot be read.
+    Raises OSError, ValueError, yaml.YAMLError or OmegaConfBaseException if a file cannot be read.
     """
     return OmegaConf.create(_read_files(folder))
 
@@ -30,14 +31,23 @@ def read_config(folder: Path) -> DictConfig:
 def _read_files(folder: Path) -> dict[Any, Any]:
     content: dict[Any, Any] = {}
     for file in (folder / ".hydra" / "config.yaml", folder / ".hydra" / "hydra.yaml"):
-        if file.is_file():
-            content |= yaml.load(file.read_text(), yaml.CSafeLoader) or {}
+        if file.exists():
+            content |= yaml.load(read_text(file), yaml.CSafeLoader) or {}
     return content
+
+
+def read_overrides(folder: Path) -> list[str]:
+    """Return the overrides with which Hydra composed the trial in `folder`; none if their file cannot be read."""
+    with suppress(OSError, yaml.YAMLError, ValueError):
+        words = yaml.safe_load(read_text(folder / ".hydra" / "overrides.yaml"))
+        if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            return words
+    return []
 
 
 def config_folders(folder: Path) -> list[Path]:
     """Return the folders from which Hydra composed the trial in `folder`; none if its files are damaged."""
-    with suppress(OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
+    with suppress(OSError, yaml.YAMLError, ValueError, TypeError, KeyError):
         sources = _read_files(folder)["hydra"]["runtime"]["config_sources"]
         return [Path(source["path"]) for source in sources if source["schema"] == "file"]
     return []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.files import last_lines
+from sweeps.files import last_lines, open_regular
 from sweeps.record import costs
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.results.findings import Findings
@@ -258,8 +258,8 @@ def _read_log(trial: TrialRecord) -> list[str]:
 def _read_config(folder: Path) -> list[str]:
     """Return the lines of the configuration that Hydra wrote, with interpolations."""
     try:
-        with (folder / ".hydra" / "config.yaml").open(errors="replace") as file:
-            return [_masked(line, _LINE) for line in file.read(_CONFIG).splitlines()]
+        with open_regular(folder / ".hydra" / "config.yaml") as file:
+            return [_masked(line, _LINE) for line in file.read(_CONFIG).decode(errors="replace").splitlines()]
     except OSError:
         return []
 

@@ -16,8 +16,8 @@ from sweeps.record import configurations
 from sweeps.record.definition import Definition, sweeps_line
 from sweeps.record.space import text_of
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.trial_config import read_overrides
 from sweeps.settings import SINGLE_RUN_SETTINGS
-from sweeps.trial.folder import TrialFolder
 
 EXPERIMENT = "experiment/best.yaml"
 """The path below the study's folder: with that folder as `--config-dir`, Hydra finds `+experiment=best`."""
@@ -65,7 +65,7 @@ def rebuild_command(
 
 def overrides_of(definition: Definition, trial: TrialRecord) -> list[str]:
     """Return every override of the trial: the fixed ones, which all trials share, and its params."""
-    if words := TrialFolder(trial.folder).read_overrides():
+    if words := read_overrides(trial.folder):
         return words
     swept = {key(name.partition(" under ")[0]) for name in definition.parameters}
     fixed = [word for word in definition.command if _is_override(word) and not _is_hydra(word)]

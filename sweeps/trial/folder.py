@@ -32,9 +32,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import yaml
-
-from sweeps.files import CorruptFile, Lines, append_lines, quarantine, read_json, read_lines, write_once, write_whole
+from sweeps.files import (
+    CorruptFile,
+    Lines,
+    append_lines,
+    quarantine,
+    read_json,
+    read_lines,
+    read_text,
+    write_once,
+    write_whole,
+)
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import METRICS, POWER, MetricsLine, is_gpu_use
 
@@ -111,14 +119,6 @@ class TrialFolder:
             params = (read_json(self.path / "trial.json") or {}).get("point")
             return params if isinstance(params, dict) else None
         return None
-
-    def read_overrides(self) -> list[str]:
-        """Return the overrides with which Hydra composed the trial; none if their file is missing or damaged."""
-        with suppress(OSError, yaml.YAMLError, UnicodeDecodeError):
-            words = yaml.safe_load((self.path / ".hydra" / "overrides.yaml").read_text())
-            if isinstance(words, list) and all(isinstance(word, str) for word in words):
-                return words
-        return []
 
     def write_tracking(self, content: Mapping[str, Any]) -> None:
         write_whole(self.path / "tracking.json", json.dumps(content), sync=False)
@@ -203,7 +203,7 @@ class AttemptFolder:
         """Return when the attempt started, in seconds since 1970; None if it did not."""
         file = self.path / "began"
         with suppress(ValueError):
-            return float(file.read_text()) if file.exists() else None
+            return float(read_text(file)) if file.exists() else None
         return file.stat().st_mtime  # because a damaged file was written at about that time
 
     def request_stop(self, reason: State) -> None:
@@ -212,7 +212,7 @@ class AttemptFolder:
     def stop_requested(self) -> State | None:
         file = self.path / "stop"
         with suppress(ValueError):
-            return State(file.read_text()) if file.exists() else None
+            return State(read_text(file)) if file.exists() else None
         return State.CANCELLED  # because even a damaged file is a request to stop
 
     def append_stop_answer(self, reason: State | None) -> None:

@@ -361,6 +361,25 @@ def test_server_killed_while_importing(tmp_path: Path, monkeypatch: pytest.Monke
     trials.close()
 
 
+def test_programs_that_a_killed_driver_left_end_before_its_successor_starts(tmp_path: Path) -> None:
+    log = tmp_path / "fork_server.log"
+    logs = {"left": log, "other": tmp_path / "other.log"}
+    programs = {
+        name: subprocess.Popen(["sleep", "600"], env={**os.environ, "SWEEPYARD_FORKS": str(path)})
+        for name, path in logs.items()
+    }
+    log.touch()
+    trials = LocalTrials([], log)
+    try:
+        trials.open()
+        assert programs["left"].wait(10) == -signal.SIGKILL
+        assert programs["other"].poll() is None
+    finally:
+        trials.close()
+        programs["other"].kill()
+        programs["other"].wait()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
+from sweeps.files import CorruptFile, read_lines
 from sweeps.record.definition import Definition, resolved
+from sweeps.record.journal import Journal
 from sweeps.record.study import Added, TrialRecord
 from sweeps.study.reading import read_study
 from sweeps.trial.job import Outcome, State
@@ -31,6 +33,16 @@ def test_short_names_have_the_last_parts_of_keys() -> None:
     assert trial.short_name == "momentum=0.9 lr=0.1"
     both = replace(trial, params={"a.x": 1, "b.x": 2})
     assert both.short_name == both.name == "a.x=1 b.x=2"
+
+
+def test_pipe_in_place_of_the_journal_is_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "journal.jsonl")
+    journal = Journal(tmp_path / "journal.jsonl")
+    with pytest.raises(CorruptFile, match="it is a pipe"):
+        journal.read(lambda event: None)
+    assert journal.quarantine().is_fifo()
+    journal.append([{"op": "begun", "version": 1}])
+    assert len(read_lines(journal.path).values) == 1
 
 
 def definition(**changes: object) -> Definition:

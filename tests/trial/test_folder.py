@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweeps.files import CorruptFile
+from sweeps.files import CorruptFile, holder
+from sweeps.record.trial_config import config_folders, read_overrides, read_values
 from sweeps.trial import Trial
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
@@ -26,6 +28,19 @@ def folder(tmp_path: Path) -> TrialFolder:
     for line in LINES:
         folder.append_metrics(line)
     return folder
+
+
+def test_pipes_in_place_of_files_do_not_hang(tmp_path: Path) -> None:
+    attempt = TrialFolder(tmp_path).new_attempt()
+    (tmp_path / ".hydra").mkdir()
+    files = [attempt.path / name for name in ("began", "stop", "alive")]
+    files += [tmp_path / ".hydra" / name for name in ("config.yaml", "overrides.yaml")]
+    for file in files:
+        os.mkfifo(file)
+    assert attempt.began() == pytest.approx(time.time(), abs=60)
+    assert attempt.stop_requested() is State.CANCELLED
+    assert holder(attempt.path / "alive") is None
+    assert (read_values(tmp_path), read_overrides(tmp_path), config_folders(tmp_path)) == ({}, [], [])
 
 
 def test_metrics_cut_off_at_every_byte(folder: TrialFolder) -> None:
