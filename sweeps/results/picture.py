@@ -5,6 +5,7 @@ import io
 import logging
 import math
 import re
+import textwrap
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ FORMATS = ("pdf", "svg", "png")
 _MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}  # by plotly's symbols
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _SETTINGS: Any = {"svg.fonttype": "none", "text.parse_math": False}  # text remains text, and $ a dollar sign
+_LABEL = 44  # characters in a line of an axis' title
 _COLUMN_IN = 3.4  # width of a column of a paper
 _PRINT: Any = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2, "savefig.dpi": 300, "pdf.fonttype": 42}
 _PRINT |= {"lines.markersize": 4}
@@ -104,11 +106,13 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
 
 def _set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
     """Set the title, the scale, the range and the ticks of the axis `x` or `y`."""
+    from matplotlib.ticker import MultipleLocator
+
     if "categoryarray" in axis:
         getattr(axes, f"{name}axis").update_units([*map(_plain, axis["categoryarray"])])
     options: dict[str, Any] = {}
     if title := axis.get("title", {}).get("text"):
-        options[f"{name}label"] = _plain(title)
+        options[f"{name}label"] = textwrap.fill(_plain(title), _LABEL)
     if axis.get("type") == "log":
         options[f"{name}scale"] = "log"
     if limits := axis.get("range"):
@@ -117,6 +121,8 @@ def _set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
     if axis.get("type") == "log":
         getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
         getattr(axes, f"{name}axis").set_minor_formatter(lambda *_: "")
+    if axis.get("dtick") == 1 and axis.get("type") != "log":
+        getattr(axes, f"{name}axis").set_major_locator(MultipleLocator(1))
     if "ticktext" in axis and axis.get("type") != "category":
         getattr(axes, f"set_{name}ticks")(axis["tickvals"], [*map(_plain, axis["ticktext"])])
     if axis.get("tickformat") == ".0%":

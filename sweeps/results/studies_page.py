@@ -8,7 +8,17 @@ from operator import attrgetter
 from sweeps.record import costs
 from sweeps.record.definition import sweeps_line
 from sweeps.results import page
-from sweeps.results.drawing import Figure, Figures, Trace, escape, make_figure, place_all, scatter, series_line
+from sweeps.results.drawing import (
+    Figure,
+    Figures,
+    Trace,
+    count_axis,
+    escape,
+    make_figure,
+    place_all,
+    scatter,
+    series_line,
+)
 from sweeps.results.figures import curve_metric
 from sweeps.results.page import Section
 from sweeps.results.scales import scale_of
@@ -62,7 +72,10 @@ def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str
     data = [{**trace, "y": place_all(scale, trace["y"])} for trace in data]
     yaxis = {"title": {"text": escape(short(y, 40))}, **scale.ticks}
     legend = {"orientation": "v", "y": -0.2, "yanchor": "top"}
-    layout = {"xaxis": {"title": {"text": escape(x)}}, "yaxis": yaxis, "showlegend": True, "legend": legend}
+    numbers = [number for trace in data for number in trace["x"]]
+    is_count = bool(numbers) and all(isinstance(number, int) for number in numbers)
+    xaxis = count_axis(escape(x), numbers) if is_count else {"title": {"text": escape(x)}}
+    layout = {"xaxis": xaxis, "yaxis": yaxis, "showlegend": True, "legend": legend}
     return make_figure(data, 380 + 20 * len(studies), scale.note, **layout)
 
 

@@ -52,7 +52,7 @@ function show(number, focus = true) {
   if (!trial) return;
   const config = trial.config.map((i) => data.lines[i]).join("\n");
   const facts = [trial.error ? element("pre", trial.error, { class: "error" }) : [], element("h3", "Parameters"), list(trial.params)].flat();
-  if (Object.keys(trial.metrics).length) facts.push(element("h3", "Latest metrics"), list(trial.metrics));
+  if (Object.keys(trial.metrics).length) facts.push(element("h3", trial.state === "completed" ? "Metrics" : "Latest metrics"), list(trial.metrics));
   facts.push(element("h3", "Details"), list(trial.facts));
   const log = trial.log ? element("pre", trial.log, { class: "log", tabindex: 0 }) : element("p", "The log is empty.", { class: "note" });
   const last = [element("h3", "End of the log"), log];
