@@ -94,9 +94,12 @@ def _build_reproduction(findings: Findings) -> Section:
     """Return the commands of the study, and what else its trials share: commit, fixed settings and files."""
     study, words = findings.study, ""
     lines = {"the study": study.command, "its best trial": study.best_command if findings.answer.best_trial else ""}
-    lines["in MLflow"] = sweeps_line("ui", study.folder) if (study.folder / "tracking.json").exists() else ""
+    page = _read_mlflow_page(study.folder)
+    lines["in MLflow"] = "" if page is None else sweeps_line("ui", study.folder) * (not page)
     for name, line in lines.items():
         words += f'<p>{name}: <code class="line">{_safe(line)}</code></p>' if line else ""
+    if page:
+        words += f'<p>in MLflow: <a href="{_safe(page)}" target="_blank" rel="noopener">{_safe(page)}</a></p>'
     folder, commit = _safe(str(Path.cwd())), read_commit(study.folder)
     words += f'<p class="note">Commands are typed in {folder}{f", at commit {_safe(commit)}" if commit else ""}. '
     words += f'All data: <a class="beside" href="{CSV}">{CSV}</a></p>'
@@ -105,6 +108,14 @@ def _build_reproduction(findings: Findings) -> Section:
         title = f"<summary>{counted(len(shared), 'setting')} of all trials</summary>"
         words += f"<details>{title}{as_html(settings)}</details>"
     return Section("Reproduce", html=words)
+
+
+def _read_mlflow_page(study: Path) -> str | None:
+    """Return the address of the study's page on an MLflow server; "" if MLflow is a file, None without MLflow."""
+    file, page = study / "tracking.json", ""
+    with suppress(CorruptFile, OSError):
+        page = str((read_json(file) or {}).get("page", ""))
+    return (page if page.startswith(("http://", "https://")) else "") if file.exists() else None
 
 
 def read_commit(study: Path) -> str:

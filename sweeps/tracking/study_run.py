@@ -20,7 +20,7 @@ from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.trial_config import shared_settings
 from sweeps.results import picture, report, tables
 from sweeps.results.findings import Findings
-from sweeps.secrets import mask_value, without_password
+from sweeps.secrets import has_password, mask_value, without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.artifacts import copy_for_show
 from sweeps.tracking.run_data import mlflow_name, send
@@ -216,7 +216,10 @@ class StudyRun:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.write_tracking({"run_id": None})  # because a driver that dies now may leave a run to search for
         run_id = self._reopen(earlier[0]) if earlier else self._create(name, {**tags, "command": command})
-        folder.write_tracking({"run_id": run_id, "experiment": self.experiment_id})
+        tracking = {"run_id": run_id, "experiment": self.experiment_id}
+        if self._uri.startswith(("http://", "https://")) and not has_password(self._uri):
+            tracking["page"] = self._uri.rstrip("/") + comparison_view.path(self.experiment_id, name)
+        folder.write_tracking(tracking)
         return run_id
 
     def _send_params(self) -> None:

@@ -1,6 +1,9 @@
 """Tables for print: columns, means with their intervals, the best in bold."""
 
 import csv
+import json
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +12,8 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.record.study import By, StudySnapshot
 from sweeps.results.findings import Findings
-from sweeps.results.print_table import STYLES, render_table
+from sweeps.results.picture import write_figures
+from sweeps.results.print_table import STYLES, render_classes, render_table
 from sweeps.trial.job import State
 from tests.results import pages
 
@@ -84,6 +88,23 @@ def test_best_is_the_winner_of_the_race(seeded: Findings) -> None:
     failed = pages.trial(seeded.study.folder, 5, {"act": "lucky", "+seed": 1}, [], State.FAILED, "bad")
     study = replace(seeded.study, rows=[*seeded.study.rows, lucky, failed])
     assert "| 100% | **0.905 ± 0.064** |" in render_table(Findings(study), [], "markdown")
+
+
+@pytest.mark.long
+def test_tables_compile_in_latex(seeded: Findings, tmp_path: Path) -> None:
+    if not shutil.which("pdflatex"):
+        pytest.skip("needs LaTeX: apt-get install texlive-latex-base texlive-latex-recommended")
+    confusion = {"subset": "test", "classes": ["a_b", "50%"], "matrix": [[3, 1], [0, 4]]}
+    (seeded.study.rows[0].folder / "confusion.json").write_text(json.dumps(confusion))
+    write_figures(seeded, tmp_path / "figures", "pdf")
+    tables = [render_table(seeded, [], "latex"), render_classes(seeded, "latex")]
+    figures = [rf"\includegraphics{{{path}}}" for path in sorted((tmp_path / "figures").iterdir())]
+    head = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
+    (tmp_path / "paper.tex").write_text("\n\n".join([head, *tables, *figures, r"\end{document}"]))
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "paper.pdf").stat().st_size > 10_000
 
 
 def test_interval_of_a_race_is_that_of_the_page(tmp_path: Path) -> None:

@@ -890,3 +890,22 @@ def test_last_page_reads_only_new_trials(tmp_path: Path) -> None:
     for row in summary.rows:
         (row.folder / METRICS).unlink()
     assert '"curves":{"acc":[[-1,0],[0.5,0.5]]}' in report.write(summary, page.files).read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (None, ""),
+        ("", "in MLflow: <code"),
+        ('{"run_id": "1"}', "in MLflow: <code"),
+        ('{"page": "http://mlflow:5000/#/experiments/1"}', 'in MLflow: <a href="http://mlflow:5000/#/experiments/1"'),
+        ('{"page": "javascript:alert(1)"}', "in MLflow: <code"),
+    ],
+)
+def test_page_links_to_a_server_of_mlflow(tmp_path: Path, content: str | None, shown: str) -> None:
+    summary = study(tmp_path, {"x": 1})
+    summary.folder.mkdir(exist_ok=True)
+    if content is not None:
+        (summary.folder / "tracking.json").write_text(content)
+    page = report.write(summary).read_text()
+    assert shown in page if shown else "in MLflow: " not in page
