@@ -1,8 +1,12 @@
 """The costs of a study: seconds by phase, GPU-hours and energy, and the part that trials without a result cost."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
+from sweeps.files import CorruptFile
 from sweeps.record.study import TrialRecord
+from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 
 COSTS = (
@@ -16,6 +20,14 @@ COSTS = (
 )
 """Costs of a trial, over all its attempts. A cost that is zero or unknown is omitted."""
 _KINDS = ("completed", "pruned", "failed", "unfinished", "all")
+
+
+def read_tracking_seconds(study: Path) -> dict[int, float]:
+    """Return the seconds that drivers spent on showing each trial in MLflow, by the trials' numbers."""
+    with suppress(CorruptFile, OSError, ValueError, TypeError, AttributeError):
+        recorded = TrialFolder(study).read_tracking().get("seconds", {})
+        return {int(number): float(seconds) for number, seconds in recorded.items()}
+    return {}
 
 
 def of_study(trials: Iterable[TrialRecord]) -> dict[str, dict[str, float]]:

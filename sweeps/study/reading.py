@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, last_lines
+from sweeps.record import costs
 from sweeps.record.definition import DONE, Definition, resume_line, sweeps_line
 from sweeps.record.grammar import space_of
 from sweeps.record.journal import FILE
@@ -53,7 +54,8 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
     except CorruptFile as error:
         raise UserError(f"study {definition.name}: {error}\nRepair it with: {resume_line(definition)}") from error
     space = space_of(definition.parameters).with_listed(definition.listed)
-    return replace(study, rows=[update_outside(_update_queued(trial), space.contains) for trial in study.rows])
+    rows = [update_outside(_update_queued(trial), space.contains) for trial in study.rows]
+    return replace(study, rows=rows).with_tracking(costs.read_tracking_seconds(folder))
 
 
 def _update_queued(trial: TrialRecord) -> TrialRecord:

@@ -143,6 +143,8 @@ class StudyRun:
         self.send_files(self.run_id, study.folder / tables.CSV)
         for file in study.folder.glob("code/[0-9]*/[!.]*.*"):  # commit, diff and packages, not the modules
             self.client.log_artifact(self.run_id, str(file), str(file.parent.relative_to(study.folder)))
+        seconds = {row.number: row.tracking_s for row in study.rows}
+        TrialFolder(study.folder).write_tracking({**read_tracking(study.folder), "seconds": seconds})
         if not has_running:
             failed = study.bad() and not study.count(State.COMPLETED)
             status = "KILLED" if study.over() < len(study.rows) else "FAILED" if failed else "FINISHED"

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
 from sweeps.files import LOOKS_PER_S, CorruptFile
+from sweeps.record import costs
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.findings import Findings, findings_of
@@ -58,7 +59,7 @@ class Tracker:
         self._outage = ""
         self._file: tuple[int, int] | None = None  # device and inode of an SQLite store, once it is open
         self._problems: dict[int, str] = {}  # by trial number, or _STUDY
-        self.seconds: dict[int, float] = {}  # seconds that showing each trial took, by trial number
+        self.seconds = costs.read_tracking_seconds(study.folder)  # that showing each trial took, by trial number
         self._page_due, self._page_is_old = time.monotonic() + _PAGE_EVERY_S, False
         self._draining, self._finished = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._sync_until_finished, name="tracking", daemon=True)

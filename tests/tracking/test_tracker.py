@@ -19,6 +19,7 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.errors import UserError
+from sweeps.record import costs
 from sweeps.record.fold import trial_as_json
 from sweeps.record.study import TrialRecord
 from sweeps.results import report, tables
@@ -600,3 +601,12 @@ def test_picture_that_cannot_be_drawn_affects_no_other_upload(
     study = runs(store)["s"]
     assert study.info.status == "FINISHED" and study.data.tags["best_trial"] == "0: lr=0.1"
     assert "\n\nThe figure could not be drawn: a bug" in study.data.tags["mlflow.note.content"]
+
+
+def test_seconds_of_tracking_are_recorded(store: str, tmp_path: Path) -> None:
+    tracker = open_tracker(store, tmp_path / "s")
+    row = complete(new_row(tmp_path / "s", 0))
+    tracker.start_trial(row, [])
+    finish(tracker, summary_of(tmp_path / "s", row))
+    assert 0 < costs.read_tracking_seconds(tmp_path / "s")[0] == tracker.seconds[0]
+    assert open_tracker(store, tmp_path / "s").seconds == tracker.seconds
