@@ -288,7 +288,7 @@ class SlurmLauncherConf:
     max_submissions_per_min: int = at_least(1, 600)
     """Maximum number of job submissions per minute."""
     poll_s: float = at_least(0.5, 5.0)
-    """Seconds between two polls of SLURM's queue. The driver notices the end of a trial without a poll."""
+    """Seconds between polls of SLURM's queue after a change, then up to 12 times as many. Ends are noticed without."""
 
     def __post_init__(self) -> None:
         if self.trials_per_job == 1 and self.trials_at_once > 1:

@@ -28,6 +28,7 @@ from sweeps.files import CorruptFile, read_json, write_whole
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
+_SLOWER, _SLOWEST = 1.5, 12.0  # factors of the time between queries, because sites forbid frequent polling
 _ABSENT_S = 30.0
 _RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr(1), RunawayJobs
 _UNREACHABLE = re.compile(
@@ -114,6 +115,25 @@ class FollowedJob:
         return self.id is None and self.info is not None and self.info.state == GONE
 
 
+class Pace:
+    """The times of queries: every `shortest_s` seconds while jobs change, and ever more rarely while none does."""
+
+    def __init__(self, shortest_s: float) -> None:
+        self._shortest_s = self._interval_s = shortest_s
+        self._state: object = None
+        self._due = 0.0
+
+    def is_due(self, state: object, now: float) -> bool:
+        """Return whether to query now: the jobs' `state` has changed since the last query, or its answer is old."""
+        return state != self._state or now >= self._due
+
+    def add_query(self, state: object, now: float) -> None:
+        """Record a query that was answered by this state of the jobs."""
+        slower_s = min(self._interval_s * _SLOWER, self._shortest_s * _SLOWEST)
+        self._interval_s = self._shortest_s if state != self._state else slower_s
+        self._state, self._due = state, now + self._interval_s
+
+
 class Watcher(threading.Thread):
     """Queries SLURM for `jobs`, by name, in its own thread, because SLURM may be slow or away."""
 
@@ -128,11 +148,20 @@ class Watcher(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
+        pace = Pace(self._poll_s)
         while not self._stopped.wait(self._poll_s):
+            if not pace.is_due(self._state(), time.monotonic()):
+                continue
             try:
                 self.update()
             except Exception as error:  # because without this thread no job would ever end
                 self.problem = f"SLURM cannot be queried: {error}"
+            pace.add_query(self._state(), time.monotonic())
+
+    def _state(self) -> dict[str, object]:
+        """Return what changes when a job is submitted, starts, is cancelled, ends or vanishes."""
+        jobs = list(self._jobs.values())
+        return {job.name: (job.info and job.info.state, job.absent_since, job.cancel_at) for job in jobs}
 
     def update(self) -> None:
         """Update all jobs. A job without an answer is unknown, not over. Raises SlurmError if squeue fails."""

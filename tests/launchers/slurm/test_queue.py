@@ -5,6 +5,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from lab import ScriptedSlurm, slurm, wait_for
 
 from sweeps.launchers.slurm import queue
-from sweeps.launchers.slurm.queue import GONE, FollowedJob, JobInfo, SlurmError, Watcher, cancel, sacct, squeue
+from sweeps.launchers.slurm.queue import GONE, FollowedJob, JobInfo, Pace, SlurmError, Watcher, cancel, sacct, squeue
 
 
 def run_job(*options: str) -> str:
@@ -206,3 +207,22 @@ def test_error_of_scancel_is_reported(scripted_slurm: ScriptedSlurm, tmp_path: P
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmError, match="scancel cannot be run"):
         cancel(["1"])
+
+
+def test_pace_slows_down_while_nothing_changes() -> None:
+    pace, now, state = Pace(5), 0.0, "pending"
+    queries = []
+    for _ in range(2000):  # a second each
+        now += 1
+        state = "running" if now > 1000 else state
+        if pace.is_due(state, now):
+            queries.append(now)
+            pace.add_query(state, now)
+    gaps = [after - before for before, after in pairwise(queries)]
+    assert gaps[:3] == [5, 8, 12]  # 5, 7.5 and 11.25 s
+    assert max(gaps) <= 61
+    assert gaps.count(60) > 20
+    after = [query for query in queries if query > 1000]
+    assert after[0] == 1001  # at once
+    assert after[1] - after[0] == 5
+    assert len(queries) < 50
