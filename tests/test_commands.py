@@ -339,6 +339,24 @@ def test_help_shows_no_flag_types_and_no_braces(answer: Answer, monkeypatch: pyt
     assert "sweeps status [OPTIONS] NAME\n" in shown and "sweeps ui [OPTIONS] [NAME]...\n" in shown
 
 
+def test_status_asks_slurm_only_without_a_driver(
+    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / "multirun" / "killed"
+    for trial in study.glob("[0-9]*"):
+        (trial / "attempts" / "9" / "slurm").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho asked >> $0.log\n")
+    (tmp_path / "bin" / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    lock = Lock(study / "driver.lock")
+    assert answer("status", "killed")[0] == 0
+    assert not (tmp_path / "bin" / "squeue.log").exists()
+    lock.release()
+    assert answer("status", "killed")[0] == 0
+    assert (tmp_path / "bin" / "squeue.log").read_text() == "asked\n"
+
+
 def test_list_prints_whole_names(answer: Answer, tmp_path: Path) -> None:
     name = "optimizers_and_learning_rates_of_the_second_network_2026-11-22"
     shutil.copytree(tmp_path / "multirun" / "good", tmp_path / "multirun" / name)

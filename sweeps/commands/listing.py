@@ -69,7 +69,8 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
 
     study, definition_ = read(name, root)
     driver = holder(study.folder / "driver.lock")
-    show_status(study, str(driver or ""), _describe_jobs(study), _describe_dashboard(study, definition_))
+    jobs = "" if driver else _describe_jobs(study)  # because the driver knows, and sites forbid frequent polling
+    show_status(study, str(driver or ""), jobs, _describe_dashboard(study, definition_))
     if study.done:
         console.print(f"done: {study.done}", soft_wrap=True)
     elif not driver and study.over() < (study.total or 0):
