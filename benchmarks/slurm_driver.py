@@ -38,6 +38,7 @@ def study(folder: Path, name: str, trials: int, sleep_s: float, *settings: str) 
         f"+trainer.sleep_s={sleep_s}",
     ]
     command += ["hydra.launcher.mem_gb=0.2", "hydra.launcher.cpus_per_task=1"]
+    command += ["hydra.launcher.max_submissions_per_min=600"]
     command += [f"hydra.launcher.{setting}" for setting in settings]
     command += [f"seed=range({trials})", f"hydra.sweeper.study_name={name}"]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()

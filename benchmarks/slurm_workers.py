@@ -15,6 +15,7 @@ from side_by_side import SWEEP, machine, run, seconds, spread
 
 def study(name: str, trials: int, settings: dict[str, object], folder: Path) -> None:
     command = [sys.executable, SWEEP, "-m", "hydra/launcher=slurm", f"seed=range({trials})", "epochs=1"]
+    command += ["hydra.launcher.max_submissions_per_min=600"]
     each = {"cpus_per_task": 1, "mem_gb": 1.9, **settings}
     launcher = [f"hydra.launcher.{key}={value}" for key, value in each.items()]
     run([*command, *launcher, "tracking=none", f"hydra.sweeper.study_name={name}"], folder)

@@ -285,7 +285,7 @@ class SlurmLauncherConf:
     """Detach: submit as many jobs as fit (with workers, a whole grid), print how to resume, and exit. Jobs continue."""
     keep_on_interrupt: bool = False
     """Keep all jobs after Ctrl-C. False: running jobs finish their epoch, and queued jobs are cancelled."""
-    max_submissions_per_min: int = at_least(1, 600)
+    max_submissions_per_min: int = at_least(1, 60)
     """Maximum number of job submissions per minute."""
     poll_s: float = at_least(0.5, 5.0)
     """Seconds between polls of SLURM's queue after a change, then up to 12 times as many. Ends are noticed without."""

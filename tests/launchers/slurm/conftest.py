@@ -29,7 +29,7 @@ def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 @pytest.fixture
 def trials(cluster: None) -> Iterator[SlurmTrials]:
     """Yield a launcher that asks SLURM every half second."""
-    launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5))
+    launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600))
     launcher.open()
     yield launcher
     launcher.close()

@@ -13,7 +13,12 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 def test_a_trial_of_an_older_study_runs_in_a_job(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
-    slurm = ["hydra/launcher=slurm", "hydra.launcher.poll_s=0.5", "seed=1"]
+    slurm = [
+        "hydra/launcher=slurm",
+        "hydra.launcher.poll_s=0.5",
+        "hydra.launcher.max_submissions_per_min=600",
+        "seed=1",
+    ]
     done = run([SWEEP, "-m", *FORMERLY, *slurm], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 0, done.said
     (end,) = (json.loads(file.read_text()) for file in done.study().glob("*/attempts/1/end.json"))

@@ -67,7 +67,7 @@ def job_id(job: Job) -> str:
 @pytest.fixture(scope="module")
 def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTrials]:
     """Submit a trial that ignores signals and reaches its time limit after more than a minute."""
-    launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5))
+    launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600))
     launcher.open()
     with job_maker(tmp_path_factory.mktemp("overtime")) as make:
         settings = {"timeout_min": 1, "signal_delay_s": 0, "additional_parameters": {"nodelist": "lab3"}}

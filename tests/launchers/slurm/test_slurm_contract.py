@@ -37,7 +37,7 @@ class TestSlurmWorkers(LauncherContract):
 
     @pytest.fixture
     def trials(self, cluster: None, tmp_path: Path) -> Iterator[SlurmWorkers]:
-        settings = SlurmLauncherConf(poll_s=0.5, trials_per_job=None, array_parallelism=1)
+        settings = SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600, trials_per_job=None, array_parallelism=1)
         launcher = _SubmitsWorkersAtOnce(settings, tmp_path / "workers")
         launcher.open()
         yield launcher

@@ -21,7 +21,12 @@ EPOCHS = 250
 # 480 examples for training: 15 batches without a rest, which two nodes would leave out.
 STUDY = ["hydra/launcher=slurm", "nodes=1,2", "model=cnn", "model.filters=[4]", "model.hidden=[8]", f"epochs={EPOCHS}"]
 STUDY += ["dataset.subset=576", "trainer.checkpoint_interval_s=0", "tracking=none", "hydra.sweeper.study_name=s"]
-STUDY += ["hydra.launcher.mem_gb=1.9", "hydra.launcher.poll_s=0.5", "hydra.launcher.rank_timeout_s=15"]
+STUDY += [
+    "hydra.launcher.mem_gb=1.9",
+    "hydra.launcher.poll_s=0.5",
+    "hydra.launcher.max_submissions_per_min=600",
+    "hydra.launcher.rank_timeout_s=15",
+]
 STUDY += ["hydra.sweeper.max_attempts=6"]
 
 
@@ -114,7 +119,12 @@ def test_each_trial_of_a_grid_gets_its_own_nodes_and_gpus_and_all_are_compared(t
         "hydra/launcher=slurm",
         "tracking=none",
     ]
-    more = ["hydra.launcher.mem_gb=0.5", "hydra.launcher.poll_s=0.5", "hydra.sweeper.study_name=s"]
+    more = [
+        "hydra.launcher.mem_gb=0.5",
+        "hydra.launcher.poll_s=0.5",
+        "hydra.launcher.max_submissions_per_min=600",
+        "hydra.sweeper.study_name=s",
+    ]
     done = run([SWEEP, "-m", *grid, *more], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 0, done.said
     study = tmp_path / "multirun" / "s"

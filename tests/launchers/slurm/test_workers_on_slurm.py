@@ -61,7 +61,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., SlurmWorkers]]:
     started = []
 
     def one(**settings: Any) -> SlurmWorkers:
-        launcher = SlurmWorkers(SlurmLauncherConf(poll_s=0.5, **settings), tmp_path / "study" / "workers")
+        launcher = SlurmWorkers(
+            SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600, **settings), tmp_path / "study" / "workers"
+        )
         launcher.open()
         started.append(launcher)
         return launcher
