@@ -125,3 +125,30 @@ def test_error_of_one_rank_fails_the_trial(folder: Path) -> None:
     assert (row.state, len(row.attempts)) == (State.FAILED, 1)
     assert "rank 1: " in row.error
     assert "this rank's data are broken" in row.error
+
+
+@pytest.mark.long
+def test_reports_within_epochs_equal_those_of_one_process(folder: Path) -> None:
+    words = ["ranks=1,2", "model.hidden=[8]", "epochs=2", "dataset.subset=600", "tracking=none"]
+    words += ["trainer.report_every_steps=5", "trainer.validate_every_steps=10", "hydra.sweeper.study_name=reports"]
+    done = lines.run([SWEEP, "-m", *words], folder)
+    assert done.code == 0, done.said
+    one, two = (TrialFolder(folder / "multirun" / "reports" / str(i)).read_metrics().values for i in range(2))
+    assert [line.step for line in one] == [
+        5,
+        10,
+        15,
+        16,
+        21,
+        26,
+        31,
+        32,
+    ]  # 500 examples: 15 batches of 32, and one of 20
+    assert [line.step for line in two] == [line.step for line in one]
+    for ours, theirs in zip(two, one, strict=True):
+        names = ours.metrics.keys() - CLOCKS
+        assert names == theirs.metrics.keys() - CLOCKS
+        assert ("val_loss" in names) == (ours.step in (10, 16, 26, 32))
+        assert {name: ours.metrics[name] for name in names} == pytest.approx(
+            {name: theirs.metrics[name] for name in names}, rel=1e-4
+        )
