@@ -23,7 +23,9 @@ from sweeps.secrets import without_password
 
 FORMATS = ("pdf", "svg", "png")
 _MARKERS = {"circle": "o", "triangle-down": "v", "x": "x", "square": "s", "diamond": "D"}  # by plotly's symbols
-_LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_LINES |= {"longdash": (0, (9, 2)), "dashdotdot": (0, (5, 1.5, 1, 1.5, 1, 1.5)), "sparse": (0, (1, 4))}
+_LINES |= {"short": (0, (2.5, 1)), "dashdash": (0, (9, 1.5, 3, 1.5)), "longdashdot": (0, (9, 1.5, 1, 1.5))}
 _SETTINGS: Any = {"svg.fonttype": "none", "text.parse_math": False}  # text remains text, and $ a dollar sign
 _LABEL = 44  # characters in a line of an axis' title
 _COLUMN_IN = 3.4  # width of a column of a paper

@@ -49,6 +49,13 @@ def test_each_curve_has_a_dash_of_its_own(tmp_path: Path) -> None:
     assert len(set(re.findall(r"stroke-dasharray: ([\d.,]+)", curves))) == 2
 
 
+def test_ten_curves_have_ten_dashes(tmp_path: Path) -> None:
+    points = [pages.trial(tmp_path / "s", i, {"lr": i}, pages.rising(0.5 + i / 30), State.COMPLETED) for i in range(10)]
+    write_figures(Findings(StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), points)), tmp_path, "svg")
+    curves = (tmp_path / "s_learning_curves.svg").read_text()
+    assert len(set(re.findall(r"stroke-dasharray: ([\d., ]+)", curves))) == 9  # and a solid line
+
+
 def test_labels_are_text(tmp_path: Path) -> None:
     points = [{"a&b": i % 4, "c<d": i // 4} for i in range(8)]
     rows = [pages.trial(tmp_path, i, point, [10.0**-i], State.COMPLETED) for i, point in enumerate(points)]
