@@ -23,7 +23,7 @@ from typing import Any
 
 import sweeps
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, quarantine, read_json, write_whole
+from sweeps.files import CorruptFile, open_regular, quarantine, read_json, write_whole
 from sweeps.secrets import without_password
 from sweeps.trial.copies import Copies
 
@@ -271,7 +271,7 @@ def packages() -> str:
 
 
 def _digest(file: Path) -> str:
-    """Return the digest of a file's content; empty if the file cannot be read."""
-    with suppress(OSError):
-        return hashlib.blake2s(file.read_bytes(), digest_size=8).hexdigest()
+    """Return the digest of a file's content; empty if the file cannot be read, or is a pipe."""
+    with suppress(OSError), open_regular(file) as content:
+        return hashlib.blake2s(content.read(), digest_size=8).hexdigest()
     return ""
