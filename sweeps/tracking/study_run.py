@@ -84,14 +84,15 @@ class StudyRun:
         return self._create(trial.short_name, {**tags, "overrides": " ".join(overrides)} if overrides else tags)
 
     def send_files(self, run_id: str, *files: Path) -> None:
-        """Log files as artifacts; of a long file its head and its tail."""
+        """Log files that are not empty as artifacts; of a long file its head and its tail."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
         from mlflow.utils.uri import add_databricks_profile_info_to_artifact_uri
 
         # Because client.log_artifact would request the artifact URI of each run once more.
         uri, locate = self.client.tracking_uri, cast(Any, add_databricks_profile_info_to_artifact_uri)
         repository: Any = get_artifact_repository(locate(self._artifact_uris[run_id], uri), uri)
-        for file in filter(Path.is_file, files):
+        # An empty file would be sent in chunks, which not every proxy passes on.
+        for file in (file for file in files if file.is_file() and file.stat().st_size):
             with tempfile.TemporaryDirectory() as folder:
                 repository.log_artifact(str(copy_for_show(file, Path(folder))))
 

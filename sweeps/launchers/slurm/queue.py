@@ -110,6 +110,13 @@ class FollowedJob:
     cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
 
     @property
+    def failed_ranks(self) -> int:
+        """Return how many ranks have written why they failed: the job then ends soon."""
+        with suppress(OSError):
+            return len(list(self.folder.glob("ranks/*.json")))
+        return 0
+
+    @property
     def never_was(self) -> bool:
         """Return whether an unanswered sbatch has submitted nothing."""
         return self.id is None and self.info is not None and self.info.state == GONE
@@ -159,9 +166,9 @@ class Watcher(threading.Thread):
             pace.add_query(self._state(), time.monotonic())
 
     def _state(self) -> dict[str, object]:
-        """Return what changes when a job is submitted, starts, is cancelled, ends or vanishes."""
+        """Return what changes when a job is submitted, starts, is cancelled, ends or vanishes, or a rank fails."""
         jobs = list(self._jobs.values())
-        return {job.name: (job.info and job.info.state, job.absent_since, job.cancel_at) for job in jobs}
+        return {j.name: (j.info and j.info.state, j.absent_since, j.cancel_at, j.failed_ranks) for j in jobs}
 
     def update(self) -> None:
         """Update all jobs. A job without an answer is unknown, not over. Raises SlurmError if squeue fails."""

@@ -9,7 +9,7 @@ def _slow_down(name: str) -> None:
     call = getattr(os, name)
 
     def delayed(path: Any = ".", *arguments: Any, **options: Any) -> Any:
-        if not isinstance(path, int) and "multirun" in os.fspath(path):
+        if not isinstance(path, int) and "multirun" in os.fsdecode(path):
             time.sleep(float(os.environ["DELAY_S"]))
         return call(path, *arguments, **options)
 
