@@ -133,8 +133,8 @@ def test_reports_within_epochs_equal_those_of_one_process(folder: Path) -> None:
     words += ["trainer.report_every_steps=5", "trainer.validate_every_steps=10", "hydra.sweeper.study_name=reports"]
     done = lines.run([SWEEP, "-m", *words], folder)
     assert done.code == 0, done.said
-    one, two = (TrialFolder(folder / "multirun" / "reports" / str(i)).read_metrics().values for i in range(2))
-    assert [line.step for line in one] == [
+    alone, ranks = (TrialFolder(folder / "multirun" / "reports" / str(i)).read_metrics().values for i in range(2))
+    assert [line.step for line in alone] == [
         5,
         10,
         15,
@@ -144,8 +144,8 @@ def test_reports_within_epochs_equal_those_of_one_process(folder: Path) -> None:
         31,
         32,
     ]  # 500 examples: 15 batches of 32, and one of 20
-    assert [line.step for line in two] == [line.step for line in one]
-    for ours, theirs in zip(two, one, strict=True):
+    assert [line.step for line in ranks] == [line.step for line in alone]
+    for ours, theirs in zip(ranks, alone, strict=True):
         names = ours.metrics.keys() - CLOCKS
         assert names == theirs.metrics.keys() - CLOCKS
         assert ("val_loss" in names) == (ours.step in (10, 16, 26, 32))
