@@ -1,7 +1,7 @@
 """A study in Python and notebooks: a snapshot of its files."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,7 @@ from sweeps.results.terminal import relative_path, tally
 from sweeps.study.best import choose_trial
 from sweeps.study.reading import read_study
 from sweeps.study.refit import folders
-from sweeps.trial.facts import PROCESS
-from sweeps.trial.facts import read as read_facts
+from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
 
 if TYPE_CHECKING:
@@ -75,14 +74,14 @@ class Study:
 
         header, *lines = report.raw_table(self.snapshot)
         params = {param.lstrip("+") for param in parameters(self.snapshot.rows)}
-        taken = {*header, *PROCESS}
+        taken = {*header, *facts.PROCESS}
         details: list[dict[str, Any]] = []
         for trial in sorted(self.snapshot.rows, key=lambda trial: trial.number):
-            recorded = read_facts(TrialFolder(trial.folder))
+            recorded = facts.read(TrialFolder(trial.folder))
             settings = {**self.snapshot.fixed, **read_values(trial.folder), **recorded.settings}
             names = {name: f"config.{name}" if name in taken else name for name in settings if name not in params}
             details.append({**recorded.process, **{column: settings[name] for name, column in names.items()}})
-        columns = [*PROCESS, *dict.fromkeys(name for detail in details for name in detail if name not in PROCESS)]
+        columns = [*dict.fromkeys([*facts.PROCESS, *(name for detail in details for name in detail)])]
         table = pd.DataFrame(lines, columns=header).join(pd.DataFrame(details, columns=columns))
         return table.set_index(header[0])
 
@@ -125,11 +124,10 @@ class Study:
     @cached_property
     def figures(self) -> "dict[str, Figure]":
         """Return the figures of the report, by their titles."""
-        from sweeps.choose.sampler.importance import importance
+        from sweeps.choose.sampler.importance import with_importance
         from sweeps.results.figures import build_plotly_figures
 
-        shares = importance(self.snapshot, space_of(self.definition.parameters)) if self.snapshot.searched else {}
-        return build_plotly_figures(replace(self.snapshot, importance=shares))
+        return build_plotly_figures(with_importance(self.snapshot, space_of(self.definition.parameters)))
 
     def model(self, trial: int | None = None) -> Any:
         """Load the saved model of a trial, by default the best, with mlflow.pyfunc.

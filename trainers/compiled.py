@@ -7,7 +7,7 @@ Keras' own `train_step` or `test_step`. Bounds of batches stay on the CPU, becau
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import keras
@@ -71,19 +71,12 @@ def compile_passes(
                 f"{strategy.num_replicas_in_sync} devices cannot share a {name} set of {len(subset.rows)} examples.\n"
                 f"Use fewer devices, or a larger {name} set"
             )
-
-    def train_step(batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor) -> None:
-        with weighed(weight):
-            model.train_step(batch)
-
-    def test_step(batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor) -> None:
-        model.test_step(batch)
-
+    train_step = partial(_weighted_step, model)
     step = tf.function(train_step, jit_compile=True) if model.jit_compile else train_step
     with strategy.scope():
         # Traced now, because later calls are timed.
         train_graph = _compile(model, data, step, placed["training"], steps, training=True)
-        test_graph = _compile(model, data, test_step, placed["training"], steps, training=False)
+        test_graph = _compile(model, data, partial(_test_step, model), placed["training"], steps, training=False)
 
     def train(
         rows: np.ndarray, batch_size: int, epoch: int = 1, first: int = 0, every: int | None = None
@@ -106,6 +99,17 @@ def compile_passes(
         return test_graph(arrays, rows, bounds, ends, draw, tf.ones(strategy.num_replicas_in_sync, tf.float64))[0]
 
     return train, evaluate
+
+
+def _weighted_step(model: keras.Model, batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor) -> None:
+    """Train on a replica's share of a batch, whose loss has this weight."""
+    with weighed(weight):
+        model.train_step(batch)
+
+
+def _test_step(model: keras.Model, batch: tuple[tf.Tensor, tf.Tensor], weight: tf.Tensor) -> None:
+    """Test on a replica's share of a batch. Metrics weigh each example equally, so the weight is not needed."""
+    model.test_step(batch)
 
 
 def _compile(

@@ -101,11 +101,17 @@ def _train(cfg: DictConfig, trial: Trial) -> dict[str, float]:
         **_line_metrics(model, dataset, task, trial),
     }
     if cfg.trainer.get("save_model", "none") != "none" and trial.world.is_chief:
-        path = trial.folder / "model"
-        saved_model = networks.save(model, training.best_weights, path, dataset.x.shape[1:], dataset.outputs)
-        if task == "classification":
-            confusion.record(trial, saved_model, dataset)
+        _save_model(training, task)
     return result
+
+
+def _save_model(training: "_Training", task: str) -> None:
+    """Save the model in the trial's folder and, if it predicts classes, record its confusion matrix."""
+    trial, dataset = training.trial, training.dataset
+    shape = dataset.x.shape[1:]
+    model = networks.save(training.model, training.best_weights, trial.folder / "model", shape, dataset.outputs)
+    if task == "classification":
+        confusion.record(trial, model, dataset)
 
 
 @dataclass

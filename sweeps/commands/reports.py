@@ -1,7 +1,6 @@
 """python -m sweeps report, scaling: write the report of a study, or the scaling page of a table."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 from sweeps.commands import MULTIRUN, Name, Root, check_choice, check_output, command, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
-from sweeps.record.definition import sweeps_line
+from sweeps.record.definition import Definition, sweeps_line
 from sweeps.record.grammar import space_of
 from sweeps.record.study import StudySnapshot
 
@@ -43,10 +42,7 @@ def report(
 ) -> None:
     """Write report.html and trials.csv of a study again."""
     from sweeps.results import picture
-    from sweeps.results import report as writer
     from sweeps.results.findings import Findings
-    from sweeps.results.tables import CSV, HTML
-    from sweeps.results.terminal import show_scaling
 
     if file_format:
         check_choice("--format", file_format, picture.FORMATS)
@@ -58,33 +54,50 @@ def report(
     study, definition = read(name, root)
     if table:
         console.print(_table(Findings(study), table, columns, classes), soft_wrap=True)
-        return
-    if methods:
-        from sweeps.results.methods import describe_methods
+    elif methods:
+        _print_methods(Findings(study), definition)
+    else:
+        from sweeps.choose.sampler.importance import with_importance
 
-        console.print(describe_methods(Findings(study), definition), soft_wrap=True, markup=False, highlight=False)
-        return
-    if study.searched:
-        from sweeps.choose.sampler.importance import importance
+        findings = Findings(with_importance(study, space_of(definition.parameters)), target, counts)
+        if figures:
+            _write_figures(findings, figures, file_format or picture.FORMATS[0])
+        else:
+            _write_page(findings, shows_scaling, browser)
 
-        study = replace(study, importance=importance(study, space_of(definition.parameters)))
-    findings = Findings(study, target, counts)
-    if figures:
-        paths, problems = picture.write_figures(findings, figures, file_format or picture.FORMATS[0])
-        if not paths + problems:
-            problems = [f"study {study.name}: no figure has data"]
-        for line in [*map(str, paths), *problems]:
-            console.print(line, soft_wrap=True)
-        return
+
+def _print_methods(findings: "Findings", definition: Definition) -> None:
+    from sweeps.results.methods import describe_methods
+
+    console.print(describe_methods(findings, definition), soft_wrap=True)
+
+
+def _write_figures(findings: "Findings", folder: Path, file_format: str) -> None:
+    """Write the figures, and print the path of each, and why others cannot be drawn."""
+    from sweeps.results.picture import write_figures
+
+    paths, problems = write_figures(findings, folder, file_format)
+    lines = [*map(str, paths), *problems] or [f"study {findings.study.name}: no figure has data"]
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _write_page(findings: "Findings", shows_scaling: bool, browser: bool) -> None:
+    """Write the page and the CSV file, print their paths and the scaling, and open the page if `browser`."""
+    from sweeps.results import report as writer
+    from sweeps.results.tables import CSV, HTML
+    from sweeps.results.terminal import show_scaling
+
+    folder = findings.study.folder
     if shows_scaling and not findings.scaling:
-        raise _explain_no_scaling(study)
+        raise _explain_no_scaling(findings.study)
     writer.write(findings)
     if shows_scaling and findings.scaling:
         show_scaling(findings.scaling)
-    for path in (study.folder / HTML, study.folder / CSV):
+    for path in (folder / HTML, folder / CSV):
         console.print(str(path), soft_wrap=True)
     if browser:
-        typer.launch(str(study.folder / HTML))
+        typer.launch(str(folder / HTML))
 
 
 def _check_options(

@@ -1,21 +1,18 @@
 """The classes of the best saved model: its confusion matrix, and precision, recall and F1 of each class."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from sweeps.record.study import TrialRecord
 from sweeps.results import drawing
 from sweeps.results.axes import MOST_TICKS
 from sweeps.results.drawing import Figure
 from sweeps.results.figure_data import FigureData
 from sweeps.results.tables import Table
-from sweeps.trial.confusion import Confusion, read_confusion
+from sweeps.trial.confusion import Confusion
 from sweeps.wording import counted, short
 
 CLASSES = "Classes"
-_MOST_READ = 20  # best trials in which a confusion matrix is looked for
 
 
 @dataclass(frozen=True)
@@ -27,14 +24,6 @@ class ClassScores:
     recall: float  # fraction of the examples of this class that are predicted as this class
     f1: float  # harmonic mean of precision and recall
     examples: int
-
-
-def find_confusion(ranked: Sequence[TrialRecord]) -> tuple[TrialRecord, Confusion] | None:
-    """Return the best trial with a confusion matrix, and the matrix; None if none of the best trials has one."""
-    for trial in ranked[:_MOST_READ]:
-        if confusion := read_confusion(trial.folder):
-            return trial, confusion
-    return None
 
 
 def score_classes(confusion: Confusion) -> list[ClassScores]:
@@ -67,7 +56,7 @@ def build_table(confusion: Confusion) -> Table:
 
 def confusion_matrix(source: FigureData) -> Figure | None:
     """Return the confusion matrix of the best saved model, coloured by the fraction of each true class."""
-    if not (best := find_confusion(source.findings.top)):
+    if not (best := source.findings.saved_model):
         return None
     trial, confusion = best
     names = [drawing.escape(short(name)) for name in confusion.classes]

@@ -58,7 +58,7 @@ def build_figures(
 
     `curves` are those of the reported metrics, `usage` those of the system metrics, by the numbers of trials.
     """
-    source = FigureData(findings, curves, usage or {})
+    source = FigureData(findings, curves, usage)
     sections: dict[str, Figures] = {}
     for title, draw in {**_FIGURES, "Resources": resources, "Slices": slices}.items():
         try:
@@ -117,9 +117,8 @@ def curves(source: FigureData) -> Figure | None:
             line = own_lines.get(trial.number) or drawing.line_style(source, kind, trial)
             trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
             trace |= {"opacity": 1 if kind in ("completed", "running") else 0.7, "hovertemplate": _HOVER}
-            data.append(
-                trace | ({"name": drawing.escape(short(without_password(trial.short_name), 46))} if has_legend else {})
-            )
+            name = drawing.escape(short(without_password(trial.short_name), 46))
+            data.append(trace | ({"name": name} if has_legend else {}))
         x, y = zip(*(_last_point(*reported[trial.number]) for trial in ordered), strict=True)
         marks = drawing.make_marks(source, kind, x, y, ordered) | {"showlegend": False}
         if own_lines:

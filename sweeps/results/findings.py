@@ -11,11 +11,13 @@ from sweeps.record.configurations import Ranking
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.results import notes, scaling_study
 from sweeps.results.scaling import Scaling
+from sweeps.trial.confusion import Confusion, read_confusion
 from sweeps.trial.folder import Note
 from sweeps.trial.job import State
 from sweeps.wording import LONGEST, short, text
 
 _NOT_STARTED = "not started"
+_MOST_CONFUSIONS = 20  # best trials in which a confusion matrix is looked for
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,14 @@ class Findings:
         if self.origin:
             return self.origin.scaling
         return scaling_study.measure_scaling(self.study, self.target, self.forecast_counts) if self.reads_all else None
+
+    @cached_property
+    def saved_model(self) -> tuple[TrialRecord, Confusion] | None:
+        """Return the best trial with a confusion matrix, and the matrix; None if none of the best trials has one."""
+        for trial in self.top[:_MOST_CONFUSIONS]:
+            if confusion := read_confusion(trial.folder):
+                return trial, confusion
+        return None
 
     def table(self, trials: Sequence[TrialRecord]) -> list[list[str]]:
         """Return a header and a row of cells for each trial: number, params and objectives.

@@ -13,7 +13,7 @@ from sweeps.errors import UserError
 from sweeps.record.comparison import interval
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import TrialRecord, parameters
-from sweeps.results.classes import build_columns, find_confusion
+from sweeps.results.classes import build_columns
 from sweeps.results.findings import Findings
 from sweeps.results.report import metric_column, printable_cell, raw_table
 from sweeps.results.tables import as_markdown
@@ -81,7 +81,7 @@ def render_table(findings: Findings, columns: Sequence[str], style: str) -> str:
 
 def render_classes(findings: Findings, style: str) -> str:
     """Return precision, recall and F1 of each class of the best saved model. Raises UserError without such a model."""
-    if not (best := find_confusion(findings.top)):
+    if not (best := findings.saved_model):
         raise UserError(
             f"study {findings.study.name}: none of its best trials saved a model that predicts classes.\n"
             f"Train the best trial again, and type the name of the refit here: "

@@ -14,7 +14,7 @@ from sweeps.files import write_whole
 from sweeps.record.costs import COSTS, of_trial, wall_clock_s
 from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot, TrialRecord, parameters
 from sweeps.results import configurations, figures, notes, overview, page, scaling_page, tables
-from sweeps.results.classes import CLASSES, build_table, find_confusion
+from sweeps.results.classes import CLASSES, build_table
 from sweeps.results.drawing import Figures
 from sweeps.results.figure_data import kind_of
 from sweeps.results.findings import Findings, findings_of
@@ -101,17 +101,13 @@ def _build_sections(findings: Findings, figures_by_title: dict[str, Figures], ru
     sections: list[Section] = []
     for title, group in figures_by_title.items():
         key = "" if sections else overview.render_key(findings)
-        below = parts_as_html(_build_classes(findings)) if title == CLASSES else ""
+        saved_model = findings.saved_model if title == CLASSES else None
+        below = tables.as_html(build_table(saved_model[1])) if saved_model else ""
         sections.append(Section(title, group, below, wide=title in wide, before=key))
     lacks_importance = "Importance" not in figures_by_title and len(figures_by_title.get("Slices", [])) > 1
     if lacks_importance and findings.study.searched and (reason := _explain_no_importance(findings.study, running)):
         sections[-1] = replace(sections[-1], html=Paragraph(reason).html)
     return sections
-
-
-def _build_classes(findings: Findings) -> list[Part]:
-    best = find_confusion(findings.top)
-    return [build_table(best[1])] if best else []
 
 
 def _explain_no_importance(study: StudySnapshot, running: bool) -> str:

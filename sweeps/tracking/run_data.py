@@ -19,11 +19,16 @@ def mlflow_name(name: str) -> str:
     return re.sub(r"[^\w\-. /:]", "_", name.lstrip("+~"))
 
 
+def names_by_log(space: Mapping[str, str]) -> dict[str, str]:
+    """Return the name of the logarithm of each param that is searched by logarithm, as MLflow's axes are linear."""
+    by_log = (key.partition(" under ")[0] for key, domain in space.items() if domain.startswith("log interval("))
+    return {name: f"log10 {mlflow_name(name)}" for name in by_log}
+
+
 def logarithms(params: Point, space: Mapping[str, str]) -> dict[str, str]:
-    """Return the logarithm of each param that is searched by logarithm, because MLflow's charts have linear axes."""
-    by_log = {key.partition(" under ")[0] for key, domain in space.items() if domain.startswith("log interval(")}
-    numbers = {name: value for name, value in params.items() if name in by_log and isinstance(value, int | float)}
-    return {f"log10 {mlflow_name(name)}": f"{math.log10(value):.6g}" for name, value in numbers.items() if value > 0}
+    """Return the logarithms of params by their names in MLflow."""
+    pairs = [(name, params.get(param)) for param, name in names_by_log(space).items()]
+    return {name: f"{math.log10(value):.6g}" for name, value in pairs if isinstance(value, int | float) and value > 0}
 
 
 def send(client: Any, run_id: str, metrics: list[MetricRow], params: dict[str, str], tags: dict[str, str]) -> str:

@@ -23,7 +23,7 @@ from sweeps.results.findings import Findings
 from sweeps.secrets import has_password, mask_value, without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.artifacts import copy_for_show
-from sweeps.tracking.run_data import mlflow_name, send
+from sweeps.tracking.run_data import mlflow_name, names_by_log, send
 from sweeps.tracking.store import artifacts_of, connect, first_line, outage_errors, sent_once
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
@@ -54,7 +54,6 @@ class StudyRun:
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
         self._swept: dict[str, None] = {}  # ordered set of the comparison view's params
         self._curves: dict[str, None] = {}
-        self._logarithms: dict[str, None] = {}
         self._artifact_uris: dict[str, str] = {}  # by run id
 
     def open(self) -> None:
@@ -96,13 +95,12 @@ class StudyRun:
             with tempfile.TemporaryDirectory() as folder:
                 repository.log_artifact(str(copy_for_show(file, Path(folder))))
 
-    def update_view(self, params: Sequence[str], metrics: Sequence[str], logarithms: Sequence[str] = ()) -> None:
-        """Add these params, metrics and logarithms of params, as MLflow names them, to the comparison view."""
-        before = len(self._swept), len(self._curves), len(self._logarithms)
+    def update_view(self, params: Sequence[str], metrics: Sequence[str]) -> None:
+        """Add these params and metrics, as MLflow names them, to the comparison view."""
+        before = len(self._swept), len(self._curves)
         self._swept |= dict.fromkeys(params)
         self._curves |= dict.fromkeys(metrics)
-        self._logarithms |= dict.fromkeys(logarithms)
-        if before != (len(self._swept), len(self._curves), len(self._logarithms)):
+        if before != (len(self._swept), len(self._curves)):
             self._store_view(self.study)
 
     def _store_view(self, study: StudySnapshot) -> None:
@@ -117,7 +115,7 @@ class StudyRun:
             numbers,
             study.all_failed,
             partial,
-            logarithms=self._logarithms,
+            logarithms=names_by_log(study.space).values(),
         )
         self.client.set_experiment_tag(self.experiment_id, *tag)
 

@@ -76,14 +76,14 @@ class TrialRun:
         self._reported += Counter(name for name, *_ in metrics)
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
         by_log = logarithms(self.trial.params, self._study.study.space)
-        params = {} if self._described else {**swept, **by_log}
+        params = {} if self._described else swept | by_log
         outcome, tags = self._outcome() if ended else ([], {})
         self.problem = send(self._study.client, run_id, metrics + outcome, params, tags) or self.problem
         for reader, lines in zip(self._readers, batches, strict=True):
             reader.mark_read(lines)
         self._described = True
         curves = [name for name, points in self._reported.items() if points > 1]
-        self._study.update_view([*swept], curves, [*by_log])
+        self._study.update_view([*swept], curves)
         if ended:
             # At the end, because a trainer (autolog) may log params of the same names with other values.
             self.problem = send_settings(self._study.client, run_id, self._settings()) or self.problem

@@ -1,6 +1,7 @@
 """The importance of each parameter of a search."""
 
 import math
+from dataclasses import replace
 
 import optuna
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
@@ -13,6 +14,11 @@ from sweeps.record.study import MIN_FOR_IMPORTANCE, StudySnapshot
 from sweeps.trial.job import State
 
 _MAX_TREES, _MIN_TREES, _MAX_WORK = 64, 8, 12_800  # work: trees times trials; 64 trees of 1,000 trials take 30 seconds
+
+
+def with_importance(study: StudySnapshot, space: SearchSpace) -> StudySnapshot:
+    """Return the study with the importance of its params, if a sampler chose the trials."""
+    return replace(study, importance=importance(study, space)) if study.searched else study
 
 
 def importance(study: StudySnapshot, space: SearchSpace) -> dict[str, float]:

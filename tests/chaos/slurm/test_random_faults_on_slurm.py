@@ -18,13 +18,7 @@ from tests.launchers.slurm.lab import cluster_sh
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 ROUNDS, EPOCHS = int(os.environ.get("CHAOS_ROUNDS", "6")), 40
-SLURM = [
-    "hydra/sweeper=grid",
-    "hydra/launcher=slurm",
-    "hydra.launcher.poll_s=0.5",
-    "hydra.launcher.max_submissions_per_min=600",
-    "hydra.launcher.mem_gb=0.5",
-]
+SLURM = ["hydra/sweeper=grid", *lines.SLURM, "hydra.launcher.mem_gb=0.5"]
 SLURM += ["hydra.launcher.partition=scavenge"]
 LAUNCHERS = {
     "jobs": SLURM,

@@ -17,13 +17,7 @@ from tests.warm import Running
 
 pytestmark = pytest.mark.usefixtures("cluster")
 APP = (APPS / "checkpointing_app.py").read_text()
-SLURM = [
-    "hydra/sweeper=grid",
-    "hydra/launcher=slurm",
-    "hydra.launcher.poll_s=0.5",
-    "hydra.launcher.max_submissions_per_min=600",
-    "hydra.launcher.mem_gb=0.5",
-]
+SLURM = ["hydra/sweeper=grid", *lines.SLURM, "hydra.launcher.mem_gb=0.5"]
 WARM = "hydra.launcher.trials_per_job=null"
 ONE_AT_A_TIME = "+hydra.launcher.additional_parameters={nodelist: lab1, exclusive: true}"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_lines import SWEEP, run
+from tests.command_lines import SLURM, SWEEP, run
 from tests.trainers.config.test_former import FORMERLY, MINE
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -13,13 +13,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 def test_a_trial_of_an_older_study_runs_in_a_job(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
-    slurm = [
-        "hydra/launcher=slurm",
-        "hydra.launcher.poll_s=0.5",
-        "hydra.launcher.max_submissions_per_min=600",
-        "seed=1",
-    ]
-    done = run([SWEEP, "-m", *FORMERLY, *slurm], tmp_path, {"PYTHONPATH": str(tmp_path)})
+    done = run([SWEEP, "-m", *FORMERLY, *SLURM, "seed=1"], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 0, done.said
     (end,) = (json.loads(file.read_text()) for file in done.study().glob("*/attempts/1/end.json"))
     assert end["metrics"] == {"val_accuracy": 7.0, "moved": 1.0}

@@ -12,22 +12,15 @@ from lab import cluster_sh, wait_for
 
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
-from tests.command_lines import SWEEP, finish, run, steps, sweeps
+from tests.command_lines import SLURM, SWEEP, finish, run, steps, sweeps
 from tests.command_lines import start as start_line
 from tests.warm import Running
 
 pytestmark = pytest.mark.usefixtures("cluster")
 EPOCHS = 250
-# 480 examples for training: 15 batches without a rest, which two nodes would leave out.
-STUDY = ["hydra/launcher=slurm", "nodes=1,2", "model=cnn", "model.filters=[4]", "model.hidden=[8]", f"epochs={EPOCHS}"]
+STUDY = [*SLURM, "nodes=1,2", "model=cnn", "model.filters=[4]", "model.hidden=[8]", f"epochs={EPOCHS}"]
 STUDY += ["dataset.subset=576", "trainer.checkpoint_interval_s=0", "tracking=none", "hydra.sweeper.study_name=s"]
-STUDY += [
-    "hydra.launcher.mem_gb=1.9",
-    "hydra.launcher.poll_s=0.5",
-    "hydra.launcher.max_submissions_per_min=600",
-    "hydra.launcher.rank_timeout_s=15",
-]
-STUDY += ["hydra.sweeper.max_attempts=6"]
+STUDY += ["hydra.launcher.mem_gb=1.9", "hydra.launcher.rank_timeout_s=15", "hydra.sweeper.max_attempts=6"]
 
 
 def start(folder: Path) -> Running:
@@ -111,20 +104,8 @@ def train(cfg, trial):
 @pytest.mark.long
 def test_each_trial_of_a_grid_gets_its_own_nodes_and_gpus_and_all_are_compared(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    grid = [
-        "nodes=1,2",
-        "gpus=1,2",
-        "trainer=own",
-        "trainer._target_=own.train",
-        "hydra/launcher=slurm",
-        "tracking=none",
-    ]
-    more = [
-        "hydra.launcher.mem_gb=0.5",
-        "hydra.launcher.poll_s=0.5",
-        "hydra.launcher.max_submissions_per_min=600",
-        "hydra.sweeper.study_name=s",
-    ]
+    grid = ["nodes=1,2", "gpus=1,2", "trainer=own", "trainer._target_=own.train", "tracking=none"]
+    more = [*SLURM, "hydra.launcher.mem_gb=0.5", "hydra.sweeper.study_name=s"]
     done = run([SWEEP, "-m", *grid, *more], tmp_path, {"PYTHONPATH": str(tmp_path)})
     assert done.code == 0, done.said
     study = tmp_path / "multirun" / "s"
