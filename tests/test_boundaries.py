@@ -15,7 +15,7 @@ import pytest
 from tests.command_lines import ROOT, SWEEP, run
 
 _ABOVE = ("__init__", "__main__", "app")
-BASE = ("files", "settings", "signals", "errors", "secrets", "wording")
+BASE = ("files", "settings", "sweeper_settings", "signals", "errors", "secrets", "wording")
 PLACES = ("sweep.py", "conf.py", "sweeps", "trainers")
 MOST_LINES, MOST_LINES_OF_A_CLASS = 300, 250
 
