@@ -1,4 +1,4 @@
-"""The settings of the sweeper, which `sweeps.settings` reads: the reference of the Hydra groups hydra/sweeper=grid and hydra/sweeper=optuna."""
+"""The settings of the sweeper: the reference of the Hydra groups hydra/sweeper=grid and hydra/sweeper=optuna."""
 
 from dataclasses import dataclass, field
 from typing import Any
