@@ -117,10 +117,6 @@ class SlurmLauncher(_HydraLauncher):
             if sign in str(study_folder):
                 problem = f"SLURM reads the {sign} in {study_folder} as part of a pattern."
                 raise UserError(f"{problem}\nChoose another study_name or folder")
-        from sweeps.launchers.slurm.jobs import SlurmTrials
-        from sweeps.launchers.slurm.workers import SlurmWorkers
+        from sweeps.launchers.slurm.launcher import SlurmTrials
 
-        settings = read(self._config.hydra.launcher, SlurmLauncherConf)
-        if settings.trials_per_job == 1:
-            return SlurmTrials(settings)
-        return SlurmWorkers(settings, study_folder.absolute() / "workers")
+        return SlurmTrials(read(self._config.hydra.launcher, SlurmLauncherConf), study_folder.absolute())

@@ -1,4 +1,4 @@
-"""The SLURM launcher with workers: each job runs many trials, one after the other or side by side."""
+"""Trials in warm workers: SLURM jobs that run many trials, one after the other or side by side."""
 
 import hashlib
 import math
@@ -11,22 +11,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudpickle
-from omegaconf import DictConfig
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, make_private, write_whole
-from sweeps.launchers.slurm.base import SlurmBase
 from sweeps.launchers.slurm.ends import outcome_of_job, outcomes_in_worker
+from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.in_worker import run_worker
-from sweeps.launchers.slurm.queue import ENDED, FollowedJob, SlurmError, name_of, read_job_id, squeue, token_of
-from sweeps.launchers.slurm.request import parameters, request
+from sweeps.launchers.slurm.queue import ENDED, SlurmError, name_of, read_job_id, token_of
+from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import RefusedError
+from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial import copies
-from sweeps.trial.job import Job, Outcome, Request, State
+from sweeps.trial.job import Job, Outcome, State
 
 _AHEAD = 4  # queued trials for each worker, so that a worker never waits for the driver
 _MAX_FAILED_STARTS = 2
+_TICK_S = 0.05
 _GONE_S = 90.0  # maximum time for which an NFS client sees a renamed file in neither folder
 
 
@@ -63,60 +64,63 @@ class PooledTrial:
         return end
 
 
-class SlurmWorkers(SlurmBase):
-    """The SLURM launcher for `trials_per_job` above one (`sweeps.launchers.contract.TrialLauncher`).
+def check_request(settings: SlurmLauncherConf) -> None:
+    """Raise UserError if no worker could run a trial with these settings."""
+    if settings.nodes * settings.tasks_per_node > 1:
+        problem = "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs its own job."
+        raise UserError(f"{problem}\nUse hydra.launcher.trials_per_job=1")
+    if settings.timeout_min * 60 <= settings.signal_delay_s:
+        late = f"a worker starts no trial in its last signal_delay_s={settings.signal_delay_s} seconds."
+        advice = f"Use at least hydra.launcher.timeout_min={settings.signal_delay_s // 60 + 1}"
+        raise UserError(f"hydra.launcher.timeout_min={settings.timeout_min}: {late}\n{advice}")
+
+
+class WorkerTrials:
+    """The trials that are queued or run by workers.
 
     Trials with the same resources share a pool: a queue and its workers, in a folder under `folder`. Each submitted
     trial is queued, claimed by a followed worker, or over.
     """
 
-    name = "slurm with workers"
-    _TICK_S = 0.05
-
-    def __init__(self, settings: SlurmLauncherConf, folder: Path) -> None:
-        super().__init__(settings)
+    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, folder: Path) -> None:
+        self._slurm = slurm
+        self._settings = settings
         self._folder = folder
-        self._trials: dict[int, PooledTrial] = {}
+        self.trials: dict[int, PooledTrial] = {}
+        self.jobs: dict[str, FollowedJob] = {}  # the workers, by name
         self._failed_starts: Counter[Path] = Counter()  # by pool: consecutive workers without a trial
 
-    def request(self, config: DictConfig) -> Request:
-        settings = read(config.hydra.launcher, SlurmLauncherConf)
-        if settings.nodes * settings.tasks_per_node > 1:
-            problem = "hydra.launcher.trials_per_job: a trial of several tasks or nodes needs its own job."
-            raise UserError(f"{problem}\nUse hydra.launcher.trials_per_job=1")
-        if settings.timeout_min * 60 <= settings.signal_delay_s:
-            late = f"a worker starts no trial in its last signal_delay_s={settings.signal_delay_s} seconds."
-            advice = f"Use at least hydra.launcher.timeout_min={settings.signal_delay_s // 60 + 1}"
-            raise UserError(f"hydra.launcher.timeout_min={settings.timeout_min}: {late}\n{advice}")
-        return request(settings)
-
     def open(self) -> None:
-        """Start the watcher, and adopt the workers of an earlier driver."""
-        super().open()
-        make_private(self._folder)
+        """Adopt the workers of an earlier driver."""
+        folders = [file.parent for file in self._folder.glob("*/[0-9]*/slurm")]
         live_names = None  # unknown
         with suppress(SlurmError):
-            live_names = {name for name, info in squeue().items() if info.state not in ENDED}
-        for folder in (file.parent for file in self._folder.glob("*/[0-9]*/slurm")):
+            jobs = self._slurm.listing() if folders else {}
+            live_names = {name for name, info in jobs.items() if info.state not in ENDED}
+        for folder in folders:
             if live_names is None or name_of(folder) in live_names or any(folder.glob("claimed/*")):
-                self._follow(folder, read_job_id(folder))
+                self._follow(self._slurm.follow(folder, read_job_id(folder)))
 
-    def has_room(self, ahead: bool = False) -> bool:
+    def _follow(self, worker: FollowedJob) -> None:
+        self.jobs[worker.name] = worker
+
+    def has_room(self, ahead: bool) -> bool:
         if ahead and self._settings.detach:  # because no driver will be there to queue the other trials
             return True
         trials_per_worker = self._settings.trials_at_once + (_AHEAD if ahead else 0)
-        return len(self._trials) < self._settings.array_parallelism * trials_per_worker
+        return len(self.trials) < self._settings.array_parallelism * trials_per_worker
 
     def submit(self, job: Job) -> bool:
-        return self.has_room(ahead=True) and self._try_submit(job, lambda: self._queue(job))
+        return self.has_room(ahead=True) and self._slurm.try_submit(job, lambda: self._queue(job))
 
     def _queue(self, job: Job) -> bool:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         pool_key = repr((parameters(self._folder, settings), settings.setup, settings.preload, copies.in_use()))
         trial = PooledTrial(job, self._folder / hashlib.blake2s(pool_key.encode(), digest_size=4).hexdigest())
+        make_private(self._folder)
         make_private(trial.file.parent)
         write_whole(trial.file, cloudpickle.dumps(job), sync=False)
-        self._trials[job.number] = trial
+        self.trials[job.number] = trial
         return True
 
     def adopt(self, job: Job) -> bool:
@@ -125,60 +129,65 @@ class SlurmWorkers(SlurmBase):
         patterns = (f"*/queue/{token}", f"*/*/claimed/{token}")  # in this order, because files move so
         file = next((file for pattern in patterns for file in self._folder.glob(pattern)), None)
         if file:
-            self._trials[job.number] = PooledTrial(job, self._folder / file.relative_to(self._folder).parts[0])
+            self.trials[job.number] = PooledTrial(job, self._folder / file.relative_to(self._folder).parts[0])
         return file is not None
 
     def cancel_pending(self) -> None:
-        self._remove_queued(self._trials.values(), Outcome(State.CANCELLED, "it was cancelled"))
+        self._remove_queued(self.trials.values(), Outcome(State.CANCELLED, "it was cancelled"))
 
     def _remove_queued(self, trials: Iterable[PooledTrial], end: Outcome) -> None:
         """End the trials that no worker has claimed."""
         for trial in list(trials):
-            with self._retrying(f"trial {trial.job.number}"), suppress(FileNotFoundError):  # if a worker was faster
+            with (
+                self._slurm.retrying(f"trial {trial.job.number}"),
+                suppress(FileNotFoundError),
+            ):  # if a worker was faster
                 trial.file.unlink()
                 self._end(trial, end)
 
-    def close(self, keep: bool = False) -> None:
-        with self._retrying("new workers"):
-            while keep and not self._adjust_workers() and not self._busy:  # because queued trials need their workers
-                time.sleep(self._TICK_S)
+    def close(self, keep: bool) -> None:
+        with self._slurm.retrying("new workers"):
+            while keep and not self._adjust_workers() and not self._slurm.busy:  # because queued trials need workers
+                time.sleep(_TICK_S)
         if not keep:
-            has_trials = bool(self._trials)
+            has_trials = bool(self.trials)
             self.cancel_pending()
-            for worker in [] if has_trials else self._jobs.values():
-                with self._retrying(worker.name):
+            for worker in [] if has_trials else self.jobs.values():
+                with self._slurm.retrying(worker.name):
                     write_whole(worker.folder / "dismissed", "", sync=False)
-            self._cancel(list(self._jobs.values()), only_pending=not has_trials)
-        self._jobs.clear()
-        self._trials.clear()
-        self._watcher.stop()
+            self._slurm.cancel(list(self.jobs.values()), only_pending=not has_trials)
+        self.jobs.clear()
+        self.trials.clear()
 
     def _end(self, trial: PooledTrial, end: Outcome) -> None:
-        del self._trials[trial.job.number]
-        self._report(trial.job.number, end)
+        del self.trials[trial.job.number]
+        self._slurm.report(trial.job.number, end)
 
-    def _observe(self) -> None:
-        if self._looks.due(len(self._trials) + len(self._jobs)):
-            with self._retrying("the queue of the workers"):
-                self._update_trials()
-            for worker in list(self._jobs.values()):
-                with self._retrying(worker.name):
-                    self._update_worker(worker)
-        with self._retrying("new workers"):
+    def observe(self) -> None:
+        """Update all trials and workers. Raises nothing."""
+        with self._slurm.retrying("the queue of the workers"):
+            self._update_trials()
+        for worker in list(self.jobs.values()):
+            with self._slurm.retrying(worker.name):
+                self._update_worker(worker)
+
+    def adjust(self) -> None:
+        """Submit missing workers, and cancel surplus workers. Raises nothing."""
+        with self._slurm.retrying("new workers"):
             self._adjust_workers()
 
     def _update_trials(self) -> None:
-        pools = {trial.pool for trial in self._trials.values()}
+        pools = {trial.pool for trial in self.trials.values()}
         tokens = {file.name for pool in pools for file in pool.glob("queue/*.job")}
-        tokens |= {file.name for worker in self._jobs.values() for file in worker.folder.glob("claimed/*")}
-        for number, trial in list(self._trials.items()):
-            with self._retrying(f"trial {number}"):
+        tokens |= {file.name for worker in self.jobs.values() for file in worker.folder.glob("claimed/*")}
+        for number, trial in list(self.trials.items()):
+            with self._slurm.retrying(f"trial {number}"):
                 if end := trial.check_end(tokens):
                     self._end(trial, end)
 
     def _update_worker(self, worker: FollowedJob) -> None:
         """End the trials of a worker that is over. If it never claimed a trial, count its failed start."""
-        info, pool, claimed = self._final_info(worker), worker.folder.parent, worker.folder / "claimed"
+        info, pool, claimed = self._slurm.final_info(worker), worker.folder.parent, worker.folder / "claimed"
         if has_started := claimed.exists():
             self._failed_starts.pop(pool, None)
         if worker.info and worker.info.state == "RUNNING":
@@ -186,39 +195,39 @@ class SlurmWorkers(SlurmBase):
         if info is None:
             return
         end = outcome_of_job(info, worker.folder)
-        claimed_jobs = [trial.job for trial in self._trials.values() if (claimed / trial.file.name).exists()]
+        claimed_jobs = [trial.job for trial in self.trials.values() if (claimed / trial.file.name).exists()]
         for number, outcome in outcomes_in_worker(info, end, claimed_jobs):
-            self._end(self._trials[number], outcome)
+            self._end(self.trials[number], outcome)
         write_whole(worker.folder / "dismissed", "", sync=False)  # because a lost worker may still be alive
         shutil.rmtree(claimed, ignore_errors=True)
-        del self._jobs[worker.name]
+        del self.jobs[worker.name], self._slurm.jobs[worker.name]
         if has_started or worker.cancel_at is not None or worker.never_was or not any(pool.glob("queue/*.job")):
             return
         if end.state is State.LOST:  # which is no fault of its request
-            self._pause(f"a worker never started: {end.error}")
+            self._slurm.pause(f"a worker never started: {end.error}")
             return
         self._failed_starts[pool] += 1
         if self._failed_starts[pool] >= _MAX_FAILED_STARTS:
             self._refuse(pool, f"its workers never started: {end.error}")
 
     def _refuse(self, pool: Path, reason: str) -> None:
-        trials = [trial for trial in self._trials.values() if trial.pool == pool]
+        trials = [trial for trial in self.trials.values() if trial.pool == pool]
         self._remove_queued(trials, Outcome(State.REFUSED, reason))
 
     def _adjust_workers(self) -> bool:
         """Submit a missing worker and cancel surplus pending workers. Return whether no worker is missing."""
         is_enough = True
-        pools = {trial.pool for trial in self._trials.values()} | {job.folder.parent for job in self._jobs.values()}
+        pools = {trial.pool for trial in self.trials.values()} | {job.folder.parent for job in self.jobs.values()}
         for pool in pools:
-            jobs = [trial.job for trial in self._trials.values() if trial.pool == pool]
-            workers = [job for job in self._jobs.values() if job.folder.parent == pool and job.cancel_at is None]
+            jobs = [trial.job for trial in self.trials.values() if trial.pool == pool]
+            workers = [job for job in self.jobs.values() if job.folder.parent == pool and job.cancel_at is None]
             surplus = len(workers) - math.ceil(len(jobs) / self._settings.trials_at_once)
             pending = [job for job in workers if job.info and job.info.state == "PENDING"]
             if surplus > 0 and pending:
-                self._cancel(pending[-surplus:], only_pending=True)
-            elif surplus < 0 and len(self._jobs) < self._settings.array_parallelism:
+                self._slurm.cancel(pending[-surplus:], only_pending=True)
+            elif surplus < 0 and len(self._slurm.jobs) < self._settings.array_parallelism:
                 is_enough = False
-                if self._may_send():
+                if self._slurm.may_send():
                     self._submit_worker(pool, read(jobs[0].config.hydra.launcher, SlurmLauncherConf))
         return is_enough
 
@@ -228,7 +237,8 @@ class SlurmWorkers(SlurmBase):
         make_private(folder)
         try:
             arguments = folder, replace(settings, setup=[])
-            if self._send(folder, settings, run_worker, *arguments, trials=settings.trials_at_once):
+            if sent := self._slurm.send(folder, settings, run_worker, *arguments, trials=settings.trials_at_once):
+                self._follow(sent)
                 return
         except RefusedError as error:
             self._refuse(pool, f"SLURM refused the job: {error}")

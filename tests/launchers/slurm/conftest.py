@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from lab import ScriptedSlurm, job_maker
 
-from sweeps.launchers.slurm import base
-from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm import following
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job
 
@@ -16,7 +16,7 @@ from sweeps.trial.job import Job
 def a_quick_site() -> Iterator[None]:
     """Set short delays of the accounting, because all nodes share a disk and the accounting has no other users."""
     with pytest.MonkeyPatch.context() as patch:  # a separate patch, because a test may undo the test's own patches
-        patch.setattr(base, "_LATE_S", {**base._LATE_S, "COMPLETED": 1.0, "FAILED": 1.0})
+        patch.setattr(following, "_LATE_S", {**following._LATE_S, "COMPLETED": 1.0, "FAILED": 1.0})
         yield
 
 
@@ -27,9 +27,11 @@ def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
 
 @pytest.fixture
-def trials(cluster: None) -> Iterator[SlurmTrials]:
+def trials(cluster: None, tmp_path: Path) -> Iterator[SlurmTrials]:
     """Yield a launcher that asks SLURM every half second."""
-    launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600))
+    launcher = SlurmTrials(
+        SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600, trials_per_job=1), tmp_path / "study"
+    )
     launcher.open()
     yield launcher
     launcher.close()

@@ -52,7 +52,7 @@ def job_maker(tmp_path: Path) -> Iterator[Callable[..., Job]]:
             with open_dict(config):
                 config.hydra.job.id, config.hydra.job.num = f"app_{number}", number
                 config.hydra.sweep.subdir = str(number)
-                config.hydra.launcher.update({"mem_gb": 0.5, "cpus_per_task": 1, **settings})
+                config.hydra.launcher.update({"mem_gb": 0.5, "cpus_per_task": 1, "trials_per_job": 1, **settings})
             folder = TrialFolder(tmp_path / study / str(number))
             resources = request(read(config.hydra.launcher, SlurmLauncherConf))
             attempt, app = folder.new_attempt().number, pack_app(task, context)

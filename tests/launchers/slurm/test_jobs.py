@@ -6,13 +6,14 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import base, jobs, queue
-from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm import following, jobs, watcher
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import cancel_pending_and_dismiss_idle, living_jobs, name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
@@ -30,44 +31,46 @@ class Driver:
 
     def __init__(self, slurm: ScriptedSlurm) -> None:
         self.slurm = slurm
-        self.launcher = SlurmTrials(SlurmLauncherConf(poll_s=3600, max_submissions_per_min=10**6))
+        settings = SlurmLauncherConf(poll_s=3600, max_submissions_per_min=10**6, trials_per_job=1)
+        self.launcher = SlurmTrials(settings, slurm.folder.parent / "study")
         self.launcher.open()
 
     def tick(self, *states: str) -> dict[int, Outcome]:
         """Return the outcomes of `poll` after squeue listed the jobs in these states."""
         self.slurm.list(*states)
-        self.launcher._watcher.update()
+        self.launcher.slurm.watcher.update()
         return dict(self.launcher.poll(0.02))
 
 
 @pytest.fixture
 def driver(scripted_slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
-    monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
-    monkeypatch.setattr(base, "_LATE_S", {})
-    monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
+    monkeypatch.setattr(following, "BUSY_PAUSE_S", 0.0)
+    monkeypatch.setattr(following, "_LATE_S", {})
+    monkeypatch.setattr(following, "_LISTING_S", 0.0)
+    monkeypatch.setattr(watcher, "_ABSENT_S", 0.0)
     new_driver = Driver(scripted_slurm)
     yield new_driver
-    new_driver.launcher._watcher.stop()
+    new_driver.launcher.slurm.watcher.stop()
 
 
 def test_status_of_the_launcher() -> None:
     settings = SlurmLauncherConf(detach=True, max_num_timeout=4)
-    launcher = SlurmTrials(settings)
+    launcher = SlurmTrials(settings, Path())
     attributes = (launcher.survives, launcher.detach, launcher.keep_on_interrupt, launcher.max_timeouts)
     assert attributes == (True, True, False, 4)
 
 
 def test_submission_rate(scripted_slurm: ScriptedSlurm, make_job: MakeJob) -> None:
     jobs = [make_job(number, task) for number in range(1, 12)]
-    slow = SlurmTrials(SlurmLauncherConf(array_parallelism=20, max_submissions_per_min=2))
+    slow = SlurmTrials(SlurmLauncherConf(trials_per_job=1, max_submissions_per_min=2), Path())
     assert slow.submit(jobs[0])
     assert not slow.submit(jobs[1])
-    quicker = SlurmTrials(SlurmLauncherConf(array_parallelism=20, max_submissions_per_min=1200))
+    quicker = SlurmTrials(SlurmLauncherConf(trials_per_job=1, max_submissions_per_min=1200), Path())
     started = time.monotonic()
     for job in jobs:
         while not quicker.submit(job):
             time.sleep(0.01)
-    assert time.monotonic() - started >= 10 * 60 / 1200 - base._CATCH_UP_S
+    assert time.monotonic() - started >= 10 * 60 / 1200 - following._CATCH_UP_S
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -109,7 +112,7 @@ def test_job_with_a_damaged_ticket_is_adopted(driver: Driver, make_job: MakeJob,
     assert not second.launcher.adopt(other)
     assert second.tick("RUNNING") == {}
     assert second.tick("TIMEOUT")[1].state is State.TIMED_OUT
-    second.launcher._watcher.stop()
+    second.launcher.slurm.watcher.stop()
 
 
 def test_a_job_that_is_gone_is_not_adopted_unless_slurm_is_silent(driver: Driver, make_job: MakeJob) -> None:
@@ -169,7 +172,7 @@ def test_no_damage_raises_or_hangs(driver: Driver, make_job: MakeJob, seed: int)
     assert outcomes.keys() == {1, 2}
     assert outcomes[2].state is State.COMPLETED
     assert job.attempt_folder.close(outcomes[1]).state in State
-    second.launcher._watcher.stop()
+    second.launcher.slurm.watcher.stop()
 
 
 def test_a_disk_without_room_refuses_and_other_troubles_pass(
@@ -181,10 +184,10 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
     def away(*_: Any, **__: Any) -> str:
         raise OSError(errno.ESTALE, "Stale file handle")
 
-    monkeypatch.setattr(base, "submit", away)
+    monkeypatch.setattr(following, "submit", away)
     assert not driver.launcher.submit(make_job(1, task))
     assert any("Stale file handle" in note for note in driver.launcher.notes())
-    monkeypatch.setattr(base, "submit", full)
+    monkeypatch.setattr(following, "submit", full)
     assert driver.launcher.submit(make_job(2, task))
     end = driver.tick()[2]
     assert (end.state, "No space left" in end.error) == (State.REFUSED, True)
@@ -210,7 +213,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
 def test_job_that_can_never_start_is_reported_once(
     driver: Driver, make_job: MakeJob, monkeypatch: Any, caplog: Any, reason: str, words: str | None
 ) -> None:
-    monkeypatch.setattr(base, "_STUCK_S", 0.0)
+    monkeypatch.setattr(following, "_STUCK_S", 0.0)
     assert driver.launcher.submit(make_job(1, task))
     driver.tick(f"PENDING {reason}")
     driver.tick(f"PENDING {reason}")
@@ -245,11 +248,11 @@ def test_cancel_pending_cancels_queued_jobs(driver: Driver, make_job: MakeJob) -
 def test_job_that_survives_scancel_is_cancelled_again(
     driver: Driver, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "_CANCEL_AGAIN_S", 0.0)
+    monkeypatch.setattr(following, "_CANCEL_AGAIN_S", 0.0)
     assert driver.launcher.submit(make_job(1, task))
     driver.tick("PENDING Priority")
     driver.launcher.cancel_pending()
-    driver.launcher._watcher.problem = "Unable to contact slurm controller"
+    driver.launcher.slurm.watcher.problem = "Unable to contact slurm controller"
     driver.launcher.poll(0.02)
     assert driver.slurm.lines("scancelled") == ["--state=PENDING 1"]
     driver.tick("PENDING Priority")

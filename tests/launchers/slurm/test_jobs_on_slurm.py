@@ -3,12 +3,13 @@
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import cluster_sh, job_maker, slurm, wait_for
 
-from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import read_job_id
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
@@ -67,11 +68,13 @@ def job_id(job: Job) -> str:
 @pytest.fixture(scope="module")
 def overtime(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTrials]:
     """Submit a trial that ignores signals and reaches its time limit after more than a minute."""
-    launcher = SlurmTrials(SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600))
+    folder = tmp_path_factory.mktemp("overtime")
+    settings = SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600, trials_per_job=1)
+    launcher = SlurmTrials(settings, folder / "study")
     launcher.open()
-    with job_maker(tmp_path_factory.mktemp("overtime")) as make:
-        settings = {"timeout_min": 1, "signal_delay_s": 0, "additional_parameters": {"nodelist": "lab3"}}
-        submit(launcher, make(1, deaf, **settings))
+    with job_maker(folder) as make:
+        overtime = {"timeout_min": 1, "signal_delay_s": 0, "additional_parameters": {"nodelist": "lab3"}}
+        submit(launcher, make(1, deaf, **overtime))
     yield launcher
     launcher.close()
 
@@ -125,7 +128,7 @@ def test_a_lost_process_ends_when_its_successor_starts(trials: SlurmTrials, make
 
 
 def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.base._STUCK_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.following._STUCK_S", 1.0)
     held = make_job(1, quick, additional_parameters={"hold": True})
     crowded = make_job(2, quick, nodes=4, additional_parameters={"begin": "now+1hour"})
     submit(trials, held, crowded)
@@ -142,7 +145,7 @@ def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, mon
 def test_a_limit_on_submitted_jobs_is_a_reason_to_wait(
     trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.base.BUSY_PAUSE_S", 0.5)
+    monkeypatch.setattr("sweeps.launchers.slurm.following.BUSY_PAUSE_S", 0.5)
     first, second = (make_job(number, quick, qos="narrow") for number in (1, 2))
     assert trials.submit(first)
     time.sleep(0.2)
@@ -154,8 +157,8 @@ def test_a_limit_on_submitted_jobs_is_a_reason_to_wait(
 
 
 @pytest.mark.long
-def test_array_parallelism(make_job: MakeJob) -> None:
-    narrow = SlurmTrials(SlurmLauncherConf(array_parallelism=2))
+def test_array_parallelism(make_job: MakeJob, tmp_path: Path) -> None:
+    narrow = SlurmTrials(SlurmLauncherConf(array_parallelism=2, trials_per_job=1), tmp_path / "study")
     first = make_job(1, sleep)
     try:
         submit(narrow, first, make_job(2, sleep))
@@ -168,7 +171,7 @@ def test_array_parallelism(make_job: MakeJob) -> None:
 
 @pytest.mark.long
 def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any) -> None:
-    monkeypatch.setattr("sweeps.launchers.slurm.base.BUSY_PAUSE_S", 1.0)
+    monkeypatch.setattr("sweeps.launchers.slurm.following.BUSY_PAUSE_S", 1.0)
     before, during = make_job(1, train), make_job(2, quick)
     submit(trials, before)
     wait_for(running(before))
@@ -193,12 +196,14 @@ def test_dead_controller_and_dead_accounting(trials: SlurmTrials, make_job: Make
 @pytest.mark.parametrize(
     "after_sbatch", ["killed before the id was written down", pytest.param("over", marks=pytest.mark.long)]
 )
-def test_new_driver_adopts_jobs_of_an_earlier_driver(after_sbatch: str, trials: SlurmTrials, make_job: MakeJob) -> None:
-    earlier = SlurmTrials(SlurmLauncherConf())
+def test_new_driver_adopts_jobs_of_an_earlier_driver(
+    after_sbatch: str, trials: SlurmTrials, make_job: MakeJob, tmp_path: Path
+) -> None:
+    earlier = SlurmTrials(SlurmLauncherConf(trials_per_job=1), tmp_path / "study")
     job = make_job(1, train if after_sbatch != "over" else quick, additional_parameters={"begin": "now+2"})
     submit(earlier, job)
     earlier_id = job_id(job)
-    earlier._watcher.stop()  # without close(), as if the driver was killed
+    earlier.slurm.watcher.stop()  # without close(), as if the driver was killed
     if after_sbatch == "over":
         wait_for(lambda: "COMPLETED" in slurm("squeue", "-t", "all", "-h", "-o", "%T", "-j", earlier_id))
         assert trials.adopt(job)

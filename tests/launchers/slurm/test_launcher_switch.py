@@ -6,7 +6,7 @@ import pytest
 from lab import wait_for
 
 from tests import command_lines as lines
-from tests.launchers.slurm.test_driver_on_slurm import APP, SLURM, WARM, assert_done_once, jobs, start, sweeps
+from tests.launchers.slurm.test_driver_on_slurm import APP, SLURM, WARM, assert_done_once, attempts, jobs, start, sweeps
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 STUDY = ["+x=range(2)", "+epochs=60"]
@@ -18,8 +18,8 @@ def resume(folder: Path, launcher: str) -> lines.Done:
     return lines.run(["their_app.py", "-m", *settings, *STUDY], folder)
 
 
-@pytest.mark.parametrize("first, others", [("jobs", ["local", "workers"]), ("workers", ["jobs", "local"])])
-def test_trial_of_another_launcher_is_not_started_twice(tmp_path: Path, first: str, others: list[str]) -> None:
+@pytest.mark.parametrize("first, second", [("jobs", "workers"), ("workers", "jobs")])
+def test_trial_of_another_launcher_is_not_started_twice(tmp_path: Path, first: str, second: str) -> None:
     driver = start(tmp_path, *STUDY, *LAUNCHERS[first][len(SLURM) :])
     study = tmp_path / "multirun" / "s"
     wait_for((study / "0" / "metrics.jsonl").exists)
@@ -27,17 +27,27 @@ def test_trial_of_another_launcher_is_not_started_twice(tmp_path: Path, first: s
     hold.touch()
     driver.kill()
     driver.wait()
-    for launcher in others:
-        refused = resume(tmp_path, launcher)
-        assert refused.code == 2, refused.said
-        problem, as_before, stop_first = refused.err.splitlines()[-3:]
-        assert "still runs in SLURM job" in problem
-        assert as_before.startswith("Resume with that launcher: ") and "hydra/launcher=slurm" in as_before
-        assert stop_first.endswith("python -m sweeps stop s")
-    assert "stop after the current epoch" in sweeps(tmp_path, "stop", "s")
+    refused = resume(tmp_path, "local")
+    assert refused.code == 2, refused.said
+    problem, as_before, stop_first = refused.err.splitlines()[-3:]
+    assert "still runs in SLURM job" in problem
+    assert as_before.startswith("Resume with that launcher: ") and "hydra/launcher=slurm" in as_before
+    assert stop_first.endswith("python -m sweeps stop s")
     hold.unlink()
+    done = resume(tmp_path, second)  # adopts the trials, because both ways are SLURM's
+    assert done.code == 0, done.said
+    assert_done_once(tmp_path, 2, 60)
+    assert attempts(tmp_path) == [1, 1]
+
+
+def test_trials_stopped_in_slurm_resume_here(tmp_path: Path) -> None:
+    driver = start(tmp_path, *STUDY)
+    wait_for((tmp_path / "multirun" / "s" / "0" / "metrics.jsonl").exists)
+    driver.kill()
+    driver.wait()
+    assert "stop after the current epoch" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
-    done = resume(tmp_path, others[-1])
+    done = resume(tmp_path, "local")
     assert done.code == 0, done.said
     assert_done_once(tmp_path, 2, 60)
 

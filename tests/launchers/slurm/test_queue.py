@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm, slurm, wait_for
 
-from sweeps.launchers.slurm import queue
-from sweeps.launchers.slurm.queue import GONE, FollowedJob, JobInfo, Pace, SlurmError, Watcher, cancel, sacct, squeue
+from sweeps.launchers.slurm import queue, watcher
+from sweeps.launchers.slurm.queue import GONE, JobInfo, SlurmError, cancel, sacct, squeue
+from sweeps.launchers.slurm.watcher import FollowedJob, Pace, Watcher
 
 
 def run_job(*options: str) -> str:
@@ -28,7 +29,7 @@ def watch(name: str, job_id: str) -> tuple[Watcher, FollowedJob]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "_ABSENT_S", 0.05)
+    monkeypatch.setattr(watcher, "_ABSENT_S", 0.05)
 
 
 @pytest.mark.long
@@ -82,7 +83,7 @@ def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
     scripted_slurm.say("sacct", "echo '7|RUNNING|mine'; rm $0")  # sacct answers once
     watcher, job = watch("mine", "7")
     for patience_s, expected in [(60.0, "RUNNING"), (60.0, "RUNNING"), (0.01, GONE)]:
-        monkeypatch.setattr(queue, "_RUNAWAY_S", patience_s)
+        monkeypatch.setattr("sweeps.launchers.slurm.watcher._RUNAWAY_S", patience_s)
         watcher.update()
         time.sleep(0.1)
         assert job.info and job.info.state == expected
@@ -105,7 +106,7 @@ def cannot_fork(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
 
 
 def talks_nonsense(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
-    monkeypatch.setattr(queue, "squeue", lambda: {"here": None})
+    monkeypatch.setattr(watcher, "squeue", lambda: {"here": None})
 
 
 @pytest.mark.parametrize(

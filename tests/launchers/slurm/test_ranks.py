@@ -12,7 +12,7 @@ import pytest
 from lab import ScriptedSlurm, wait_for
 
 from sweeps.launchers.slurm.in_job import world_of
-from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, State, World
 from tests.launchers.launcher_contract import exits

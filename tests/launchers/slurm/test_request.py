@@ -8,9 +8,8 @@ from hydra import compose, initialize_config_dir
 
 import trainers.config.schema  # noqa: F401 - registers itself with Hydra
 from sweeps.errors import UserError
-from sweeps.launchers.slurm.jobs import SlurmTrials
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.request import parameters, request
-from sweeps.launchers.slurm.workers import SlurmWorkers
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Request
 
@@ -85,7 +84,7 @@ def composed(*overrides: str) -> Any:
 
 
 def test_a_site_that_counts_gpus_by_gres() -> None:
-    trials = SlurmTrials(SlurmLauncherConf())
+    trials = SlurmTrials(SlurmLauncherConf(), Path())
     two, none = (composed("cluster=power9", f"gpus={gpus}") for gpus in (2, 0))
     assert trials.request(two) == Request(2, 80, 60, 240)
     assert trials.request(none) == Request(0, None, 60, 240)
@@ -102,13 +101,13 @@ def test_a_site_that_counts_gpus_by_gres() -> None:
 )
 def test_unknown_setting_is_refused_with_a_hint(override: str, hint: str) -> None:
     with pytest.raises(UserError, match=hint):
-        SlurmTrials(SlurmLauncherConf()).request(composed(override))
+        SlurmTrials(SlurmLauncherConf(), Path()).request(composed(override))
 
 
 @pytest.mark.parametrize(
     ("override", "words"),
     [("hydra.launcher.nodes=2", "trials_per_job=1"), ("hydra.launcher.timeout_min=2", "signal_delay_s=120")],
 )
-def test_requests_that_no_worker_can_run(override: str, words: str, tmp_path: Path) -> None:
+def test_requests_that_no_worker_can_run(override: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        SlurmWorkers(SlurmLauncherConf(), tmp_path).request(composed(override))
+        SlurmTrials(SlurmLauncherConf(), Path()).request(composed(override, "hydra.launcher.trials_per_job=null"))

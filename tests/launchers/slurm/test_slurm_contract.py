@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sweeps.launchers.slurm.workers import SlurmWorkers
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, State
 from tests.launchers.launcher_contract import LauncherContract, raises, segfaults
@@ -14,7 +14,7 @@ from tests.launchers.launcher_contract import LauncherContract, raises, segfault
 
 class TestSlurmTrials(LauncherContract):
     LAUNCHER = "slurm"
-    SETTINGS: ClassVar[dict[str, Any]] = {"mem_gb": 0.5, "cpus_per_task": 1}
+    SETTINGS: ClassVar[dict[str, Any]] = {"mem_gb": 0.5, "cpus_per_task": 1, "trials_per_job": 1}
     # test_ends.py has the others: SLURM tells of each only after seconds.
     BAD_ENDS: ClassVar[dict[Any, Any]] = {
         raises: (State.FAILED, "RuntimeError: too large"),
@@ -22,12 +22,12 @@ class TestSlurmTrials(LauncherContract):
     }
 
 
-class _SubmitsWorkersAtOnce(SlurmWorkers):
+class _SubmitsWorkersAtOnce(SlurmTrials):
     """Workers that are submitted at once, because the suite does not poll while a trial begins."""
 
     def submit(self, job: Job) -> bool:
         queued = super().submit(job)
-        self._adjust_workers()
+        self.workers.adjust()
         return queued
 
 
@@ -36,9 +36,9 @@ class TestSlurmWorkers(LauncherContract):
     SETTINGS: ClassVar[dict[str, Any]] = {"mem_gb": 0.5, "cpus_per_task": 1, "trials_per_job": None}
 
     @pytest.fixture
-    def trials(self, cluster: None, tmp_path: Path) -> Iterator[SlurmWorkers]:
+    def trials(self, cluster: None, tmp_path: Path) -> Iterator[SlurmTrials]:
         settings = SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600, trials_per_job=None, array_parallelism=1)
-        launcher = _SubmitsWorkersAtOnce(settings, tmp_path / "workers")
+        launcher = _SubmitsWorkersAtOnce(settings, tmp_path)
         launcher.open()
         yield launcher
         launcher.close()

@@ -14,10 +14,10 @@ import cloudpickle
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import base, in_worker, queue, workers
+from sweeps.launchers.slurm import following, in_worker, watcher, workers
 from sweeps.launchers.slurm.in_worker import Worker
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import ENDED, name_of
-from sweeps.launchers.slurm.workers import SlurmWorkers
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
 
@@ -36,7 +36,7 @@ class Driver:
         self.slurm = slurm
         self.folder = folder
         values = {"poll_s": 3600, "max_submissions_per_min": 10**6, **WARM, **settings}
-        self.launcher = SlurmWorkers(SlurmLauncherConf(**values), folder)
+        self.launcher = SlurmTrials(SlurmLauncherConf(**values), folder.parent)
         self.launcher.open()
         self.asked: set[int] = set()
         self.over: dict[int, Outcome] = {}
@@ -50,7 +50,7 @@ class Driver:
     def tick(self, *states: str) -> dict[int, Outcome]:
         """Return the outcomes of `poll` after squeue listed the workers in these states."""
         self.slurm.list(*states)
-        self.launcher._watcher.update()
+        self.launcher.slurm.watcher.update()
         outcomes = dict(self.launcher.poll(0.02))
         self.over |= outcomes
         self.check()
@@ -59,12 +59,14 @@ class Driver:
     def check(self) -> None:
         """Check that each submitted trial is in exactly one place: queued, claimed by a followed worker, or over."""
         queued = [file.name for file in self.folder.glob("*/queue/*.job")]
-        claimed = [file.name for worker in self.launcher._jobs.values() for file in worker.folder.glob("claimed/*")]
-        assert len(self.launcher._jobs) <= self.launcher._settings.array_parallelism
+        claimed = [
+            file.name for worker in self.launcher.workers.jobs.values() for file in worker.folder.glob("claimed/*")
+        ]
+        assert len(self.launcher.workers.jobs) <= self.launcher.workers._settings.array_parallelism
         for number in self.asked - self.over.keys():
             places = [name for name in queued + claimed if int(name.split(".")[0]) == number]
             assert len(places) == 1, (number, queued, claimed)
-            assert number in self.launcher._trials
+            assert number in self.launcher.workers.trials
 
     def worker(self, number: int) -> Path:
         """Return the folder of the job with this id."""
@@ -91,9 +93,10 @@ def start(
     scripted_slurm: ScriptedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Driver]]:
     """Yield a function (**settings) that returns a driver."""
-    monkeypatch.setattr(base, "BUSY_PAUSE_S", 0.0)
-    monkeypatch.setattr(base, "_LATE_S", {})
-    monkeypatch.setattr(queue, "_ABSENT_S", 0.0)
+    monkeypatch.setattr(following, "BUSY_PAUSE_S", 0.0)
+    monkeypatch.setattr(following, "_LATE_S", {})
+    monkeypatch.setattr(following, "_LISTING_S", 0.0)
+    monkeypatch.setattr(watcher, "_ABSENT_S", 0.0)
     drivers = []
 
     def one(**settings: Any) -> Driver:
@@ -102,7 +105,7 @@ def start(
 
     yield one
     for driver in drivers:
-        driver.launcher._watcher.stop()
+        driver.launcher.slurm.watcher.stop()
 
 
 def states(outcomes: dict[int, Outcome]) -> dict[int, State]:
@@ -177,7 +180,7 @@ def test_a_refused_worker_refuses_its_pool_alone(start: Callable[..., Driver], m
     driver.submit(make_job(0, task, **WARM))
     driver.tick()
     driver.slurm.refuse("invalid partition")
-    driver.launcher._settings.array_parallelism = 2
+    driver.launcher.workers._settings.array_parallelism = 2
     driver.submit(make_job(1, task, partition="nowhere", **WARM), make_job(2, task, partition="nowhere", **WARM))
     outcomes = driver.tick("RUNNING")
     assert states(outcomes) == {1: State.REFUSED, 2: State.REFUSED}
@@ -217,7 +220,7 @@ def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
     driver.claim(2)  # the worker claims before the cancellation
     driver.tick("COMPLETED", "RUNNING", "CANCELLED")
     assert states(driver.tick("COMPLETED", "NODE_FAIL", "CANCELLED")) == {2: State.LOST}
-    assert driver.launcher._failed_starts == {}
+    assert driver.launcher.workers._failed_starts == {}
 
 
 def test_cancel_pending_removes_trials_without_a_worker(start: Callable[..., Driver], make_job: MakeJob) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from lab import slurm, wait_for
 
-from sweeps.launchers.slurm.workers import SlurmWorkers
+from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, Outcome, State
@@ -56,13 +56,13 @@ def greedy(cfg: Any) -> float:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., SlurmWorkers]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., SlurmTrials]]:
     """Yield a function (**settings) that returns the launcher of a driver; close all launchers at the end."""
     started = []
 
-    def one(**settings: Any) -> SlurmWorkers:
-        launcher = SlurmWorkers(
-            SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600, **settings), tmp_path / "study" / "workers"
+    def one(**settings: Any) -> SlurmTrials:
+        launcher = SlurmTrials(
+            SlurmLauncherConf(poll_s=0.5, max_submissions_per_min=600, **settings), tmp_path / "study"
         )
         launcher.open()
         started.append(launcher)
@@ -73,7 +73,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., SlurmWorkers]]:
         launcher.close()
 
 
-def submit(launcher: SlurmWorkers, jobs: list[Job], count: int) -> dict[int, Outcome]:
+def submit(launcher: SlurmTrials, jobs: list[Job], count: int) -> dict[int, Outcome]:
     """Send all jobs and wait for `count` ends."""
     outcomes: dict[int, Outcome] = {}
     left, deadline = list(jobs), time.monotonic() + 90
@@ -85,7 +85,7 @@ def submit(launcher: SlurmWorkers, jobs: list[Job], count: int) -> dict[int, Out
     return outcomes
 
 
-def runs(launcher: SlurmWorkers, job: Job) -> Callable[[], bool]:
+def runs(launcher: SlurmTrials, job: Job) -> Callable[[], bool]:
     return lambda: launcher.poll(0.1) == [] and (job.folder.path / "metrics.jsonl").exists()
 
 

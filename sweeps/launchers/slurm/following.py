@@ -1,27 +1,23 @@
-"""The common base of the two SLURM launchers: it follows SLURM jobs until they are over."""
+"""What the driver follows in SLURM: its jobs, the rate of its submissions, and the errors that may pass."""
 
 import logging
 import math
 import re
-import shutil
 import time
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
-from sweeps.errors import Outage, UserError
-from sweeps.files import NO_ROOM, CorruptFile, RateLimit
-from sweeps.launchers.contract import TrialLauncher
-from sweeps.launchers.slurm.queue import ENDED, FollowedJob, JobInfo, SlurmError, Watcher, cancel, name_of, write_job_id
-from sweeps.launchers.slurm.request import PRIVATE, SETUP, parameters, request
+from sweeps.errors import Outage
+from sweeps.files import NO_ROOM, CorruptFile
+from sweeps.launchers.slurm.queue import ENDED, JobInfo, SlurmError, cancel, name_of, squeue, write_job_id
+from sweeps.launchers.slurm.request import PRIVATE, SETUP, parameters
 from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit
-from sweeps.settings import SlurmLauncherConf, read
-from sweeps.trial.job import Job, Outcome, Request, State
+from sweeps.launchers.slurm.watcher import FollowedJob, Watcher
+from sweeps.settings import SlurmLauncherConf
+from sweeps.trial.job import Job, Outcome, State
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +27,7 @@ _CANCEL_AGAIN_S = 20.0
 # By state: the delay with which another node's files, or the accounting's cancellations, become visible.
 _LATE_S = {"COMPLETED": 5.0, "FAILED": 5.0, "CANCELLED": 15.0}
 _STUCK_S = 60.0
+_LISTING_S = 10.0
 # Reasons that do not pass by themselves, unlike AssocMaxJobsLimit: https://slurm.schedmd.com/job_reason_codes.html
 _STUCK = re.compile(
     "[Hh]eld|BadConstraints|NeverSatisfied|Partition(Down|Inactive|NodeLimit|TimeLimit)|PerJob|PerNode|"
@@ -38,68 +35,49 @@ _STUCK = re.compile(
 )
 
 
-class SlurmBase(TrialLauncher):
-    """Polling, submission rate, unanswered submissions, and outcomes."""
-
-    survives = True
-    _TICK_S = 0.2
+class FollowedJobs:
+    """The driver's SLURM jobs, of trials and of workers: one watcher and one rate of submissions for all."""
 
     def __init__(self, settings: SlurmLauncherConf) -> None:
-        self.detach = settings.detach
-        self.keep_on_interrupt = settings.keep_on_interrupt
-        self.max_timeouts = settings.max_num_timeout
-        self._settings = settings
-        self._jobs: dict[str, FollowedJob] = {}  # by name
-        self._watcher = Watcher(self._jobs, settings.poll_s)
-        self._over: list[tuple[int, Outcome]] = []
+        self.jobs: dict[str, FollowedJob] = {}  # by name
+        self.watcher = Watcher(self.jobs, settings.poll_s)
+        self.over: list[tuple[int, Outcome]] = []  # trials that ended since the last poll
+        self.busy = ""  # why SLURM accepts no jobs now
+        self._interval_s = 60 / settings.max_submissions_per_min
         self._not_before = 0.0  # time of the next submission
-        self._looks = RateLimit()  # of the files of trials and workers
-        self._busy = ""  # why SLURM accepts no jobs now
         self._troubles: dict[str, str] = {}  # errors of files that are retried, by subject
+        self._listing: tuple[float, dict[str, JobInfo]] = (-math.inf, {})  # of an earlier driver's jobs
 
-    @abstractmethod
-    def _observe(self) -> None:
-        """Update all trials and workers. Raises nothing."""
+    def close(self) -> None:
+        self.jobs.clear()
+        self.watcher.stop()
 
-    def request(self, config: DictConfig) -> Request:
-        return request(read(config.hydra.launcher, SlurmLauncherConf))
-
-    def open(self) -> None:
-        """Start the watcher. Raises UserError if SLURM's commands are missing."""
-        for command in ("sbatch", "squeue", "scancel"):
-            if shutil.which(command) is None:
-                problem = f"hydra/launcher=slurm: this machine has no {command} command."
-                raise UserError(f"{problem}\nRun the command on a login node, or use hydra/launcher=local")
-        self._watcher.start()
-
-    def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
-        deadline = time.monotonic() + timeout_s
-        self._observe()
-        while not self._over and time.monotonic() < deadline:
-            time.sleep(min(self._TICK_S, timeout_s))
-            self._observe()
-        over, self._over = self._over, []
-        return over
+    def listing(self) -> dict[str, JobInfo]:
+        """Return this user's jobs by name, at most 10 s old. Raises SlurmError."""
+        if time.monotonic() - self._listing[0] > _LISTING_S:
+            self._listing = time.monotonic(), squeue()
+        return self._listing[1]
 
     def notes(self) -> list[str]:
         """Return why trials wait, one line for each reason."""
-        reasons = Counter(job.info.reason for job in self._jobs.values() if job.info and job.info.state == "PENDING")
+        jobs = list(self.jobs.values())
+        reasons = Counter(job.info.reason for job in jobs if job.info and job.info.state == "PENDING")
         lines = [f"{count} pending: {reason}" for reason, count in reasons.most_common()]
         troubles = list(self._troubles.values())
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         outages = [
-            self._busy,  # not an outage, because a full queue comes and goes with each job
-            Outage(self._watcher.problem, "SLURM answers again"),
+            self.busy,  # not an outage, because a full queue comes and goes with each job
+            Outage(self.watcher.problem, "SLURM answers again"),
             Outage("".join(troubles[:1]) + more, "the files of all trials are readable again"),
         ]
         return lines + [outage for outage in outages if outage]
 
-    def _report(self, number: int, end: Outcome) -> None:
-        self._over.append((number, end))
+    def report(self, number: int, end: Outcome) -> None:
+        self.over.append((number, end))
         self._troubles.pop(f"trial {number}", None)
 
     @contextmanager
-    def _retrying(self, subject: str) -> Iterator[None]:
+    def retrying(self, subject: str) -> Iterator[None]:
         """Note a file error under its subject, because it must not affect other trials and may pass."""
         try:
             yield
@@ -108,26 +86,26 @@ class SlurmBase(TrialLauncher):
         else:
             self._troubles.pop(subject, None)
 
-    def _try_submit(self, job: Job, submit: Callable[[], bool]) -> bool:
+    def try_submit(self, job: Job, submit: Callable[[], bool]) -> bool:
         """Return the result of `submit`. If the disk accepts no files, refuse the job; retry other file errors."""
-        with self._retrying(f"trial {job.number}"):
+        with self.retrying(f"trial {job.number}"):
             try:
                 return submit()
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
-                self._report(job.number, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
+                self.report(job.number, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
                 return True
         return False
 
-    def _may_send(self) -> bool:
+    def may_send(self) -> bool:
         return time.monotonic() >= self._not_before
 
-    def _pause(self, reason: str) -> None:
-        self._busy = reason
+    def pause(self, reason: str) -> None:
+        self.busy = reason
         self._not_before = time.monotonic() + BUSY_PAUSE_S
 
-    def _send(
+    def send(
         self, folder: Path, settings: SlurmLauncherConf, function: Any, *arguments: Any, trials: int = 1
     ) -> FollowedJob | None:
         """Submit and follow a job for `trials` at a time; return None if SLURM accepts no jobs now.
@@ -135,23 +113,23 @@ class SlurmBase(TrialLauncher):
         Raises RefusedError.
         """
         earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
-        self._not_before = earliest + 60 / self._settings.max_submissions_per_min
+        self._not_before = earliest + self._interval_s
         job_id = None
         try:
             job_id = submit(folder, parameters(folder, settings, trials), function, *arguments, setup=settings.setup)
-            self._busy = ""
+            self.busy = ""
         except BusyError as error:
-            self._pause(f"SLURM accepts no jobs now: {error}")
+            self.pause(f"SLURM accepts no jobs now: {error}")
             if not isinstance(error, UnansweredError):
                 return None
-        return self._follow(folder, job_id)
+        return self.follow(folder, job_id)
 
-    def _follow(self, folder: Path, job_id: str | None) -> FollowedJob:
+    def follow(self, folder: Path, job_id: str | None) -> FollowedJob:
         job = FollowedJob(folder, name_of(folder), job_id, time.monotonic() + _STUCK_S)
-        self._jobs[job.name] = job  # replaces an earlier submission of the job
+        self.jobs[job.name] = job  # replaces an earlier submission of the job
         return job
 
-    def _final_info(self, job: FollowedJob) -> JobInfo | None:
+    def final_info(self, job: FollowedJob) -> JobInfo | None:
         """Return SLURM's description of a job that is over; None while it is alive, or while its files may be late."""
         info, now = job.info, time.monotonic()
         if info is None:
@@ -174,8 +152,8 @@ class SlurmBase(TrialLauncher):
     def _handle_pending(self, job: FollowedJob, info: JobInfo, now: float) -> None:
         """Cancel a pending job again if its first cancellation had no effect, and warn once if it is stuck."""
         is_due = job.cancel_at is not None and now > job.cancel_at
-        if is_due and not self._watcher.problem:  # because without an answer each scancel would take seconds
-            self._cancel([job], only_pending=True)
+        if is_due and not self.watcher.problem:  # because without an answer each scancel would take seconds
+            self.cancel([job], only_pending=True)
         if now <= job.warn_at or not _STUCK.search(info.reason):
             return
         job.warn_at = math.inf
@@ -185,7 +163,8 @@ class SlurmBase(TrialLauncher):
             advice = f"{release}: scontrol release {job.id}, or cancel it: scancel {job.id}"
         log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job.id, job.name, info.reason, advice)
 
-    def _cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
+    def cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
+        """Cancel the jobs, or only those that are still pending. Warn about jobs that may still run."""
         for job in jobs:
             job.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
         ids = [job.id for job in jobs if job.id]

@@ -1,0 +1,119 @@
+"""The jobs that a driver follows, and the thread that asks SLURM for their states."""
+
+import math
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo, SlurmError, sacct, squeue
+
+_SLOWER, _SLOWEST = 1.5, 12.0  # factors of the time between queries, because sites forbid frequent polling
+_ABSENT_S = 30.0
+_RUNAWAY_S = 300.0  # because the accounting may miss the end of a job: sacctmgr(1), RunawayJobs
+
+
+@dataclass
+class FollowedJob:
+    """A job that SLURM may have accepted, keyed by its name, which is known before its id. Times are monotonic."""
+
+    folder: Path
+    name: str
+    id: str | None = None  # None until sbatch or squeue has reported the id
+    warn_at: float = math.inf  # time to warn that it will not start by itself
+    info: JobInfo | None = None  # None until SLURM has listed the job
+    absent_since: float | None = None  # time since which squeue does not list it and sacct has no end of it
+    accounted: bool = False  # whether sacct has listed it as alive since then
+    ended_at: float | None = None
+    outcome_at: float | None = None  # time at which the outcome of its trial was first seen
+    cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
+
+    @property
+    def failed_ranks(self) -> int:
+        """Return how many ranks have written why they failed: the job then ends soon."""
+        with suppress(OSError):
+            return len(list(self.folder.glob("ranks/*.json")))
+        return 0
+
+    @property
+    def never_was(self) -> bool:
+        """Return whether an unanswered sbatch has submitted nothing."""
+        return self.id is None and self.info is not None and self.info.state == GONE
+
+
+class Pace:
+    """The times of queries: every `shortest_s` seconds while jobs change, and ever more rarely while none does."""
+
+    def __init__(self, shortest_s: float) -> None:
+        self._shortest_s = self._interval_s = shortest_s
+        self._state: object = None
+        self._due = 0.0
+
+    def is_due(self, state: object, now: float) -> bool:
+        """Return whether to query now: the jobs' `state` has changed since the last query, or its answer is old."""
+        return state != self._state or now >= self._due
+
+    def add_query(self, state: object, now: float) -> None:
+        """Record a query that was answered by this state of the jobs."""
+        slower_s = min(self._interval_s * _SLOWER, self._shortest_s * _SLOWEST)
+        self._interval_s = self._shortest_s if state != self._state else slower_s
+        self._state, self._due = state, now + self._interval_s
+
+
+class Watcher(threading.Thread):
+    """Queries SLURM for `jobs`, by name, in its own thread, because SLURM may be slow or away."""
+
+    def __init__(self, jobs: dict[str, FollowedJob], poll_s: float) -> None:
+        super().__init__(daemon=True)
+        self._jobs = jobs
+        self._poll_s = poll_s
+        self._stopped = threading.Event()
+        self.problem = ""  # error of the last query; empty if it succeeded
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def run(self) -> None:
+        pace = Pace(self._poll_s)
+        while not self._stopped.wait(self._poll_s):
+            if not pace.is_due(self._state(), time.monotonic()):
+                continue
+            try:
+                self.update()
+            except Exception as error:  # because without this thread no job would ever end
+                self.problem = f"SLURM cannot be queried: {error}"
+            pace.add_query(self._state(), time.monotonic())
+
+    def _state(self) -> dict[str, object]:
+        """Return what changes when a job is submitted, starts, is cancelled, ends or vanishes, or a rank fails."""
+        jobs = list(self._jobs.values())
+        return {j.name: (j.info and j.info.state, j.absent_since, j.cancel_at, j.failed_ranks) for j in jobs}
+
+    def update(self) -> None:
+        """Update all jobs. A job without an answer is unknown, not over. Raises SlurmError if squeue fails."""
+        jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
+        listed = squeue() if jobs or self.problem else {}  # because a problem ends only when squeue answers
+        for job in jobs:  # before sacct, because sacct may take long
+            if info := listed.get(job.name):
+                job.info, job.absent_since = info, None
+        unclear = [job for job in jobs if job.name not in listed or listed[job.name].state == "CANCELLED"]
+        accounts, problem = {}, ""
+        if ids := [job.id for job in unclear if job.id]:
+            try:
+                accounts = sacct(ids)
+            except SlurmError as error:  # after which a job that squeue does not list becomes GONE
+                problem = str(error)
+        self.problem = problem
+        now = time.monotonic()
+        for job in unclear:
+            if (info := accounts.get(job.name)) and (info.by or job.name not in listed):
+                if info.state == "CANCELLED" and not info.by:  # because the controller lost its state
+                    info = replace(info, by="SLURM")
+                job.info = info
+            if job.name in listed or (info and info.state in ENDED):
+                job.absent_since = None
+                continue
+            job.absent_since, job.accounted = job.absent_since or now, job.accounted or info is not None
+            if now - job.absent_since > (_RUNAWAY_S if job.accounted else _ABSENT_S):
+                job.info = JobInfo(job.id or "", GONE)
