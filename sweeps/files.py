@@ -184,10 +184,10 @@ def make_private(folder: Path) -> None:
         raise PermissionError(errno.EACCES, "another user could replace its files", str(folder))
 
 
-def last_lines(log: Path, count: int) -> list[str]:
-    """Return the last lines of a log, from its last 64 KiB; empty if the log does not exist or cannot be read."""
+def last_lines(log: Path, count: int, tail: int = _TAIL) -> list[str]:
+    """Return the last lines of a log, from its last `tail` bytes; empty if the log does not exist or is unreadable."""
     with suppress(OSError), open_regular(log) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - tail))
         return file.read().decode(errors="replace").splitlines()[-count:]
     return []
 

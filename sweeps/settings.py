@@ -95,6 +95,10 @@ class LocalLauncherConf:
     """Time limit of an attempt, in minutes. Null: no limit."""
     preload: list[str] = field(default_factory=list)
     """Modules to import once, before the trials are forked."""
+    idle_gpu_min: float | None = field(default=30, metadata={"above": 0})
+    """Minutes for which a GPU of a running trial is idle before a warning is printed. Null: no warning."""
+    co2_g_per_kwh: float | None = at_least(0, None)
+    """Emissions of the site's electricity, in grams of CO2 for each kWh. Null: emissions are not shown."""
 
 
 @dataclass
@@ -166,6 +170,10 @@ class SlurmLauncherConf:
     """Maximum number of job submissions per minute."""
     poll_s: float = at_least(0.5, 5.0)
     """Seconds between polls of SLURM's queue after a change, then up to 12 times as many. Ends are noticed without."""
+    idle_gpu_min: float | None = field(default=30, metadata={"above": 0})
+    """Minutes for which a GPU of a running trial is idle before a warning is printed. Null: no warning."""
+    co2_g_per_kwh: float | None = at_least(0, None)
+    """Emissions of the site's electricity, in grams of CO2 for each kWh. Null: emissions are not shown."""
 
     def __post_init__(self) -> None:
         if self.trials_per_job == 1 and self.trials_at_once > 1:

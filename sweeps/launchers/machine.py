@@ -46,7 +46,10 @@ class Machine:
             if required > available:
                 advice = f"Ask for {available} at most, or {_ON_A_CLUSTER}"
                 raise UserError(f"{name}={required}: this machine has {available or 'no'} {unit}. {advice}")
-        return Request(settings.gpus_per_node, rank_cores * ranks, settings.mem_gb, settings.timeout_min)
+        limits = settings.mem_gb, settings.timeout_min
+        return Request(
+            settings.gpus_per_node, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh
+        )
 
     def _cores_per_rank(self, settings: LocalLauncherConf) -> int:
         if settings.cpus_per_task is not None:

@@ -17,6 +17,7 @@ COSTS = (
     "seconds/tracking",  # seconds that the driver spent on showing the trial in MLflow, beside all other phases
     "gpu_hours",
     "energy_kwh",  # energy of the GPUs that report their power
+    "co2_g",  # emissions of this energy, by hydra.launcher.co2_g_per_kwh
 )
 """Costs of a trial, over all its attempts. A cost that is zero or unknown is omitted."""
 _KINDS = ("completed", "pruned", "failed", "unfinished", "all")
@@ -47,7 +48,7 @@ def of_trial(trial: TrialRecord) -> dict[str, float]:
 def of_attempts(outcomes: Iterable[Outcome]) -> dict[str, float]:
     return _sum(
         {f"seconds/{phase}": value for phase, value in outcome.seconds.items()}
-        | {"gpu_hours": outcome.gpu_hours or None, "energy_kwh": outcome.energy_kwh}
+        | {"gpu_hours": outcome.gpu_hours or None, "energy_kwh": outcome.energy_kwh, "co2_g": outcome.co2_g}
         for outcome in outcomes
     )
 

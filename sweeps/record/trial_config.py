@@ -69,6 +69,13 @@ def read_values(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def read_launcher(folder: Path) -> dict[str, Any]:
+    """Return the settings of the launcher of the trial in `folder`; none if a file is damaged."""
+    with suppress(Exception):  # because a damaged file may hold anything
+        return dict(_read_files(folder)["hydra"]["launcher"])
+    return {}
+
+
 def shared_settings(study: StudySnapshot) -> dict[str, str]:
     """Return the settings of all trials: those that no param or config group of the sweep changes, no references."""
     swept = {name.partition(" under ")[0].lstrip("+") for name in (*study.space, *parameters(study.rows))}

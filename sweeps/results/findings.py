@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sweeps.record import configurations, costs, pareto_front
+from sweeps.record.advice import Advice, Use, examine
 from sweeps.record.answer import Answer, Pair, answer_of, pairs
 from sweeps.record.configurations import Ranking
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
@@ -64,6 +65,11 @@ class Findings:
     @cached_property
     def costs(self) -> Mapping[str, Mapping[str, float]]:
         return costs.of_study(self.study.rows)
+
+    @cached_property
+    def efficiency(self) -> tuple[Sequence[Use], Sequence[Advice]]:
+        """Return the use of each requested resource, and advice on what to request."""
+        return examine(self.study.rows)
 
     @cached_property
     def tail_s(self) -> float:

@@ -129,5 +129,6 @@ def _describe_costs(findings: Findings) -> str:
     parts = [f"{duration(cost['seconds/training'])} of training"] if "seconds/training" in cost else []
     parts += [f"{cost['gpu_hours']:.4g} GPU-hours"] if cost.get("gpu_hours") else []
     parts += [f"{cost['energy_kwh']:.4g} kWh of the GPUs' energy"] if "energy_kwh" in cost else []
+    parts += [f"{cost['co2_g']:.4g} g of CO2 for this energy"] if "co2_g" in cost else []
     elapsed = f", within {duration(wall_clock_s(findings.study.rows))} (h:min:s)"
     return f"All attempts took {', '.join(parts)}{elapsed}." if parts else ""

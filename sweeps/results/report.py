@@ -167,7 +167,15 @@ def _build_costs(findings: Findings) -> list[Part]:
     sums = f"Idle slots while the last trials ran: {duration(findings.tail_s)}. Times are h:min:s, summed over trials."
     if elapsed_s := wall_clock_s(findings.study.rows):
         sums = f"From the first start to the last end: {duration(elapsed_s)}. {sums}"
-    return [table, Paragraph(sums)]
+    return [table, Paragraph(sums), *_build_efficiency(findings)]
+
+
+def _build_efficiency(findings: Findings) -> list[Part]:
+    """Return a table of the use of each requested resource, and advice; nothing if no request was recorded."""
+    uses, advice = findings.efficiency
+    rows = [[f"{use.name} ({use.unit})", *(text(v, 4) for v in (use.requested, use.median, use.worst))] for use in uses]
+    parts: list[Part] = [[["used by a trial", "requested", "median", "worst"], *rows]] if rows else []
+    return parts + [Paragraph(str(line)) for line in advice]
 
 
 def _format_cost(name: str, value: float) -> str:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from sweeps.files import last_lines
 from sweeps.record import driver_status
+from sweeps.record.advice import warn_idle_gpus
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.trial_config import read_launcher
 from sweeps.results.findings import count_states
 from sweeps.results.terminal import View, format_counts, format_metrics
 from sweeps.trial.job import State
@@ -39,6 +41,7 @@ def show_status(study: StudySnapshot, driver: str, jobs: str, dashboard: str) ->
     running = [trial for trial in study.rows if trial.state is State.RUNNING]
     for trial in running[:_SHOWN]:
         view.say(f"trial {trial.number} running   {trial.name}   {_newest_report(trial, study)}")
+        view.say(warn_idle_gpus(trial, read_launcher(trial.folder).get("idle_gpu_min")))
     if len(running) > _SHOWN:
         view.say(f"and {len(running) - _SHOWN} more running")
     view.closing(study, dashboard)

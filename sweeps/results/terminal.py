@@ -101,6 +101,8 @@ class View:
             first, numbers = trials[0], [trial.number for trial in trials]
             log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
             self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {first.error}{log}")
+        for advice in findings.efficiency[1]:
+            self.say(str(advice))
         if any(map(_log_of, study.rows)):
             self.say(f"logs: {relative_path(study.folder)}/<trial>/attempts/<n>/log")
         if (study.folder / HTML).exists():

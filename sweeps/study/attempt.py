@@ -27,10 +27,7 @@ class Attempt:
     def make_folder(self, idle_slot_s: float, launcher: str) -> None:
         """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be written."""
         if not self.job.attempt:
-            request = self.job.request
-            folder = self.job.folder.new_attempt(
-                self.queued_at, request.gpus, idle_slot_s, request.timeout_min, launcher
-            )
+            folder = self.job.folder.new_attempt(self.queued_at, self.job.request, idle_slot_s, launcher)
             self.job = replace(self.job, attempt=folder.number)
 
 

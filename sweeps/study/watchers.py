@@ -1,11 +1,15 @@
 """What is updated while a study runs: its terminal, page, mirror and driver status."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from omegaconf import OmegaConf
 
 from sweeps.errors import Outage
 from sweeps.launchers.contract import TrialLauncher
+from sweeps.record.advice import warn_idle_gpus
 from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.terminal import View
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
     from sweeps.results.live import LivePage
     from sweeps.tracking.tracker import Tracker
+
+_IDLE_CHECK_S = 60.0  # because the samples of all trials with GPUs are read
 
 
 @dataclass
@@ -27,6 +33,9 @@ class Watchers:
     page: "LivePage | None" = None
     mirror: "Mirror | None" = None
     command: str = ""  # the command that resumes the study
+    clock: Callable[[], float] = time.monotonic
+    _idle: set[int] = field(default_factory=set)  # trials with a warning about an idle GPU
+    _idle_check_at: float = 0.0  # time of the next look at the GPUs, by the clock
     _status: DriverStatus | None = None  # the status that was written last
 
     def show(self, study: StudySnapshot, running: Mapping[int, Attempt], full: bool, stopped: str) -> None:
@@ -34,6 +43,7 @@ class Watchers:
         for watcher in (self.page, self.mirror):
             if watcher:
                 watcher.tick()
+        self._warn_idle_gpus(study, running)
         notes, problems = self.launcher.notes(), self._problems(running)
         self.view.tick(study, [*notes, *problems])
         words = tuple(map(str, notes)), tuple(map(str, problems))
@@ -50,6 +60,18 @@ class Watchers:
         if self.mirror:
             self.mirror.tick(at_once=True)
         self._write(study, DriverStatus(len(running), full, stopped, command=self.command))
+
+    def _warn_idle_gpus(self, study: StudySnapshot, running: Mapping[int, Attempt]) -> None:
+        """Print a warning for each trial whose GPU is idle, once a trial."""
+        if self.clock() < self._idle_check_at:
+            return
+        self._idle_check_at = self.clock() + _IDLE_CHECK_S
+        for number, attempt in running.items():
+            if attempt.job.request.gpus and attempt.started_at and number not in self._idle:
+                idle_min = OmegaConf.select(attempt.job.config, "hydra.launcher.idle_gpu_min")
+                if warning := warn_idle_gpus(study.rows[number], idle_min):
+                    self._idle.add(number)
+                    self.view.say(warning)
 
     def _write(self, study: StudySnapshot, status: DriverStatus) -> None:
         if status != self._status:

@@ -29,7 +29,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from sweeps.files import (
@@ -43,9 +42,11 @@ from sweeps.files import (
     write_once,
     write_whole,
 )
-from sweeps.trial.job import Outcome, State
-from sweeps.trial.metrics import METRICS, POWER, MetricsLine, is_gpu_use
+from sweeps.trial.job import Outcome, Request, State
+from sweeps.trial.metrics import METRICS, MetricsLine
+from sweeps.trial.usage import measure
 
+_REQUESTED = ("cores", "mem_gb", "nodes", "ranks")
 Note = str | list[str] | dict[str, float]  # a sentence, names, or numbers to show beside metrics of the same names
 
 
@@ -71,23 +72,6 @@ class TrialFolder:
         for file in self.path.glob("system_metrics*.jsonl"):
             with suppress(OSError):
                 yield self.read_metrics(name=file.name).values
-
-    def gpu_usage(self, since: float) -> tuple[float | None, float | None]:
-        """Return the energy (kWh) and the mean utilization (%) of the trial's GPUs from `since` on.
-
-        `since` is in seconds since 1970. Each of the two is None without samples.
-        """
-        joules: list[float] = []
-        utilization: list[float] = []
-        for lines in self.usage():
-            before = since
-            for line in lines:
-                if line.time >= since:
-                    power = [watts for name, watts in line.metrics.items() if name.endswith(POWER)]
-                    joules += [watts * (line.time - before) for watts in power]
-                    before = line.time
-                    utilization += [value for name, value in line.metrics.items() if is_gpu_use(name)]
-        return sum(joules) / 3.6e6 if joules else None, fmean(utilization) if utilization else None
 
     def add_note(self, subject: str, note: Note) -> None:
         notes: dict[str, Any] = {}
@@ -152,17 +136,16 @@ class TrialFolder:
     def new_attempt(
         self,
         queued_at: float | None = None,
-        gpus: int = 0,
+        request: Request | None = None,
         idle_slot_s: float = 0.0,
-        timeout_min: float | None = None,
         launcher: str | None = None,
     ) -> "AttemptFolder":
         """Create the folder of one more attempt, queued at a time in seconds since 1970, by default now."""
         newest = self.newest()
         attempt = self.attempt(newest.number + 1 if newest else 1)
         attempt.path.mkdir(parents=True)
-        content: dict[str, Any] = {"asked": queued_at or time.time(), "gpus": gpus, "idle_slot_s": idle_slot_s}
-        content |= {"timeout_min": timeout_min} if timeout_min else {}
+        content: dict[str, Any] = {"asked": queued_at or time.time(), "idle_slot_s": idle_slot_s}
+        content |= {name: value for name, value in asdict(request or Request()).items() if value is not None}
         content |= {"launcher": launcher} if launcher else {}
         write_whole(attempt.path / "asked.json", json.dumps(content), sync=False)
         return attempt
@@ -259,7 +242,7 @@ class AttemptFolder:
     def _complete(self, end: Outcome, ended: float) -> Outcome:
         """Return the outcome with its times, resources and energy."""
         began = self.began()
-        note = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
+        note: dict[str, float] = {"asked": began or ended, "gpus": 0.0, "idle_slot_s": 0.0}
         with suppress(CorruptFile, TypeError, ValueError, ArithmeticError):
             content = read_json(self.path / "asked.json") or {}
             note |= {name: float(value) for name, value in content.items() if name != "launcher"}
@@ -278,6 +261,7 @@ class AttemptFolder:
             ended_at=ended,
             gpus=int(note["gpus"]),
             timeout_min=note.get("timeout_min"),
+            requested={name: note[name] for name in _REQUESTED if name in note},
         )
         if began is None:
             return end
@@ -285,8 +269,9 @@ class AttemptFolder:
         progress_times = [line.time for line in self.trial.read_metrics().values]
         progress_times += [file.stat().st_mtime for file in self.trial.checkpoint.glob("*")]
         advanced = max(progress_times, default=0.0) >= began
-        energy_kwh, gpu_use = self.trial.gpu_usage(began)
-        return replace(end, energy_kwh=energy_kwh, gpu_use=gpu_use, advanced=advanced)
+        usage, factor = measure(self.trial.usage(), began), note.get("co2_g_per_kwh")
+        co2_g = None if factor is None or usage.energy_kwh is None else factor * usage.energy_kwh
+        return replace(end, **vars(usage), co2_g=co2_g, advanced=advanced)
 
 
 def _parse_reason(line: bytes) -> State | None:

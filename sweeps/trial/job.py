@@ -72,11 +72,15 @@ class Outcome:
     timeout_min: float | None = None  # time limit; None without a limit
     energy_kwh: float | None = None  # energy of its GPUs; None if they do not measure power
     gpu_use: float | None = None  # mean utilization of its GPUs (%); None without GPUs
+    co2_g: float | None = None  # emissions of this energy, by the site's factor; None without a factor
+    requested: dict[str, float] = field(default_factory=dict)  # cores, mem_gb, nodes and ranks of its `Request`
+    used: dict[str, float] = field(default_factory=dict)  # what was sampled of them, see `sweeps.trial.usage`
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
     missing_objective: bool = False  # whether it returned no objective, as every other trial of the study would
 
     def as_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value}
+        # With floats of 0, because a GPU's use of 0% was measured.
+        return {name: value for name, value in vars(self).items() if value or isinstance(value, float)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Outcome":
@@ -87,6 +91,8 @@ class Outcome:
         fields = {_FORMER_FIELDS.get(name, name): value for name, value in content.items()}
         end = cls(**{**fields, "state": State(content["state"]), "error": error})
         float(end.queued_at), float(end.ended_at), dict(end.metrics), dict(end.seconds), list(end.objective)
+        for amount in (*end.requested.values(), *end.used.values()):
+            float(amount)
         return end
 
     @property
@@ -108,6 +114,8 @@ class Request:
     mem_gb: float | None = None
     timeout_min: float | None = None
     nodes: int = 1
+    ranks: int = 1
+    co2_g_per_kwh: float | None = None  # emissions of the site's electricity; None if unknown
 
 
 @dataclass(frozen=True)

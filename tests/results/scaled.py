@@ -6,7 +6,7 @@ from typing import Any
 
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.job import Outcome, Point, Request, State
 from sweeps.trial.metrics import MetricsLine
 
 
@@ -29,7 +29,7 @@ def trial(
     folder.mkdir(parents=True)
     now, step = 1000.0, 0
     for i, epochs in enumerate(attempts):
-        attempt = files.new_attempt(now, gpus)
+        attempt = files.new_attempt(now, Request(gpus))
         attempt.begin(now)
         now += 100
         for seconds in epochs:

@@ -110,7 +110,9 @@ def test_csv_has_params_metrics_costs_and_errors(tmp_path: Path) -> None:
     killed = {"queued": 1.0, "training": 3.0}
     whole = {"queued": 2.0, "starting": 0.5, "training": 1.5, "idle_slot": 0.1}
     attempts = (
-        Outcome(State.LOST, seconds=killed, queued_at=0.0, started_at=1.0, ended_at=4.0, gpus=2, energy_kwh=0.5),
+        Outcome(
+            State.LOST, seconds=killed, queued_at=0.0, started_at=1.0, ended_at=4.0, gpus=2, energy_kwh=0.5, co2_g=200.0
+        ),
         Outcome(
             State.COMPLETED,
             objective=[0.0],
@@ -120,6 +122,7 @@ def test_csv_has_params_metrics_costs_and_errors(tmp_path: Path) -> None:
             ended_at=9.0,
             gpus=2,
             energy_kwh=0.25,
+            co2_g=100.0,
         ),
     )
     completed = replace(summary.rows[0], attempts=attempts, tracking_s=0.02)
@@ -141,6 +144,7 @@ def test_csv_has_params_metrics_costs_and_errors(tmp_path: Path) -> None:
         "seconds_tracking": "0.02",
         "gpu_hours": str(2 * 3 / 3600 + 2 * 3 / 3600),
         "energy_kwh": "0.75",
+        "co2_g": "300.0",
         "gpu_use": "",
         "attempts": "2",
         "error": "",

@@ -15,8 +15,9 @@ from sweeps.files import CorruptFile, holder
 from sweeps.record.trial_config import config_folders, read_overrides, read_values
 from sweeps.trial import Trial
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Outcome, State
+from sweeps.trial.job import Outcome, Request, State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine, MetricsReader
+from sweeps.trial.usage import Usage, measure
 
 LINES = [MetricsLine(step, 1.5 * step, {"loss": 1 / (step + 1)}) for step in range(3)]
 END = Outcome(State.COMPLETED, objective=[0.5], metrics={"loss": 0.5}, seconds={"training": 1.0})
@@ -160,7 +161,7 @@ def test_any_error_can_be_printed(error: str, shown: str) -> None:
 
 
 def test_end_has_the_duration_of_the_attempt(folder: TrialFolder) -> None:
-    attempt = folder.new_attempt(queued_at=10.0, gpus=2, idle_slot_s=0.5, timeout_min=30)
+    attempt = folder.new_attempt(queued_at=10.0, request=Request(2, timeout_min=30), idle_slot_s=0.5)
     attempt.begin(14.0)
     folder.append_metrics(MetricsLine(0, 12.0, {"system/gpu_0_power_usage_watts": 9999.0}), SYSTEM_METRICS)
     folder.append_metrics(MetricsLine(1, 20.0, {"system/gpu_0_power_usage_watts": 100.0}), SYSTEM_METRICS)
@@ -178,7 +179,9 @@ def test_every_end_that_is_no_result_has_words(folder: TrialFolder, state: State
 
 
 def test_an_attempt_that_never_began_only_waited(folder: TrialFolder) -> None:
-    end = folder.new_attempt(queued_at=10.0, gpus=2).close(Outcome(State.CANCELLED, "it was cancelled"), ended=24.0)
+    end = folder.new_attempt(queued_at=10.0, request=Request(2)).close(
+        Outcome(State.CANCELLED, "it was cancelled"), ended=24.0
+    )
     assert end.seconds == {"idle_slot": 0.0, "queued": 14.0}
     assert (end.started_at, end.gpu_hours, end.energy_kwh, end.advanced) == (None, 0.0, None, False)
 
@@ -282,8 +285,9 @@ def test_energy_is_power_by_time(tmp_path: Path, watts: list[dict[int, float]], 
         named = {f"system/gpu_{gpu}_power_usage_watts": value for gpu, value in sample.items()}
         metrics = {"system/memory_usage_megabytes": 5.0, **named}
         folder.append_metrics(MetricsLine(step, 110.0 + 10 * step, metrics), SYSTEM_METRICS)
-    joules, _ = folder.gpu_usage(since=100.0)
-    assert joules == (None if expected is None else pytest.approx(expected / 3.6e6))
+    assert measure(folder.usage(), since=100.0).energy_kwh == (
+        None if expected is None else pytest.approx(expected / 3.6e6)
+    )
 
 
 def test_use_of_gpus_is_a_mean_over_samples_and_gpus(tmp_path: Path) -> None:
@@ -291,7 +295,7 @@ def test_use_of_gpus_is_a_mean_over_samples_and_gpus(tmp_path: Path) -> None:
     for at, first, second in ((50.0, 99.0, 99.0), (110.0, 80.0, 40.0), (120.0, 60.0, 20.0)):
         uses = {f"system/gpu_{gpu}_utilization_percentage": use for gpu, use in enumerate((first, second))}
         folder.append_metrics(MetricsLine(0, at, {"system/cpu_utilization_percentage": 7.0, **uses}), SYSTEM_METRICS)
-    assert folder.gpu_usage(since=100.0) == (None, 50.0)
+    assert measure(folder.usage(), since=100.0) == Usage(None, 50.0, {"cores": 0.07, "busy_gpus": 2})
 
 
 def test_file_is_read_while_being_written(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def request(settings: SlurmLauncherConf) -> Request:
         memory = (cores or tasks) * _gigabytes(settings.mem_per_cpu)
     else:
         memory = (_mem_gb(settings) or 0) * settings.nodes or None
-    return Request(gpus, cores, memory, settings.timeout_min, settings.nodes)
+    return Request(gpus, cores, memory, settings.timeout_min, settings.nodes, tasks, settings.co2_g_per_kwh)
 
 
 def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> dict[str, Any]:
