@@ -1,0 +1,57 @@
+"""The documentation as a site: built strictly, complete without a network, and searched."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf
+from sweeps.study.help import descriptions
+from tests.command_lines import ROOT
+from tests.tracking.test_dashboard import BROWSER_ARGUMENTS, chromium
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site. A broken link, a missing anchor or a page outside of the navigation is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | quiet, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_no_page_loads_from_another_site(site: Path) -> None:
+    pages = [*site.rglob("*.html")]
+    loaded = [
+        match for page in pages for match in re.findall(r'<(?:script|link|img)[^>]*"(https?:[^"]+)', page.read_text())
+    ]
+    assert len(pages) > 20 and not loaded
+
+
+def test_reference_has_every_setting_and_its_meaning(site: Path) -> None:
+    page = (site / "docs" / "settings.html").read_text()
+    for kind in (SweeperConf, LocalLauncherConf, SlurmLauncherConf):
+        assert all(f"<code>{name}</code>" in page for name in descriptions(kind))
+
+
+def test_every_picture_has_a_text(site: Path) -> None:
+    pictures = [tag for page in site.rglob("*.html") for tag in re.findall(r"<img [^>]*>", page.read_text())]
+    assert pictures and all(re.search(r'alt="[^"]+', tag) for tag in pictures)
+
+
+def test_search_needs_no_server(site: Path) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
+        page = browser.new_page()
+        page.goto((site / "docs" / "faq.html").as_uri())
+        page.get_by_placeholder("Search").fill("hyperband")
+        expect(page.locator(".md-search-result__item").first).to_contain_text("hyperband", ignore_case=True)
+        browser.close()
