@@ -115,7 +115,7 @@ def load_earlier(
             return EarlierTrials(folder, [EarlierTrial(**trial) for trial in copy["trials"]], [])
     earlier, folders = EarlierTrials(folder, [], []), set[Path]()
     for name in settings.learn_from:
-        study = _find_study(name, folder)
+        study = find_study(name, folder)
         if study.resolve() in folders:
             raise UserError(f"hydra.sweeper.learn_from: study {name} is listed twice.\nRemove one.")
         folders.add(study.resolve())
@@ -125,7 +125,7 @@ def load_earlier(
     return earlier
 
 
-def _find_study(name: str, folder: Path) -> Path:
+def find_study(name: str, folder: Path) -> Path:
     """Return the folder of an earlier study: beside the study's `folder`, or a path. Raises UserError."""
     paths = (folder.parent / name, Path(name))
     study = next((path for path in paths if (path / "study.json").exists()), None)

@@ -1,6 +1,7 @@
 """The interface of a launcher. local.py, slurm/ and batch.py implement it; another launcher needs the same methods."""
 
 import time
+from collections.abc import Iterable
 from typing import Protocol
 
 import cloudpickle
@@ -27,6 +28,13 @@ class TrialLauncher(Protocol):
 
     def request(self, config: DictConfig) -> Request:
         """Return the resources of this composed trial. Raises UserError if the trial could never start here."""
+
+    def preview(self) -> Iterable[str]:
+        """Return what would be submitted for the trials that `request` was called with.
+
+        Raises UserError, at the end, if any of it would be refused.
+        """
+        return ()
 
     def open(self) -> None:
         """Prepare to run trials; may continue in the background."""

@@ -28,6 +28,7 @@ from sweeps.study.choosing import Choosing
 from sweeps.study.compose import Composer
 from sweeps.study.help import at_once
 from sweeps.study.points import Points
+from sweeps.study.price import measured_price
 from sweeps.study.typed_space import in_space, read_space, refuse_fractions
 from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
@@ -60,15 +61,18 @@ class Plan:
     notes: list[str]  # lines to print first
 
     def preview(self) -> None:
-        """Print the planned trials, and their cost."""
+        """Print the planned trials, their cost, and what would be submitted. Raises UserError on a refusal."""
         view = View()
         view.say(f"{counted(len(self.requests), 'trial')}, all composed and checked; none was started")
         if count := len(self.left_out):
             points = "more points" if is_grid(self.settings) else "corners of the search space"
             view.say(f"{count} {points} are infeasible, and would not be started. The first: {self.left_out[0]}")
         view.console.print(requests_table(self.requests))
+        view.say(measured_price(self.requests, self.settings, self.folder))
         view.say(cost(self.requests))
         view.say(at_once(self.config))
+        for line in self.launcher.preview():
+            view.say(line)
 
     def check_added(self) -> None:
         """Check the trials that a person added while no driver ran. Raises UserError, and deletes a wrong trial."""

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -11,6 +12,7 @@ from sweeps.files import RateLimit
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.jobs import JobTrials
+from sweeps.launchers.slurm.preview import preview
 from sweeps.launchers.slurm.request import request
 from sweeps.launchers.slurm.workers import WorkerTrials, check_request
 from sweeps.settings import SlurmLauncherConf, read
@@ -33,13 +35,19 @@ class SlurmTrials(TrialLauncher):
         self.jobs = JobTrials(self.slurm, settings)
         self.workers = WorkerTrials(self.slurm, settings, study / "workers")
         self._way = self.jobs if settings.trials_per_job == 1 else self.workers
+        self._study = study
+        self._previewed: dict[str, DictConfig] = {}  # settings of the requests, equal settings once
         self._looks = RateLimit()  # of the files of trials and workers
 
     def request(self, config: DictConfig) -> Request:
         settings = read(config.hydra.launcher, SlurmLauncherConf)
         if settings.trials_per_job != 1:
             check_request(settings)
+        self._previewed.setdefault(repr(settings), config.hydra.launcher)
         return request(settings)
+
+    def preview(self) -> Iterator[str]:
+        return preview(self._study, list(self._previewed.values()))
 
     def open(self) -> None:
         """Start the watcher, and adopt the workers of an earlier driver. Raises UserError if commands are missing."""

@@ -89,7 +89,17 @@ def submit(
 
 class _Executor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        # Without the variables of the driver's own job, because sbatch would apply them to the new job.
-        names = [name for name in os.environ if name.startswith(_JOB_PREFIXES) and "SLURM_JOB_ID" in os.environ]
-        unset = [f"--unset={name}" for name in names if name != "SLURM_CONF"]
-        return ["env", *unset, "timeout", "--kill-after=1", str(_TIMEOUT_S), "sbatch", str(submission_file_path)]
+        return sbatch(str(submission_file_path))
+
+
+def sbatch(argument: str) -> list[str]:
+    """Return the command that submits a job, or with `--test-only` tests the script on its standard input."""
+    # Without the variables of the driver's own job, because sbatch would apply them to the new job.
+    names = [name for name in os.environ if name.startswith(_JOB_PREFIXES) and "SLURM_JOB_ID" in os.environ]
+    unset = [f"--unset={name}" for name in names if name != "SLURM_CONF"]
+    return ["env", *unset, "timeout", "--kill-after=1", str(_TIMEOUT_S), "sbatch", argument]
+
+
+def may_pass(message: str) -> bool:
+    """Return whether the error of sbatch is no refusal: a limit on submitted jobs, or a controller that is away."""
+    return not message or with_hint(message) != message or bool(_BUSY.search(message) or _UNANSWERED.search(message))

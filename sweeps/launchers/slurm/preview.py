@@ -1,0 +1,109 @@
+"""The preview of requests: the batch scripts that would be sent, and what SLURM answers to them."""
+
+import math
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from submitit.slurm.slurm import _make_sbatch_string
+
+from sweeps.errors import UserError
+from sweeps.launchers.slurm.queue import with_hint
+from sweeps.launchers.slurm.request import parameters
+from sweeps.launchers.slurm.submit import may_pass, sbatch
+from sweeps.settings import SlurmLauncherConf, read
+
+_TIMEOUT_S = 30
+_MOST = 10  # requests that are tested, because sites limit the rate of sbatch
+_OWN = re.compile("#SBATCH --(job-name|open-mode|output|wckey)=")  # options that no user chooses
+_START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors on nodes (\S+) in partition (\S+)")
+
+
+def preview(study: Path, launchers: Sequence[DictConfig]) -> Iterator[str]:
+    """Yield the script for each of the settings and when SLURM would start it.
+
+    Raises UserError after the last one if SLURM would refuse any.
+    """
+    if shutil.which("sbatch") is None:
+        yield "this machine has no sbatch command, so that SLURM was not asked about the requests"
+        return
+    refusals = []
+    for number, launcher in enumerate(launchers[:_MOST], start=1):
+        settings = read(launcher, SlurmLauncherConf)
+        trials = settings.trials_at_once if settings.trials_per_job != 1 else 1
+        requested = parameters(study / "0" / "attempts" / "1", settings, trials)
+        script = _make_sbatch_string("true", study, **requested)
+        yield f"request {number}:"
+        yield from (f"    {line}" for line in _shown(script, launcher))
+        answer, is_refusal = _ask(script, settings.timeout_min)
+        yield f"    {answer}"
+        refusals += [f"request {number}: {answer}"] if is_refusal else []
+    if more := len(launchers[_MOST:]):
+        yield f"and {more} more requests, about which SLURM was not asked"
+    if refusals:
+        raise UserError(f"SLURM would refuse {refusals[0]}.\nCorrect the setting that it names, and preview again")
+
+
+def _shown(script: str, launcher: DictConfig) -> Iterator[str]:
+    """Yield the options of the user and the lines of `setup`, with references to the environment as typed."""
+    typed: Any = OmegaConf.to_container(launcher, resolve=False)
+    references = dict(_from_environment(typed, OmegaConf.to_container(launcher, resolve=True)))
+    for line in script.splitlines():
+        if line.startswith("#SBATCH ") and not _OWN.match(line):
+            option, equals, value = line.partition("=")
+            yield f"{option}{equals}{references.get(value, value)}"
+    yield from typed.get("setup") or ()
+
+
+def _from_environment(typed: Any, resolved: Any) -> Iterator[tuple[str, str]]:
+    """Yield the text of each value from the environment, which may be a secret, and the reference to it."""
+    if isinstance(typed, dict):
+        for key, value in typed.items():
+            yield from _from_environment(value, resolved[key])
+    elif isinstance(typed, str) and "oc.env" in typed and str(resolved):
+        yield shlex.quote(str(resolved)), typed
+
+
+def _ask(script: str, timeout_min: int) -> tuple[str, bool]:
+    """Return SLURM's answer about a script, and whether it is a refusal."""
+    try:
+        done = _run(sbatch("--test-only"), script)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"SLURM cannot be asked: {error}", False
+    message = "; ".join(done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "").strip().splitlines())
+    if start := _START.search(message):
+        limit = _limit_of(start[3])
+        if timeout_min > _minutes(limit):  # because without EnforcePartLimits the job would wait for ever
+            return f"PartitionTimeLimit: {timeout_min} min requested, and {start[3]} allows {limit}", True
+        return f"SLURM would start it at {start[1].replace('T', ' ')} on {start[2]}, partition {start[3]}", False
+    if done.returncode and may_pass(message):
+        return with_hint(f"SLURM cannot be asked now: {message or 'sbatch did not answer'}"), False
+    return message or "SLURM accepts it", bool(done.returncode)
+
+
+def _limit_of(partition: str) -> str:
+    """Return a partition's time limit as sinfo prints it, such as 1-00:00:00; "" if sinfo does not answer."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        answer = _run(["sinfo", "--noheader", "--format=%l", f"--partition={partition}"]).stdout
+        return answer.strip().partition("\n")[0]
+    return ""
+
+
+def _minutes(limit: str) -> float:
+    """Return a time limit in minutes; infinite if it is not a time."""
+    if not (match := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)??(?:(\d+):)?(\d+)", limit)):
+        return math.inf
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return days * 1440 + hours * 60 + minutes + seconds / 60
+
+
+def _run(command: list[str], script: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, input=script, capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S
+    )
