@@ -1,10 +1,6 @@
 """Checkpoints of a training: the newest and the previous one, each a file that is complete or absent."""
 
 import json
-import logging
-import os
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,10 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-log = logging.getLogger(__name__)
-
-NEWEST, PREVIOUS = "newest.npz", "previous.npz"
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
+from sweeps.trial import assign_arrays, newest_checkpoint, put_checkpoint
 
 
 @dataclass
@@ -41,15 +34,7 @@ class Saved:
 
     def assign_to(self, model: keras.Model) -> None:
         """Assign the arrays to a model and its optimizer. Raises ValueError if their shapes differ."""
-        variables = _variables(model)
-        saved_shapes, shapes = [a.shape for a in self.arrays], [tuple(v.shape) for v in variables]
-        if saved_shapes != shapes:
-            raise ValueError(
-                f"{self.path} belongs to another model or optimizer: its shapes are {saved_shapes}, not {shapes}\n"
-                f"To restart this trial, delete {self.path.parent}"
-            )
-        for variable, array in zip(variables, self.arrays, strict=True):
-            variable.assign(array)
+        assign_arrays(self.path, self.arrays, _variables(model))
 
 
 def save(folder: Path, progress: Progress, model: keras.Model, best: Sequence[np.ndarray] | None = None) -> None:
@@ -58,30 +43,14 @@ def save(folder: Path, progress: Progress, model: keras.Model, best: Sequence[np
     aside = folder / "writing.npz"
     arrays = {f"variable_{i}": v.numpy() for i, v in enumerate(_variables(model))}
     arrays |= {f"best_{i}": array for i, array in enumerate(best or ())}
-    with aside.open("wb") as file:
-        np.savez(file, progress=np.array(json.dumps(asdict(progress))), **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    newest = folder / NEWEST
-    if newest.exists():
-        newest.replace(folder / PREVIOUS)
-    aside.replace(newest)
+    np.savez(aside, progress=np.array(json.dumps(asdict(progress))), **arrays)
+    put_checkpoint(aside)
 
 
 def newest(folder: Path) -> Saved | None:
     """Return the newest readable checkpoint; None if there is no file. Raises ValueError if no file is readable."""
-    problems = []
-    for path in (folder / NEWEST, folder / PREVIOUS):
-        if not path.exists():
-            continue
-        try:
-            return _read(path)
-        except UNREADABLE as error:
-            problems.append(f"{path} cannot be read ({type(error).__name__}: {error})")
-            log.warning("%s; trying the previous checkpoint", problems[-1])
-    if problems:
-        raise ValueError("; ".join(problems) + f"\nTo restart this trial, delete {folder}")
-    return None
+    path = newest_checkpoint(folder, ".npz")
+    return _read(path) if path else None
 
 
 def _read(path: Path) -> Saved:

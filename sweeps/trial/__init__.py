@@ -15,6 +15,9 @@ from omegaconf import OmegaConf
 
 from sweeps.files import write_whole as write_whole  # for trainers, like RankLost and World
 from sweeps.trial import facts
+from sweeps.trial.checkpoints import assign_arrays as assign_arrays
+from sweeps.trial.checkpoints import newest_checkpoint as newest_checkpoint
+from sweeps.trial.checkpoints import put_checkpoint as put_checkpoint
 from sweeps.trial.confusion import Confusion
 from sweeps.trial.folder import Note, TrialFolder
 from sweeps.trial.job import Objective, Outcome, State, Value

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
+from sweeps.integrations.keras import ReportToTrial
 from tests.trainers.recorder import Recorder
-from trainers.callbacks import ReportToTrial
 
 X = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
 Y = X.sum(axis=1, keepdims=True)

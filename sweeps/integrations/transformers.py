@@ -1,0 +1,38 @@
+"""A callback for the Trainer of Hugging Face: `Trainer(..., callbacks=[ReportToTrial()])`."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from sweeps.trial import Trial, current_trial
+
+
+class ReportToTrial(TrainerCallback):
+    """Reports each evaluation, and stops the training, with a checkpoint, if the trial should stop.
+
+    A step is the number of the evaluation, from 1 on. To resume, let the Trainer save into `trial.checkpoint_folder`
+    (its `output_dir`), and start with `trainer.train(resume_from_checkpoint=report.checkpoint)`.
+    """
+
+    def __init__(self, trial: Trial | None = None) -> None:
+        self._trial = trial or current_trial()
+        self.checkpoint = _newest(self._trial.checkpoint_folder)  # None in a first attempt
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+        self._trial.report(numbers, step=sum("eval_runtime" in entry for entry in state.log_history))
+        if self._trial.should_stop():
+            control.should_training_stop = control.should_save = True
+
+
+def _newest(folder: Path) -> str | None:
+    """Return the newest complete checkpoint of the Trainer; None if there is none."""
+    numbers = sorted(int(path.name.partition("-")[2]) for path in folder.glob("checkpoint-*[0-9]"))
+    for path in (folder / f"checkpoint-{number}" for number in reversed(numbers)):
+        with suppress(OSError, ValueError):
+            if json.loads((path / "trainer_state.json").read_text()):  # because the Trainer writes this file last
+                return str(path)
+    return None
