@@ -1,5 +1,6 @@
 """Secrets, which must stay in the environment: passwords of addresses, and values of keys such as api_key."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,11 +23,16 @@ _NAME = (
 _KEY = rf"(?P<key>(?<![\w.+-])[\w.+-]*{_NAME}"
 # The value of a key as in trainer.api_key=x, "api_key": "x" or api_key: x. A value with $ is in the environment.
 _HARMLESS = r"""(?:\$|\*\*\*|(?:null|none|true|false)(?:["'\s,}\]]|$))"""
-_VALUE = rf"""(?!["']?{_HARMLESS})(?:"[^"]+"|'[^']+'|[^\s"',}}\]]+)"""
+# Small numbers, as in token=1,2 or token=interval(0.1, 1), are a hyperparameter.
+_NUMBER = r"(?:\w+\()*[-+]?(?:\d{0,5}\.\d+|\d{1,5})(?:e[-+]?\d+)?(?![\w.])"
+_COUNTED = rf"(?:(?<=token=)|(?<=token:)|(?<=token: )){_NUMBER}"
+_VALUE = rf"""(?!["']?{_HARMLESS})(?!{_COUNTED})(?:"[^"]+"|'[^']+'|[^\s"',}}\]]+)"""
 _TYPED = re.compile(rf"{_KEY}=){_VALUE}", re.IGNORECASE)
 _IN_DICT = re.compile(rf"""^[^\s=]+=\[?\{{.*?{_KEY}["']?[ ]*:[ ]*){_VALUE}""", re.IGNORECASE)  # as in auth={{token:x}}
 _SHOWN = re.compile(rf"""{_KEY}["']?(?:=|:[ ]+)){_VALUE}""", re.IGNORECASE)
 _SECRET_KEY = re.compile(rf"{_KEY})", re.IGNORECASE)
+_VARIABLE = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|KEY)$", re.IGNORECASE)
+_SHORTEST = 6  # letters of a variable's value that is masked, because shorter values are parts of common words
 
 
 def has_password(text: str) -> bool:
@@ -38,11 +44,20 @@ def without_password(text: str) -> str:
     return _SHOWN.sub(r"\g<key>***", _PASSWORD.sub(_mask, text))
 
 
+def without_secrets(text: str) -> str:
+    """Return the text without passwords, and without the values of variables such as HF_TOKEN in the environment."""
+    values = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= _SHORTEST}
+    for value in sorted(values, key=len, reverse=True):  # because a value may begin with another
+        text = text.replace(value, "***")
+    return without_password(text)
+
+
 def mask_value(key: str, value: Any) -> Any:
     """Return the value of a key for a file or a page, without secrets. Keys of a dict may have any depth."""
     if isinstance(value, Mapping):
         return {name: mask_value(str(name), entry) for name, entry in value.items()}
-    if _SECRET_KEY.fullmatch(key) and not (value is None or re.match(_HARMLESS, str(value), re.IGNORECASE)):
+    harmless = f"{_HARMLESS}|{_NUMBER}" if key.lower().endswith("token") else _HARMLESS
+    if _SECRET_KEY.fullmatch(key) and not (value is None or re.match(harmless, str(value), re.IGNORECASE)):
         return "***"
     if isinstance(value, list):
         return [mask_value("", entry) for entry in value]
@@ -79,9 +94,9 @@ def _refuse(text: str) -> None:
             "tracking.uri='${oc.env:DB}' or hydra.sweeper.storage='${oc.env:DB}'"
         )
     if match := _TYPED.search(text) or _IN_DICT.search(text):
-        key = match["key"].rstrip("=: \"'")
+        key, mark = match["key"].rstrip("=: \"'"), match["key"].rstrip()[-1]
         variable = key.rpartition(".")[2].lstrip("+").upper()
         raise UserError(
             f"{key}=***: a secret in a command line or in a config can be read by others.\n"
-            f"Put the value into the environment, as {variable}=..., and use: '{key}=${{oc.env:{variable}}}'"
+            f"Put the value into the environment, as {variable}=..., and use: '{key}{mark}${{oc.env:{variable}}}'"
         )

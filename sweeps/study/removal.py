@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from sweeps.errors import UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
@@ -42,7 +44,7 @@ def locked(study: Path, root: Path) -> Iterator[None]:
 
 
 def _refuse_place(study: Path, root: Path) -> None:
-    """Raise UserError if the folder is outside of `root`, is a link or a mount point, or holds another study."""
+    """Raise UserError if the folder is outside of `root`, is a link, or holds another disk or another study."""
     folder = Path(os.path.normpath(study.absolute()))
     if folder.parent != Path(os.path.normpath(root.absolute())):
         line = shlex.join([folder.name, "--root", str(folder.parent)])
@@ -53,8 +55,9 @@ def _refuse_place(study: Path, root: Path) -> None:
             f"{study} is a symbolic link to {target}.\n"
             f"Name the folder itself: {target.name} --root {shlex.quote(str(target.parent))}; then remove the link"
         )
-    if study.is_mount():
-        raise UserError(f"{study} is a mount point.\nUnmount it first")
+    mounts = [Path(disk.mountpoint) for disk in psutil.disk_partitions(all=True)]  # bind mounts, too
+    if mount := next((mount for mount in mounts if mount.is_relative_to(study.resolve())), None):
+        raise UserError(f"{mount} is a mount point.\nUnmount it first: {shlex.join(['umount', str(mount)])}")
     if nested := sorted(file.parent for file in study.glob("**/study.json") if file.parent != study):
         inner = nested[0]
         raise UserError(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
+from sweeps.secrets import without_secrets
+
 if TYPE_CHECKING:
     from sweeps.trial.folder import AttemptFolder, TrialFolder
 
@@ -79,8 +81,10 @@ class Outcome:
     missing_objective: bool = False  # whether it returned no objective, as every other trial of the study would
 
     def as_json(self) -> dict[str, Any]:
+        """Return the fields that have a value, for a file that others may read."""
         # With floats of 0, because a GPU's use of 0% was measured.
-        return {name: value for name, value in vars(self).items() if value or isinstance(value, float)}
+        content = {name: value for name, value in vars(self).items() if value or isinstance(value, float)}
+        return {**content, "error": without_secrets(self.error)} if self.error else content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Outcome":

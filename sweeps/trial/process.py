@@ -15,6 +15,7 @@ from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 
 from sweeps.files import NO_ROOM, write_whole
+from sweeps.secrets import without_secrets
 from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, facts, ranks, read_objective
 from sweeps.trial.job import Job, Objective, Outcome, State, World
 from sweeps.trial.memory import OUT_OF_MEMORY
@@ -78,7 +79,7 @@ def outcome_of_job(returned: JobReturn, objective: Objective | None, stop_reason
     if isinstance(error, SystemExit) and not error.code:
         return outcome_of_return(None, objective, stop_reason)
     with suppress(OSError):  # because the log may be on a full disk, and the outcome must still have the error
-        traceback.print_exception(error)
+        print(without_secrets("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     return outcome_of_error(error)
 
 

@@ -50,9 +50,18 @@ def test_link_to_a_study_is_not_removed(tmp_path: Path) -> None:
         pass
 
 
-def test_mount_point_is_not_removed() -> None:
-    with pytest.raises(UserError, match="is a mount point"), removal.locked(Path("/proc"), Path("/")):
-        pass
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
+@pytest.mark.parametrize("place", ["s", "s/0/data"])
+def test_study_with_a_mounted_disk_is_not_removed(tmp_path: Path, place: str) -> None:
+    study, other = make_study(tmp_path / "s"), tmp_path / "other"
+    for folder in (tmp_path / place, other):
+        folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "--bind", other, tmp_path / place], check=True)
+    try:
+        with pytest.raises(UserError, match="is a mount point.\n.*umount "), removal.locked(study, tmp_path):
+            pass
+    finally:
+        subprocess.run(["umount", tmp_path / place], check=True)
 
 
 def test_study_that_holds_another_study_is_not_removed(tmp_path: Path) -> None:

@@ -48,6 +48,9 @@ WITHOUT = [
     "pad_token=[PAD] max_tokens=5 tokenizer=bert token=null api_key=${oc.env:API_KEY}",
     "export API_KEY=$(cat ~/.key)",
     'export API_KEY="$API_KEY"',
+    "token=1,2",
+    "token=interval(0.1,0.9)",
+    "token=1e-4",
 ]
 NAMED = {
     "+trainer.password=sesame lr=1": "+trainer.password=*** lr=1",
@@ -57,6 +60,8 @@ NAMED = {
     "app.clientSecret=sesame": "app.clientSecret=***",
     "github_token=sesame": "github_token=***",
     "api_key=none-sesame": "api_key=***",
+    "token=12345sesame": "token=***",
+    "password=12": "password=***",
 }
 
 
@@ -87,7 +92,7 @@ def test_named_secret_is_masked_and_refused_if_typed(text: str) -> None:
     ],
 )
 def test_named_secret_of_a_typed_dict_is_refused(word: str) -> None:
-    with pytest.raises(UserError, match=r"=\*\*\*.*\n.*oc.env") as refused:
+    with pytest.raises(UserError, match=r"=\*\*\*.*\n.*:\$\{oc.env:") as refused:
         refuse_typed([word])
     assert "sesame" not in str(refused.value)
     refuse_typed([word.replace("sesame", "${oc.env:TOKEN}"), "note={max_tokens:5,time:12}", "a=b secret: no"])
@@ -97,6 +102,7 @@ def test_named_secret_of_a_config_file_is_masked() -> None:
     config = {"trainer": {"password": "sesame", "epochs": 3}}
     refuse_typed(config)
     assert mask_value("", config) == {"trainer": {"password": "***", "epochs": 3}}
+    assert mask_value("model.token", 12) == 12
     assert shared(OmegaConf.create(config)) == {"trainer.password": "***", "trainer.epochs": "3"}
 
 

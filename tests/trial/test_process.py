@@ -215,3 +215,14 @@ def test_ranks_above_the_chief_write_nothing(make_job: Any) -> None:
     assert {path for path in after if after[path] != before.get(path)} == {ranks / "1.address"}
     lines = (job.folder.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["metrics"]["rank"] for line in lines] == [0, 0]
+
+
+def test_error_shows_no_secret_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"HF_TOKEN": "sesame-7", "API_KEY": "sesame-7-8", "SHORT_KEY": "or"}.items():
+        monkeypatch.setenv(name, value)
+    end = returned(RuntimeError("no answer for sesame-7-8 or sesame-7 from http://me:sesame@host"), GRID)
+    assert "sesame" not in capsys.readouterr().err
+    closed = TrialFolder(tmp_path).new_attempt().close(end)
+    assert closed.error == "RuntimeError: no answer for *** or *** from http://me:***@host"
