@@ -94,6 +94,11 @@ def is_refusal(error: Exception) -> bool:
     return getattr(error, "error_code", "") in _REFUSALS and not str(error).startswith("API request to ")
 
 
+def is_unanswered(error: Exception) -> bool:
+    """Return whether a server sent no whole answer, so that it may have done what it was asked."""
+    return "failed with exception" in str(error)
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of the error's text that names its cause, without passwords."""
     text = re.sub(r"^\(raised as a result of [^\n]*\n", "", str(error).strip())  # SQLAlchemy's preamble

@@ -24,7 +24,7 @@ from sweeps.secrets import has_password, mask_value, without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.artifacts import copy_for_show
 from sweeps.tracking.run_data import mlflow_name, names_by_log, send
-from sweeps.tracking.store import artifacts_of, connect, first_line, outage_errors, sent_once
+from sweeps.tracking.store import artifacts_of, connect, first_line, is_unanswered, outage_errors, sent_once
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import State
 
@@ -51,6 +51,7 @@ class StudyRun:
         self._uri, self._experiment = uri, experiment
         self._command = command or shlex.join([Path(sys.executable).name, *sys.argv])
         self._opening, self._is_open = threading.Lock(), False
+        self.may_exist = bool(self.run_id)  # whether MLflow has the run, or did not answer its creation
         self._source_tags: dict[str, str] = {}  # user, git commit and entry point
         self._swept: dict[str, None] = {}  # ordered set of the comparison view's params
         self._curves: dict[str, None] = {}
@@ -66,7 +67,12 @@ class StudyRun:
 
             self._source_tags = resolve_tags()
             self.experiment_id = self._open_experiment(self._uri, self._experiment)
-            self.run_id = self._open_run(self._command)
+            try:
+                self.run_id = self._open_run(self._command)
+                self.may_exist = True
+            except outage_errors() as error:
+                self.may_exist = self.may_exist or is_unanswered(error)
+                raise
             self._send_params()
             self._is_open = True
 

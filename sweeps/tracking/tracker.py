@@ -79,12 +79,15 @@ class Tracker:
     def open(self, required: bool = True, advice: str = _ADVICE) -> None:
         """Connect, and create or reopen the study's run. Unless `required`, an outage only delays this.
 
+        If the run may exist, an outage delays too, because a refused study would leave its run behind.
+
         Raises UserError: the store does not answer, has another MLflow version, or its experiment was deleted.
         """
         try:
             self._study.open()
         except Exception as error:
-            if not required and isinstance(error, outage_errors()) and not isinstance(error, ImportError):
+            may_wait = not required or self._study.may_exist
+            if may_wait and isinstance(error, outage_errors()) and not isinstance(error, ImportError):
                 self._outage = first_line(error)
                 self._thread.start()
                 return
@@ -192,7 +195,8 @@ class Tracker:
         """Return the line with the command, or the link, that shows the study in its ready-made view."""
         study = self._snapshot
         if store.is_server(self.uri):
-            return server_line(self.uri, self._study.experiment_id, study)
+            experiment_id = self._study.experiment_id  # unknown until MLflow answers
+            return server_line(self.uri, experiment_id, study) if experiment_id else ""
         if self._is_gone():
             sync = sweeps_line("sync", study.folder)
             return f"MLflow has nothing of the study: {self.uri} was deleted. To send it again: {sync}"

@@ -1,6 +1,7 @@
 """A study whose MLflow answers badly at its start, in its middle or at its end: `sync` completes it, and once."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -87,3 +88,35 @@ def test_sync_deletes_and_names_a_duplicate_run(server: Server, tmp_path: Path) 
         f"deleted 1 duplicate run in MLflow: {duplicate.info.run_id}. Each was created by a call whose answer was lost"
     ]
     assert runs(server.uri)["lr=0.1"].info.run_id == original.info.run_id
+
+
+@pytest.mark.parametrize(
+    ("method", "mode"), [("create_run", "late"), ("create_run", "half"), ("get_run", "404"), ("get_run", "drop")]
+)
+def test_fault_at_the_creation_of_a_study_leaves_no_second_run(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, mode: str
+) -> None:
+    study, call = tmp_path / "s", getattr(MlflowClient, method)
+    with proxy_of(server.uri) as proxy:
+
+        def fails(*arguments: Any, **named: Any) -> Any:
+            proxy.mode = mode
+            return call(*arguments, **named)
+
+        tracker = Tracker(proxy.uri, "e", summary_of(study))
+        with monkeypatch.context() as patch:
+            patch.setattr(MlflowClient, method, fails)
+            tracker.open()
+        assert tracker.problem and "training continues" in tracker.problem
+        proxy.mode = ""
+        sync = Tracker(proxy.uri, "e", summary_of(study))
+        sync.open()
+        sync.catch_up(summary_of(study))
+    assert {name: run.info.status for name, run in runs(server.uri).items()} == {"s": "FINISHED"}
+    assert "experiments/" in sync.dashboard_line()
+
+
+def test_study_without_its_experiment_shows_no_link(tmp_path: Path) -> None:
+    tracker = Tracker("http://127.0.0.1:9", "e", summary_of(tmp_path / "s"))
+    tracker.open(required=False)
+    assert tracker.dashboard_line() == ""
