@@ -1,13 +1,14 @@
 """What a search learns from, proposes and never repeats: real records, and trials that end as a table says."""
 
 import json
+import pickle
 import random
 import shutil
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ from tests.study.fake_launcher import Clock, FakeLauncher, by_trial, ends, train
 GP = pytest.param("GP", marks=pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch"))
 SAMPLERS = ["Default", "TPE", "Random", "QMC", "CmaEs", "NSGAII", GP]
 MakeSearch = Callable[..., Asked]
+
+
+@dataclass
+class Touch:
+    """An object that makes a file when it is unpickled."""
+
+    path: Path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
 
 
 def target(sampler: str) -> str:
@@ -162,6 +173,22 @@ def test_a_made_up_value_is_in_no_importance(make: MakeSearch) -> None:
     search = make("x=interval(0.0,1.0)", "y=interval(0.0,1.0)", sampler="CmaEs", n_trials=40)
     search.run(lambda point: State.FAILED if float(point["y"] or 0) > 0.5 else float(point["x"] or 0))
     assert search.choosing.importance(search.study)["x"] > 0.9
+
+
+def test_foreign_pickle_in_the_record_is_not_loaded(make: MakeSearch, tmp_path: Path) -> None:
+    lines = ("x=interval(0.0,1.0)", "y=interval(0.0,1.0)")
+    make(*lines, sampler="CmaEs", n_trials=20).run(lambda point: float(point["x"] or 0))
+    journal, state = tmp_path / "journal.jsonl", pickle.dumps(Touch(tmp_path / "executed")).hex()
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    stored = [event["memory"]["system"] for event in events if "cma:optimizer:0" in str(event.get("memory"))]
+    for system in stored:
+        kept = {key: value for key, value in system.items() if "optimizer" not in key}
+        system.clear()
+        system |= {**kept, "cma:optimizer:0": state}
+    journal.write_text("".join(json.dumps(event) + "\n" for event in events))
+    with pytest.raises(UserError, match=r"pathlib.* is no part of it\n.*learn_from"):
+        make(*lines, sampler="CmaEs", n_trials=30).ask()
+    assert stored and not (tmp_path / "executed").exists()
 
 
 def test_few_trials_have_no_importance(make: MakeSearch) -> None:

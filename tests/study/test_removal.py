@@ -58,7 +58,7 @@ def test_study_with_a_mounted_disk_is_not_removed(tmp_path: Path, place: str) ->
         folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "--bind", other, tmp_path / place], check=True)
     try:
-        with pytest.raises(UserError, match="is a mount point.\n.*umount "), removal.locked(study, tmp_path):
+        with pytest.raises(UserError, match=r"is a mount point.\n.*umount "), removal.locked(study, tmp_path):
             pass
     finally:
         subprocess.run(["umount", tmp_path / place], check=True)

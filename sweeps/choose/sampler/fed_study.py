@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.choose.sampler.encoding import Encoding
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
+from sweeps.choose.sampler.pickled import checked
 from sweeps.choose.warm_start import EarlierTrial
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.trial.folder import TrialFolder
@@ -129,7 +130,7 @@ class FedStudy:
             state=TrialState.RUNNING,
             params=values,
             distributions={name: distributions[name] for name in values},
-            system_attrs=dict(trial.memory.get("system", {})),  # a copy, because Optuna writes into it
+            system_attrs=checked(trial.memory.get("system", {}), trial.number),
             intermediate_values=reports,
         )
         self.storage.create_new_trial(self._id, template)
