@@ -18,11 +18,12 @@ from sweeps.choose.repeats import Repeats, add_seeds, choose_seeds
 from sweeps.choose.retries import Retries
 from sweeps.errors import UserError
 from sweeps.record.space import SearchSpace, canonical, is_grid
-from sweeps.record.study import StudySnapshot
+from sweeps.record.study import By, StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
 from sweeps.study.reading import read_study
 from sweeps.trial.job import Objective, Point
+from sweeps.wording import counted
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.fed_study import FedStudy
@@ -108,6 +109,18 @@ class Choosing:
             return self._sampler().next(self._study).begin[0].params
         finally:
             self._chooser = self._sampler()
+
+    def describe_late_start(self, study: StudySnapshot) -> str:
+        """Return that points of hydra.sweeper.start were added too late to be tried, and what to type; else ""."""
+        begun = sum(trial.by is By.SAMPLER and trial.of is None for trial in study.rows)
+        left = [point for point in self.start if not any(point.items() <= row.params.items() for row in study.rows)]
+        late = begun + len(left) - (self._settings.n_trials or 0)
+        if not begun or late <= 0:
+            return ""
+        return (
+            f"hydra.sweeper.start: {late} of its points cannot be tried: {counted(begun, 'trial')} began before.\n"
+            f"To try them, type hydra.sweeper.n_trials={begun + len(left)} hydra.sweeper.extend=true"
+        )
 
     def choosers(self) -> list[Chooser]:
         """Return the choosers, in the order in which the loop asks them."""

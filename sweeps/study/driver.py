@@ -160,6 +160,7 @@ class Driver:
         with view.live:
             tracker = self._open_tracker()
             view.opening(self._study, tracker.dashboard_line() if tracker else "")
+            view.say(self._plan.choosing.describe_late_start(self._study))
             loop = self._make_loop(record, view, tracker)
             gc.freeze()  # because collecting all modules at exit takes most of a second
             self.has_begun = True

@@ -226,9 +226,9 @@ class Loop:
             attempt.unreadable_since = attempt.unreadable_since or self.clock()
             if self.clock() - attempt.unreadable_since < _PATIENCE_S:
                 return  # the next poll closes it again
-            # Lost, not failed, because a launcher that sees no result reports a failure.
-            state = State.LOST if outcome.state is State.FAILED else outcome.state
-            outcome = replace(outcome, state=state, error=f"{outcome.error}; {error}", ended_at=self.clock())
+            state = State.LOST if outcome.state is State.FAILED else outcome.state  # because it may have a result
+            text = outcome.error if str(error.strerror) in outcome.error else f"{outcome.error}; {error}"
+            outcome = replace(outcome, state=state, error=text, ended_at=self.clock())
         self._release(attempt.trial.number)
         self._free_since.append(self.clock())
         self._retry_or_end(self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted)

@@ -182,9 +182,9 @@ def test_foreign_pickle_in_the_record_is_not_loaded(make: MakeSearch, tmp_path: 
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     stored = [event["memory"]["system"] for event in events if "cma:optimizer:0" in str(event.get("memory"))]
     for system in stored:
-        kept = {key: value for key, value in system.items() if "optimizer" not in key}
-        system.clear()
-        system |= {**kept, "cma:optimizer:0": state}
+        for part in [key for key in system if key.startswith("cma:optimizer")]:
+            del system[part]
+        system["cma:optimizer:0"] = state
     journal.write_text("".join(json.dumps(event) + "\n" for event in events))
     with pytest.raises(UserError, match=r"pathlib.* is no part of it\n.*learn_from"):
         make(*lines, sampler="CmaEs", n_trials=30).ask()
@@ -603,6 +603,15 @@ def test_a_start_of_any_sampler_is_once_and_first(make: MakeSearch, sampler: str
     points += search.run(lambda point: 1.0)
     assert points[:3] == [{"x": 3, "y": 2}, {"x": 1, "y": 1}, {"x": 4, "y": 2}]
     assert len({canonical(point) for point in points}) == len(points) == 8
+
+
+def test_start_point_that_was_added_too_late_is_named(make: MakeSearch) -> None:
+    make("x=1,2,3", sampler="Random", n_trials=1, start=[{"x": 1}]).run(lambda point: 1.0)
+    search = make("x=1,2,3", sampler="Random", n_trials=2, start=[{"x": 2}, {"x": 3}])
+    assert search.choosing.describe_late_start(search.study).startswith("hydra.sweeper.start: 1 of its points cannot")
+    assert "n_trials=3 hydra.sweeper.extend=true" in search.choosing.describe_late_start(search.study)
+    search = make("x=1,2,3", sampler="Random", n_trials=3, start=[{"x": 2}, {"x": 3}])
+    assert search.choosing.describe_late_start(search.study) == ""
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 2, 3])
