@@ -125,7 +125,7 @@ class SlurmLauncherConf:
     gpus_per_task: int | None = at_least(0, None)
     """Number of GPUs for each task, as --gpus-per-task."""
     gres: str | None = None
-    """Generic resources, as --gres, for sites that request GPUs in this way: gpu:2."""
+    """Generic resources, as --gres: gpu:2. A kind of GPU or MIG slice, as in gpu:a100, is counted by gpus_per_node."""
     mem_gb: float | None = at_least(0.001, None)
     """Memory on each node, in GB. Null: 4, or as requested by mem_per_cpu or mem_per_gpu."""
     mem_per_cpu: str | None = None
@@ -146,6 +146,18 @@ class SlurmLauncherConf:
     """Comment that SLURM stores with each job, as --comment."""
     setup: list[str] | None = None
     """Shell lines to run before the trial, such as module load cuda. If a line fails, the trial is refused."""
+    modules: list[str] = field(default_factory=list)
+    """Environment modules to load before the setup lines, after one `module purge`: [gcc/13, cuda/12.4]."""
+    python: str | None = None
+    """Python that runs the jobs: a path, or a name on their PATH. Null: the driver's; in a container: python."""
+    container: str | None = None
+    """Container that runs the trials: an image file for Apptainer, or with Pyxis also the name of an image."""
+    container_binds: list[str] = field(default_factory=list)
+    """Further folders to mount in the container, as source:target. The study, the code and the cwd are mounted."""
+    stage: list[str] | None = None
+    """Files and folders to copy to the node's disk ($SLURM_TMPDIR, $TMPDIR or /tmp), once for each node and job."""
+    clusters: str | None = None
+    """Cluster to submit to, as --clusters, at sites with several clusters. Null: the cluster of this machine."""
     srun_args: list[str] | None = None
     """Further options of srun."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
@@ -179,6 +191,12 @@ class SlurmLauncherConf:
         if self.trials_per_job == 1 and self.trials_at_once > 1:
             problem = f"hydra.launcher.trials_at_once={self.trials_at_once}: it needs workers"
             raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
+        if self.container_binds and not self.container:
+            raise ValueError(
+                "hydra.launcher.container_binds: it needs a container.\nAdd hydra.launcher.container=image.sif"
+            )
+        if "," in (self.clusters or ""):
+            raise ValueError(f"hydra.launcher.clusters={self.clusters}: a study has one cluster.\nType one name")
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 setting = f"hydra.launcher.additional_parameters.{name}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 import cloudpickle
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.files import NO_ROOM, read_own
@@ -26,6 +26,7 @@ from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, State, World
 from sweeps.trial.process import run_trial
 from sweeps.trial.ranks import is_failure
+from sweeps.trial.staging import staging
 
 _FENCE_S = 5.0
 _RANKS_FENCE_S = 2.0
@@ -40,7 +41,7 @@ def main() -> None:
         path, *used_copies, call = cloudpickle.loads(read_own(file))
     except Exception as error:  # because a truncated pickle may raise anything
         raise SystemExit(f"{file} cannot be read: {error!r}") from error
-    sys.path[:] = path  # because the app's modules are on the driver's path
+    sys.path[:] = [*path, *(entry for entry in sys.path[1:] if entry not in path)]  # the app's modules come first
     copies.use(*used_copies or [None])
     function, arguments = cloudpickle.loads(call)
     try:
@@ -67,7 +68,8 @@ def run_attempt(job: Job) -> None:
         os.dup2(log, 1), os.dup2(log, 2)
     threading.Thread(target=_fence, args=[attempt, world], daemon=True).start()
     Notice([attempt] if world.is_chief else [], settings).listen()
-    end = run_trial(job, job_start(), world)
+    with staging(OmegaConf.select(settings, "stage") or []):
+        end = run_trial(job, job_start(), world)
     if world.size > 1:
         if is_failure(end):
             _kill_step()
@@ -82,8 +84,10 @@ def world_of(environment: Mapping[str, str]) -> World:
     rank, size = int(environment["SLURM_PROCID"]), int(environment["SLURM_STEP_NUM_TASKS"])
     if size == 1:
         return World(addresses=(socket.gethostname(),))
-    command = ["scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]]
-    nodes = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    nodes = environment.get("SWEEPYARD_NODES", "").split()
+    if not nodes:
+        command = ["scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]]
+        nodes = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
     addresses = [nodes[number * len(nodes) // size] for number in range(size)]
     if addresses[rank] != environment["SLURMD_NODENAME"]:
         raise RuntimeError("hydra.launcher.srun_args: the ranks of a trial must fill one node after the other")

@@ -24,6 +24,7 @@ from sweeps.launchers.slurm.queue import token_of
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
+from sweeps.trial.staging import staging
 
 _TICK_S = 0.05
 _BUSY_TICK_S = 0.5
@@ -31,7 +32,8 @@ _BUSY_TICK_S = 0.5
 
 def run_worker(folder: Path, settings: SlurmLauncherConf) -> None:
     """Run trials until the worker is dismissed, idle too long, near its time limit, or at its number of trials."""
-    Worker(folder, settings).run()
+    with staging(settings.stage or []):
+        Worker(folder, settings).run()
 
 
 class Worker:

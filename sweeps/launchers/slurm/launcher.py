@@ -10,9 +10,11 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.files import RateLimit
 from sweeps.launchers.contract import TrialLauncher
+from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.jobs import JobTrials
 from sweeps.launchers.slurm.preview import preview
+from sweeps.launchers.slurm.queue import choose_cluster
 from sweeps.launchers.slurm.request import request
 from sweeps.launchers.slurm.workers import WorkerTrials, check_request
 from sweeps.settings import SlurmLauncherConf, read
@@ -28,6 +30,7 @@ class SlurmTrials(TrialLauncher):
     survives = True
 
     def __init__(self, settings: SlurmLauncherConf, study: Path) -> None:
+        choose_cluster(study, settings.clusters)
         self.detach = settings.detach
         self.keep_on_interrupt = settings.keep_on_interrupt
         self.max_timeouts = settings.max_num_timeout
@@ -44,6 +47,7 @@ class SlurmTrials(TrialLauncher):
         if settings.trials_per_job != 1:
             check_request(settings)
         self._previewed.setdefault(repr(settings), config.hydra.launcher)
+        environment.check(settings)
         return request(settings)
 
     def preview(self) -> Iterator[str]:

@@ -12,7 +12,9 @@ The files by which the driver and a job find each other, in the folder of the at
 
 import hashlib
 import json
+import os
 import re
+import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +26,9 @@ from sweeps.files import CorruptFile, read_json, write_whole
 
 _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
+_CLUSTERS = "SLURM_CLUSTERS"  # obeyed by all of SLURM's commands but sacct
+_TYPED_CLUSTER = os.environ.get(_CLUSTERS)
+_SCRIPTS = ("*/attempts/*", "workers/*/*", "arrays/*")
 _TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
 _UNREACHABLE = re.compile(
     "contact slurm controller|Connection refused|configuration source|s_p_parse_file|timed out|took longer"
@@ -101,7 +106,8 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
     """Return the jobs with these ids by name, from the accounting. Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
     names: dict[str, str] = {}
-    for step_id, state, name in _rows([*_SACCT, f"--jobs={','.join(ids)}"], 3):
+    clusters = [f"--clusters={os.environ[_CLUSTERS]}"] if _CLUSTERS in os.environ else []
+    for step_id, state, name in _rows([*_SACCT, *clusters, f"--jobs={','.join(ids)}"], 3):
         job_id, _, step = step_id.partition(".")
         words = state.split()  # such as CANCELLED by 0
         if not step and words:
@@ -122,9 +128,34 @@ def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
             raise SlurmError("; ".join(lines)) from error
 
 
+def select_cluster(name: str | None) -> None:
+    """Send all later SLURM commands of this process to a cluster; if None, to the user's own choice."""
+    os.environ.pop(_CLUSTERS, None)
+    if chosen := name or _TYPED_CLUSTER:
+        os.environ[_CLUSTERS] = chosen
+
+
+def cluster_of(study: Path) -> str | None:
+    """Return the cluster that a job of the study was submitted to by name; "" without a name, None without a job."""
+    scripts = (file for pattern in _SCRIPTS for file in study.glob(f"{pattern}/slurm/*submission*.sh"))
+    if (script := next(scripts, None)) is None:
+        return None
+    match = re.search("^#SBATCH --clusters=(.*)$", script.read_text(errors="replace"), re.MULTILINE)
+    return shlex.split(match[1])[0] if match else ""
+
+
+def choose_cluster(study: Path, name: str | None) -> None:
+    """Select the cluster for the study's jobs. Raises UserError if the study has jobs on another cluster."""
+    if (former := cluster_of(study)) not in (None, name or ""):
+        problem = f"hydra.launcher.clusters={name or 'null'}: this study has jobs on another cluster"
+        raise UserError(f"{problem}.\nType hydra.launcher.clusters={former or 'null'}, or another study_name")
+    select_cluster(name)
+
+
 def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     """Return the queued and running jobs of the study's `unfinished` trials and workers. Raises SlurmError."""
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
+    select_cluster(cluster_of(study))
     names = {name_of(folder.parent) for folder in [*folders, *study.glob("workers/*/[0-9]*/slurm")]}
     return [info for name, info in squeue().items() if name in names and info.state not in ENDED] if names else []
 
@@ -134,6 +165,7 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
 
     Attempts that no worker has claimed are removed from the queues.
     """
+    select_cluster(cluster_of(study))
     living = {name: info.id for name, info in squeue().items() if info.state not in ENDED}
     jobs: dict[int, str] = {}
     for number, attempt in attempts.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
+from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.queue import name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Request
@@ -14,6 +15,7 @@ from sweeps.trial.job import Request
 WARNING = signal.SIGUSR1  # signal before the time limit
 PRIVATE = "slurm"  # the job's folder of mode 0700, in the folder of its attempt or worker
 SETUP = "setup.sh"  # the setup lines, which may contain secrets of the environment; removed when they are read
+_IGNORE_SIGNALS = f'trap "" {WARNING.name} TERM'  # until Python has its handlers
 _MEM_GB = 4.0
 _UNITS = {"K": 2**-20, "": 2**-10, "M": 2**-10, "G": 1.0, "T": 1024.0}
 _PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "exclude", "comment"]
@@ -35,18 +37,22 @@ def request(settings: SlurmLauncherConf) -> Request:
 
 
 def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> dict[str, Any]:
-    """Return the parameters of submitit's SlurmExecutor for a job with `trials` side by side."""
+    """Return the parameters of submitit's SlurmExecutor for a job with `trials` side by side.
+
+    `python` is no parameter of submitit: the command that starts Python in the job.
+    """
     gpus, mem_gb, log = _gpus_per_node(settings), _mem_gb(settings), str(folder / "log")
     by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
     cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
-    gres = [_times(item, trials) for item in (settings.gres or "").split(",") if _count(item) != 0]
+    gres = [_times(item, trials) for item in _gres(settings) if _count(item) != 0]
+    counted_by_gres = any(_count(item) is not None for item in gres)
     requested = {key: getattr(settings, key) for key in _PLAIN} | {
         "job_name": name_of(folder),
         "time": settings.timeout_min,
         "ntasks_per_node": settings.tasks_per_node,
         "cpus_per_task": cpus and cpus * trials,
         # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
-        "gpus_per_node": (settings.gpus_per_node or 0) * trials or None,
+        "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * trials or None,
         "gpus_per_task": (settings.gpus_per_task or 0) * trials or None,
         "gres": ",".join(gres) or None,
         "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
@@ -61,17 +67,23 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
     return {
         **{key: value for key, value in requested.items() if value is not None},
         "stderr_to_stdout": True,
-        "srun_args": [*srun, *(settings.srun_args or [])],
+        "python": environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
+        "srun_args": [*srun, *environment.pyxis_options(settings, folder), *(settings.srun_args or [])],
         "setup": [
             "set -e",
+            *(["unset SLURM_CLUSTERS"] if settings.clusters else []),  # of the driver
             "export SWEEPYARD_JOB_START=$(date +%s.%N)",
+            *environment.module_lines(settings, folder / PRIVATE),
             # because another user may have replaced a folder of a study that several users write to
             *([f"[ -O {setup} ]", f". {setup}", f"rm {setup}"] if settings.setup else []),
-            f"export PYTHONPATH={shlex.quote(str(Path(__file__).parents[3]))}${{PYTHONPATH:+:$PYTHONPATH}}",
+            *environment.path_lines(settings),
+            # because a container has no scontrol
+            *(['export SWEEPYARD_NODES="$(scontrol show hostnames)"'] if settings.container else []),
             f"touch {shlex.quote(str(folder / PRIVATE / 'set_up'))}",
         ],
         "additional_parameters": {
             **by_gpu,  # not through submitit, because it warns about GPUs counted by node
+            **({"clusters": settings.clusters} if settings.clusters else {}),
             **settings.additional_parameters,
             "output": log,
             "no-requeue": True,  # because a lost trial resumes in a new attempt, as a new job
@@ -89,11 +101,23 @@ def _mem_gb(settings: SlurmLauncherConf) -> float | None:
 
 def _gpus_per_node(settings: SlurmLauncherConf) -> int:
     """Return the number of GPUs on each node, by whichever setting requests GPUs."""
-    if settings.gpus_per_node:
-        return settings.gpus_per_node
-    if settings.gpus_per_task:
-        return settings.gpus_per_task * settings.tasks_per_node
-    return sum(_count(item) or 0 for item in (settings.gres or "").split(","))
+    by_gres = sum(_count(item) or 0 for item in _gres(settings))
+    return settings.gpus_per_node or (settings.gpus_per_task or 0) * settings.tasks_per_node or by_gres
+
+
+def _gres(settings: SlurmLauncherConf) -> list[str]:
+    """Return the items of --gres, where gpus_per_node is the number of a kind of GPU without a number.
+
+    Raises UserError if both have a number, and the numbers differ.
+    """
+    items, count = (settings.gres or "").split(","), settings.gpus_per_node
+    if count is None:
+        return items
+    counted = [item for item in items if _count(item) is not None and item.rpartition(":")[2].isdecimal()]
+    if counted and count and count != sum(_count(item) or 0 for item in counted):
+        problem = f"hydra.launcher.gres={settings.gres} and {count} GPUs on each node (gpus or gpus_per_node) conflict"
+        raise UserError(f"{problem}.\nLeave the number out: hydra.launcher.gres={re.sub(':[0-9]+$', '', counted[0])}")
+    return [item if _count(item) is None or item in counted else f"{item}:{count}" for item in items]
 
 
 def _count(item: str) -> int | None:

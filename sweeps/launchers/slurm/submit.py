@@ -16,8 +16,9 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from sweeps.files import make_private, write_whole
+from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.queue import with_hint, write_job_id
-from sweeps.launchers.slurm.request import PRIVATE, SETUP, WARNING
+from sweeps.launchers.slurm.request import PRIVATE, SETUP
 from sweeps.trial import copies
 
 _TIMEOUT_S = 20  # because sbatch would retry for minutes without a controller
@@ -29,7 +30,11 @@ _BUSY = re.compile(
 _UNANSWERED = re.compile("Socket timed out|Transport endpoint|Zero Bytes were transmitted")
 _JOB_PREFIXES = ("SLURM_", "SBATCH_", "PMI")
 _PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m, because calls are pickled by module name
-_IGNORE_SIGNALS = f'trap "" {WARNING.name} TERM; exec "$0" "$@"'  # until Python has its handlers
+# because functions of the app are pickled as byte code, which differs between versions of Python
+_CHECK_VERSION = """import sys
+if sys.version_info[:2] != {version}:
+    sys.exit("the driver has Python {version[0]}.{version[1]}, this is " + sys.version.split()[0])
+"""
 
 
 class RefusedError(Exception):
@@ -62,14 +67,18 @@ def submit(
     if setup:
         (private / SETUP).touch(mode=0o600)
         (private / SETUP).write_text("".join(f"{line}\n" for line in setup))
-    call = sys.path, copies.in_use(), cloudpickle.dumps((function, arguments))
+    options = dict(requested)
+    python = options.pop("python")
+    is_own = python[-1] == sys.executable
+    path = sys.path if is_own else environment.app_path()
+    program = _PYTHON if is_own else _CHECK_VERSION.format(version=sys.version_info[:2]) + _PYTHON
+    call = path, copies.in_use(), cloudpickle.dumps((function, arguments))
     write_whole(private / "call.pkl", cloudpickle.dumps(call), sync=False)
     executor = _Executor(private)
-    executor.update_parameters(**requested)
-    python = ["bash", "-c", _IGNORE_SIGNALS, sys.executable, "-u", "-c", _PYTHON, str(private)]
+    executor.update_parameters(**options)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # because submitit prints each error that it raises
-            job_id = str(executor._submit_command(shlex.join(python)).job_id)
+            job_id = str(executor._submit_command(shlex.join([*python, "-u", "-c", program, str(private)])).job_id)
         write_job_id(folder, job_id)
     except FailedJobError as error:
         if not isinstance(error.__cause__, subprocess.CalledProcessError):  # because the output is not text
