@@ -25,6 +25,7 @@ from sweeps.trial.job import World as World
 from sweeps.trial.metrics import MetricsLine
 from sweeps.trial.ranks import RankLost as RankLost
 from sweeps.trial.ranks import report_failure
+from sweeps.trial.staging import staged as staged
 
 
 class Diverged(ArithmeticError):

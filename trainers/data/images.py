@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.trial import staged
 from trainers.data import cache
 from trainers.data.arrays import Data
 from trainers.data.listing import (
@@ -41,7 +42,7 @@ def folder(path: str, channels: int | None = None, skip_broken: bool = False) ->
     channels: number to which all images are converted, 1 or 3 (4 with transparency); None if all images agree.
     skip_broken: skip and count images that cannot be decoded.
     """
-    return ImageFolder(list_images(path), channels, skip_broken)
+    return ImageFolder(list_images(staged(path)), channels, skip_broken)
 
 
 def decode(source: ImageFolder, size: tuple[int, int], cache_path: str | None, limit_gb: float) -> Data:

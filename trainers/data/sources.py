@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from sweeps.trial import staged
 from trainers.data.dataset import Split
 from trainers.data.download import keras_home
 
@@ -19,7 +20,7 @@ def digits() -> Split:
 
 def npz(path: str) -> Split:
     """Return the arrays x_train, y_train, x_test and y_test of a .npz file; pickled objects are never loaded."""
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(staged(path), allow_pickle=False) as file:
         return (file["x_train"], file["y_train"]), (file["x_test"], file["y_test"])
 
 

@@ -99,8 +99,8 @@ def _folders(settings: SlurmLauncherConf, folder: Path) -> list[str]:
     """Return the folders that a container needs: those of the study, of the code, of the data, and the working one."""
     parents = folder.absolute().parents
     study = next((parent for parent in parents if (parent / "study.json").exists()), parents[2])
-    needed = map(Path, (study, study.resolve(), Path.cwd(), *app_path(), *(settings.stage or [])))
-    return list(dict.fromkeys(str(path.expanduser().absolute()) for path in needed))
+    named = [Path(path).expanduser().absolute() for path in (*app_path(), *(settings.stage or []))]
+    return list(dict.fromkeys(map(str, (study, study.resolve(), Path.cwd(), *named))))
 
 
 def _is_image(container: str) -> bool:
