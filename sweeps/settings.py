@@ -191,6 +191,10 @@ class SlurmLauncherConf:
         if self.trials_per_job == 1 and self.trials_at_once > 1:
             problem = f"hydra.launcher.trials_at_once={self.trials_at_once}: it needs workers"
             raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
+        if self.account == "REQUIRED":  # not ???, because OmegaConf merges no missing value over a default
+            raise ValueError(
+                "hydra.launcher.account: this site charges each job to one.\nAdd hydra.launcher.account=YOURS"
+            )
         if self.container_binds and not self.container:
             raise ValueError(
                 "hydra.launcher.container_binds: it needs a container.\nAdd hydra.launcher.container=image.sif"

@@ -17,11 +17,10 @@ from sweeps.settings import SlurmLauncherConf
 _ROOT = Path(__file__).parents[3]  # of the package `sweeps`
 _TIMEOUT_S = 20
 # A batch script is no login shell. Without the rest of /etc/profile's PATH in front, because some profiles reset it.
-_FIND_MODULE = "command -v module >/dev/null || { p=$PATH; set +e; . /etc/profile; set -e; PATH=$p:$PATH; }"
+_PROFILE = "p=$PATH; . /etc/profile; PATH=$p:$PATH"
 _FIRST_PARAGRAPH = "sed '/^$/q' | tr '\\n' ' '"  # because Lmod wraps its first sentence, and advice follows
 _CHECK_MODULES = f"""
-set -e
-{{ {_FIND_MODULE}; }} >/dev/null 2>&1
+command -v module >/dev/null || {{ {_PROFILE}; }} >/dev/null 2>&1
 command -v module >/dev/null || exit 0
 module purge >/dev/null 2>&1
 for name; do
@@ -48,9 +47,9 @@ def module_lines(settings: SlurmLauncherConf, private: Path) -> list[str]:
         return []
     log = shlex.quote(str(private / "modules"))
     return [
-        _FIND_MODULE,
+        f"command -v module >/dev/null || {{ set +e; {_PROFILE}; set -e; }}",
         "module purge",
-        f'load() {{ module load "$1" 2>{log} || {{ {_FIRST_PARAGRAPH} <{log}; echo; exit 1; }}; cat {log}; }}',
+        f'load() {{ module load "$1" 2>{log} || {{ cat {log} | {_FIRST_PARAGRAPH}; echo; exit 1; }}; cat {log}; }}',
         *(f"load {shlex.quote(name)}" for name in settings.modules),
     ]
 
@@ -60,6 +59,18 @@ def path_lines(settings: SlurmLauncherConf) -> list[str]:
     if not is_own_python(settings) and str(_ROOT) not in app_path():
         return []  # because the packages beside sweepyard are those of the driver's Python
     return [f"export PYTHONPATH={shlex.quote(str(_ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"]
+
+
+def container_lines(settings: SlurmLauncherConf) -> list[str]:
+    """Return the shell lines that prepare a container, which has no scontrol and no disk of the node."""
+    if not settings.container:
+        return []
+    return [
+        'export SWEEPYARD_NODES="$(scontrol show hostnames)"',
+        'for disk in "$SLURM_TMPDIR" "$TMPDIR"; do if [ -d "$disk" ]; then',
+        '  export APPTAINER_BIND="$disk${APPTAINER_BIND:+,$APPTAINER_BIND}" SINGULARITY_BIND="$disk"',
+        "fi; done",
+    ]
 
 
 def app_path() -> list[str]:

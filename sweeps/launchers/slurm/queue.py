@@ -145,7 +145,7 @@ def cluster_of(study: Path) -> str | None:
 
 
 def choose_cluster(study: Path, name: str | None) -> None:
-    """Select the cluster for the study's jobs. Raises UserError if the study has jobs on another cluster."""
+    """Choose the cluster for the study's jobs. Raises UserError if the study has jobs on another cluster."""
     if (former := cluster_of(study)) not in (None, name or ""):
         problem = f"hydra.launcher.clusters={name or 'null'}: this study has jobs on another cluster"
         raise UserError(f"{problem}.\nType hydra.launcher.clusters={former or 'null'}, or another study_name")

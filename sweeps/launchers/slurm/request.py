@@ -77,8 +77,7 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
             # because another user may have replaced a folder of a study that several users write to
             *([f"[ -O {setup} ]", f". {setup}", f"rm {setup}"] if settings.setup else []),
             *environment.path_lines(settings),
-            # because a container has no scontrol
-            *(['export SWEEPYARD_NODES="$(scontrol show hostnames)"'] if settings.container else []),
+            *environment.container_lines(settings),
             f"touch {shlex.quote(str(folder / PRIVATE / 'set_up'))}",
         ],
         "additional_parameters": {

@@ -84,11 +84,36 @@ def composed(*overrides: str) -> Any:
 
 
 def test_a_site_that_counts_gpus_by_gres() -> None:
-    trials = SlurmTrials(SlurmLauncherConf(), Path())
-    two, none = (composed("cluster=power9", f"gpus={gpus}") for gpus in (2, 0))
-    assert trials.request(two) == Request(2, 80, 60, 240)
-    assert trials.request(none) == Request(0, None, 60, 240)
-    assert resources(**vars(read(none.hydra.launcher, SlurmLauncherConf))) == {"mem": "61440MB"}
+    two, none = (read(composed("cluster=power9", f"gpus={gpus}").hydra.launcher, SlurmLauncherConf) for gpus in (2, 0))
+    assert request(two) == Request(2, 80, 60, 240)
+    assert request(none) == Request(0, None, 60, 240)
+    assert resources(**vars(two)) == {"mem": "61440MB", "gres": "gpu:2", "cpus_per_gpu": 40}
+    assert resources(**vars(none)) == {"mem": "61440MB"}
+
+
+@pytest.mark.parametrize(
+    ("gres", "count", "expected"),
+    [
+        ("gpu:a100", 2, {"gres": "gpu:a100:2"}),
+        ("gpu:a100", 0, {}),
+        ("gpu:a100", None, {"gres": "gpu:a100:1"}),
+        ("gpu:1g.10gb", 1, {"gres": "gpu:1g.10gb:1"}),
+        ("gpu:1g.10gb:1", 1, {"gres": "gpu:1g.10gb:1"}),
+        ("gpu:a100:1", 0, {"gres": "gpu:a100:1"}),
+        ("nvme:1,gpu:a100", 2, {"gres": "nvme:1,gpu:a100:2"}),
+        ("nvme:1", 2, {"gres": "nvme:1", "gpus_per_node": 2}),
+    ],
+)
+def test_kind_of_gpu_is_counted_by_the_gpus_of_the_trial(
+    gres: str, count: int | None, expected: dict[str, Any]
+) -> None:
+    assert resources(gres=gres, gpus_per_node=count) == {"mem": "4096MB", **expected}
+
+
+def test_two_numbers_of_gpus_conflict() -> None:
+    answer = r"gres=gpu:a100:1 and 2 GPUs on each node .* conflict\.\n.*: hydra\.launcher\.gres=gpu:a100$"
+    with pytest.raises(UserError, match=answer):
+        request(SlurmLauncherConf(gres="gpu:a100:1", gpus_per_node=2))
 
 
 @pytest.mark.parametrize(
