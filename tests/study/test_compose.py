@@ -168,7 +168,7 @@ def test_an_apps_own_checks_see_the_settings_of_the_trial(
         check(composer.compose(["hydra/launcher=slurm", *lines], 0))
     assert places == [
         "a SLURM node (partition=main, cpus_per_task=2, mem_gb=4)",
-        "a SLURM node (partition=gpu, gres=gpu:2, cpus_per_gpu=40, mem_gb=60)",
+        "a SLURM node (partition=gpu, gres=gpu, cpus_per_gpu=40, mem_gb=60)",
         "a SLURM node (mem_gb=8)",
     ]
     assert HydraConfig.instance().cfg is master

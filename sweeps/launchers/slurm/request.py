@@ -39,7 +39,7 @@ def request(settings: SlurmLauncherConf) -> Request:
 def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> dict[str, Any]:
     """Return the parameters of submitit's SlurmExecutor for a job with `trials` side by side.
 
-    `python` is no parameter of submitit: the command that starts Python in the job.
+    The arguments of srun end with the command that starts Python, which is part of the request.
     """
     gpus, mem_gb, log = _gpus_per_node(settings), _mem_gb(settings), str(folder / "log")
     by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
@@ -67,8 +67,12 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
     return {
         **{key: value for key, value in requested.items() if value is not None},
         "stderr_to_stdout": True,
-        "python": environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
-        "srun_args": [*srun, *environment.pyxis_options(settings, folder), *(settings.srun_args or [])],
+        "srun_args": [
+            *srun,
+            *environment.pyxis_options(settings, folder),
+            *(settings.srun_args or []),
+            *environment.python_command(settings, folder, gpus > 0, _IGNORE_SIGNALS),
+        ],
         "setup": [
             "set -e",
             *(["unset SLURM_CLUSTERS"] if settings.clusters else []),  # of the driver

@@ -58,7 +58,7 @@ def submit(
 ) -> str:
     """Submit a job that runs the lines of `setup` and calls `function(*arguments)`, with its files in `folder`.
 
-    Return the job's id.
+    `requested` are the parameters of `request.parameters`. Return the job's id.
 
     Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be written.
     """
@@ -67,18 +67,16 @@ def submit(
     if setup:
         (private / SETUP).touch(mode=0o600)
         (private / SETUP).write_text("".join(f"{line}\n" for line in setup))
-    options = dict(requested)
-    python = options.pop("python")
-    is_own = python[-1] == sys.executable
+    is_own = requested["srun_args"][-1] == sys.executable
     path = sys.path if is_own else environment.app_path()
     program = _PYTHON if is_own else _CHECK_VERSION.format(version=sys.version_info[:2]) + _PYTHON
     call = path, copies.in_use(), cloudpickle.dumps((function, arguments))
     write_whole(private / "call.pkl", cloudpickle.dumps(call), sync=False)
     executor = _Executor(private)
-    executor.update_parameters(**options)
+    executor.update_parameters(**requested)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # because submitit prints each error that it raises
-            job_id = str(executor._submit_command(shlex.join([*python, "-u", "-c", program, str(private)])).job_id)
+            job_id = str(executor._submit_command(shlex.join(["-u", "-c", program, str(private)])).job_id)
         write_job_id(folder, job_id)
     except FailedJobError as error:
         if not isinstance(error.__cause__, subprocess.CalledProcessError):  # because the output is not text

@@ -34,7 +34,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "mem": "4096MB",
     },
 }
-ALIKE = {"nodes", "time", "ntasks_per_node", "job_name", "stderr_to_stdout", "setup", "srun_args", "python"}
+ALIKE = {"nodes", "time", "ntasks_per_node", "job_name", "stderr_to_stdout", "setup", "srun_args"}
 ALIKE |= {"output", "signal", "no-requeue", "additional_parameters"}
 
 
