@@ -131,10 +131,8 @@ def check(settings: SlurmLauncherConf) -> None:
     if settings.modules and (message := _missing_module(tuple(settings.modules))):
         name, own = (*message.split("\n", 1), "")[:2]
         problem = f"hydra.launcher.modules: '{name}' does not exist on this machine: {own.strip()}"
-        raise UserError(
-            f"{problem}\nChoose one of: module avail. If only the nodes have it, "
-            f"type hydra.launcher.setup=['module load {name}']"
-        )
+        line = shlex.quote(f'hydra.launcher.setup=["module load {name}"]')
+        raise UserError(f"{problem}\nChoose one of: module avail. If only the nodes have it, type {line}")
 
 
 def _path_problems(settings: SlurmLauncherConf) -> Iterator[str]:

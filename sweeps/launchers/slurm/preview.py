@@ -51,14 +51,16 @@ def preview(study: Path, launchers: Sequence[DictConfig]) -> Iterator[str]:
 
 
 def _shown(script: str, launcher: DictConfig) -> Iterator[str]:
-    """Yield the options of the user and the lines of `setup`, with references to the environment as typed."""
+    """Yield what the user chose: options, modules, `setup`, container; references to the environment as typed."""
     typed: Any = OmegaConf.to_container(launcher, resolve=False)
     references = dict(_from_environment(typed, OmegaConf.to_container(launcher, resolve=True)))
     for line in script.splitlines():
         if line.startswith("#SBATCH ") and not _OWN.match(line):
             option, equals, value = line.partition("=")
             yield f"{option}{equals}{references.get(value, value)}"
+    yield from (f"module load {name}" for name in typed.get("modules") or ())
     yield from typed.get("setup") or ()
+    yield from (f"{name}: {typed[name]}" for name in ("container", "python", "stage") if typed.get(name))
 
 
 def _from_environment(typed: Any, resolved: Any) -> Iterator[tuple[str, str]]:

@@ -36,9 +36,13 @@ def answer(slurm: ScriptedSlurm, words: str, code: int = 0) -> None:
 
 def test_each_request_is_tested_once_and_not_submitted(scripted_slurm: ScriptedSlurm, tmp_path: Path) -> None:
     answer(scripted_slurm, START)
-    lines, error = preview(tmp_path, {"partition": "main"}, {"gpus_per_node": 2}, {"partition": "main"})
+    lines, error = preview(
+        tmp_path, {"partition": "main"}, {"gpus_per_node": 2, "python": "python3"}, {"partition": "main"}
+    )
     assert lines.count("SLURM would start it at 2026-11-24 22:11:45 on lab1, partition main") == 2
-    assert {"request 1:", "#SBATCH --partition=main", "request 2:", "#SBATCH --gpus-per-node=2"} <= {*lines}
+    assert {"request 1:", "#SBATCH --partition=main", "request 2:", "#SBATCH --gpus-per-node=2", "python: python3"} <= {
+        *lines
+    }
     assert not error
     assert scripted_slurm.lines("asked") == ["--test-only"] * 2
     assert not (tmp_path / "s").exists()
