@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.app import answer_mistakes, run
+from sweeps.hydra_parts import VERSION_BASE
 from sweeps.trial import Trial
 
 
@@ -16,7 +17,7 @@ def train(cfg: DictConfig, trial: Trial) -> float | dict[str, float]:
     return get_method(cfg.trainer._target_)(cfg, trial)
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+@hydra.main(**VERSION_BASE, config_path="conf", config_name="config")
 def main(cfg: DictConfig) -> float | dict[str, float]:
     return run(cfg, train)
 

@@ -25,6 +25,7 @@ from omegaconf.errors import InterpolationResolutionError
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import CorruptFile
+from sweeps.hydra_parts import VERSION_BASE
 from sweeps.launchers.machine import Machine
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state
 from sweeps.secrets import refuse_typed
@@ -202,7 +203,7 @@ def _tracked(
 def _explain(error: Exception, config_dir: Path) -> str:
     """Return an error of Hydra in two lines, by the configuration with the typed choices and without typed values."""
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(config_dir), version_base="1.3"):
+    with initialize_config_dir(str(config_dir), **VERSION_BASE):
         config = compose("config", return_hydra_config=True)
         groups = config.hydra.runtime.choices
         typed = {group: value for group, _, value in (word.partition("=") for word in sys.argv[1:])}

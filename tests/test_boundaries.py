@@ -15,7 +15,7 @@ import pytest
 from tests.command_lines import ROOT, SWEEP, run
 
 _ABOVE = ("__init__", "__main__", "app")
-BASE = ("files", "settings", "sweeper_settings", "signals", "errors", "secrets", "wording")
+BASE = ("files", "hydra_parts", "settings", "sweeper_settings", "signals", "errors", "secrets", "wording")
 PLACES = ("sweep.py", "conf.py", "sweeps", "trainers")
 MOST_LINES, MOST_LINES_OF_A_CLASS = 300, 250
 
@@ -50,6 +50,7 @@ def importers(module: str) -> set[str]:
         ("matplotlib", ("sweeps/results/picture.py",)),
         ("mlflow", ("sweeps/tracking/", "trainers/networks.py")),  # because models are saved in MLflow's format
         ("fcntl", ("sweeps/files.py", "trainers/")),
+        ("hydra._internal", ("sweeps/hydra_parts.py",)),
         ("trainers", ("trainers/", "sweep.py", "conf.py")),  # conf.py has the former names of modules
         (
             "sweeps.study",
@@ -67,7 +68,7 @@ def test_heavy_library_is_imported_by_allowed_files_only(module: str, allowed: t
 @pytest.mark.parametrize(
     "package, allowed",
     [
-        ("hydra_plugins", {"study", "launchers", "settings", "errors"}),
+        ("hydra_plugins", {"study", "launchers", "settings", "errors", "hydra_parts"}),
         ("commands", {"study", "choose", "results", "tracking", "launchers", "record", "trial", *BASE}),
         ("study", {"choose", "launchers", "tracking", "results", "record", "trial", *BASE}),
         ("choose", {"record", "trial", *BASE}),
@@ -75,7 +76,7 @@ def test_heavy_library_is_imported_by_allowed_files_only(module: str, allowed: t
         ("tracking", {"results", "record", "trial", *BASE}),
         ("results", {"record", "trial", *BASE}),
         ("record", {"trial", *BASE}),
-        ("trial", {"files", "errors", "secrets"}),
+        ("trial", {"files", "hydra_parts", "errors", "secrets"}),
         ("integrations", {"trial"}),
         ("files", {"errors"}),
         ("secrets", {"errors"}),

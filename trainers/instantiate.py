@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from sweeps.trial import call_target
 from trainers.config.ranges import passed_on
 
 
@@ -13,4 +13,4 @@ def make(name: str, section: DictConfig, **extra: Any) -> Any:
     settings: Any = OmegaConf.to_container(section, resolve=True)  # resolved, because a partial copy cannot know ${lr}
     hydra_keys = [key for key in settings if str(key).startswith("_")]
     keys = [*hydra_keys, *passed_on(name, settings)]
-    return instantiate({key: settings[key] for key in keys}, **extra, _convert_="all")
+    return call_target({key: settings[key] for key in keys}, **extra, _convert_="all")

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra._internal.utils import _locate
+from hydra.utils import get_object
 from omegaconf import DictConfig
 
 from sweeps.choose import Chooser, warm_start
@@ -168,7 +168,7 @@ def count_points(space: SearchSpace, settings: SweeperConf) -> int | None:
 def _import_custom_space(settings: SweeperConf) -> Callable[..., Any] | None:
     name = settings.custom_search_space
     try:
-        return _locate(name) if name else None
+        return get_object(name) if name else None
     except ImportError as error:
         problem = f"{name} cannot be imported: {str(error).splitlines()[-1]}"
         raise UserError(f"hydra.sweeper.custom_search_space={problem}") from error

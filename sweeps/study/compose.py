@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sweeps import hydra_parts
 from sweeps.errors import Infeasible, UserError
 from sweeps.record.followed import by_default, source
 from sweeps.study.mistakes import explain
@@ -30,7 +30,6 @@ class Composer:
     """
 
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
-        assert isinstance(loader, ConfigLoaderImpl)  # because Hydra has no other
         self._loader = loader
         self._master = master
         self._groups = dict.fromkeys(master.hydra.runtime.choices, True)
@@ -43,17 +42,11 @@ class Composer:
         groups = tuple(text for text, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
         try:
             if groups not in self._composed:
-                self._composed[groups] = pickle.dumps(self._loader.load_sweep_config(self._master, list(groups)))
+                self._composed[groups] = pickle.dumps(hydra_parts.load_trial(self._loader, self._master, groups))
             config: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301 - this process wrote it
             OmegaConf.copy_cache(from_config=self._master, to_config=config)
-            values = [override for override in parsed if self._is_value(override)]
-            ConfigLoaderImpl._apply_overrides_to_config(values, config)
-            job = config.hydra.job
-            task_overrides = [override for override in parsed if not override.is_hydra_override()]
-            with open_dict(config):
-                config.hydra.overrides.task = list(overrides)
-                job.override_dirname = get_overrides_dirname(task_overrides, **job.config.override_dirname)
-                job.id, job.num = f"{job.name}_{number}", number
+            hydra_parts.set_values(config, [override for override in parsed if self._is_value(override)])
+            hydra_parts.set_typed(config, overrides, parsed, number)
             return config
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(explain(error, self._master)) from error
@@ -73,7 +66,7 @@ class Composer:
         """Return whether an override changes a value, by Hydra's rules, and not the defaults list as a choice does."""
         key = override.key_or_group
         if key not in self._groups:
-            self._groups[key] = self._loader.repository.group_exists(key)
+            self._groups[key] = hydra_parts.group_exists(self._loader, key)
         return override.package is None and (isinstance(override.value(), dict) or not self._groups[key])
 
 

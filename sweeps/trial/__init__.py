@@ -14,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from sweeps.files import write_whole as write_whole  # for trainers, like RankLost and World
+from sweeps.hydra_parts import call_target as call_target
 from sweeps.trial import facts
 from sweeps.trial.checkpoints import assign_arrays as assign_arrays
 from sweeps.trial.checkpoints import newest_checkpoint as newest_checkpoint

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 import optuna
-from hydra._internal.utils import _locate
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object
 from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler, QMCSampler, TPESampler
 
 from sweeps.errors import UserError
+from sweeps.hydra_parts import call_target
 from sweeps.record.space import SearchSpace
 from sweeps.settings import SweeperConf
 
@@ -36,7 +36,7 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return instantiate(dict(conf))
+            return call_target(dict(conf))
     except InstantiationException as error:
         last = str(error).strip().splitlines()[-1]
         raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}") from error
@@ -57,7 +57,7 @@ class Samplers:
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
         """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name` decides the seed."""
         self._conf = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
-        self.kind: type[BaseSampler] = _locate(self._conf["_target_"])
+        self.kind: type[BaseSampler] = get_object(self._conf["_target_"])
         is_tpe, is_single = issubclass(self.kind, TPESampler), len(directions) < 2
         defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
         self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}

@@ -1,0 +1,63 @@
+"""What sweepyard uses of Hydra beyond its documented interface, and what differs between Hydra 1.3 and 1.4.
+
+ConfigLoaderImpl._apply_overrides_to_config    1.3, 1.4   sets values in a composed config
+ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
+config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
+hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, as 1.3 does
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import hydra
+import hydra.utils
+from hydra._internal import config_loader_impl
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.types import Override
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+"""The argument of `hydra.main`, `initialize` and their like."""
+register_resolver: Any = OmegaConf.register_new_resolver if VERSION_BASE else OmegaConf.register_resolver
+_UNCHECKED = getattr(hydra.utils, "UNSAFE_DISABLE_EXECUTION_CHECKS", None)
+_overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
+
+
+def call_target(settings: Any, **extra: Any) -> Any:
+    """Call the `_target_` of the user's own settings, and return its result. Raises InstantiationException."""
+    unchecked = {"_execution_whitelist_": _UNCHECKED} if _UNCHECKED is not None else {}
+    return hydra.utils.instantiate(settings, **extra, **unchecked)
+
+
+def group_exists(loader: ConfigLoader, group: str) -> bool:
+    """Return whether a config group exists."""
+    assert isinstance(loader, ConfigLoaderImpl)  # because Hydra has no other
+    return bool(loader.repository.group_exists(group))
+
+
+def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str]) -> DictConfig:
+    """Return the config of a trial with these choices of groups.
+
+    Not `load_sweep_config`, because Hydra 1.4 refuses there a choice that changes the launcher's settings; the request
+    of a trial comes from the trial's own config.
+    """
+    overrides = [*master.hydra.overrides.hydra, *choices]
+    return loader.load_configuration(master.hydra.job.config_name, overrides, RunMode.RUN)
+
+
+def set_values(config: DictConfig, values: Sequence[Override]) -> None:
+    """Set values in a composed config. Raises HydraException or an exception of OmegaConf."""
+    ConfigLoaderImpl._apply_overrides_to_config(list(values), config)
+
+
+def set_typed(config: DictConfig, typed: Sequence[str], parsed: Sequence[Override], number: int) -> None:
+    """Set what Hydra's job node says about a trial: its overrides, and names made of them."""
+    job = config.hydra.job
+    task = [override for override in parsed if not override.is_hydra_override()]
+    with open_dict(config):
+        config.hydra.overrides.task = list(typed)
+        if _overrides_dirname:
+            job.override_dirname = _overrides_dirname(task, **job.config.override_dirname)
+        job.id, job.num = f"{job.name}_{number}", number
