@@ -31,6 +31,7 @@ class Axis:
     has_none: bool = False
     numbers: tuple[float, ...] = ()  # numbers that were tried
     none: str = NONE  # label of a missing value
+    floor: float | None = None  # where zeros are drawn on a logarithmic axis
 
     def position(self, value: Value) -> float:
         """Return the position of a value, from 0 (lower end) to 1 (upper end), or below 0 for None."""
@@ -62,17 +63,23 @@ class Axis:
         if self.categories:
             step = math.ceil(len(self.categories) / (2 * MOST_TICKS))
             return ticks | {self.position(category): category for category in self.categories[::step]}
-        return ticks | {self.position(number): text(float(f"{number:.4g}")) for number in self.round_numbers()}
+        return ticks | {self.position(number): self.number_label(number) for number in self.round_numbers()}
+
+    def number_label(self, number: float) -> str:
+        """Return the label of one of the `round_numbers`."""
+        return "0" if number == self.floor else text(number, digits=6 if number.is_integer() else 4)
 
     def round_numbers(self) -> list[float]:
         """Return the numbers to label: a few tried numbers, powers of ten and the ends, or even steps."""
-        are_typed = all(float(f"{number:.3g}") == number for number in self.numbers)  # because samplers use more digits
+        are_typed = all(float(f"{number:.5g}") == number for number in self.numbers)  # because samplers use more digits
         if are_typed and len(self.numbers) <= MOST_TICKS and {self.low, self.high} <= {*self.numbers}:
             return [*self.numbers]
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             powers = [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)]
-            ends = [end for end in (self.low, self.high) if all(abs(math.log10(end / power)) > 0.3 for power in powers)]
+            gap = max(0.3, math.log10(self.high / self.low) / 30)  # decades between two labels, so that both can be read
+            powers = [power for power in powers if self.floor is None or math.log10(power / self.floor) > gap]
+            ends = [end for end in (self.low, self.high) if all(abs(math.log10(end / power)) > gap for power in powers)]
             return sorted({*powers, *ends})
         if self.high - self.low < _SMALLEST:
             return [self.low]

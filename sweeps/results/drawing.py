@@ -147,7 +147,7 @@ def parameter_axis(axis: Axis) -> dict[str, Any]:
         labels = [escape(label) for label in [*axis.categories, *[axes.NONE] * axis.has_none]]
         return {**title, "type": "category", "categoryorder": "array", "categoryarray": labels, **_shorten(labels)}
     numbers = axis.round_numbers()
-    ticks = {"tickvals": numbers, "ticktext": [text(float(f"{number:.4g}")) for number in numbers]}
+    ticks = {"tickvals": numbers, "ticktext": [*map(axis.number_label, numbers)]}
     ends = [axis.number_at(position) for position in (-0.04, 1.04)]
     if axis.log:
         return {**title, **_LOG, "range": [math.log10(end) for end in ends], **ticks}

@@ -120,6 +120,11 @@ class FigureData:
         value = self.value(trial)
         return None if value is None else self.scale.color(value)
 
+    def rank(self, trial: TrialRecord) -> float:
+        """Return a number that orders trials by value, lowest for the best; infinity without a value."""
+        value = self.value(trial)
+        return math.inf if value is None else -value if self.maximize else value
+
     def level(self, trial: TrialRecord) -> int:
         """Return the level of the trial's value on the colour scale, 0 for the best; the middle if all are equal."""
         best, worst = self.color_range or (0.0, 0.0)

@@ -121,42 +121,49 @@ function interpolate(from, to, step) {
   return i ? to[i - 1] + ((to[i] - to[i - 1]) * (step - from[i - 1])) / (from[i] - from[i - 1]) : null;
 }
 
+// The values of a curve on a scale of scales.py: zeros at the bottom, values that are far off at the edge.
+const placed = ({ low, floor, edge }, values) => values.map((value) => (
+  value === null ? null : floor !== null && value < low ? floor : Math.min(value, edge ?? Infinity)));
+
 // The figure of learning curves with other metrics, the second one dotted, or over another axis.
-function curvesOf(figure, { metrics, by }) {
-  const traces = metrics.flatMap((metric, m) => figure.data.flatMap((trace) => {
+function curvesOf(figure, { choice, by }) {
+  const scale = data.scales[choice];
+  const traces = scale.metrics.flatMap((metric, m) => figure.data.flatMap((trace) => {
+    const points = (number) => { const [x, y] = curveOf(number, metric, by); return [x, placed(scale, y)]; };
     if (trace.mode === "lines") {
-      const [x, y] = curveOf(trace.meta, metric, by);
+      const [x, y] = points(trace.meta);
       return [m ? { ...trace, x, y, line: { ...trace.line, dash: "dot" }, showlegend: false } : { ...trace, x, y }];
     }
-    const ends = trace.customdata.map((number) => curveOf(number, metric, by)).map(([x, y]) => [x.at(-1) ?? null, y.at(-1) ?? null]);
+    const ends = trace.customdata.map(points).map(([x, y]) => { // the last point with a value
+      const last = y.findLastIndex((value) => value !== null);
+      return [x[last] ?? null, y[last] ?? null];
+    });
     return [{ ...trace, x: ends.map(([x]) => x), y: ends.map(([, y]) => y) }];
   }));
-  const values = traces.flatMap(({ y }) => y).filter((value) => value !== null);
-  const isLog = Math.min(...values) > 0 && Math.max(...values) > 1e3 * Math.min(...values);
   const { gridcolor, linecolor, automargin } = figure.layout.yaxis;
   const style = { gridcolor, linecolor, automargin, zeroline: false };
-  const layout = { ...figure.layout, xaxis: { ...style, title: { text: by } }, shapes: [],
-    yaxis: { ...style, type: isLog ? "log" : "linear", title: { text: metrics.join(", ") } } };
+  const layout = { ...figure.layout, xaxis: { ...style, title: { text: by } }, shapes: [], yaxis: { ...style, ...scale.axis, title: { text: choice } } };
   return { data: traces, layout };
 }
 
 // Add the choice of the metric and of the axis to a figure of learning curves.
 function addChoices(box) {
-  const names = [...new Set(Object.values(data.trials).flatMap(({ curves }) => Object.keys(curves)))].filter((name) => !name.startsWith("system/"));
+  const names = Object.keys(data.scales);
   if (!names.length) return;
-  const pairs = names.filter((name) => names.includes(`val_${name}`)).map((name) => `${name}, val_${name}`);
   const choice = (label, options, value) => {
     const select = element("select", options.map((name) => element("option", name)), { "aria-label": label });
     select.value = value;
     select.addEventListener("change", redraw);
     return select;
   };
+  const below = box.parentElement.nextElementSibling ?? element("p", [], { class: "note" });
   const redraw = () => {
-    box.view = { metrics: metric.value.split(", ").every((name) => names.includes(name)) ? metric.value.split(", ") : [metric.value], by: by.value };
+    box.view = { choice: metric.value, by: by.value };
+    below.textContent = `${data.figures[box.id].layout.meta.curves.note} ${data.scales[metric.value].note}`;
     if (window.Plotly) draw(box);
   };
-  const metric = choice("metrics of the curves", [...names, ...pairs], data.metric);
+  const metric = choice("metrics of the curves", names, data.metric);
   const by = choice("axis of the curves", ["step", "seconds", ...names.filter((name) => name === "epoch")], "step");
   box.parentElement.before(element("div", [metric, " by ", by], { class: "tools" }));
+  box.parentElement.after(below);
 }
-

@@ -112,7 +112,7 @@ def curves(source: FigureData) -> Figure | None:
     data: list[Trace] = []
     ends = []
     for kind, group in source.group_by_kind(trials).items():
-        ordered = sorted(group, key=lambda trial: -source.level(trial)) if kind == "completed" else group
+        ordered = sorted(group, key=source.rank, reverse=True) if kind == "completed" else group
         for trial in ordered:
             line = own_lines.get(trial.number) or drawing.line_style(source, kind, trial)
             trace = drawing.scatter("lines", *reported[trial.number], line=line, meta=trial.number)
@@ -127,7 +127,7 @@ def curves(source: FigureData) -> Figure | None:
     steps = [step for trace in data for step in (trace["x"][0], trace["x"][-1])]
     layout: dict[str, Any] = {"xaxis": drawing.count_axis("step", steps), **source.color_layout()}
     layout["yaxis"] = {"title": {"text": short(metric, 40)}, **scale.ticks}
-    layout["meta"] = {"curves": True}  # because the page lets the reader choose the metric
+    layout["meta"] = {"curves": {"note": note}}  # because the page lets the reader choose the metric
     if has_legend:
         below = {"orientation": "v", "y": -60 / 320, "yanchor": "top", "traceorder": "reversed"}  # best first
         layout |= {"showlegend": True, "legend": below}

@@ -39,7 +39,7 @@ def render_page(title: str, sections: Sequence[Section], data: Mapping[str, Any]
     body = "\n".join(_render_section(section, figures) for section in sections)
     # Six digits make the page small. JSON has null in place of numbers that are not finite.
     six_digits = json.loads(json.dumps(figures), parse_float=_round, parse_constant=lambda _: None)
-    script_data = {"trials": {}, "lines": [], **(data or {}), "figures": six_digits}
+    script_data = {"trials": {}, "lines": [], "scales": {}, **(data or {}), "figures": six_digits}
     script_data["themes"] = {"light": theme.colors(dark=False), "dark": theme.colors(dark=True)}
     packed = json.dumps(script_data, separators=(",", ":"), allow_nan=False)
     return _PAGE.format(

@@ -44,7 +44,7 @@ def parallel_coordinates(source: FigureData) -> Figure | None:
         f"{_HINT} {source.add_edge_note(note)}".strip(),
         annotations=_tick_labels(columns),
         shapes=[_axis_line(i, axis) for i, axis in enumerate(columns)],
-        margin={"l": 48, "r": 84, "t": 40, "b": 8},  # room for the names and the tick labels beside the axes
+        margin={"l": 84, "r": 84, "t": 40, "b": 8},  # room for the names and the tick labels beside the axes
         **_frame(columns),
         **source.color_layout(),
         meta={"least_width": 92 * len(columns) + 60, "brush": True},  # page.js lets the reader select values of an axis
@@ -61,15 +61,9 @@ def _objective_axis(source: FigureData, trials: Sequence[TrialRecord], i: int) -
     if not values:
         return None
     has_none = len(values) < len(trials)
-    return Axis(
-        source.study.objective[i],
-        [],
-        values[0],
-        values[-1],
-        values[0] > 0 and scale_of(values).log,
-        has_none,
-        none="no value",
-    )
+    log = values[0] > 0 and scale_of(values).log
+    floor = None if i else source.scale.floor
+    return Axis(source.study.objective[i], [], values[0], values[-1], log, has_none, none="no value", floor=floor)
 
 
 def _lines(source: FigureData, trials: Sequence[TrialRecord], positions: Positions) -> list[Trace]:
@@ -111,10 +105,11 @@ def _points(source: FigureData, trials: Sequence[TrialRecord], positions: Positi
 
 
 def _tick_labels(columns: Sequence[Axis]) -> list[dict[str, Any]]:
-    style = {"showarrow": False, "xshift": 9, "xanchor": "left", "bgcolor": "--card"}
-    style |= {"font": {"size": 10.5, "color": "--muted"}}
+    """Return the labels beside the axes: of the first axis on its left, where no lines are."""
+    style = {"showarrow": False, "bgcolor": "--card", "font": {"size": 10.5, "color": "--muted"}}
+    sides = [{"xshift": 9, "xanchor": "left"} if i else {"xshift": -9, "xanchor": "right"} for i in range(len(columns))]
     ticks = [(i, position, label) for i, axis in enumerate(columns) for position, label in axis.ticks().items()]
-    return [{"x": i, "y": position, "text": escape(short(label, 14)), **style} for i, position, label in ticks]
+    return [{"x": i, "y": y, "text": escape(short(label, 14)), **style, **sides[i]} for i, y, label in ticks]
 
 
 def _axis_line(i: int, axis: Axis) -> dict[str, Any]:

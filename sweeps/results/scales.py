@@ -44,6 +44,11 @@ class Scale:
         return f"{zeros} {far}".strip()
 
     @property
+    def data(self) -> dict[str, Any]:
+        """Return the scale for the page's script, which draws metrics that the reader chooses."""
+        return {"low": self.low, "floor": self.floor, "edge": self.edge, "axis": self.ticks, "note": self.note}
+
+    @property
     def ticks(self) -> dict[str, Any]:
         """Return plotly's settings of the ticks of an axis."""
         if not self.log:

@@ -19,13 +19,14 @@ function curve(numbers) {
     if (!window.Plotly) return;
     const metric = choice.value;
     const palette = colors();
+    const scale = data.scales[metric] ?? { floor: null }; // a system metric is linear
     const axis = { gridcolor: palette["--line"], zeroline: false, automargin: true };
-    const layout = { height: 210, margin: { l: 44, r: 8, t: 8, b: 34 }, xaxis: { ...axis, title: { text: metric.startsWith("system/") ? "seconds" : "step" } }, yaxis: axis, showlegend: numbers.length > 1,
+    const layout = { height: 210, margin: { l: 44, r: 8, t: 8, b: 34 }, xaxis: { ...axis, title: { text: metric.startsWith("system/") ? "seconds" : "step" } }, yaxis: { ...axis, ...scale.axis }, showlegend: numbers.length > 1,
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: palette["--ink"], size: 11 }, dragmode: touch ? false : "zoom" };
     const lines = numbers.map((number, i) => {
       const [x, y] = curveOf(number, metric, "step");
       const color = palette[numbers.length > 1 ? `--series-${i}` : "--chosen"];
-      return { x, y, name: `trial ${number}`, mode: x.length > 40 ? "lines" : "lines+markers", line: { color, width: 2 }, marker: { size: 5 } };
+      return { x, y: placed(scale, y), name: `trial ${number}`, mode: x.length > 40 ? "lines" : "lines+markers", line: { color, width: 2 }, marker: { size: 5 } };
     });
     Plotly.newPlot(box, lines, layout, { displayModeBar: false, responsive: true });
   };

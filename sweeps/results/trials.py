@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sweeps.files import last_lines, open_regular
 from sweeps.record import costs
 from sweeps.record.study import StudySnapshot, TrialRecord, result_of
 from sweeps.results.findings import Findings
+from sweeps.results.scales import scale_of
 from sweeps.secrets import without_password
 from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
@@ -54,7 +56,7 @@ class _MetricsFile:
             self.clear()
         for line in lines.values:
             self.first_time = self.first_time or line.time
-            elapsed_s = round(line.time - self.first_time, 1)
+            elapsed_s = round(line.time - self.first_time, 2)
             _append(self.seconds, line.step, elapsed_s)
             for name in _few(line.metrics, objective):
                 curve = self.curves.setdefault(name, ([], []))
@@ -181,7 +183,20 @@ class TrialFiles:
                 "config": [lines.setdefault(line, len(lines)) for line in config],
                 "hover": self.hover(trial),
             }
-        return {"trials": trials, "lines": [*lines]}
+        return {"trials": trials, "lines": [*lines], "scales": self._scales(every)}
+
+    def _scales(self, every: int) -> dict[str, Any]:
+        """Return the scale of each metric, and of each `accuracy, val_accuracy`, over every `every`-th value."""
+        values = dict[str, list[float]]()
+        for files in self._files.values():
+            for name, curve in files.curves.items():
+                values.setdefault(name, []).extend(value for value in _every(curve, every)[1] if value is not None)
+        choices = {name: [name] for name in values}
+        choices |= {f"{name}, val_{name}": [name, f"val_{name}"] for name in values if f"val_{name}" in values}
+        return {
+            choice: {"metrics": metrics, **scale_of(chain(*(values[name] for name in metrics))).data}
+            for choice, metrics in choices.items()
+        }
 
     def log_end(self, trial: TrialRecord) -> list[str]:
         return self._read(trial).log

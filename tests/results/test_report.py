@@ -300,6 +300,29 @@ def test_curves_show_another_metric_without_the_objective(tmp_path: Path) -> Non
     assert drawn(summary, "Learning curves")["layout"]["yaxis"]["title"]["text"] == "loss"
 
 
+def test_page_has_the_scale_of_each_metric(tmp_path: Path) -> None:
+    summary = study(tmp_path, *GRID)
+    for row, loss in zip(summary.rows, (0.0, 1e-3, 5.0, 1e36), strict=True):
+        report_twice(row, {"loss": loss, "val_loss": 1.0})
+    page = report.write(summary).read_text()
+    scales = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["scales"]
+    assert [*scales] == ["loss", "val_loss", "loss, val_loss"]
+    assert scales["loss, val_loss"]["metrics"] == ["loss", "val_loss"]
+    low, floor, edge = (scales["loss"][name] for name in ("low", "floor", "edge"))
+    assert (low, floor, edge) == (1e-3, pytest.approx(1e-4), 50.0)
+    assert scales["loss"]["axis"]["ticktext"][0] == "0"
+    assert scales["val_loss"]["axis"] == {}
+
+
+def test_parallel_coordinates_label_zeros_and_the_left_axis_outside(tmp_path: Path) -> None:
+    summary = replace(study(tmp_path, *GRID), directions=("minimize",))
+    losses = zip(summary.rows, (0.0, 1e-3, 0.5, 900.0), strict=True)
+    summary = with_trials(summary, *(with_outcome(row, objective=[loss]) for row, loss in losses))
+    labels = drawn(summary, "Parameters and objective")["layout"]["annotations"]
+    assert [label["text"] for label in labels if label["x"] == 2] == ["0", "0.001", "0.01", "0.1", "1", "10", "100", "900"]
+    assert {label["xanchor"] for label in labels if not label["x"]} == {"right"}
+
+
 @pytest.mark.parametrize(
     ("values", "typed", "places", "ticks", "log"),
     [
@@ -309,6 +332,7 @@ def test_curves_show_another_metric_without_the_objective(tmp_path: Path) -> Non
         ([True, False], "", [1, 0], ["False", "True"], False),
         ([32, 64], "", [0, 1], ["32", "64"], False),
         ([32, 64, 128], "", [0, 0.5, 1], ["32", "64", "128"], True),
+        ([256, 2048, 16384], "", [0, 0.5, 1], ["256", "2048", "16384"], True),
         ([0.001, 0.1], "", [0, 1], ["0.001", "0.1"], True),
         ([0.001, 0.1], "interval(0, 0.2)", [0.005, 0.5], ["0", "0.05", "0.1", "0.15", "0.2"], False),
         ([0.001, 0.1], "log interval(1e-4, 1)", [0.25, 0.75], ["0.0001", "0.001", "0.01", "0.1", "1"], True),
