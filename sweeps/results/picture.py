@@ -31,6 +31,10 @@ _LABEL = 44  # characters in a line of an axis' title
 _COLUMN_IN = 3.4  # width of a column of a paper
 _PRINT: Any = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2, "savefig.dpi": 300, "pdf.fonttype": 42}
 _PRINT |= {"lines.markersize": 4}
+_WIDTH_OF_CELLS = 220  # width of a grid in points, divided by the width of a character in its font's size
+_MOST_WIDE_CELLS = 4  # in a line, with values of more than three digits
+_LONG_NUMBER = re.compile(r"-?\d+\.[\de+-]{5,}")
+_SMALLEST = 3.5  # points, of a font that can be read
 _LARGEST = 1e300  # because the margin beyond a larger number would be infinite
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -51,8 +55,6 @@ def write_figures(findings: Findings, folder: Path, file_format: str) -> tuple[l
         raise UserError(f"--figures {folder}: {error.strerror}.\nChoose another folder: --figures figures") from error
     for section, figures in build_figures(findings, files.curves(), files.usage()).items():
         for name, figure in figures.items():
-            words = "_".join(filter(None, [findings.study.name, section, name.lstrip("+")]))
-            path = folder / f"{''.join(c if c.isalnum() or c in '-_.' else '_' for c in words).lower()}.{file_format}"
             if not figure["data"]:
                 problems.append(f"{section}: {figure['note']}")
                 continue
@@ -66,9 +68,17 @@ def write_figures(findings: Findings, folder: Path, file_format: str) -> tuple[l
             except Exception as error:  # because trials may have any numbers, and the other figures must be drawn
                 problems.append(f"{section}: This figure cannot be drawn: {type(error).__name__}: {error}")
                 continue
+            stem = _stem("_".join(filter(None, [findings.study.name, section, name.lstrip("+")])))
+            names = (f"{stem}{number}.{file_format}" for number in ["", *(f"_{i + 2}" for i in range(len(paths)))])
+            path = next(folder / name for name in names if folder / name not in paths)
             path.write_bytes(content)
             paths.append(path)
     return paths, problems
+
+
+def _stem(words: str) -> str:
+    """Return a file's name of letters, digits and single underscores."""
+    return re.sub(r"([^\w.-]|_)+", "_", words).strip("_").lower()
 
 
 def render_picture(study: StudySnapshot | Findings) -> str:
@@ -96,12 +106,18 @@ def _render(figure: Figure, size_in: tuple[float, float], file_format: str) -> b
             ends = [[shape[f"{axis}0"], shape[f"{axis}1"]] for axis in "xy"]
             axes.plot(*ends, color=shape["line"]["color"], linewidth=0.6, zorder=0)
         for note in layout.get("annotations", []):
-            place, words = (note["x"], note["y"]), _plain(note["text"])
-            axes.annotate(words, place, (3, 0), textcoords="offset points", fontsize="x-small")
+            place, side = (note["x"], note["y"]), note["xanchor"]
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
+            style = {"ha": side, "va": "center", "fontsize": "x-small", "textcoords": "offset points", "bbox": box}
+            axes.annotate(_plain(note["text"]), place, (4 if side == "left" else -4, 0), **style)
         labels = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # a dict, because labels may repeat
+        if layout["legend"].get("traceorder") == "reversed":
+            labels = dict(reversed(labels.items()))
         columns = 6 if size_in[0] > _COLUMN_IN else 1 if any(len(label) > 14 for label in labels) else 2
         if len(labels) > 1 and layout["xaxis"].get("side") != "top":
             axes.legend(labels.values(), labels, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
+        for name in (name for name in "xy" if layout[f"{name}axis"].get("rangemode") == "tozero"):
+            axes.set(**{f"{name}lim": (0, None)})
         canvas.savefig(content, format=file_format)
     return content.getvalue()
 
@@ -110,8 +126,9 @@ def _set_axis(axes: Any, name: str, axis: dict[str, Any]) -> None:
     """Set the title, the scale, the range and the ticks of the axis `x` or `y`."""
     from matplotlib.ticker import MultipleLocator
 
-    if "categoryarray" in axis:
-        getattr(axes, f"{name}axis").update_units([*map(_plain, axis["categoryarray"])])
+    if labels := [*map(_plain, axis.get("categoryarray", []))]:
+        getattr(axes, f"{name}axis").update_units(labels)
+        axes.tick_params("x", rotation=90 * (name == "x" and len("  ".join(labels)) > _LABEL))
     options: dict[str, Any] = {}
     if title := axis.get("title", {}).get("text"):
         options[f"{name}label"] = textwrap.fill(_plain(title), _LABEL)
@@ -171,12 +188,17 @@ def _add_cells(axes: Any, trace: dict[str, Any], layout: dict[str, Any]) -> None
         getattr(axes, f"{name}axis").update_units([*map(_plain, trace[name])])
     image = axes.pcolormesh(range(len(trace["x"])), range(len(trace["y"])), values, **names)
     axes.tick_params("x", rotation=90 * (len(trace["x"]) > 6))
-    for up, line in enumerate(trace["text"] if "texttemplate" in trace else []):
+    texts = trace["text"] if "texttemplate" in trace else []
+    if len(trace["x"]) > _MOST_WIDE_CELLS:
+        texts = [[_LONG_NUMBER.sub(lambda match: f"{float(match[0]):.3g}", words) for words in line] for line in texts]
+    longest = max((len(words) for line in texts for words in line), default=0)
+    size = min(6.0, _WIDTH_OF_CELLS / len(trace["x"]) / max(longest, 1))  # points
+    for up, line in enumerate(texts if size >= _SMALLEST else []):
         for across, words in enumerate(line):
             red, green, blue, _ = image.to_rgba(values[up][across])
             is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
             ink = "black" if is_light else "white"
-            axes.text(across, up, words, color=ink, ha="center", va="center", fontsize="x-small")
+            axes.text(across, up, words, color=ink, ha="center", va="center", fontsize=size)
     _add_color_bar(axes, image, layout)
 
 

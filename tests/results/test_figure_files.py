@@ -33,6 +33,22 @@ def test_every_figure_is_written(tmp_path: Path, name: str) -> None:
         assert width and float(width[1]) == pytest.approx(3.4 * 72, abs=1)
 
 
+def test_params_that_differ_in_punctuation_have_files_of_their_own(tmp_path: Path) -> None:
+    rows = [pages.trial(tmp_path / "s", i, {"a/b": i, "a b": -i}, [0.1 * i], State.COMPLETED) for i in range(4)]
+    study = StudySnapshot("s", tmp_path / "s", ("accuracy",), ("maximize",), rows)
+    paths, _ = write_figures(Findings(study), tmp_path / "figures", "svg")
+    assert [path.name for path in paths if "slices" in path.name] == ["s_slices_a_b.svg", "s_slices_a_b_2.svg"]
+
+
+def test_values_of_a_wide_grid_fit_into_its_cells(tmp_path: Path) -> None:
+    points = [{"x": f"name_{i % 7}", "y": i // 7} for i in range(14)]
+    rows = [pages.trial(tmp_path / "s", i, point, [1.2345e-9 * i], State.COMPLETED) for i, point in enumerate(points)]
+    write_figures(Findings(StudySnapshot("s", tmp_path / "s", ("loss",), ("minimize",), rows)), tmp_path, "svg")
+    drawn = (tmp_path / "s_two_parameters.svg").read_text()
+    sizes = [float(size) for size in re.findall(r"font: ([\d.]+)px[^>]*>1\.11e-08<", drawn)]
+    assert len(sizes) == 1 and 3.5 <= sizes[0] < 5
+
+
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_formats(tmp_path: Path, file_format: str) -> None:
     paths, _ = write_figures(Findings(pages.grid(tmp_path / "grid")), tmp_path / "figures", file_format)

@@ -319,7 +319,16 @@ def test_parallel_coordinates_label_zeros_and_the_left_axis_outside(tmp_path: Pa
     losses = zip(summary.rows, (0.0, 1e-3, 0.5, 900.0), strict=True)
     summary = with_trials(summary, *(with_outcome(row, objective=[loss]) for row, loss in losses))
     labels = drawn(summary, "Parameters and objective")["layout"]["annotations"]
-    assert [label["text"] for label in labels if label["x"] == 2] == ["0", "0.001", "0.01", "0.1", "1", "10", "100", "900"]
+    assert [label["text"] for label in labels if label["x"] == 2] == [
+        "0",
+        "0.001",
+        "0.01",
+        "0.1",
+        "1",
+        "10",
+        "100",
+        "900",
+    ]
     assert {label["xanchor"] for label in labels if not label["x"]} == {"right"}
 
 
