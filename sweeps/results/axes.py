@@ -77,9 +77,7 @@ class Axis:
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             powers = [10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / MOST_TICKS) or 1)]
-            gap = max(
-                0.3, math.log10(self.high / self.low) / 20
-            )  # decades between two labels, so that both can be read
+            gap = max(0.3, math.log10(self.high / self.low) / 20)  # decades between two labels
             powers = [power for power in powers if self.floor is None or math.log10(power / self.floor) > gap]
             ends = [end for end in (self.low, self.high) if all(abs(math.log10(end / power)) > gap for power in powers)]
             return sorted({*powers, *ends})

@@ -17,7 +17,7 @@ from sweeps.results.axes import Axis
 from sweeps.results.figure_data import FigureData
 from sweeps.results.scales import Scale
 from sweeps.trial.job import Value
-from sweeps.wording import short, text
+from sweeps.wording import short
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]

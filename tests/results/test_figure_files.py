@@ -45,7 +45,7 @@ def test_values_of_a_wide_grid_fit_into_its_cells(tmp_path: Path) -> None:
     rows = [pages.trial(tmp_path / "s", i, point, [1.2345e-9 * i], State.COMPLETED) for i, point in enumerate(points)]
     write_figures(Findings(StudySnapshot("s", tmp_path / "s", ("loss",), ("minimize",), rows)), tmp_path, "svg")
     drawn = (tmp_path / "s_two_parameters.svg").read_text()
-    sizes = [float(size) for size in re.findall(r"font: ([\d.]+)px[^>]*>1\.11e-08<", drawn)]
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px[^>]*>1\.11e-08<", drawn)]
     assert len(sizes) == 1 and 3.5 <= sizes[0] < 5
 
 
