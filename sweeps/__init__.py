@@ -7,11 +7,12 @@ if TYPE_CHECKING:
     from sweeps.api import Study
 
 
-def load(name: str, root: str | Path = "multirun") -> "Study":
-    """Return the study `name` in the folder `root`, running or over.
+def load(name: str | Path, root: str | Path = "multirun") -> "Study":
+    """Return the study `name` in the folder `root`, or in the folder `name`, running or over.
 
     Raises UserError if there is no such study, or if its definition or journal is damaged.
     """
     from sweeps.api import Study
+    from sweeps.record.definition import locate
 
-    return Study.of(name, Path(root))
+    return Study.of(*locate(str(name), Path(root)))

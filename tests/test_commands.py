@@ -125,17 +125,20 @@ def test_trials_of_a_killed_driver_are_queued(answer: Answer) -> None:
 
 
 WRONG = [
-    (["status", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
-    (["status", "good", "--root", "nowhere"], "there is no study good in nowhere. There are no studies yet. Start one"),
-    (["status", "goood"], "there is no study goood in multirun. Did you mean good?"),
+    (["status", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
+    (
+        ["status", "good", "--root", "nowhere"],
+        "there is no study good in nowhere.\nThere are no studies yet. Start one",
+    ),
+    (["status", "goood"], "there is no study goood in multirun.\nDid you mean good?"),
     (["stop", ".."], "there is no study .."),
-    (["ui", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
+    (["ui", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
     (["ui", "good"], "has no runs of study good\nSend them: python -m sweeps sync good"),
     (["ui", "good", "--uri", "sqlite:///none.db"], "none.db has no study or runs named good"),
     (["ui", "--uri", "sqlite:///none.db"], "none.db\nCreate it with sweep.py -m, or choose an existing store with"),
     (["ui", "--uri", "postgresql://me:sesame@h/db"], "postgresql://me:***@: a password in a command line"),
     (["ui", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
-    (["sync", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
+    (["sync", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
     (["sync", "--root", "nowhere"], "there are no studies in nowhere\nStart one with"),
     (
         ["resume", "failed", "--retry", "fialed"],
@@ -163,6 +166,10 @@ WRONG = [
     (["report", "good", "--table", "csv", "--classes"], "none of its best trials saved a model that predicts classes"),
     (["report", "good", "--table", "csv", "--figures", "f"], "--table and --figures conflict.\nType a command"),
     (["report", "good", "--format", "svg"], "--format: for --figures.\nAdd it: --figures figures"),
+    (
+        ["report", "good", "--methods", "--open"],
+        "--methods and --open conflict, because --methods writes no page.\nType",
+    ),
     (["report", "good", "--methods", "--target", "1"], "--methods and --scaling conflict.\nType a command for each"),
     (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
     (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),
@@ -175,7 +182,7 @@ WRONG = [
     (["reproduce", "no.zip"], "no.zip: there is no such file.\nMake a bundle from a study: python -m sweeps bundle"),
     (["reproduce", "multirun/good/study.json"], "study.json: not a bundle (File is not a zip file).\nMake one"),
     (["compare", "good"], "compare good: one study.\nAdd another name: python -m sweeps compare good NAME"),
-    (["compare", "good", "nothing"], "there is no study nothing in multirun. Studies: killed, failed, good"),
+    (["compare", "good", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
     (["compare", "good", "./multirun/good"], "study ./multirun/good was typed twice.\nRemove one of them"),
     (["compare", "good", "killed"], "study killed: none of its 3 trials has a result.\nLeave it out, or see why"),
     (["compare", "good", "failed", "--output", "multirun"], "--output multirun: the path is a folder.\nChoose a file"),

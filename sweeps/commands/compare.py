@@ -10,7 +10,7 @@ import typer
 from sweeps.commands import MULTIRUN, Root, check_output, command, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
-from sweeps.record.definition import Definition
+from sweeps.record.definition import Definition, locate
 from sweeps.record.study import StudySnapshot
 
 _PAGE = Path("comparison.html")
@@ -57,7 +57,8 @@ def read_all(names: Sequence[str], root: Path) -> dict[str, tuple[StudySnapshot,
     """
     folders: dict[str, Path] = {}
     for name in names:
-        folder = Path(name) if "/" in name and (Path(name) / "study.json").exists() else root / name
+        study, its_root = locate(name, root)
+        folder = its_root / study
         if folder.resolve() in (other.resolve() for other in folders.values()):
             raise UserError(f"study {name} was typed twice.\nRemove one of them")
         folders[name] = folder

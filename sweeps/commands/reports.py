@@ -49,6 +49,8 @@ def report(
     counts, shows_scaling = _counts(predict), scaling or target is not None or bool(predict)
     outputs = {"--table": table, "--figures": figures, "--methods": methods, "--scaling": shows_scaling}
     _check_options(outputs, {"--columns": columns, "--classes": classes}, {"--format": file_format})
+    if browser and (typed := next((option for option in ("--table", "--figures", "--methods") if outputs[option]), "")):
+        raise UserError(f"{typed} and --open conflict, because {typed} writes no page.\nType a command for each")
     if figures and figures.exists() and not figures.is_dir():
         raise UserError(f"--figures {figures}: the path is a file.\nChoose a folder: --figures figures")
     study, definition = read(name, root)

@@ -207,6 +207,12 @@ def read(folder: Path) -> Definition:
         raise CorruptFile(folder / _FILE, error) from error
 
 
+def locate(name: str, root: Path) -> tuple[str, Path]:
+    """Return the name and the root of a study that was typed as a name in `root`, or as the path of its folder."""
+    folder = Path(name) if "/" in name and (Path(name) / _FILE).exists() else root / name
+    return folder.name, folder.parent
+
+
 def find(name: str, root: Path) -> tuple[Path, Definition]:
     """Return the folder and the definition of the study `name` in `root`. Raises UserError if there is none."""
     folder = (root / name).absolute()
@@ -216,7 +222,7 @@ def find(name: str, root: Path) -> tuple[Path, Definition]:
         packed = root / ARCHIVE / f"{name}.tar.gz"
         if packed.exists():
             raise UserError(f"study {name} is packed in {packed}\nUnpack it with: {unpack_line(packed)}") from None
-        raise UserError(f"there is no study {name} in {root}. {suggest_study(name, root)}") from None
+        raise UserError(f"there is no study {name} in {root}.\n{suggest_study(name, root)}") from None
     except CorruptFile as error:
         raise UserError(f"{error}\nTo repair it, type the command that started study {name} again") from error
 

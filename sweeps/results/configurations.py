@@ -109,7 +109,7 @@ def _race_result(ranking: Ranking, group: Configuration) -> str:
 
 
 def _build_table_of_pairs(pairs: Sequence[Pair]) -> Table:
-    table = [[pairs[0].name, "and", "difference", f"{LEVEL:.0%} interval", "pairs", "p (Holm)", ""]]
+    table = [[pairs[0].name, "and", "difference", f"{LEVEL:.0%} interval of this pair alone", "pairs", "p (Holm)", ""]]
     for pair in pairs:
         low, high = pair.interval
         verdict = f"{pair.better} is better" if pair.better else "not significantly different"

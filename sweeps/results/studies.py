@@ -13,7 +13,7 @@ from sweeps.record.study import StudySnapshot, TrialRecord, parameters
 from sweeps.record.trial_config import read_config, settings
 from sweeps.results.findings import Findings
 from sweeps.results.tables import Table, without_empty_columns
-from sweeps.wording import LONGEST, short, text
+from sweeps.wording import LONGEST, duration, short, text
 
 MIN_SEEDS = 2  # of each best configuration, for a test
 
@@ -149,10 +149,10 @@ def _name(study: ComparedStudy) -> str:
     return "" if study.findings.answer.front else best.name if best else study.best_trials[0].name
 
 
-def _cost(name: str, unit_s: float = 1.0) -> Callable[[ComparedStudy], str]:
+def _cost(name: str) -> Callable[[ComparedStudy], str]:
     def cell(study: ComparedStudy) -> str:
         value = study.findings.costs["all"].get(name)
-        return "" if value is None else text(value / unit_s, digits=4)
+        return "" if value is None else duration(value) if name.startswith("seconds/") else text(value, digits=4)
 
     return cell
 
@@ -164,7 +164,7 @@ _COLUMNS: Mapping[str, Callable[[ComparedStudy], str]] = {
     "seeds": lambda study: "" if study.findings.answer.front else str(len(study.values)),
     "best configuration": lambda study: short(_name(study), LONGEST),
     "completed": lambda study: f"{len(study.findings.top)} of {len(study.study.rows)}",
-    "training (h)": _cost("seconds/training", 3600),
+    "training (h:min:s)": _cost("seconds/training"),
     "GPU-hours": _cost("gpu_hours"),
     "energy (kWh)": _cost("energy_kwh"),
 }
@@ -199,19 +199,20 @@ class Comparison:
     second: ComparedStudy
     difference: Difference
     p: float  # adjusted for the number of comparisons
+    pairs: int = 1  # comparisons
 
     @property
     def words(self) -> str:
-        """Return the better study, or that the two are not significantly different."""
-        pair, gap = f"{self.first.label} and {self.second.label}", self.difference
-        numbers = (
-            f"difference {gap.mean:.4g}, {LEVEL:.0%} interval {gap.low:.4g} to {gap.high:.4g}, p={self.p:.2g} (Holm)"
-        )
+        """Return the better study, or that the two are not significantly different; the first minus the second."""
+        first, second, gap = self.first, self.second, self.difference
+        if self.p < 1 - LEVEL and (gap.mean > 0) != (first.study.directions[0] == "maximize"):
+            first, second, gap = second, first, Difference(-gap.mean, -gap.high, -gap.low, gap.p)
+        alone, corrected = (" of this pair alone", " (Holm)") if self.pairs > 1 else ("", "")
+        limits = f"{LEVEL:.0%} interval{alone} {gap.low:.4g} to {gap.high:.4g}"
+        numbers = f"difference {gap.mean:.4g}, {limits}, p={self.p:.2g}{corrected}"
         if self.p >= 1 - LEVEL:
-            return f"{pair} are not significantly different: {numbers}"
-        first_is_better = (gap.mean > 0) == (self.first.study.directions[0] == "maximize")
-        better, worse = (self.first, self.second) if first_is_better else (self.second, self.first)
-        return f"{better.label} is better than {worse.label}: {numbers}"
+            return f"{first.label} and {second.label} are not significantly different: {numbers}"
+        return f"{first.label} is better than {second.label}: {numbers}"
 
 
 def compare_pairs(studies: Sequence[ComparedStudy]) -> list[Comparison]:
@@ -220,4 +221,4 @@ def compare_pairs(studies: Sequence[ComparedStudy]) -> list[Comparison]:
     pairs = list(combinations(tested, 2))
     differences = [welch(first.values, second.values) for first, second in pairs]
     adjusted = holm([difference.p for difference in differences])
-    return [Comparison(*pair, gap, p) for pair, gap, p in zip(pairs, differences, adjusted, strict=True)]
+    return [Comparison(*pair, gap, p, len(pairs)) for pair, gap, p in zip(pairs, differences, adjusted, strict=True)]

@@ -48,7 +48,8 @@ def test_parts(studies: Sequence[ComparedStudy]) -> list[Part]:
     if studies[0].findings.answer.front:
         return []
     if comparisons := compare_pairs(studies):
-        rule = "Welch's t-test of the best configurations, p-values with Holm's correction."
+        corrected = f", p-values with Holm's correction for {len(comparisons)} pairs" if len(comparisons) > 1 else ""
+        rule = f"Welch's t-test of the best configurations{corrected}."
         note = "The best of many configurations often had luck: a final race compares them under fresh seeds."
         return [*(Paragraph(f"{comparison.words}.") for comparison in comparisons), Paragraph(f"{rule} {note}")]
     needs = f"A test needs at least {MIN_SEEDS} seeds of each best configuration: hydra.sweeper.final_race=3"
@@ -58,11 +59,9 @@ def test_parts(studies: Sequence[ComparedStudy]) -> list[Part]:
 def _figures(studies: Sequence[ComparedStudy]) -> dict[str, Figures]:
     if studies[0].findings.answer.front:
         return {"Pareto fronts": {"": _fronts(studies)}}
-    by_trial = _best_so_far(studies, "trials that ended", by_hours=False)
-    by_hours = _best_so_far(studies, "training of all trials (h)", by_hours=True)
     curves = _curves(studies)
     return {
-        "Best trial so far": {"by trial": by_trial, "by hours": by_hours},
+        "Best trial so far": {f"by {name}": _best_so_far(studies, name == "time") for name in ("trial", "time")},
         "Learning curves of the best": {"": curves} if curves else {},
     }
 
@@ -79,22 +78,24 @@ def _make_figure(studies: Sequence[ComparedStudy], data: Sequence[Trace], x: str
     return make_figure(data, 380 + 20 * len(studies), scale.note, **layout)
 
 
-def _best_so_far(studies: Sequence[ComparedStudy], x_title: str, by_hours: bool) -> Figure:
-    """Return the best objective so far by the number of ended trials, or by the hours of training."""
-    data = []
+def _best_so_far(studies: Sequence[ComparedStudy], by_time: bool) -> Figure:
+    """Return the best objective so far by the number of ended trials, or by the training of all of them."""
+    data, longest_s = [], max(study.findings.costs["all"].get("seconds/training", 0.0) for study in studies)
+    unit, unit_s = ("h", 3600) if longest_s >= 7200 else ("min", 60) if longest_s >= 120 else ("s", 1)
     for number, study in enumerate(studies):
         ended = [trial for trial in study.study.rows if trial.attempts and trial.state.is_over]
         ended.sort(key=lambda trial: trial.attempts[-1].ended_at)
-        hours = accumulate(costs.of_trial(trial).get("seconds/training", 0.0) / 3600 for trial in ended)
+        times = accumulate(costs.of_trial(trial).get("seconds/training", 0.0) / unit_s for trial in ended)
         best_of = max if study.study.directions[0] == "maximize" else min
         x: list[float] = []
         y: list[float] = []
-        for place, (trial, hour) in enumerate(zip(ended, hours, strict=True)):
+        for place, (trial, elapsed) in enumerate(zip(ended, times, strict=True)):
             if trial.result or y:
-                x.append(hour if by_hours else place + 1)
+                x.append(elapsed if by_time else place + 1)
                 y.append(best_of([*y[-1:], *trial.result[:1]]))
         line = {**series_line(number), "shape": "hv"}
         data.append(scatter("lines", x, y, name=escape(study.label), line=line, hovertemplate=_HOVER))
+    x_title = f"training of all trials ({unit})" if by_time else "trials that ended"
     return _make_figure(studies, data, x_title, studies[0].study.objective[0])
 
 

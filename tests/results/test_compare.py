@@ -64,9 +64,12 @@ def test_studies_with_seeds_are_tested(make_study: MakeStudy) -> None:
         make_study("a", 0.8, 0.81, 0.82), make_study("b", 0.9, 0.91, 0.92), make_study("c", 0.805, 0.81, 0.825)
     )
     words = [comparison.words for comparison in compare_pairs(studies_)]
-    assert words[0].startswith("b is better than a: difference -0.1, 95% interval -0.1227 to -0.07733, p=0.0")
+    of_pair = "95% interval of this pair alone 0.07733 to 0.1227, p=0.0"
+    assert words[0].startswith(f"b is better than a: difference 0.1, {of_pair}")
     assert words[1].startswith("a and c are not significantly different: ")
     assert words[2].startswith("b is better than c: ")
+    (alone,) = compare_pairs(studies_[:2])
+    assert "95% interval 0.07733 to 0.1227, p=" in alone.words and "Holm" not in alone.words
 
 
 def test_welch_agrees_with_scipy() -> None:
@@ -107,7 +110,7 @@ def test_curves_of_trials_with_one_number_are_of_their_own_studies(make_study: M
 
 def test_zeros_have_a_place(make_study: MakeStudy) -> None:
     studies = [replace(make_study(name, *results), directions=("minimize",)) for name, *results in ZEROS]
-    figure = studies_page._best_so_far(compared(*studies), "trials", by_hours=False)
+    figure = studies_page._best_so_far(compared(*studies), by_time=False)
     assert figure["layout"]["yaxis"]["ticktext"][0] == "0"
     assert [min(trace["y"]) for trace in figure["data"]] == pytest.approx([0.0001, 0.001])
 

@@ -61,7 +61,7 @@ def test_repr_of_a_study_is_five_lines(study: Study, tmp_path: Path) -> None:
 
 def test_metric_named_as_a_column_gets_a_prefix(study: Study, tmp_path: Path) -> None:
     study.trial(0).append_metrics(MetricsLine(9, 5.0, {"time": 7.0, "step": 8.0, "loss": 1.0}))
-    curves = sweeps.load(tmp_path.name, tmp_path.parent).curves
+    curves = sweeps.load(tmp_path).curves
     row = curves[(curves["trial"] == 0) & (curves["step"] == 9)].iloc[0]
     assert (row["time"], row["metric.time"], row["metric.step"], row["loss"]) == (5.0, 7.0, 8.0, 1.0)
 
