@@ -126,10 +126,7 @@ def test_trials_of_a_killed_driver_are_queued(answer: Answer) -> None:
 
 WRONG = [
     (["status", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
-    (
-        ["status", "good", "--root", "nowhere"],
-        "there is no study good in nowhere.\nThere are no studies yet. Start one",
-    ),
+    (["status", "good", "--root", "nowhere"], "there is no study good in nowhere.\nThere are no studies yet. Start"),
     (["status", "goood"], "there is no study goood in multirun.\nDid you mean good?"),
     (["stop", ".."], "there is no study .."),
     (["ui", "nothing"], "there is no study nothing in multirun.\nStudies: killed, failed, good"),
@@ -166,10 +163,7 @@ WRONG = [
     (["report", "good", "--table", "csv", "--classes"], "none of its best trials saved a model that predicts classes"),
     (["report", "good", "--table", "csv", "--figures", "f"], "--table and --figures conflict.\nType a command"),
     (["report", "good", "--format", "svg"], "--format: for --figures.\nAdd it: --figures figures"),
-    (
-        ["report", "good", "--methods", "--open"],
-        "--methods and --open conflict, because --methods writes no page.\nType",
-    ),
+    (["report", "good", "--methods", "--open"], "--methods and --open conflict, because --methods writes no page"),
     (["report", "good", "--methods", "--target", "1"], "--methods and --scaling conflict.\nType a command for each"),
     (["report", "good", "--figures", "multirun/good/study.json"], "the path is a file.\nChoose a folder: --figures"),
     (["ui", "good", "failed"], "has no runs of study good\nSend them: python -m sweeps sync good"),

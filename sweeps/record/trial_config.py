@@ -62,6 +62,20 @@ def settings(config: DictConfig) -> dict[str, str]:
     return {name: _text(value) for name, value in _values(content).items()}
 
 
+def repeated_settings(config: DictConfig) -> dict[str, str]:
+    """Return the setting that each setting repeats, by name: `lr` for `optimizer.learning_rate: ${lr}`."""
+
+    def walk(node: dict[Any, Any], path: Keys) -> Iterator[tuple[str, str]]:
+        for key, value in node.items():
+            if isinstance(value, dict):
+                yield from walk(value, (*path, key))
+            elif isinstance(value, str) and (link := _LINK.fullmatch(value)) and not link[1]:
+                yield ".".join(map(str, (*path, key))), link[2]
+
+    content: Any = OmegaConf.to_container(config)
+    return dict(walk({key: value for key, value in content.items() if key != "hydra"}, ()))
+
+
 def read_values(folder: Path) -> dict[str, Any]:
     """Return the `settings` of the trial in `folder` as numbers, texts and lists; none if a file is damaged."""
     with suppress(Exception):  # because a damaged file may hold anything

@@ -6,11 +6,13 @@ from functools import cached_property
 from itertools import combinations
 from statistics import fmean
 
+from omegaconf import DictConfig
+
 from sweeps.errors import UserError
 from sweeps.record.comparison import LEVEL, Difference, holm, welch
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord, parameters
-from sweeps.record.trial_config import read_config, settings
+from sweeps.record.trial_config import read_config, repeated_settings, settings
 from sweeps.results.findings import Findings
 from sweeps.results.tables import Table, without_empty_columns
 from sweeps.wording import LONGEST, duration, short, text
@@ -54,7 +56,14 @@ class ComparedStudy:
         swept = {name.lstrip("+"): "null" if value is None else str(value) for name, value in params.items()}
         if best := self.findings.answer.best_configuration:
             swept[best.key.lstrip("+")] = ",".join(str(trial.params.get(best.key, "")) for trial in self.best_trials)
-        return {**(self._written[0] or self.study.fixed), **swept}
+        config = self._written[0]
+        return {**(self.study.fixed if config is None else settings(config)), **swept}
+
+    @cached_property
+    def repeated(self) -> Mapping[str, str]:
+        """Return the setting that each setting of `settings` repeats; none if its files cannot be read."""
+        config = self._written[0]
+        return {} if config is None else repeated_settings(config)
 
     @property
     def problem(self) -> str:
@@ -66,16 +75,18 @@ class ComparedStudy:
         return next(iter([*self.best_trials, *self.study.rows]), None)
 
     @cached_property
-    def _written(self) -> tuple[Mapping[str, str], str]:
-        """Return the settings in a trial's files, and why they cannot be read."""
+    def _written(self) -> tuple[DictConfig | None, str]:
+        """Return the config in a trial's files, and why it cannot be read; None without one."""
         if self._example is None:
-            return {}, ""
+            return None, ""
         folder = self._example.folder
         try:
-            return settings(read_config(folder)), ""
+            config = read_config(folder)
+            settings(config)
+            return config or None, ""
         except Exception as error:  # because another user's file may hold anything
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            return {}, f"study {self.label}: the config in {folder / '.hydra'} cannot be read: {reason}"
+            return None, f"study {self.label}: the config in {folder / '.hydra'} cannot be read: {reason}"
 
     def is_in_all_trials(self, setting: str) -> bool:
         """Return whether each trial has the setting: a param under a condition, or a race's seed, is in some trials."""
@@ -173,7 +184,8 @@ _COLUMNS: Mapping[str, Callable[[ComparedStudy], str]] = {
 def build_settings(studies: Sequence[ComparedStudy]) -> Table:
     """Return a row for each setting that a study swept, or in which the best trials differ.
 
-    A cell has the value of the best trial and, in brackets, the values that the study tried.
+    A cell has the value of the best trial and, in brackets, the values that the study tried. A setting that repeats
+    another row in all studies is omitted.
     """
     names = dict.fromkeys(name for study in studies for name in study.swept)
     names |= dict.fromkeys(name for study in studies for name in study.settings)
@@ -181,7 +193,8 @@ def build_settings(studies: Sequence[ComparedStudy]) -> Table:
     for name in names:
         values = [study.settings.get(name, "") for study in studies]
         tried = [study.swept.get(name, "") for study in studies]
-        if any(tried) or len({*values}) > 1:
+        repeats = {study.repeated.get(name, "") for study in studies if name in study.settings}
+        if any(tried) or (len({*values}) > 1 and not (len(repeats) == 1 and repeats <= names.keys())):
             cells = zip(values, tried, strict=True)
             table.append([name, *(short(value, LONGEST) + _in_brackets(words) for value, words in cells)])
     return table

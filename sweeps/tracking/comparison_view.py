@@ -10,6 +10,7 @@ import json
 import time
 import zlib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -34,21 +35,12 @@ TRIALS = "tags.role = 'trial'"
 _STATE, _ERROR = "tags.`state`", "tags.`error`"  # columns of a trial's run
 
 
-def tag(
-    study: str,
-    params: Names,
-    objective: Names,
-    maximize: bool,
-    curves: Collection[str],
-    numbers: Names = (),
-    errors_first: bool = False,
-    lacking: Collection[str] = (),
-    where: str = "",
-    logarithms: Collection[str] = (),
-) -> tuple[str, str]:
-    """Return the experiment tag, as key and value, that describes the view of `study`.
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The view of a study, or of several.
 
-    Args:
+    Attributes:
+        study: the name of the study, or the title of a view of several.
         params: the swept parameters, as MLflow names them.
         objective: the objectives; each trial has a metric best/<objective>. The first objective sorts the list.
         maximize: whether larger values of the first objective are better.
@@ -59,28 +51,49 @@ def tag(
         where: the filter of a view of several studies, which shows the study of each trial.
         logarithms: params such as `log10 lr`, which the charts show in place of `lr`.
     """
-    best = [f"best/{name}" for name in objective]
-    shared = [name for name in params if name not in lacking] or params
-    gpus = sorted(filter(is_gpu_use, curves))
-    drawn = {name: f"log10 {name}" if f"log10 {name}" in logarithms else name for name in {*params, *numbers}}
-    axes, shared_axes, numbers = ([drawn[name] for name in names] for names in (params, shared, numbers))
-    charts = _charts(axes, shared_axes, numbers, best, _main_curves(objective, curves), gpus)
-    columns = [*["tags.`study`"] * bool(where), *_columns(params, best, errors_first)]
-    state = {  # MLflow fills in its defaults for all other keys
-        "searchFilter": where or f"tags.study = {quote(study)} AND {TRIALS}",
-        "orderByKey": f"metrics.`{best[0]}`",
-        "orderByAsc": not maximize,
-        "selectedColumns": columns,
-        "columnOrder": columns,
-        "columnWidths": {_ERROR: 600 if errors_first else 300},
-        "runsHiddenMode": "SHOW_ALL",
-        "compareRunCharts": charts,
-        "compareRunSections": _sections(charts),
-        "isAccordionReordered": True,
-    }
-    packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
-    content = {"name": study, "createdAt": int(time.time() * 1000), "state": packed}
-    return tag_name(study), json.dumps(content)
+
+    study: str
+    params: Names
+    objective: Names
+    maximize: bool
+    curves: Collection[str]
+    numbers: Names = ()
+    errors_first: bool = False
+    lacking: Collection[str] = ()
+    where: str = ""
+    logarithms: Collection[str] = ()
+
+    @property
+    def tag(self) -> tuple[str, str]:
+        """Return the experiment tag, as key and value, that describes the view."""
+        best = [f"best/{name}" for name in self.objective]
+        charts = self._draw(best)
+        columns = [*["tags.`study`"] * bool(self.where), *_columns(self.params, best, self.errors_first)]
+        state = {  # MLflow fills in its defaults for all other keys
+            "searchFilter": self.where or f"tags.study = {quote(self.study)} AND {TRIALS}",
+            "orderByKey": f"metrics.`{best[0]}`",
+            "orderByAsc": not self.maximize,
+            "selectedColumns": columns,
+            "columnOrder": columns,
+            "columnWidths": {_ERROR: 600 if self.errors_first else 300},
+            "runsHiddenMode": "SHOW_ALL",
+            "compareRunCharts": charts,
+            "compareRunSections": _sections(charts),
+            "isAccordionReordered": True,
+        }
+        packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
+        content = {"name": self.study, "createdAt": int(time.time() * 1000), "state": packed}
+        return tag_name(self.study), json.dumps(content)
+
+    def _draw(self, best: Names) -> list[Any]:
+        """Return the charts, with logarithms in place of the params that have one."""
+        shared = [name for name in self.params if name not in self.lacking] or self.params
+        gpus = sorted(filter(is_gpu_use, self.curves))
+        by_log = {name.removeprefix("log10 "): name for name in self.logarithms}
+        axes, shared_axes, numbers = (
+            [by_log.get(name, name) for name in names] for names in (self.params, shared, self.numbers)
+        )
+        return _charts(axes, shared_axes, numbers, best, _main_curves(self.objective, self.curves), gpus)
 
 
 def _columns(params: Names, best: Names, errors_first: bool) -> list[str]:

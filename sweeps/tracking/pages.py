@@ -18,7 +18,7 @@ from sweeps.results.studies import ComparedStudy, build_settings
 from sweeps.secrets import without_password
 from sweeps.tracking import comparison_view
 from sweeps.tracking.registry import run_of
-from sweeps.tracking.run_data import mlflow_name
+from sweeps.tracking.run_data import mlflow_name, names_by_log
 from sweeps.tracking.store import artifacts_of, connect, first_line, is_missing, outage_errors
 
 _REDIRECT = """<!doctype html>
@@ -69,18 +69,29 @@ def studies_path(uri: str, studies: Sequence[ComparedStudy]) -> str:
     names = [run.data.tags["study"] for run in runs]
     in_experiment = _query(uri, lambda client: client.search_runs(experiments, "tags.role = 'study'"))
     others = sorted({run.data.tags.get("study", "") for run in in_experiment}.difference(names))
-    where = _leave_out(others) if len(others) <= _MOST_OTHERS else _choose(studies)
+    trials = [trial for each in studies for trial in each.study.rows]
+    is_final = len(trials) <= _MOST_RUNS and all(trial.state.is_over for trial in trials)
+    # Because a study that begins later would be in a view that leaves out others.
+    where = _choose(studies) if is_final or len(others) > _MOST_OTHERS else _leave_out(others)
     first, (_, *rows) = studies[0].study, build_settings(studies)
     settings = [name for name, *_ in rows if not name.endswith("_target_")]
     params = [mlflow_name(name) for name in settings]
     lacking = [mlflow_name(name) for name in settings if not all(each.is_in_all_trials(name) for each in studies)]
     numbers = [mlflow_name(name) for name in first.numbers() if mlflow_name(name) in params]
     curves = dict.fromkeys(mlflow_name(name) for each in studies for row in each.study.rows for name in row.metrics)
-    title, objective = ", ".join(names), [*map(mlflow_name, first.objective)]
-    maximize = first.directions[0] == "maximize"
-    tag = comparison_view.tag(title, params, objective, maximize, curves, numbers, lacking=lacking, where=where)
-    _query(uri, lambda client: client.set_experiment_tag(experiments[0], *tag))
-    return comparison_view.path(experiments[0], title)
+    view = comparison_view.View(
+        study=", ".join(names),
+        params=params,
+        objective=[*map(mlflow_name, first.objective)],
+        maximize=first.directions[0] == "maximize",
+        curves=curves,
+        numbers=numbers,
+        lacking=lacking,
+        where=where,
+        logarithms=set.intersection(*({*names_by_log(each.study.space).values()} for each in studies)),
+    )
+    _query(uri, lambda client: client.set_experiment_tag(experiments[0], *view.tag))
+    return comparison_view.path(experiments[0], view.study)
 
 
 def _leave_out(others: Sequence[str]) -> str:
@@ -89,8 +100,8 @@ def _leave_out(others: Sequence[str]) -> str:
 
 
 def _choose(studies: Sequence[ComparedStudy]) -> str:
-    """Return the filter of the best trials of these studies, by their runs."""
-    trials = [each.findings.top or each.study.rows for each in studies]
+    """Return the filter of the trials of these studies, by their runs: of many trials the best."""
+    trials = [each.findings.ranked for each in studies]
     best = [trial for of_rank in zip_longest(*trials) for trial in of_rank if trial]
     run_ids = [run_id for trial in best[: 2 * _MOST_RUNS] if (run_id := run_of(trial.folder))]
     return f"attributes.run_id IN ({', '.join(map(comparison_view.quote, run_ids[:_MOST_RUNS]))})"

@@ -112,18 +112,18 @@ class StudyRun:
     def _store_view(self, study: StudySnapshot) -> None:
         objective, maximize = [*map(mlflow_name, study.objective)], study.directions[0] == "maximize"
         numbers, partial = [*map(mlflow_name, study.numbers())], self._partial_params(study)
-        tag = comparison_view.tag(
-            study.name,
-            [*self._swept],
-            objective,
-            maximize,
-            self._curves,
-            numbers,
-            study.all_failed,
-            partial,
+        view = comparison_view.View(
+            study=study.name,
+            params=[*self._swept],
+            objective=objective,
+            maximize=maximize,
+            curves=self._curves,
+            numbers=numbers,
+            errors_first=study.all_failed,
+            lacking=partial,
             logarithms=names_by_log(study.space).values(),
         )
-        self.client.set_experiment_tag(self.experiment_id, *tag)
+        self.client.set_experiment_tag(self.experiment_id, *view.tag)
 
     def _partial_params(self, study: StudySnapshot) -> set[str]:
         """Return the params that some trials lack: a final race's seed, a param that exists under a condition."""

@@ -48,7 +48,10 @@ def test_table_has_the_best_configuration_of_each_study(make_study: MakeStudy) -
 def test_settings_that_differ(make_study: MakeStudy) -> None:
     first, second = make_study("a", 0.8, 0.9, lr=0.1, act="relu"), make_study("b", 0.9, lr=0.01, act="relu")
     second = replace(second, space={"lr": "log interval(0.001, 0.1)"})
-    (second.rows[0].folder / ".hydra" / "config.yaml").write_text("epochs: 12\ndb: ${oc.env:DB}\npassword: hidden")
+    (second.rows[0].folder / ".hydra" / "config.yaml").write_text(
+        "epochs: 12\ndb: ${oc.env:DB}\npassword: hidden\noptimizer: {rate: '${lr}', decay: '${epochs}'}"
+    )
+    (first.rows[0].folder / ".hydra" / "config.yaml").write_text("epochs: 10\noptimizer: {rate: '${lr}', decay: 3}")
     table = build_settings(compared(first, second))
     assert table[0] == ["setting", "a", "b"]
     rows = {cells[0]: cells[1:] for cells in table[1:]}
@@ -57,6 +60,8 @@ def test_settings_that_differ(make_study: MakeStudy) -> None:
     assert rows["epochs"] == ["10", "12"]
     assert rows["password"] == ["", "***"]
     assert "db" not in rows
+    assert "optimizer.rate" not in rows  # because it repeats lr in both
+    assert rows["optimizer.decay"] == ["3", "12"]
 
 
 def test_studies_with_seeds_are_tested(make_study: MakeStudy) -> None:

@@ -27,7 +27,7 @@ def view(**changes: Any) -> dict[str, Any]:
         "curves": ["loss", "val_loss", "val_accuracy", "epoch_time"],
     }
     arguments |= changes
-    key, value = comparison_view.tag(arguments.pop("study"), **arguments)
+    key, value = comparison_view.View(**arguments).tag
     assert key.startswith("mlflow.sharedViewState.")
     return unpacked(value)
 
@@ -142,12 +142,12 @@ def test_every_chart_is_in_a_section() -> None:
 
 def test_description_fits_into_mlflow() -> None:
     params = [f"model.layers.{i}.a_rather_long_name" for i in range(100)]
-    _, value = comparison_view.tag("s" * 200, params, ["o"], False, params)
+    _, value = comparison_view.View(study="s" * 200, params=params, objective=["o"], maximize=False, curves=params).tag
     assert len(value) < 20_000
 
 
 def test_a_study_keeps_its_address() -> None:
-    key, _ = comparison_view.tag("s", [], ["o"], False, [])
+    key, _ = comparison_view.View(study="s", params=[], objective=["o"], maximize=False, curves=[]).tag
     assert f"viewStateShareKey={key.rpartition('.')[2]}&compareRunsMode=CHART" in comparison_view.path("7", "s")
     assert comparison_view.path("7", "s").startswith("/#/experiments/7/runs?")
     assert comparison_view.key("s") != comparison_view.key("t")
@@ -167,6 +167,10 @@ def test_filter_of_several_studies(
         tracker.catch_up(studies[-1])
     compared = [ComparedStudy(study.name, Findings(study)) for study in studies[:2]]
     assert pages.studies_path(store, compared) == comparison_view.path("1", "a, b")
+    later = replace(studies[2], name="d", folder=tmp_path / "d")
+    later = replace(later, rows=[studies_on_disk.complete(studies_on_disk.new_row(tmp_path / "d", 0))])
+    (tracker := Tracker(store, "e", later)).open()
+    tracker.catch_up(later)
     client = MlflowClient(store)
     content = unpacked(client.get_experiment("1").tags[comparison_view.tag_name("a, b")])
     trials = client.search_runs(["1"], content["searchFilter"])
