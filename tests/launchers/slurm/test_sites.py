@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
 import trainers.config.schema  # noqa: F401 - registers itself with Hydra
 from sweeps.errors import UserError
@@ -45,10 +46,9 @@ def app(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def settings_at(folder: Path, *overrides: str) -> SlurmLauncherConf:
+def composed(folder: Path, *overrides: str) -> DictConfig:
     with initialize_config_dir(str(folder), job_name="sweep", version_base="1.3"):
-        config = compose("config", ["hydra/launcher=slurm", *overrides], return_hydra_config=True)
-    return read(config.hydra.launcher, SlurmLauncherConf)
+        return compose("config", ["hydra/launcher=slurm", *overrides], return_hydra_config=True)
 
 
 def requested(settings: SlurmLauncherConf) -> dict[str, Any]:
@@ -60,20 +60,20 @@ def requested(settings: SlurmLauncherConf) -> dict[str, Any]:
 
 @pytest.mark.parametrize("site", sorted(file.stem for file in SITES.iterdir()))
 def test_request_at_a_site(app: Path, site: str) -> None:
+    launcher = composed(app, f"+cluster={site}").hydra.launcher
     if site in BILLED:
-        with pytest.raises(
-            UserError, match=r"account: this site charges each job to one\.\nAdd hydra\.launcher\.account"
-        ):
-            settings_at(app, f"+cluster={site}")
-    settings = settings_at(app, f"+cluster={site}", *(["hydra.launcher.account=mine"] if site in BILLED else []))
+        with pytest.raises(UserError, match=r"account: this site charges each job to one\.\nAdd hydra\.launcher\.acc"):
+            read(launcher, SlurmLauncherConf)
+        launcher.account = "mine"
+    settings = read(launcher, SlurmLauncherConf)
     assert requested(settings) == REQUESTS[site]
     on_the_cpu = requested(replace(settings, gpus_per_node=0))
     assert not [name for name in on_the_cpu if "gpu" in name or name == "gres"]
 
 
 def test_site_counts_the_gpus_of_a_trial_of_ours() -> None:
-    settings = settings_at(ROOT / "conf", "cluster=roihu", "gpus=2", "hydra.launcher.account=mine")
-    assert requested(settings)["gres"] == "gpu:gh200:2"
+    config = composed(ROOT / "conf", "cluster=roihu", "gpus=2", "hydra.launcher.account=mine")
+    assert requested(read(config.hydra.launcher, SlurmLauncherConf))["gres"] == "gpu:gh200:2"
 
 
 def test_each_file_has_its_source_and_the_date() -> None:
