@@ -1,8 +1,10 @@
 """Folders of images: decoded once, shared, served from memory or from the file to the same numbers."""
 
 import errno
+import json
 import multiprocessing
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.trainers.recorder import Recorder, compose, without_times
-from trainers.data import cache
+from trainers.data import cache, images, sources
 from trainers.data import dataset as data
 from trainers.data.on_disk import OnDisk
 from trainers.trainer import train
@@ -112,6 +114,18 @@ def test_custom_cache_folder(tmp_path: Path, own_cache: Path) -> None:
     load(f"dataset.path={write(tmp_path / 'images', each=2)}", f"dataset.cache={tmp_path}/mine")
     assert list((tmp_path / "mine").glob("*/images.npy"))
     assert not own_cache.exists()
+
+
+def test_staged_copy_is_read_and_shares_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "data")
+    listing = images.folder(str(folder)).listing
+    shutil.copytree(folder, tmp_path / "copy")
+    monkeypatch.setenv("SWEEPYARD_STAGED", json.dumps({str(folder): str(tmp_path / "copy")}))
+    copy = images.folder(str(folder)).listing
+    assert copy.path == str(tmp_path / "copy")
+    assert (copy.digest, copy.files) == (listing.digest, listing.files)
+    np.savez(tmp_path / "copy" / "x.npz", **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.arange(3)))
+    assert sources.npz(str(folder / "x.npz"))[0][0].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
