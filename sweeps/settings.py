@@ -178,6 +178,12 @@ class SlurmLauncherConf:
     """Detach: submit as many jobs as fit (with workers, a whole grid), print how to resume, and exit. Jobs continue."""
     keep_on_interrupt: bool = False
     """Keep all jobs after Ctrl-C. False: running jobs finish their epoch, and queued jobs are cancelled."""
+    driver: str = "here"
+    """Place of the driver: here, or job, a SLURM job of its own that submits its successor. See docs/slurm.md."""
+    driver_partition: str | None = None
+    """Partition of the driver's job. Null: the partition of the trials."""
+    driver_timeout_min: int | None = at_least(1, None)
+    """Time limit of the driver's job, in minutes. Null: 24 hours, or as long as the partition allows."""
     max_submissions_per_min: int = at_least(1, 60)
     """Maximum number of job submissions per minute."""
     poll_s: float = at_least(0.5, 5.0)
@@ -201,6 +207,11 @@ class SlurmLauncherConf:
             )
         if "," in (self.clusters or ""):
             raise ValueError(f"hydra.launcher.clusters={self.clusters}: a study has one cluster.\nType one name")
+        if self.driver not in ("here", "job"):
+            raise ValueError(f"hydra.launcher.driver={self.driver}: unknown place.\nChoose here or job")
+        if self.driver == "job" and self.detach:
+            problem = "hydra.launcher.driver=job and detach=true conflict: such a driver leaves by itself"
+            raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 setting = f"hydra.launcher.additional_parameters.{name}"

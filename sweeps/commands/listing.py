@@ -2,6 +2,7 @@
 
 import shlex
 from collections import Counter
+from pathlib import Path
 from statistics import fmean
 
 from rich.table import Column, Table
@@ -10,10 +11,12 @@ from rich.text import Text
 from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, newest_first, read, store_of
 from sweeps.errors import UserError
 from sweeps.files import holder
+from sweeps.launchers.slurm import driver_chain
 from sweeps.launchers.slurm.queue import SlurmError
 from sweeps.record import configurations, definition
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
+from sweeps.results.terminal import relative_path
 from sweeps.trial.job import State
 
 
@@ -68,13 +71,26 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     from sweeps.results.status import show_status
 
     study, definition_ = read(name, root)
-    driver = holder(study.folder / "driver.lock")
+    driver, next_driver = _describe_drivers(study.folder)
     jobs = "" if driver else _describe_jobs(study)  # because the driver knows, and sites forbid frequent polling
-    show_status(study, str(driver or ""), jobs, _describe_dashboard(study, definition_))
+    show_status(study, driver, next_driver, jobs, _describe_dashboard(study, definition_))
     if study.done:
         console.print(f"done: {study.done}", soft_wrap=True)
-    elif not driver and study.over() < (study.total or 0):
+    elif not driver and not next_driver and study.over() < (study.total or 0):
         console.print(f"not finished. Resume: {definition.resume_line(definition_)}", soft_wrap=True)
+
+
+def _describe_drivers(folder: Path) -> tuple[str, str]:
+    """Return the driver of the study and, if there is none, the SLURM job in which the next driver starts."""
+    log = f"; its log: {relative_path(folder / driver_chain.LOG)}"
+    if process := holder(folder / "driver.lock"):
+        job_id = driver_chain.job_of(folder, process)
+        return f"{process}, SLURM job {job_id}{log}" if job_id else str(process), ""
+    try:
+        jobs = driver_chain.living(folder)
+    except SlurmError as error:
+        return "", f"none, unless in SLURM: {error}"
+    return "", f"{jobs[0]}{log}" if jobs else ""
 
 
 def _describe_dashboard(study: StudySnapshot, definition_: Definition) -> str:

@@ -11,6 +11,7 @@ from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, read, working_folder
 from sweeps.errors import UserError
 from sweeps.files import Lock, LockHeld, holder
+from sweeps.launchers.slurm import driver_chain
 from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
@@ -58,7 +59,7 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
 def _add(study: StudySnapshot, definition_: Definition, text: str) -> bool:
     """Add a trial. Return whether a driver is running; the driver then starts the trial."""
     file = manual.add_point(definition_, study, text)
-    driver = holder(study.folder / "driver.lock")
+    driver = holder(study.folder / "driver.lock") or next(iter(driver_chain.living(study.folder)), None)
     if driver is None:
         return False
     no_answer = f"{driver} has not answered yet. The trial is queued for this driver or the next one"

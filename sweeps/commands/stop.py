@@ -1,6 +1,8 @@
 """python -m sweeps stop: stop a running study, or one of its trials."""
 
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +11,8 @@ from sweeps.choose import manual
 from sweeps.commands import MULTIRUN, Name, Root, command, console, jobs_of, read
 from sweeps.errors import UserError
 from sweeps.files import holder, write_whole
-from sweeps.launchers.slurm.queue import cancel_pending_and_dismiss_idle
+from sweeps.launchers.slurm import driver_chain
+from sweeps.launchers.slurm.queue import SlurmError, cancel, cancel_pending_and_dismiss_idle
 from sweeps.record import definition
 from sweeps.record.study import StudySnapshot
 from sweeps.trial.folder import TrialFolder
@@ -33,14 +36,27 @@ def stop(
         if not holder(folder / "driver.lock") and not jobs_of(study):
             raise UserError(f"study {name} and its trials are not running")
         console.print(manual.end_trial(study, trial), soft_wrap=True)
-    elif driver := holder(folder / "driver.lock"):
+        return
+    with suppress(SlurmError):  # because a driver that runs cancels the next one itself
+        _stop_drivers(folder)
+    if driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
         console.print(f"stopping {driver}; waiting for the end of the current epochs")
         while holder(folder / "driver.lock"):
             time.sleep(0.1)
+        _stop_drivers(folder)  # because a driver may have submitted the next one meanwhile
         console.print(f"stopped. Resume: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
     else:
+        _stop_drivers(folder)
         _stop_jobs(read(name, root)[0])
+
+
+def _stop_drivers(folder: Path) -> None:
+    """Cancel the jobs of drivers that have not claimed the study. Raises SlurmError."""
+    claimed = (process := holder(folder / "driver.lock")) and driver_chain.job_of(folder, process)
+    if jobs := [job for job in driver_chain.living(folder) if job.id != claimed]:
+        cancel([job.id for job in jobs])
+        console.print(f"cancelled the driver: {jobs[0]}", soft_wrap=True)
 
 
 def _stop_jobs(study: StudySnapshot) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
@@ -28,6 +28,9 @@ from sweeps.hydra_parts import register_resolver
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.study import help as sweeps_help
+
+if TYPE_CHECKING:
+    from sweeps.launchers.slurm.driver_job import DriverJob
 
 # The public names, such as grid and local, are YAML files (sweeps/conf) that extend these nodes, because a file may not
 # have the name of a node: https://hydra.cc/docs/upgrades/1.0_to_1.1/automatic_schema_matching/
@@ -112,6 +115,15 @@ class LocalLauncher(_HydraLauncher):
 
 class SlurmLauncher(_HydraLauncher):
     """Each trial as a SLURM job, or many trials in a warm job."""
+
+    def driver_job(self, study_folder: Path) -> "DriverJob | None":
+        """Return the job of the study's driver; None if the driver runs here."""
+        settings = read(self._config.hydra.launcher, SlurmLauncherConf)
+        if settings.driver == "here":
+            return None
+        from sweeps.launchers.slurm.driver_job import DriverJob
+
+        return DriverJob(study_folder.absolute(), settings)
 
     def trials(self, study_folder: Path) -> TrialLauncher:
         for sign in "%\\":  # https://slurm.schedmd.com/sbatch.html, filename pattern

@@ -19,8 +19,8 @@ _SHOWN = 30  # running trials
 _QUEUED = {State.QUEUED, State.REFUSED, State.CANCELLED}
 
 
-def show_status(study: StudySnapshot, driver: str, jobs: str, dashboard: str) -> None:
-    """Print the state of a study. `jobs` describes its SLURM jobs; `driver` is empty without a driver."""
+def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, dashboard: str) -> None:
+    """Print the state of a study. `jobs` describes its SLURM jobs; both drivers are empty if there is none."""
     view, status = View(), driver_status.read(study.folder)
     if not driver and not jobs:  # because a trial without a driver and a job does not run
         study = replace(
@@ -29,12 +29,12 @@ def show_status(study: StudySnapshot, driver: str, jobs: str, dashboard: str) ->
     counts = count_states(study)
     total = "an unknown number of" if study.total is None else study.total
     view.say(f"study {study.name}: {study.over()} of {total} trials have ended ({format_counts(counts)})")
-    view.say(f"driver: {driver or 'none'}")
+    view.say(f"driver: {driver or next_driver or 'none'}")
     if driver and status:
         view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")
     view.say(jobs)
     queued = {name: count for name, count in counts.items() if name in _QUEUED}
-    if queued and not study.done and (reason := _explain_wait(status, bool(driver), bool(jobs))):
+    if queued and not study.done and (reason := _explain_wait(status, bool(driver), bool(jobs or next_driver))):
         view.say(f"{format_counts(queued)}{reason}")
     for trouble in status.troubles if driver and status else ():
         view.say(trouble)

@@ -1,16 +1,19 @@
 """The end of a study in words: which trials are left, and how to resume."""
 
+import shlex
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import ExitCode
 from sweeps.files import write_whole
+from sweeps.launchers.slurm.driver_chain import LOG
 from sweeps.record.definition import DONE, sweeps_line
 from sweeps.record.study import StudySnapshot, by_failure_signature, result_of
 from sweeps.results.configurations import describe_best_configuration
 from sweeps.results.findings import Findings
-from sweeps.results.terminal import tally
+from sweeps.results.terminal import relative_path, tally
 from sweeps.settings import SweeperConf
 from sweeps.study.budget import Enough
 from sweeps.wording import counted
@@ -86,6 +89,15 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
     elif end.all_had_ended:
         lines += _nothing_left_lines(study, resume)
     return lines
+
+
+def describe_driver_job(study: Path, job_id: str) -> str:
+    """Return how to follow and end a study whose driver is a SLURM job."""
+    return (
+        f"study {study.name}: its driver is SLURM job {job_id}, and needs this terminal no more\n"
+        f"Follow it: {shlex.join(['tail', '-F', relative_path(study / LOG)])}\n"
+        f"Watch the study: {sweeps_line('status', study)}, or stop it: {sweeps_line('stop', study)}"
+    )
 
 
 def _infeasible_lines(study: StudySnapshot) -> list[str]:

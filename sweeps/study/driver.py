@@ -2,8 +2,10 @@
 
 import gc
 import os
+import shlex
 import signal
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,13 +16,12 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from sweeps.choose import manual
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
 from sweeps.launchers.contract import pack_app
 from sweeps.record.definition import DONE, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
-from sweeps.record.study import Added, StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, escape_unencodable, tally
@@ -29,8 +30,8 @@ from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import code, notify
 from sweeps.study.claim import Claim
-from sweeps.study.closing import LoopEnd, exit_code, summarize, what_is_left, write_pages
-from sweeps.study.handover import refuse_running_elsewhere
+from sweeps.study.closing import LoopEnd, describe_driver_job, exit_code, summarize, what_is_left, write_pages
+from sweeps.study.handover import refuse_driver_job, refuse_running_elsewhere
 from sweeps.study.loop import Loop
 from sweeps.study.plan import App, make, name_study
 from sweeps.study.reading import blank
@@ -44,6 +45,7 @@ from sweeps.wording import printable
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
+    from sweeps.launchers.slurm.driver_job import DriverJob
     from sweeps.tracking.tracker import Tracker
 
 
@@ -59,6 +61,8 @@ class Driver:
         self._name, self._folder = name_study(config, settings)
         self._study = StudySnapshot(self._name, self._folder, settings.objectives, settings.directions, [])
         self._mirror: Mirror | None = None
+        self._job: DriverJob | None = None  # the job that the driver runs in, or is going to run in
+        self._ends = False  # whether the study ends with this driver, although it has a job
         self._notify_target = settings.notify
         self._resume_line, self._signal = "", ""
         self.has_begun = False  # whether the loop was started
@@ -69,6 +73,7 @@ class Driver:
         plan = self._plan = make(self._app, self._settings, self._name, self._folder, launcher, typed)
         for note in plan.notes:
             print(note)
+        self._job = launcher.driver_job(self._folder) if hasattr(launcher, "driver_job") else None
         if self._settings.preview:
             plan.preview()
             return self._study
@@ -77,6 +82,10 @@ class Driver:
         self._claim_folder()
         keep, refused = True, False  # keep, because an unexpected error must not end jobs that run well elsewhere
         try:
+            if self._job and not self._job.is_here:
+                job_id = self._job.submit([sys.executable, *shlex.split(self._resume_line)[1:]])
+                print(describe_driver_job(self._folder, job_id))
+                return self._study
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
             keep = False
@@ -93,6 +102,8 @@ class Driver:
             raise
         finally:
             plan.launcher.close(keep)
+            if self._job and self._ends:
+                self._job.end()
             self._claim.undo() if refused else self._claim.lock.release()
 
     def _report_interrupt(self, keep: bool) -> None:
@@ -127,6 +138,8 @@ class Driver:
     def _define_study(self) -> None:
         """Write the study's definition and code, or check that an earlier command wrote the same."""
         plan, folder = self._plan, self._folder
+        if not (self._job and self._job.is_here):
+            refuse_driver_job(folder)
         choosing, extend = plan.choosing, plan.settings.extend
         definition = define(
             self._name, plan.settings, plan.choosing.space, plan.config, choosing.planned, choosing.size
@@ -168,6 +181,7 @@ class Driver:
             if loop.detach:
                 self._plan.launcher.close(keep=True)
             stop, all_had_ended = loop.stop, not loop.starter.has_started
+            self._ends = not loop.interrupted or (self._folder / "stop").exists()
             end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, loop.detach, all_had_ended)
             done_reason = end.enough.reason if end.enough and end.enough.reached_goal and not end.interrupted else ""
             self._study = replace(self._study, importance=self._plan.choosing.importance(self._study), done=done_reason)
@@ -215,7 +229,7 @@ class Driver:
             overrides=lambda trial: plan.choosing.space.overrides(trial.params),
             print_line=view.say,
             tracker=tracker,
-            take_added=lambda: self._take_added(record, view),
+            take_added=lambda: plan.take_added(record, view.say),
         )
         return Loop(
             record=record,
@@ -232,21 +246,6 @@ class Driver:
     def _make_job(self, trial: TrialRecord) -> Job:
         return self._plan.points.job(trial, self._name, self._folder, self._packed, self._plan.choosing.objective)
 
-    def _take_added(self, record: Record, view: View) -> Iterator[Added]:
-        """Yield the valid trials that a person added. Each file is kept until its trial is recorded."""
-        plan = self._plan
-        for file in manual.list_added_files(self._folder):
-            try:
-                if not any(added.name == file.name for added in record.study.added):
-                    added = manual.read_point(file, plan.choosing.space, plan.choosing.seeds)
-                    manual.refuse_duplicate(added.params, record.trials, record.study.added)
-                    plan.points.check(added.params)
-                    yield added
-                file.unlink(missing_ok=True)
-            except UserError as error:
-                manual.refuse_file(file, error)
-                view.say(f"not added: {error}")
-
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"
         raise KeyboardInterrupt(number)  # may be lost in the callback of a weak reference: hence `_signal`
@@ -254,6 +253,8 @@ class Driver:
     def _stop_reason(self) -> str:
         if other := self._claim.lock.taken_over_by():
             raise UserError(f"study {self._name} is left to {other}, which runs it too: locks have no effect there")
+        if self._job:
+            self._job.watch()
         return "it was stopped by python -m sweeps stop" if (self._folder / "stop").exists() else self._signal
 
     def _write_results(self, view: View, tracker: "Tracker | None", loop: Loop) -> Findings:
@@ -284,12 +285,14 @@ class Driver:
         lines = what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
-        if not (end.all_had_ended or end.running):  # because otherwise nothing happened, or trials still run
+        # Because otherwise nothing happened, unless an earlier driver was killed at the end, or trials still run.
+        if not ((end.all_had_ended and not self._job) or end.running):
             self._notify(next((line for line in lines if line.startswith("study ")), f"study {self._name} is finished"))
 
     def _notify(self, subject: str) -> None:
         """Send the user one notification that a study with trials has ended or stopped. Print why that failed."""
-        if self._notify_target is None or not self._study.rows:
+        goes_on = self._job is not None and self._job.goes_on and not self._ends
+        if self._notify_target is None or not self._study.rows or goes_on:
             return
         target, self._notify_target = self._notify_target, None  # first, because Ctrl-C may interrupt the sending
         text = summarize(self._study, self._resume_line)

@@ -1,9 +1,11 @@
 """The check before a study resumes with another launcher, because no trial may run twice at a time."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialLauncher, await_end
+from sweeps.launchers.slurm import driver_chain
 from sweeps.launchers.slurm.queue import SlurmError, jobs_of_attempts
 from sweeps.record import driver_status
 from sweeps.record.definition import sweeps_line
@@ -28,6 +30,19 @@ def refuse_running_elsewhere(study: StudySnapshot, launcher: TrialLauncher) -> N
             await_end(attempt)
     if in_slurm:
         _refuse_living_jobs(study, in_slurm)
+
+
+def refuse_driver_job(folder: Path) -> None:
+    """Raise UserError if a SLURM job is going to drive the study, or drives it."""
+    try:
+        drivers = driver_chain.living(folder)
+    except SlurmError:  # because the claim still excludes a second driver
+        return
+    if drivers:
+        raise UserError(
+            f"study {folder.name} has a driver: {drivers[0]}.\n"
+            f"Watch the study: {sweeps_line('status', folder)}, or stop it: {sweeps_line('stop', folder)}"
+        )
 
 
 def _refuse_living_jobs(study: StudySnapshot, attempts: Mapping[int, AttemptFolder]) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +20,8 @@ from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
 from sweeps.record.space import Choice, SearchSpace, is_grid, total
+from sweeps.record.study import Added
+from sweeps.record.writer import Record
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
 from sweeps.settings import SweeperConf
@@ -82,6 +84,20 @@ class Plan:
             except UserError:
                 file.unlink(missing_ok=True)
                 raise
+
+    def take_added(self, record: Record, print_line: Callable[[str], None]) -> Iterator[Added]:
+        """Yield the valid trials that a person added. Each file is kept until its trial is recorded."""
+        for file in manual.list_added_files(self.folder):
+            try:
+                if not any(added.name == file.name for added in record.study.added):
+                    added = manual.read_point(file, self.choosing.space, self.choosing.seeds)
+                    manual.refuse_duplicate(added.params, record.trials, record.study.added)
+                    self.points.check(added.params)
+                    yield added
+                file.unlink(missing_ok=True)
+            except UserError as error:
+                manual.refuse_file(file, error)
+                print_line(f"not added: {error}")
 
 
 def name_study(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:

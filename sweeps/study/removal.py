@@ -13,6 +13,7 @@ import psutil
 
 from sweeps.errors import UserError
 from sweeps.files import Lock, LockHeld
+from sweeps.launchers.slurm import driver_chain
 from sweeps.launchers.slurm.queue import SlurmError, living_jobs
 from sweeps.record.definition import ARCHIVE, sweeps_line
 from sweeps.trial.folder import TrialFolder
@@ -70,7 +71,7 @@ def _refuse_jobs(study: Path) -> None:
     trials = (TrialFolder(file.parent) for file in study.rglob("trial.json"))
     unfinished = [trial.path for trial in trials if (newest := trial.newest()) and not newest.is_over]
     try:
-        jobs = living_jobs(study, unfinished)
+        jobs = [*living_jobs(study, unfinished), *driver_chain.living(study)]
     except SlurmError as error:
         raise UserError(f"SLURM does not report whether study {study.name} has jobs: {error}") from error
     if jobs:

@@ -892,7 +892,7 @@ def test_reading_commands_do_not_change_a_study(tmp_path: Path, name: str) -> No
     report.markdown(summary)
     picture.render_picture(summary)
     solutions.write(summary)
-    show_status(summary, "", "", "")
+    show_status(summary, "", "", "", "")
     assert summary == before
     assert ("<td>○ running" in page) == (name == "search")
 

@@ -143,7 +143,7 @@ def test_status_shows_an_outage_apart_from_queued_trials(tmp_path: Path, capsys:
     outage = Outage("MLflow does not answer: refused; training goes on", "MLflow answers again")
     DriverStatus(1, True, notes=("2 pending: Priority",), troubles=(str(outage),)).write(tmp_path)
     study = StudySnapshot("s", tmp_path, ("objective",), ("minimize",), [row(0, State.RUNNING, folder=tmp_path)], 3)
-    show_status(study, "process 1", "", "")
+    show_status(study, "process 1", "", "", "")
     lines = capsys.readouterr().out.splitlines()
     assert lines[:5] == [
         "study s: 0 of 3 trials have ended (2 queued, 1 running)",
@@ -193,7 +193,7 @@ def test_status_explains_queued_trials(
     if status:
         status.write(tmp_path)
     study = StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED), row(1, State.QUEUED)], 4)
-    show_status(study, driver, "", "")
+    show_status(study, driver, "", "", "")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "study s: 1 of 4 trials have ended (3 queued, 1 completed)"
     assert [line for line in lines[1:] if "queued" in line] == [line for line in lines[1:] if line.startswith(reason)]
@@ -201,7 +201,7 @@ def test_status_explains_queued_trials(
 
 
 def test_status_without_a_total_shows_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show_status(StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED)]), "", "", "")
+    show_status(StudySnapshot("s", tmp_path, ("y",), ("minimize",), [row(0, State.COMPLETED)]), "", "", "", "")
     assert "study s: 1 of an unknown number of trials have ended (1 completed)" in capsys.readouterr().out
 
 

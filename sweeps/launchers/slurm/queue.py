@@ -92,11 +92,15 @@ class JobInfo:
     reason: str = ""  # why it is pending
     by: str | None = None  # who cancelled it, from sacct: a user's number, or "SLURM"
 
+    def __str__(self) -> str:
+        """Return the job in words, such as SLURM job 7, pending (Priority)."""
+        return f"SLURM job {self.id}, {self.state.lower()}{f' ({self.reason})' if self.state == 'PENDING' else ''}"
+
 
 def squeue() -> dict[str, JobInfo]:
     """Return this user's jobs by name, including jobs that ended minutes ago (MinJobAge). Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
-    for job_id, state, reason, name in _rows(_SQUEUE, 4):
+    for job_id, state, reason, name in rows(_SQUEUE, 4):
         if name not in jobs or jobs[name].state in ENDED:
             jobs[name] = JobInfo(job_id, state, reason)
     return jobs
@@ -107,7 +111,7 @@ def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
     jobs: dict[str, JobInfo] = {}
     names: dict[str, str] = {}
     clusters = [f"--clusters={os.environ[_CLUSTERS]}"] if _CLUSTERS in os.environ else []
-    for step_id, state, name in _rows([*_SACCT, *clusters, f"--jobs={','.join(ids)}"], 3):
+    for step_id, state, name in rows([*_SACCT, *clusters, f"--jobs={','.join(ids)}"], 3):
         job_id, _, step = step_id.partition(".")
         words = state.split()  # such as CANCELLED by 0
         if not step and words:
@@ -188,7 +192,7 @@ def cancel_pending_and_dismiss_idle(study: Path, jobs: list[JobInfo]) -> None:
         (folder.parent / "dismissed").touch()
 
 
-def _rows(command: list[str], fields: int) -> list[list[str]]:
+def rows(command: list[str], fields: int) -> list[list[str]]:
     """Return the rows that the command prints, without other lines. Raises SlurmError if the output is not text."""
     lines = [line.split("|", fields - 1) for line in _run(command).splitlines()]
     if any(len(line) != fields and "\N{REPLACEMENT CHARACTER}" in line[0] for line in lines):

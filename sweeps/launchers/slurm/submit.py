@@ -28,7 +28,7 @@ _BUSY = re.compile(
     "Unable to contact slurm controller|Connection refused"
 )
 _UNANSWERED = re.compile("Socket timed out|Transport endpoint|Zero Bytes were transmitted")
-_JOB_PREFIXES = ("SLURM_", "SBATCH_", "PMI")
+JOB_PREFIXES = ("SLURM_", "SBATCH_", "PMI")
 _PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m, because calls are pickled by module name
 # because functions of the app are pickled as byte code, which differs between versions of Python
 _CHECK_VERSION = """import sys
@@ -102,7 +102,7 @@ class _Executor(submitit.SlurmExecutor):
 def sbatch(argument: str) -> list[str]:
     """Return the command that submits a job, or with `--test-only` tests the script on its standard input."""
     # Without the variables of the driver's own job, because sbatch would apply them to the new job.
-    names = [name for name in os.environ if name.startswith(_JOB_PREFIXES) and "SLURM_JOB_ID" in os.environ]
+    names = [name for name in os.environ if name.startswith(JOB_PREFIXES) and "SLURM_JOB_ID" in os.environ]
     unset = [f"--unset={name}" for name in names if name != "SLURM_CONF"]
     return ["env", *unset, "timeout", "--kill-after=1", str(_TIMEOUT_S), "sbatch", argument]
 
