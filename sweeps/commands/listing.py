@@ -77,6 +77,8 @@ def status(name: Name, root: Root = MULTIRUN) -> None:
     if study.done:
         console.print(f"done: {study.done}", soft_wrap=True)
     elif not driver and not next_driver and study.over() < (study.total or 0):
+        if (log := study.folder / driver_chain.LOG).exists():
+            console.print(f"the log of its last driver: {relative_path(log)}", soft_wrap=True)
         console.print(f"not finished. Resume: {definition.resume_line(definition_)}", soft_wrap=True)
 
 

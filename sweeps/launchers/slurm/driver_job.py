@@ -5,8 +5,10 @@ next driver if this one reaches its time limit, is killed, or loses its node.
 """
 
 import os
+import shlex
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -34,6 +36,7 @@ from sweeps.settings import SlurmLauncherConf
 _PLACE = "SWEEPYARD_DRIVER"  # variable with the folder of the driver's job
 _DAY_MIN, _SHORTEST_MIN = 24 * 60, 60
 _MEM_GB = 2.0
+_HERE = "hydra.launcher.driver=here"
 _WARNING_S = 120  # time to leave the trials, before the time limit
 _IDLE = 2  # drivers in a row without progress, after which none follows
 _LOCK_S = 90.0  # longer than the lock of a lost node's driver lasts
@@ -59,15 +62,14 @@ class Launch:
         path = os.environ.get("PYTHONPATH")
         return cls(list(words), Path.cwd(), [*variables, "SLURM_CONF"], path, request(settings))
 
-    def start(self, place: Path) -> None:
-        """Become the driver, in the environment of the terminal."""
+    def restore(self, place: Path) -> None:
+        """Restore the folder and the environment of the terminal, for a driver in the job at `place`."""
         of_job = (*JOB_PREFIXES, "SLURMD_", "SRUN_", "SUBMITIT_", "SWEEPYARD_", "PYTHONPATH")
         for name in [name for name in os.environ if name.startswith(of_job) and name not in self.variables]:
             del os.environ[name]
         os.environ.update({"PYTHONPATH": self.python_path} if self.python_path is not None else {})
         os.environ.update({_PLACE: str(place), "PYTHONUNBUFFERED": "1"})
         os.chdir(self.folder)
-        os.execv(self.words[0], self.words)  # noqa: S606 - the command that the user typed, without a shell
 
 
 class DriverJob:
@@ -105,7 +107,7 @@ class DriverJob:
             now = " now" if isinstance(error, BusyError) else ""
             raise UserError(
                 f"SLURM accepts no job for the driver{now}: {error}\n"
-                "Repeat the command once it does, or run the driver here: hydra.launcher.driver=here"
+                f"Repeat the command once it does, or run the driver here: {_HERE}"
             ) from error
 
     def watch(self) -> None:
@@ -117,13 +119,13 @@ class DriverJob:
             raise UserError(f"the study is left to its newer driver, SLURM job {read_job_id(newer[-1])}")
         if self.goes_on or not (own := read_job_id(self._place)):
             return
-        launch = Launch.of(sys.orig_argv, self._settings)
-        if idle_count(self._place) < _IDLE or made_progress(self._place, launch.settings.timeout_min, time.time()):
-            self._look_at = time.monotonic() + _AGAIN_S
-            try:
+        self._look_at = time.monotonic() + _AGAIN_S
+        try:
+            launch = Launch.of(sys.orig_argv, self._settings)
+            if idle_count(self._place) < _IDLE or made_progress(self._place, launch.settings.timeout_min, time.time()):
                 _send(self._study, own, launch)
-            except (RefusedError, BusyError, SlurmError) as error:
-                print(f"the next driver cannot be submitted now: {error}; retrying", flush=True)
+        except (RefusedError, BusyError, UserError) as error:
+            print(f"the next driver cannot be submitted now: {error}; retrying", flush=True)
 
     def end(self) -> None:
         """Cancel the next driver, because the study needs none."""
@@ -167,21 +169,23 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
 
 
 def run_driver(folder: Path, launch: Launch) -> None:
-    """Submit the next driver, and become the driver of the study. Raises UserError if the chain ends here."""
+    """Submit the next driver, and turn into the driver of the study. Raises UserError if the chain ends here."""
     study, follows, job_id = folder.parents[2], follows_of(folder), os.environ["SLURM_JOB_ID"]
     log = os.open(study / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1), os.dup2(log, 2)  # because srun's output is a terminal, and its last lines may be late
     idle = begin(folder, job_id, launch.settings.timeout_min)
-    resume = f"python -m sweeps resume {study.name}"
+    launch.restore(folder)  # first, because the next driver inherits it
     if follows and was_cancelled(follows):
-        raise UserError(f"driver job {follows} was cancelled with scancel, so none follows.\nResume with: {resume}")
+        raise UserError(
+            f"driver job {follows} was cancelled with scancel, so none follows.\nResume: {shlex.join(launch.words)}"
+        )
     if idle < _IDLE:
         try:
             _send(study, job_id, launch)
         except RefusedError as error:
             raise UserError(
-                f"SLURM refused the next driver, from {os.environ.get('SLURMD_NODENAME')}: {error}\n"
-                f"If nodes may not submit jobs, type on a login node: {resume}, with hydra.launcher.driver=here"
+                f"SLURM refused the next driver, from {socket.gethostname()}: {error}\n"
+                f"If nodes may not submit jobs, type on a login node: {shlex.join([*launch.words, _HERE])}"
             ) from error
         except BusyError as error:
             print(f"the next driver is submitted later: {error}", flush=True)
@@ -190,7 +194,7 @@ def run_driver(folder: Path, launch: Launch) -> None:
     deadline = time.monotonic() + _LOCK_S
     while holder(study / "driver.lock") and time.monotonic() < deadline:  # by which time the driver before has left
         time.sleep(0.5)
-    launch.start(folder)
+    os.execv(launch.words[0], launch.words)  # noqa: S606 - the command that the user typed, without a shell
 
 
 def _send(study: Path, follows: str | None, launch: Launch) -> str:
