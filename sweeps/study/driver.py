@@ -83,6 +83,7 @@ class Driver:
         keep, refused = True, False  # keep, because an unexpected error must not end jobs that run well elsewhere
         try:
             if self._job and not self._job.is_here:
+                self._open_record()  # because `status` reads it while the job is pending
                 job_id = self._job.submit([sys.executable, *shlex.split(self._resume_line)[1:]])
                 print(describe_driver_job(self._folder, job_id))
                 return self._study

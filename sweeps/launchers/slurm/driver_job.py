@@ -104,11 +104,10 @@ class DriverJob:
         try:
             return _send(self._study, None, Launch.of(words, self._settings))
         except (RefusedError, BusyError) as error:
-            now = " now" if isinstance(error, BusyError) else ""
-            raise UserError(
-                f"SLURM accepts no job for the driver{now}: {error}\n"
-                f"Repeat the command once it does, or run the driver here: {_HERE}"
-            ) from error
+            is_busy = isinstance(error, BusyError)
+            problem = f"SLURM {'accepts no job now' if is_busy else 'refused the job'} for the driver: {error}"
+            advice = "Repeat the command later" if is_busy else "Correct the setting that SLURM names"
+            raise UserError(f"{problem}\n{advice}, or run the driver here: {_HERE}") from error
 
     def watch(self) -> None:
         """Submit the next driver if that failed before. Raises UserError if a newer driver has begun."""

@@ -177,7 +177,7 @@ def test_lost_answer_of_sbatch(slurm: ScriptedSlurm, study: Path, monkeypatch: p
     if taken:
         assert submit(study) == "1"
         return
-    with pytest.raises(UserError, match="SLURM accepts no job for the driver now"):
+    with pytest.raises(UserError, match="SLURM accepts no job now for the driver"):
         submit(study)
     assert driver_chain.folders(study) == []
 
@@ -221,7 +221,7 @@ def test_twelve_drivers_lose_and_double_no_trial(slurm: ScriptedSlurm, study: Pa
     with fake_time() as clock:
         launcher = FakeLauncher(trains(epochs=6, diary=diary), clock, slots=2, survives=True)
         launcher.keep_on_interrupt = True
-        work = Study(study, clock, "x=range(24)")
+        work = Study(study, clock, "x=range(32)")
         for number in range(1, 13):
             job = begin(study, number)
             assert read_job_id(study / "driver" / "jobs" / str(number)) == str(number)
@@ -229,8 +229,8 @@ def test_twelve_drivers_lose_and_double_no_trial(slurm: ScriptedSlurm, study: Pa
             drive = work.drive(launcher, is_warned)
             assert drive.loop.interrupted == (number < 12)
         job.end()
-    assert drive.states() == ["completed"] * 24
-    assert sorted(diary) == [(trial, epoch) for trial in range(24) for epoch in range(6)]
-    assert [attempt for _, attempt in launcher.submitted] == [1] * 24
+    assert drive.states() == ["completed"] * 32
+    assert sorted(diary) == [(trial, epoch) for trial in range(32) for epoch in range(6)]
+    assert [attempt for _, attempt in launcher.submitted] == [1] * 32
     assert len(slurm.names) == 13
     assert slurm.lines("scancelled") == ["13"]
