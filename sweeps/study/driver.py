@@ -107,6 +107,11 @@ class Driver:
                 self._job.end()
             self._claim.undo() if refused else self._claim.lock.release()
 
+    @property
+    def _goes_on(self) -> bool:
+        """Return whether a driver in another job continues the study."""
+        return self._job is not None and self._job.goes_on and not self._ends
+
     def _report_interrupt(self, keep: bool) -> None:
         """Print how to resume, and whether running trials were killed. With `keep`, trials that can continue do."""
         killed = not keep and self._study.count(State.RUNNING) > 0
@@ -283,7 +288,8 @@ class Driver:
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
-        lines = what_is_left(self._study, end, self._resume_line)
+        goes_on = ["the next driver continues the study"] if self._goes_on else []
+        lines = goes_on or what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
         # Because otherwise nothing happened, unless an earlier driver was killed at the end, or trials still run.
@@ -292,8 +298,7 @@ class Driver:
 
     def _notify(self, subject: str) -> None:
         """Send the user one notification that a study with trials has ended or stopped. Print why that failed."""
-        goes_on = self._job is not None and self._job.goes_on and not self._ends
-        if self._notify_target is None or not self._study.rows or goes_on:
+        if self._notify_target is None or not self._study.rows or self._goes_on:
             return
         target, self._notify_target = self._notify_target, None  # first, because Ctrl-C may interrupt the sending
         text = summarize(self._study, self._resume_line)
