@@ -91,7 +91,7 @@ def _describe_drivers(folder: Path) -> tuple[str, str]:
     try:
         jobs = driver_chain.living(folder)
     except SlurmError as error:
-        return "", f"none, unless in SLURM: {error}"
+        return "", f"none, unless in SLURM: {str(error).splitlines()[0]}"
     return "", f"{jobs[0]}{log}" if jobs else ""
 
 

@@ -2,18 +2,19 @@
 
 import shlex
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.errors import ExitCode
+from sweeps.errors import ExitCode, UserError
 from sweeps.files import write_whole
 from sweeps.launchers.slurm.driver_chain import LOG
 from sweeps.record.definition import DONE, sweeps_line
 from sweeps.record.study import StudySnapshot, by_failure_signature, result_of
 from sweeps.results.configurations import describe_best_configuration
 from sweeps.results.findings import Findings
-from sweeps.results.terminal import relative_path, tally
+from sweeps.results.terminal import View, relative_path, tally
 from sweeps.settings import SweeperConf
 from sweeps.study.budget import Enough
 from sweeps.wording import counted
@@ -89,6 +90,15 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
     elif end.all_had_ended:
         lines += _nothing_left_lines(study, resume)
     return lines
+
+
+def explain_disk_error(study: StudySnapshot, error: OSError, resume: str) -> UserError:
+    """Print the results, and return what to type once the disk can be written again."""
+    with suppress(OSError):
+        view = View()
+        view.say(f"study {study.name}: {tally(study)}")
+        view.closing(study)
+    return UserError(f"the study had to stop: {error}\nWhat has ended is kept. Resume with: {resume}")
 
 
 def describe_driver_job(study: Path, job_id: str) -> str:

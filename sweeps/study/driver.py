@@ -2,11 +2,8 @@
 
 import gc
 import os
-import shlex
 import signal
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,7 +27,15 @@ from sweeps.settings import SweeperConf, read
 from sweeps.signals import on_signals
 from sweeps.study import code, notify
 from sweeps.study.claim import Claim
-from sweeps.study.closing import LoopEnd, describe_driver_job, exit_code, summarize, what_is_left, write_pages
+from sweeps.study.closing import (
+    LoopEnd,
+    describe_driver_job,
+    exit_code,
+    explain_disk_error,
+    summarize,
+    what_is_left,
+    write_pages,
+)
 from sweeps.study.handover import refuse_driver_job, refuse_running_elsewhere
 from sweeps.study.loop import Loop
 from sweeps.study.plan import App, make, name_study
@@ -84,8 +89,7 @@ class Driver:
         try:
             if self._job and not self._job.is_here:
                 self._open_record()  # because `status` reads it while the job is pending
-                job_id = self._job.submit([sys.executable, *shlex.split(self._resume_line)[1:]])
-                print(describe_driver_job(self._folder, job_id))
+                print(describe_driver_job(self._folder, self._job.submit(self._resume_line)))
                 return self._study
             end = self._run()
             self.exit_code = exit_code(self._study, self._settings, end)
@@ -99,7 +103,7 @@ class Driver:
             refused = isinstance(error, UserError) and not self.has_begun
             self._notify(f"study {self._name} had to stop: {error}")
             if isinstance(error, OSError):
-                raise self._explain_disk_error(error) from error
+                raise explain_disk_error(self._study, error, self._resume_line) from error
             raise
         finally:
             plan.launcher.close(keep)
@@ -117,14 +121,6 @@ class Driver:
         killed = not keep and self._study.count(State.RUNNING) > 0
         print(f"{'running trials were killed' if killed else 'interrupted'}. Resume with: {self._resume_line}")
         self._notify(f"study {self._name} was {'killed' if killed else 'interrupted'}")
-
-    def _explain_disk_error(self, error: OSError) -> UserError:
-        """Print the results, and return what to type once the disk can be written again."""
-        with suppress(OSError):
-            view = View()
-            view.say(f"study {self._name}: {tally(self._study)}")
-            view.closing(self._study)
-        return UserError(f"the study had to stop: {error}\nWhat has ended is kept. Resume with: {self._resume_line}")
 
     def _claim_folder(self) -> None:
         """Claim the study's folder, and write or check the study's definition and code."""

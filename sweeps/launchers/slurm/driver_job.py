@@ -99,8 +99,9 @@ class DriverJob:
         own = self._place and read_job_id(self._place)
         return next((folder for folder in folders(self._study) if own and follows_of(folder) == own), None)
 
-    def submit(self, words: Sequence[str]) -> str:
-        """Submit the first driver, which runs the command `words`. Return the id of its job. Raises UserError."""
+    def submit(self, line: str) -> str:
+        """Submit the first driver, which runs the command `line`. Return the id of its job. Raises UserError."""
+        words = [sys.executable, *shlex.split(line)[1:]]
         try:
             return _send(self._study, None, Launch.of(words, self._settings))
         except (RefusedError, BusyError) as error:

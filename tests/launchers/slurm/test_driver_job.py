@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from sweeps.launchers.slurm.queue import read_job_id
 from sweeps.settings import SlurmLauncherConf
 from tests.study.fake_launcher import FakeLauncher, Study, fake_time, trains
 
-WORDS = ["/python", "app.py", "-m"]
+WORDS = [sys.executable, "app.py", "-m"]
 SETTINGS = SlurmLauncherConf(driver="job", driver_timeout_min=60)
 
 
@@ -49,7 +51,7 @@ def study(tmp_path: Path) -> Path:
 
 
 def submit(study: Path) -> str:
-    return DriverJob(study, SETTINGS).submit(WORDS)
+    return DriverJob(study, SETTINGS).submit(shlex.join(WORDS))
 
 
 def begin(study: Path, number: int) -> DriverJob:
@@ -150,7 +152,7 @@ def test_nodes_that_may_not_submit_jobs(slurm: ScriptedSlurm, study: Path) -> No
     submit(study)
     slurm.refuse("Access/permission denied")
     os.environ["SLURM_JOB_ID"] = "1"
-    with pytest.raises(UserError, match=r"denied\nIf nodes may not .* /python app\.py -m hydra\.launcher\.driver=here"):
+    with pytest.raises(UserError, match=r"denied\nIf nodes may not .* app\.py -m hydra\.launcher\.driver=here"):
         run_driver(study / "driver" / "jobs" / "1", Launch.of(WORDS, SETTINGS))
 
 
