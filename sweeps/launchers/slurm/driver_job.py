@@ -140,7 +140,9 @@ class DriverJob:
 def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     """Return the request of the driver's job. Raises UserError if its partition does not allow the time."""
     partition = settings.driver_partition or settings.partition or os.environ.get("SBATCH_PARTITION")
-    limits = {name: _minutes(limit) for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)}
+    limits: dict[str, float] = {}
+    with suppress(SlurmError):  # because sbatch, or the preview, names the problem
+        limits = {name: _minutes(limit) for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)}
     names = partition.split(",") if partition else [name for name in limits if name.endswith("*")]
     limits = {name.rstrip("*"): minutes for name, minutes in limits.items()}
     name = min((name.rstrip("*") for name in names), key=lambda name: limits.get(name, _DAY_MIN), default="")
