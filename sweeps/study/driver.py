@@ -143,9 +143,7 @@ class Driver:
         if not (self._job and self._job.is_here):
             refuse_driver_job(folder)
         choosing, extend = plan.choosing, plan.settings.extend
-        definition = define(
-            self._name, plan.settings, plan.choosing.space, plan.config, choosing.planned, choosing.size
-        )
+        definition = define(self._name, plan.settings, choosing.space, plan.config, choosing.planned, choosing.size)
         definition_note = write_or_check(folder, definition, extend)
         self._definition = read_definition(folder)
         self._resume_line = resume_line(definition)
