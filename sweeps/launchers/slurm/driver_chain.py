@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.files import CorruptFile, Holder, read_json, write_whole
-from sweeps.launchers.slurm.queue import ENDED, JobInfo, SlurmError, name_of, read_job_id, sacct, squeue, write_job_id
+from sweeps.launchers.slurm.queue import (
+    ENDED,
+    JobInfo,
+    SlurmError,
+    cluster_of,
+    name_of,
+    read_job_id,
+    sacct,
+    select_cluster,
+    squeue,
+    write_job_id,
+)
 
 LOG = "driver.log"
 _PROGRESS_S = 600.0  # life of a driver that counts as progress, because its trials may be long
@@ -26,8 +37,10 @@ _ACCOUNTED_S = 15.0
 
 def living(study: Path) -> list[JobInfo]:
     """Return the jobs of the study's drivers that are queued or running, oldest first. Raises SlurmError."""
-    names = [name_of(folder) for folder in folders(study)]
-    jobs = squeue() if names else {}
+    if not (names := [name_of(folder) for folder in folders(study)]):
+        return []
+    select_cluster(cluster_of(study))
+    jobs = squeue()
     return [jobs[name] for name in names if name in jobs and jobs[name].state not in ENDED]
 
 

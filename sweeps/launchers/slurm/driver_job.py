@@ -167,6 +167,7 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
         qos=settings.qos,
         account=settings.account,
         comment=settings.comment,
+        clusters=settings.clusters,
     )
 
 
@@ -221,7 +222,8 @@ def _parameters(folder: Path, settings: SlurmLauncherConf, follows: str | None) 
     after = {"dependency": f"afternotok:{follows}", "kill-on-invalid-dep": "yes"} if follows else {}
     options = {"output": log, "open-mode": "append", "signal": f"{signal.SIGTERM.name[3:]}@{warning_s}", **after}
     requested["additional_parameters"] |= options
-    return {**requested, "srun_args": ["--output", log, "--open-mode=append"]}
+    srun = [log if word == str(folder / "log") else word for word in requested["srun_args"]]
+    return {**requested, "srun_args": srun}
 
 
 def _id_of(name: str) -> str | None:

@@ -28,7 +28,7 @@ _SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _CLUSTERS = "SLURM_CLUSTERS"  # obeyed by all of SLURM's commands but sacct
 _TYPED_CLUSTER = os.environ.get(_CLUSTERS)
-_SCRIPTS = ("*/attempts/*", "workers/*/*", "arrays/*")
+_SCRIPTS = ("*/attempts/*", "workers/*/*", "arrays/*", "driver/jobs/*")
 _TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
 _UNREACHABLE = re.compile(
     "contact slurm controller|Connection refused|configuration source|s_p_parse_file|timed out|took longer"
