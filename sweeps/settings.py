@@ -87,6 +87,8 @@ class LocalLauncherConf:
     """Seconds that the ranks of a trial wait for a missing or hanging rank before they abort the attempt."""
     gpus_per_node: int = at_least(0, 0)
     """Number of GPUs for each trial."""
+    trials_per_gpu: int = at_least(1, 1)
+    """Trials that share one GPU, each with an equal part of its memory and of its cores. It needs gpus=1."""
     cpus_per_task: int | None = at_least(0, None)
     """CPU cores for each process. Null: 1, or with GPUs an equal share of all cores. 0: for trials that only wait."""
     mem_gb: float | None = at_least(0.001, None)
@@ -168,6 +170,9 @@ class SlurmLauncherConf:
     """Trials for each job. Above 1, a job is a worker, a warm process. Null: as many as the time limit allows."""
     trials_at_once: int = at_least(1, 1)
     """Trials that a worker runs side by side. A job requests this many times the cores, GPUs and memory of a trial."""
+    trials_per_gpu: int = at_least(1, 1)
+    """Trials that share one GPU in a worker, each with an equal part of its memory. It needs gpus=1. With
+    trials_at_once, a worker has that many GPUs, each with this many trials."""
     worker_idle_s: float = 60
     """Seconds that a worker waits for its next trial before it ends."""
     preload: list[str] = field(default_factory=list)
@@ -193,8 +198,13 @@ class SlurmLauncherConf:
     co2_g_per_kwh: float | None = at_least(0, None)
     """Emissions of the site's electricity, in grams of CO2 for each kWh. Null: emissions are not shown."""
 
+    @property
+    def slots(self) -> int:
+        """Return the number of trials that a worker runs side by side."""
+        return self.trials_at_once * self.trials_per_gpu
+
     def __post_init__(self) -> None:
-        if self.trials_per_job == 1 and self.trials_at_once > 1:
+        if self.trials_per_job == 1 and self.trials_at_once > 1 and self.trials_per_gpu == 1:
             problem = f"hydra.launcher.trials_at_once={self.trials_at_once}: it needs workers"
             raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
         if self.account == "REQUIRED":  # not ???, because OmegaConf merges no missing value over a default

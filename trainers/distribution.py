@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweeps.trial import RankLost, World
+from sweeps.trial import gpus as trial_gpus
 from trainers import quiet_tensorflow
 
 _PACK_BYTES = 4 << 20  # because large gradients are sent faster in pieces
@@ -24,8 +25,8 @@ _PACK_BYTES = 4 << 20  # because large gradients are sent faster in pieces
 def claim_gpus(gpus: int) -> list[str]:
     """Claim the first `gpus` visible GPUs, hide the rest, and return their logical names, such as "GPU:0".
 
-    GPU memory is allocated as it is needed. Call this function before TensorFlow runs anything.
-    Raises ValueError if fewer GPUs are visible.
+    GPU memory is allocated as it is needed, of a GPU that trials share at most this trial's part. Call this function
+    before TensorFlow runs anything. Raises ValueError if fewer GPUs are visible.
     """
     with quiet_tensorflow.drop_no_gpu_lines(gpus):
         visible = tf.config.list_physical_devices("GPU")
@@ -39,8 +40,15 @@ def claim_gpus(gpus: int) -> list[str]:
     if gpus > len(visible):
         raise ValueError(f"gpus={gpus}, but this process sees {len(visible)}; try gpus={len(visible)}")
     tf.config.set_visible_devices(visible[:gpus], "GPU")
+    fraction = trial_gpus.memory_fraction() if gpus else None
     for gpu in visible[:gpus]:
-        tf.config.experimental.set_memory_growth(gpu, True)
+        if fraction is None:
+            tf.config.experimental.set_memory_growth(gpu, True)
+            continue
+        # By a variable, because TensorFlow refuses set_memory_growth for a GPU with a limit.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+        limit = tf.config.LogicalDeviceConfiguration(memory_limit=int(fraction * trial_gpus.memory_bytes() / 2**20))
+        tf.config.set_logical_device_configuration(gpu, [limit])
     return [f"GPU:{index}" for index in range(gpus)]
 
 

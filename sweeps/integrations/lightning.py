@@ -20,6 +20,7 @@ class ReportToTrial(Callback):
 
     def __init__(self, trial: Trial | None = None, checkpoint_interval_s: float = 10.0) -> None:
         self._trial = trial or current_trial()
+        self._trial.limit_gpu_memory()
         self._interval_s, self._saved_at = checkpoint_interval_s, time.monotonic()
         self._validations, self._earlier = 0, dict[str, Any]()
         self.checkpoint = newest_checkpoint(self._trial.checkpoint_folder, ".ckpt")  # None in a first attempt

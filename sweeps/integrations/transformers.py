@@ -19,6 +19,7 @@ class ReportToTrial(TrainerCallback):
 
     def __init__(self, trial: Trial | None = None) -> None:
         self._trial = trial or current_trial()
+        self._trial.limit_gpu_memory()
         self.checkpoint = _newest(self._trial.checkpoint_folder)  # None in a first attempt
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:

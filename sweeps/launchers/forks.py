@@ -17,6 +17,7 @@ from sweeps.errors import UserError
 from sweeps.files import last_lines, quarantine
 from sweeps.launchers.fork_server import Start
 from sweeps.trial import copies
+from sweeps.trial.gpus import SHARE
 from sweeps.trial.job import Job, Outcome, State, World
 
 _SERVER = """
@@ -83,6 +84,7 @@ class Forks:
         several ranks, fork one process for each rank; the ranks divide the cores.
         """
         resources = dict.fromkeys(_THREADS, str(threads)) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        resources |= {SHARE: str(job.request.gpus)} if 0 < job.request.gpus < 1 else {}
         payload = cloudpickle.dumps((job, time.time()))
         self._running.add(job.number)
         environment = {**job.environment, **resources}

@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from sweeps.launchers.contract import TrialLauncher, await_end
 from sweeps.launchers.forks import Forks
+from sweeps.launchers.gpus import Gpus
 from sweeps.launchers.machine import DEFAULT_GB, Machine
 from sweeps.settings import LocalLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request, State, World
@@ -21,6 +22,7 @@ class _Slot:
 
     cores: list[int]
     gpus: list[str]
+    gpu_part: float  # number of its GPUs, or its part of a shared GPU
     mem_gb: float
     deadline: float
 
@@ -33,7 +35,7 @@ class LocalTrials(TrialLauncher):
     def __init__(self, preload: Sequence[str], log: Path) -> None:
         self._forks = Forks(preload, log)
         self._machine = machine = Machine.here()
-        self._cores, self._gpus, self._free_gb = [*machine.cores], [*machine.gpus], machine.memory_gb
+        self._cores, self._gpus, self._free_gb = [*machine.cores], Gpus(machine.gpus), machine.memory_gb
         self._min_cores, self._uses_gpus = 1, False
         self._slots: dict[int, _Slot] = {}
 
@@ -53,12 +55,14 @@ class LocalTrials(TrialLauncher):
         request, settings = job.request, read(job.config.hydra.launcher, LocalLauncherConf)
         size = settings.tasks_per_node
         cores, mem_gb = request.cores or 0, request.mem_gb or DEFAULT_GB * size
-        fits = cores <= len(self._cores) and request.gpus <= len(self._gpus) and mem_gb <= self._free_gb
-        if not (self._forks.ready and fits):
+        fits = self._forks.ready and cores <= len(self._cores) and mem_gb <= self._free_gb
+        gpus = self._gpus.take(request.gpus) if fits else None
+        if gpus is None:
             return False
         slot = self._slots[job.number] = _Slot(
             [self._cores.pop(0) for _ in range(cores)],
-            [self._gpus.pop(0) for _ in range(request.gpus)],
+            gpus,
+            request.gpus,
             mem_gb,
             time.monotonic() + (request.timeout_min or math.inf) * 60,
         )
@@ -80,7 +84,7 @@ class LocalTrials(TrialLauncher):
         for number, _ in over:
             slot = self._slots.pop(number)
             self._cores += slot.cores
-            self._gpus += slot.gpus
+            self._gpus.release(slot.gpus, slot.gpu_part)
             self._free_gb += slot.mem_gb
         return over
 

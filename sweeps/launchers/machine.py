@@ -1,6 +1,5 @@
 """The resources of this machine, and the share of one trial."""
 
-import itertools
 import math
 import os
 from dataclasses import dataclass
@@ -10,7 +9,9 @@ import pynvml
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
+from sweeps.launchers.gpus import gpus_on_node
 from sweeps.settings import LocalLauncherConf, read
+from sweeps.trial import gpus
 from sweeps.trial.job import Request
 
 DEFAULT_GB = 1.0  # assumed memory of a process without a limit
@@ -36,6 +37,7 @@ class Machine:
         if settings.nodes > 1:
             advice = f"Train in ranks={settings.nodes} processes here, or {_ON_A_CLUSTER}"
             raise UserError(f"nodes={settings.nodes}: this machine is one node. {advice}")
+        held = gpus_on_node(settings, settings.gpus_per_node)
         rank_cores, ranks = self._cores_per_rank(settings), settings.tasks_per_node
         cores_name = "cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
         for name, required, available, unit in (
@@ -47,37 +49,33 @@ class Machine:
                 advice = f"Ask for {available} at most, or {_ON_A_CLUSTER}"
                 raise UserError(f"{name}={required}: this machine has {available or 'no'} {unit}. {advice}")
         limits = settings.mem_gb, settings.timeout_min
-        return Request(
-            settings.gpus_per_node, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh
-        )
+        return Request(held, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh)
 
     def _cores_per_rank(self, settings: LocalLauncherConf) -> int:
         if settings.cpus_per_task is not None:
             return settings.cpus_per_task
-        gpus, all_gpus = settings.gpus_per_node, len(self.gpus)
-        return max(1, len(self.cores) * gpus // all_gpus // settings.tasks_per_node) if 0 < gpus <= all_gpus else 1
+        count, every = settings.gpus_per_node, len(self.gpus)
+        sharers = settings.tasks_per_node * settings.trials_per_gpu
+        return max(1, len(self.cores) * count // every // sharers) if 0 < count <= every else 1
 
     def at_once(self, config: DictConfig) -> tuple[int, str]:
         """Return how many trials of this configuration fit, and the limit in words. Raises UserError if none fits."""
         request, settings = self.request(config), read(config.hydra.launcher, LocalLauncherConf)
         trial_gb = request.mem_gb or DEFAULT_GB * settings.tasks_per_node
         limits = [
-            (len(self.gpus), request.gpus, "GPUs", "gpus_per_node"),
+            (len(self.gpus), request.gpus, "GPUs", "gpus_per_node" if request.gpus >= 1 else "trials_per_gpu"),
             (len(self.cores), request.cores or 0, "CPU cores", "cpus_per_task"),
             (math.floor(self.memory_gb), trial_gb, "GB of memory", "mem_gb"),
         ]
-        count, total, each, unit, name = min((int(limit[0] / limit[1]), *limit) for limit in limits if limit[1])
+        counts = [(int(round(limit[0] / limit[1], 6)), *limit) for limit in limits if limit[1]]  # because of 1/49 GPU
+        count, total, each, unit, name = min(counts)
         return count, f"this machine has {total} {unit}, and each takes {each:g} (hydra.launcher.{name})"
 
 
 def visible_gpus() -> list[str]:
     """Return the ids of the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES; none without a driver."""
     try:
-        pynvml.nvmlInit()
+        every = gpus.names_here()
     except pynvml.NVMLError:
         return []
-    all_gpus = [str(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    pynvml.nvmlShutdown()
-    # CUDA reads the list up to the first invalid entry; -1 hides every GPU.
-    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(all_gpus)).split(",")
-    return list(itertools.takewhile(lambda entry: entry not in {"", "-1"}, map(str.strip, allowed)))
+    return gpus.names_in(os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(every)))

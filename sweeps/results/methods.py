@@ -110,7 +110,8 @@ def _describe_settings(recorded: Iterable[facts.Facts], trials: Iterable[TrialRe
 def _describe_machines(recorded: Iterable[facts.Facts], trials: Iterable[TrialRecord]) -> str:
     process = [fact.process for fact in recorded]
     gpus = sorted({trial.attempts[-1].gpus for trial in trials if trial.attempts})
-    share = f"with {' or '.join(map(str, gpus))} GPUs a trial" if any(gpus) else "without GPUs"
+    counts = (f"{count:.3g}" for count in gpus)
+    share = f"with {' or '.join(counts)} GPUs a trial" if any(gpus) else "without GPUs"
     names = (f"{fact.get('cpu_model', '')}, {fact.get('gpu_model', '')}".strip(", ") for fact in process)
     hosts = {fact["host"] for fact in process if "host" in fact}
     sentence = f"Trials ran on {counted(len(hosts), 'host')} {share}"

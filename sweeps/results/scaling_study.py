@@ -102,6 +102,8 @@ def _problem(trial: TrialRecord, size: Size | None, on_gpus: bool) -> str:
     """Return why a trial cannot be compared; empty if it can."""
     if trial.state not in (State.COMPLETED, State.PRUNED):
         return f"{trial.failure_signature[0]}, {trial.error.partition(chr(10))[0]}".rstrip(",. ")
+    if trial.attempts and 0 < trial.attempts[-1].gpus < 1:
+        return "it shared its GPU with other trials"
     if size is None:
         return f"a value of {', '.join(COUNTED)} is no valid count"
     return "it ran on the CPU" if on_gpus and not size[2] else ""
@@ -128,7 +130,7 @@ def _measure(trial: TrialRecord, size: Size, objective: str, on_gpus: bool) -> S
     return Sample(
         count=size[0],
         nodes=size[1],
-        devices=trial.attempts[-1].gpus or size[0],
+        devices=int(trial.attempts[-1].gpus) or size[0],
         epoch_s=[metrics[EPOCH_TIME] for metrics in steady],
         images_s=combine(speed for metrics in steady if 0 < (speed := metrics.get(SPEED, 0.0)) < math.inf),
         course=[(seconds, value) for seconds, value in course if is_whole and math.isfinite(value)],

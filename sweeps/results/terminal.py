@@ -273,8 +273,8 @@ def requests_table(requests: Sequence[Request]) -> Table:
     """Return a table of requests, equal requests in one row."""
     table = Table("trials", "GPUs each", "CPU cores each", "memory (GB) each", "timeout (min)")
     for request, count in Counter(requests).items():
-        limits = (request.cores, request.mem_gb, request.timeout_min)
-        table.add_row(str(count), str(request.gpus), *("not set" if cell is None else f"{cell:g}" for cell in limits))
+        cells = (round(request.gpus, 3), request.cores, request.mem_gb, request.timeout_min)
+        table.add_row(str(count), *("not set" if cell is None else f"{cell:g}" for cell in cells))
     return table
 
 

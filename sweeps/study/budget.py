@@ -98,7 +98,7 @@ class Budget:
             if used + gpus * hours > gpu_limit:
                 left = max(0.0, gpu_limit - used)
                 left_words = f"{left:.3g} of max_gpu_hours={gpu_limit} are left"
-                return Enough(f"{prediction} on {gpus} GPUs, but {left_words} {override}", "max_gpu_hours")
+                return Enough(f"{prediction} on {gpus:.3g} GPUs, but {left_words} {override}", "max_gpu_hours")
         return None
 
     def _results(self, sign: int) -> Iterator[tuple[float, float, str]]:

@@ -18,7 +18,7 @@ from sweeps.files import write_whole
 from sweeps.launchers.contract import pack_app
 from sweeps.record.definition import DONE, define, resume_line, write_or_check
 from sweeps.record.definition import read as read_definition
-from sweeps.record.study import StudySnapshot, TrialRecord
+from sweeps.record.study import StudySnapshot
 from sweeps.record.writer import Record
 from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, escape_unencodable, tally
@@ -36,6 +36,7 @@ from sweeps.study.closing import (
     what_is_left,
     write_pages,
 )
+from sweeps.study.gpu_sharing import GpuSharing
 from sweeps.study.handover import refuse_driver_job, refuse_running_elsewhere
 from sweeps.study.loop import Loop
 from sweeps.study.plan import App, make, name_study
@@ -45,7 +46,7 @@ from sweeps.study.stop import Stop
 from sweeps.study.upgrade import open_record
 from sweeps.study.watchers import Watchers
 from sweeps.trial.copies import use
-from sweeps.trial.job import Job, State
+from sweeps.trial.job import State
 from sweeps.wording import printable
 
 if TYPE_CHECKING:
@@ -221,11 +222,14 @@ class Driver:
         from sweeps.results.live import LivePage  # late, because the launcher still imports TensorFlow meanwhile
 
         plan, settings, launcher = self._plan, self._settings, self._plan.launcher
+        sharing = GpuSharing(launcher, view.say, record.study.rows)
         page = LivePage(self._study, partial(plan.choosing.importance, self._study))
         starter = Starter(
             record=record,
             choosers=plan.choosing.choosers(),
-            make_job=self._make_job,
+            make_job=lambda trial: sharing.fit(
+                plan.points.job(trial, self._name, self._folder, self._packed, plan.choosing.objective)
+            ),
             overrides=lambda trial: plan.choosing.space.overrides(trial.params),
             print_line=view.say,
             tracker=tracker,
@@ -237,14 +241,11 @@ class Driver:
             stop=Stop(record, settings, view.say, launcher.cancel_pending),
             launcher=launcher,
             settings=settings,
-            watchers=Watchers(view, launcher, tracker, page, self._mirror, self._resume_line),
+            watchers=Watchers(view, launcher, tracker, page, self._mirror, self._resume_line, sharing),
             stop_reason=self._stop_reason,
             pruner=plan.choosing.pruner(record),
             ahead=plan.choosing.is_grid,
         )
-
-    def _make_job(self, trial: TrialRecord) -> Job:
-        return self._plan.points.job(trial, self._name, self._folder, self._packed, self._plan.choosing.objective)
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signal = f"it was interrupted ({signal.Signals(number).name})"

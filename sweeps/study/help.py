@@ -63,9 +63,9 @@ def at_once(config: DictConfig) -> str:
             count, reason = Machine.here().at_once(config)
         elif kind is SlurmLauncherConf:
             settings = read(config.hydra.launcher, SlurmLauncherConf)
-            count = settings.array_parallelism * settings.trials_at_once
+            count = settings.array_parallelism * settings.slots
             reason = "the SLURM jobs that may be queued or running (hydra.launcher.array_parallelism)"
-            reason += f", of {settings.trials_at_once} trials each" if settings.trials_at_once > 1 else ""
+            reason += f", of {settings.slots} trials each" if settings.slots > 1 else ""
         else:
             return ""
     except UserError as error:

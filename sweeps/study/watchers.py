@@ -14,6 +14,7 @@ from sweeps.record.driver_status import DriverStatus
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.terminal import View
 from sweeps.study.attempt import Attempt
+from sweeps.study.gpu_sharing import GpuSharing
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
@@ -33,6 +34,7 @@ class Watchers:
     page: "LivePage | None" = None
     mirror: "Mirror | None" = None
     command: str = ""  # the command that resumes the study
+    sharing: GpuSharing | None = None
     clock: Callable[[], float] = time.monotonic
     _idle: set[int] = field(default_factory=set)  # trials with a warning about an idle GPU
     _idle_check_at: float = 0.0  # time of the next look at the GPUs, by the clock
@@ -52,6 +54,8 @@ class Watchers:
     def show_outcome(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print the outcome of an ended trial, and track it."""
         self.view.ended(trial, study)
+        if self.sharing:
+            self.sharing.note(trial)
         if self.tracker:
             self.tracker.end_trial(trial)
 

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from sweeps.files import write_whole as write_whole  # for trainers, like RankLost and World
 from sweeps.hydra_parts import call_target as call_target
-from sweeps.trial import facts
+from sweeps.trial import facts, gpus
 from sweeps.trial.checkpoints import assign_arrays as assign_arrays
 from sweeps.trial.checkpoints import newest_checkpoint as newest_checkpoint
 from sweeps.trial.checkpoints import put_checkpoint as put_checkpoint
@@ -100,6 +100,15 @@ class Trial:
                 self._attempt.trial.append_metrics(MetricsLine(step, time.time(), values))
         if not partial or set(self._objective.names) <= values.keys():
             read_objective(values, self._objective, step)
+
+    def limit_gpu_memory(self) -> None:
+        """Set PyTorch to allocate at most this trial's part of a shared GPU: hydra.launcher.trials_per_gpu.
+
+        Call this method before the first tensor on the GPU. Without a shared GPU or PyTorch, nothing changes.
+        """
+        torch = sys.modules.get("torch")
+        if torch and torch.cuda.is_available() and (fraction := gpus.memory_fraction()) is not None:
+            torch.cuda.set_per_process_memory_fraction(fraction)
 
     def should_stop(self) -> bool:
         """Return whether to end after the current epoch, because the trial was pruned or cancelled.

@@ -259,7 +259,7 @@ class AttemptFolder:
             queued_at=queued_at,
             started_at=began,
             ended_at=ended,
-            gpus=int(note["gpus"]),
+            gpus=end.gpus or (int(note["gpus"]) if note["gpus"].is_integer() else note["gpus"]),
             timeout_min=note.get("timeout_min"),
             requested={name: note[name] for name in _REQUESTED if name in note},
         )

@@ -70,7 +70,7 @@ class Outcome:
     queued_at: float = 0.0
     started_at: float | None = None  # None if it never started
     ended_at: float = 0.0
-    gpus: int = 0
+    gpus: float = 0  # number of its GPUs, or its part of a shared GPU
     timeout_min: float | None = None  # time limit; None without a limit
     energy_kwh: float | None = None  # energy of its GPUs; None if they do not measure power
     gpu_use: float | None = None  # mean utilization of its GPUs (%); None without GPUs
@@ -95,7 +95,7 @@ class Outcome:
         fields = {_FORMER_FIELDS.get(name, name): value for name, value in content.items()}
         end = cls(**{**fields, "state": State(content["state"]), "error": error})
         float(end.queued_at), float(end.ended_at), dict(end.metrics), dict(end.seconds), list(end.objective)
-        for amount in (*end.requested.values(), *end.used.values()):
+        for amount in (*end.requested.values(), *end.used.values(), end.gpus):
             float(amount)
         return end
 
@@ -113,13 +113,18 @@ class Outcome:
 class Request:
     """The resources of one trial over all its nodes; None where it sets no limit."""
 
-    gpus: int = 0
+    gpus: float = 0  # number of GPUs, or the trial's part of a shared GPU
     cores: int | None = None
     mem_gb: float | None = None
     timeout_min: float | None = None
     nodes: int = 1
     ranks: int = 1
     co2_g_per_kwh: float | None = None  # emissions of the site's electricity; None if unknown
+
+    @property
+    def trials_per_gpu(self) -> int:
+        """Return how many such trials share a GPU."""
+        return round(1 / self.gpus) if 0 < self.gpus < 1 else 1
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 METRICS, SYSTEM_METRICS = "metrics.jsonl", "system_metrics.jsonl"
 GPU, CPU = "system/gpu_", "system/cpu_"  # prefixes of system metrics; the number of a GPU follows its prefix
 POWER, USE = "power_usage_watts", "utilization_percentage"  # suffixes of system metrics
+OWN_MEMORY = "memory_usage_percentage"  # suffix of the part (%) of a shared GPU's memory that the trial uses
 
 _MAX_INT64 = 2**63  # because databases store steps and milliseconds in 64 bits
 

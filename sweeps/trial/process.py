@@ -17,6 +17,7 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from sweeps.files import NO_ROOM, write_whole
 from sweeps.secrets import without_secrets
 from sweeps.trial import Diverged, MissingObjective, Trial, active_trials, as_numbers, facts, ranks, read_objective
+from sweeps.trial.gpus import limit_jax, share
 from sweeps.trial.job import Job, Objective, Outcome, State, World
 from sweeps.trial.memory import OUT_OF_MEMORY
 from sweeps.trial.metrics import METRICS, SYSTEM_METRICS
@@ -52,6 +53,7 @@ def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
     active_trials[attempt.path] = Trial(job.folder, job.attempt, job.objective, world)
     if not world.is_chief:
         job.config.hydra.output_subdir = None  # because .hydra/ has one writer
+    limit_jax()
     started = time.time()
     samples = SYSTEM_METRICS if world.is_chief else f"system_metrics.{world.rank}.jsonl"
     sampled = sampling(job.folder, name=samples) if world.local_rank == 0 else nullcontext()
@@ -63,6 +65,8 @@ def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
             returned = JobReturn(list(job.config.hydra.overrides.task), status=JobStatus.FAILED, _return_value=error)
     # Only the chief's return value counts, because many other ranks return nothing.
     end = outcome_of_job(returned, job.objective if world.is_chief else None, attempt.stop_reason())
+    # Here, because a worker may give the trial a larger part of its GPU than it was queued with.
+    end = replace(end, gpus=share()) if share() < 1 else end
     end.seconds.update(starting=started - began, training=time.time() - started)
     if not world.is_chief or end.state is State.LOST:  # because the launcher knows who preempted it
         return ranks.leave(attempt, world, end)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from sweeps.trial.metrics import CPU, POWER, USE, MetricsLine, is_gpu_use
+from sweeps.trial.metrics import CPU, OWN_MEMORY, POWER, USE, MetricsLine, is_gpu_use
 
 _MEMORY = "system/memory_usage_megabytes"
 _GB = 2**30 / 1e6  # SLURM's unit of memory, in MB of 1e6 bytes
@@ -18,7 +18,8 @@ class Usage:
 
     energy_kwh: float | None = None
     gpu_use: float | None = None  # mean utilization of the GPUs (%)
-    used: dict[str, float] = field(default_factory=dict)  # mem_gb and cores of the largest node, and busy_gpus
+    used: dict[str, float] = field(default_factory=dict)
+    """mem_gb and cores of the largest node, busy_gpus, and gpu_memory: the largest part (0 to 1) of a shared GPU's."""
 
 
 def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
@@ -26,6 +27,7 @@ def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
     joules: list[float] = []
     gpus: list[list[float]] = []
     peaks: list[float] = []
+    gpu_percent: list[float] = []
     cores: list[float] = []
     for lines in nodes:
         before, core_s = since, 0.0
@@ -35,11 +37,13 @@ def measure(nodes: Iterable[Sequence[MetricsLine]], since: float) -> Usage:
             joules += [watts * elapsed_s for name, watts in line.metrics.items() if name.endswith(POWER)]
             core_s += line.metrics.get(f"{CPU}{USE}", 0.0) / 100 * elapsed_s
             peaks += [line.metrics[_MEMORY] / _GB] if _MEMORY in line.metrics else []
+            gpu_percent += [value for name, value in line.metrics.items() if name.endswith(OWN_MEMORY)]
             for name in filter(is_gpu_use, line.metrics):
                 on_node.setdefault(name, []).append(line.metrics[name])
         cores += [core_s / (before - since)] if before > since else []
         gpus += on_node.values()
     used = {"mem_gb": max(peaks, default=0.0), "cores": max(cores, default=0.0)}
+    used["gpu_memory"] = max(gpu_percent, default=0.0) / 100
     used = {name: round(value, 3) for name, value in used.items() if value}
     used |= {"busy_gpus": sum(fmean(values) >= _BUSY for values in gpus)} if gpus else {}
     utilization = [value for values in gpus for value in values]

@@ -1,6 +1,7 @@
 """Replace NVML on a machine without a GPU: FAKE_NVML_GPUS (default 4) GPUs, each with different measurements.
 
-FAKE_NVML=none has no driver. FAKE_NVML=no_power has GPUs without a power measurement.
+FAKE_NVML=none has no driver. FAKE_NVML=no_power has GPUs without a power measurement. FAKE_NVML=mig has the first GPU
+divided into two slices. FAKE_NVML_OWN_GB is the GPU memory of each process that asks; without it, NVML lists none.
 """
 
 # ruff: noqa: N802 - the names are NVML's
@@ -33,7 +34,37 @@ def nvmlDeviceGetHandleByIndex(index: int) -> int:
 
 
 def nvmlDeviceGetHandleByUUID(uuid: str) -> int:
+    if uuid.startswith("MIG-"):
+        return 10 + int(uuid.removeprefix("MIG-"))
+    if not uuid.removeprefix("GPU-").isdecimal():
+        raise NVMLError("Not Found")
     return int(uuid.removeprefix("GPU-"))
+
+
+def nvmlDeviceGetUUID(gpu: int) -> str:
+    return f"MIG-{gpu - 10}" if gpu >= 10 else f"GPU-{gpu}"
+
+
+def nvmlDeviceGetMigMode(gpu: int) -> tuple[int, int]:
+    if os.environ.get("FAKE_NVML") != "mig":
+        raise NVMLError("Not Supported")
+    return int(gpu == 0), 0
+
+
+def nvmlDeviceGetMaxMigDeviceCount(gpu: int) -> int:
+    return 7
+
+
+def nvmlDeviceGetMigDeviceHandleByIndex(gpu: int, index: int) -> int:
+    if index >= 2:
+        raise NVMLError("Not Found")
+    return 10 + index
+
+
+def nvmlDeviceGetComputeRunningProcesses(gpu: int) -> list[SimpleNamespace]:
+    own = os.environ.get("FAKE_NVML_OWN_GB")
+    used = {1: 30_000_000_000} | ({os.getpid(): int(own) * 1_000_000_000} if own else {})
+    return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in used.items()]
 
 
 def nvmlDeviceGetUtilizationRates(gpu: int) -> SimpleNamespace:

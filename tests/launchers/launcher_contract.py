@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +81,42 @@ def asks_whether_to_stop(cfg: Any) -> float:
             return 1.0
         time.sleep(0.05)
     return 2.0
+
+
+def shares_a_gpu(cfg: Any) -> float:
+    """Write the trial's GPU, and its part of the memory; return once the file `go` exists."""
+    folder = current_trial().checkpoint_folder.parent
+    names = ("CUDA_VISIBLE_DEVICES", "SWEEPYARD_GPU_SHARE", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+    (folder / "shares").write_text(" ".join(os.environ.get(name, "-") for name in names))
+    deadline = time.monotonic() + 60
+    while not (folder.parent / "go").exists():
+        assert time.monotonic() < deadline, "the test never let it go"
+        time.sleep(0.02)
+    return 0.0
+
+
+def check_sharing(trials: TrialLauncher, jobs: Sequence[Job], at_once: int) -> list[str]:
+    """Check that `at_once` jobs of `shares_a_gpu` run at a time, and never more; return what they wrote, sorted."""
+    study, waiting, outcomes = jobs[0].folder.path.parent, list(jobs), dict[int, Outcome]()
+
+    def running() -> int:
+        while waiting and trials.submit(waiting[0]):
+            waiting.pop(0)
+        assert not trials.poll(0.1)
+        return len(list(study.glob("*/shares")))
+
+    wait_until(lambda: running() >= at_once, 60)
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        assert running() == at_once
+    (study / "go").touch()
+    while len(outcomes) < len(jobs):
+        while waiting and trials.submit(waiting[0]):
+            waiting.pop(0)
+        outcomes |= dict(trials.poll(0.2))
+    ends = [job.attempt_folder.close(outcomes[job.number]) for job in jobs]
+    assert {end.state for end in ends} == {State.COMPLETED}, ends
+    return sorted(file.read_text() for file in study.glob("*/shares"))
 
 
 def submit(trials: TrialLauncher, job: Job, timeout_s: float = 60) -> None:

@@ -33,11 +33,13 @@ from tests.launchers.launcher_contract import (
     MakeJob,
     are_gone,
     asks_whether_to_stop,
+    check_sharing,
     completes,
     end_of,
     exits,
     never_returns,
     process_ids,
+    shares_a_gpu,
     submit,
     wait_until,
 )
@@ -175,6 +177,12 @@ class TestLocalTrials(LauncherContract):
         assert [cores for cores, _, _ in owned] == [str(CORES[:share]), str(CORES[share : 2 * share])]
         assert [threads for _, threads, _ in owned] == [str(share)] * 2
         assert [gpus for _, _, gpus in owned] == ["4", "GPU-b"]
+
+    def test_four_trials_share_a_gpu(self, trials: LocalTrials, make_job: MakeJob) -> None:
+        settings = {"gpus_per_node": 1, "trials_per_gpu": 2, "cpus_per_task": 0, "mem_gb": 0.5}
+        jobs = [make_job(number, shares_a_gpu, **settings) for number in range(5)]
+        of_gpu = {gpu: f"{gpu} 0.5 0.4500" for gpu in ("4", "GPU-b")}  # 0.45, because NVML does not know the memory
+        assert sorted({*check_sharing(trials, jobs, at_once=4)}) == [of_gpu["4"], of_gpu["GPU-b"]]
 
     def test_a_time_limit(self, trials: LocalTrials, make_job: MakeJob) -> None:
         job = make_job(0, never_returns, timeout_min=1 / 60)
@@ -386,6 +394,7 @@ def test_programs_that_a_killed_driver_left_end_before_its_successor_starts(tmp_
         ({"gpus_per_node": 64}, "gpus=64: this machine has .* GPUs. Ask for .* at most, .*launcher=slurm"),
         ({"cpus_per_task": 4096}, "cpus_per_task=4096: this machine has .* CPU cores"),
         ({"mem_gb": 1e6}, "mem_gb=1000000.0: this machine has .* GB of memory"),
+        ({"trials_per_gpu": 2}, r"trials_per_gpu=2: the trial requests no GPU\.\nAdd gpus=1 "),
     ],
 )
 def test_more_than_the_machine_has(settings: dict[str, Any], message: str) -> None:
@@ -401,6 +410,7 @@ def test_more_than_the_machine_has(settings: dict[str, Any], message: str) -> No
         ({"gpus_per_node": 1, "timeout_min": 5}, Request(1, 4, None, 5)),
         ({"gpus_per_node": 2, "cpus_per_task": 3, "mem_gb": 0.5}, Request(2, 3, 0.5)),
         ({"cpus_per_task": 0}, Request(0, 0)),
+        ({"gpus_per_node": 1, "trials_per_gpu": 4}, Request(0.25, 1)),
     ],
 )
 def test_request_of_a_trial(settings: dict[str, Any], expected: Request) -> None:

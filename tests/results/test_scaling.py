@@ -165,6 +165,14 @@ def test_unit_follows_the_varied_parameter(
         assert expected[2] in "".join(scaling.remarks)
 
 
+def test_trials_on_a_shared_gpu_are_left_out(tmp_path: Path) -> None:
+    parts = (1, 2, 0.25)
+    rows = [trial(tmp_path / str(i), {"gpus": max(1, int(gpus))}, [2, 1], gpus=gpus) for i, gpus in enumerate(parts)]
+    scaling = measure_scaling(study(tmp_path, rows))
+    assert [(count.count, count.trials) for count in counts(scaling)] == [(1, 1), (2, 1)]
+    assert scaling and scaling.remarks == ["Left out: trial 2 (gpus=1): it shared its GPU with other trials."]
+
+
 def test_other_params_split_the_series(tmp_path: Path) -> None:
     points: list[Point] = [{"gpus": g, "+model": m, "seed": s, "same": 1} for g in (1, 2) for m in "ab" for s in (1, 2)]
     scaling = measure_scaling(

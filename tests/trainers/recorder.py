@@ -43,6 +43,8 @@ class Recorder:
         self.reported.append(metrics)
         self.steps.append(step)
 
+    def limit_gpu_memory(self) -> None: ...
+
     def should_stop(self) -> bool:
         return self.steps[-1] == self.stop_after
 

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -6,7 +7,9 @@ from typing import Any
 
 import keras
 import pytest
+import tensorflow as tf
 
+from sweeps.trial import gpus
 from tests.trainers.recorder import Recorder, compose, without_times
 from trainers import distribution
 from trainers.data import dataset as data
@@ -87,6 +90,25 @@ def test_optimizers_refused_on_several_devices(wrong: str) -> None:
         return
     with pytest.raises(ValueError, match=f"{wrong} is wrong with gpus=2"):
         build(cfg, dataset)
+
+
+def test_a_shared_gpu_has_a_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, limits, grown = object(), list[tuple[object, float]](), list[object]()
+    monkeypatch.setenv("SWEEPYARD_GPU_SHARE", "0.25")
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")  # so that the variable is restored
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH")
+    monkeypatch.setattr(gpus, "memory_bytes", lambda: 80e9)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [gpu])
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda devices, kind: None)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda device, on: grown.append(device))
+    limit = "set_logical_device_configuration"
+    monkeypatch.setattr(tf.config, limit, lambda device, parts: limits.append((device, parts[0].memory_limit)))
+    assert distribution.claim_gpus(1) == ["GPU:0"]
+    assert limits == [(gpu, int((0.25 * 80e9 - 0.6e9) / 2**20))]
+    assert (grown, os.environ["TF_FORCE_GPU_ALLOW_GROWTH"]) == ([], "true")
+    monkeypatch.delenv("SWEEPYARD_GPU_SHARE")
+    distribution.claim_gpus(1)
+    assert (len(limits), grown) == (1, [gpu])
 
 
 def test_assigned_gpus_that_tensorflow_cannot_see_lack_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

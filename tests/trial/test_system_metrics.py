@@ -9,6 +9,7 @@ import pytest
 
 from sweeps.trial import facts
 from sweeps.trial.folder import TrialFolder
+from sweeps.trial.job import Outcome, Request, State
 from sweeps.trial.metrics import SYSTEM_METRICS, MetricsLine
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -77,6 +78,8 @@ def test_second_attempt_continues_the_step_count(tmp_path: Path) -> None:
         ("2", {0: 30}),
         ("3,1", {0: 40, 1: 20}),
         ("GPU-2", {0: 30}),
+        ("MIG-1", {0: 120}),
+        ("2,wrong,3", {0: 30}),
     ],
 )
 def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dict[int, float]) -> None:
@@ -91,6 +94,25 @@ def test_only_the_trials_own_gpus(tmp_path: Path, visible: str, utilization: dic
         expected[f"system/gpu_{i}_power_usage_watts"] = busy / 10 * 100
     assert gpus == expected
     assert log == ""
+
+
+def test_a_shared_gpu_has_the_trials_own_memory_and_its_part_of_the_power(tmp_path: Path) -> None:
+    shared = {"CUDA_VISIBLE_DEVICES": "1", "SWEEPYARD_GPU_SHARE": "0.25"}
+    lines, _ = sample(tmp_path, "time.sleep(0.3)", FAKE_NVML_OWN_GB="20", **shared)
+    gpu = {name.removeprefix("system/gpu_0_"): value for name, value in lines[-1].metrics.items() if "gpu" in name}
+    assert gpu == {
+        "utilization_percentage": 20,
+        "memory_usage_megabytes": 20000,
+        "memory_usage_percentage": 25,
+        "power_usage_watts": 50,
+    }
+    attempt = TrialFolder(tmp_path).new_attempt(request=Request(0.25))
+    attempt.begin(lines[0].time - 4)
+    end = attempt.close(Outcome(State.COMPLETED), lines[0].time + 3596)
+    assert (end.gpus, end.gpu_hours, end.used["gpu_memory"]) == (0.25, 0.25, 0.25)
+    (tmp_path / "container").mkdir()  # where NVML has other process ids
+    unlisted, _ = sample(tmp_path / "container", "time.sleep(0.3)", **shared)
+    assert {name for name in unlisted[-1].metrics if "memory_usage" in name} == {MEMORY}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def memory_limit_gb() -> float | None:
 def machine(gpus: int, mem_gb: float | None) -> str | None:
     """Return the type of this machine: its GPUs, or else its CPU, and the limit; None if the GPUs are unknown."""
     device = _gpus(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpus else _cpu()
-    return device if device is None or mem_gb is None else f"{device}, mem_gb={mem_gb:g}"
+    limits = {"trials_per_gpu": gpus and _sharers(), "mem_gb": mem_gb and f"{mem_gb:g}"}
+    return device and ", ".join([device, *(f"{name}={limit}" for name, limit in limits.items() if limit)])
 
 
 def hardware(gpus: int) -> str | None:
@@ -75,6 +76,7 @@ def hardware(gpus: int) -> str | None:
     if launcher.get("_target_") != SLURM or (HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN):
         return None
     request = {name: launcher.get(name) for name in NODES + MEMORY} | {"mem_gb": mem_gb and f"{mem_gb:g}"}
+    request |= {"trials_per_gpu": _sharers()}
     return f"a SLURM node ({', '.join(f'{name}={value}' for name, value in request.items() if value) or 'any'})"
 
 
@@ -181,6 +183,12 @@ def _launcher() -> Mapping[str, Any]:
     return settings
 
 
+def _sharers() -> int | None:
+    """Return how many trials share a GPU; None if each has its own."""
+    count = int(_launcher().get("trials_per_gpu") or 1)
+    return count if count > 1 else None
+
+
 @lru_cache
 def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -193,16 +201,12 @@ def _gpus(visible: str | None) -> str | None:
     """Return name and memory of the GPUs in `visible`, a value of CUDA_VISIBLE_DEVICES."""
     import pynvml
 
+    from sweeps.trial import gpus
+
     try:
-        pynvml.nvmlInit()
-        every = [str(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        names = [name.strip() for name in visible.split(",")] if visible is not None else every
-        gpus = [
-            pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdecimal() else pynvml.nvmlDeviceGetHandleByUUID(name)
-            for name in names
-            if name not in ("", "-1")
-        ]
-        kinds = {f"{pynvml.nvmlDeviceGetName(g)}, {pynvml.nvmlDeviceGetMemoryInfo(g).total / 1e9:.0f} GB" for g in gpus}
+        names = gpus.names_here() if visible is None else gpus.names_in(visible)
+        own = [gpus.handle(name) for name in names]
+        kinds = {f"{pynvml.nvmlDeviceGetName(g)}, {pynvml.nvmlDeviceGetMemoryInfo(g).total / 1e9:.0f} GB" for g in own}
     except pynvml.NVMLError:
         return None
     return " and ".join(sorted(kinds)) or None

@@ -8,10 +8,13 @@ A worker's folder, beside the folders of the other workers of its pool:
     dismissed            the request to end when idle                                         (driver)
 """
 
+import math
 import os
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import cloudpickle
@@ -19,10 +22,13 @@ import cloudpickle
 from sweeps.errors import UserError
 from sweeps.files import read_own
 from sweeps.launchers.forks import Forks
+from sweeps.launchers.gpus import Gpus
+from sweeps.launchers.slurm import mps
 from sweeps.launchers.slurm.in_job import Notice, print_safely
 from sweeps.launchers.slurm.queue import token_of
 from sweeps.launchers.slurm.request import request
 from sweeps.settings import SlurmLauncherConf
+from sweeps.trial.gpus import fitting, names_in
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.trial.staging import staging
 
@@ -46,17 +52,23 @@ class Worker:
         self._request = request(settings)
         self._forks = Forks(settings.preload, folder / "fork_server.log")
         # Only the GPUs are divided among trials, because SLURM confines the job to its cores.
-        self._gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+        self._gpus = Gpus(names_in(os.environ.get("CUDA_VISIBLE_DEVICES", "")))
+        self._mps: Mapping[str, Mapping[str, str]] = {}  # variables of the trials on each shared GPU
         self._notice = Notice([], settings)
         self._running: dict[int, tuple[Job, list[str]]] = {}  # trials without a written outcome, and their GPUs
         self._ended: list[tuple[int, Outcome]] = []
         self._claim_count = 0
+        self._peak = 0.0  # largest part of a shared GPU's memory that a trial used
 
     def run(self) -> None:
         """Run trials until done. Raises UserError if the job lacks GPUs or a preloaded module cannot be imported."""
-        required = self._request.gpus * self._settings.trials_at_once
+        required = round(self._request.gpus * self._settings.slots)
         if len(self._gpus) < required:
-            raise UserError(f"the trials need {required} GPUs, and SLURM allocated {self._gpus}")
+            raise UserError(f"the trials need {required} GPUs, and SLURM allocated {list(self._gpus)}")
+        with mps.serving(self._gpus if self._settings.trials_per_gpu > 1 else ()) as self._mps:
+            self._run()
+
+    def _run(self) -> None:
         # Ignored also by the fork server, because its trials save their state after SLURM's SIGTERM.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._forks.open()
@@ -76,11 +88,12 @@ class Worker:
 
     def _may_claim(self) -> bool:
         limit = self._settings.trials_per_job
-        is_full = limit is not None and self._claim_count >= limit
+        # 1, the default, is no limit for the trials of a shared GPU.
+        is_full = limit is not None and self._claim_count >= (math.inf if limit == 1 else limit)
         return not (is_full or self._notice.was_received or self._notice.is_due())
 
     def _has_room(self) -> bool:
-        return self._may_claim() and len(self._running) < self._settings.trials_at_once
+        return self._may_claim() and len(self._running) < self._settings.slots
 
     def _is_done(self, idle_s: float) -> bool:
         if self._running:
@@ -91,9 +104,24 @@ class Worker:
         return idle_s > self._settings.worker_idle_s or not self._may_claim()
 
     def _claim(self) -> None:
-        """Claim and start the oldest trial in the queue that no other worker claims first."""
+        """Claim and start a trial if there is room, on a shared GPU by the memory of the trials that have ended."""
         if not (self._forks.ready and self._has_room()):
             return
+        sharers = self._settings.trials_per_gpu
+        part = self._request.gpus if sharers == 1 else 1 / fitting(sharers, self._peak)
+        if (gpus := self._gpus.take(part)) is None:
+            return
+        job = None
+        try:
+            job = self._take_oldest()
+        finally:
+            if job is None:
+                self._gpus.release(gpus, part)
+        if job:
+            self._start(replace(job, request=replace(job.request, gpus=part)), gpus)
+
+    def _take_oldest(self) -> Job | None:
+        """Take the oldest trial in the queue that no other worker takes first; return None if the queue is empty."""
         if not self._claim_count:  # only once, because the driver deletes the folder of a lost worker
             self._claimed.mkdir(exist_ok=True)
         for waiting in sorted((self._folder.parent / "queue").glob("*.job")):
@@ -113,12 +141,17 @@ class Worker:
                 print_safely(f"{waiting} cannot be read: {error!r}")
                 claimed.unlink()
                 continue
-            self._claim_count += 1
-            gpus = [self._gpus.pop(0) for _ in range(self._request.gpus)]
-            self._running[job.number] = job, gpus
-            self._notice.folders.append(job.attempt_folder)
-            self._forks.start(job, [], gpus, self._request.cores or 1)
-            return
+            return job
+        return None
+
+    def _start(self, job: Job, gpus: list[str]) -> None:
+        self._claim_count += 1
+        self._running[job.number] = job, gpus
+        self._notice.folders.append(job.attempt_folder)
+        served = self._mps.get("".join(gpus), {})
+        visible = [served["CUDA_VISIBLE_DEVICES"]] if served else gpus
+        served_job = replace(job, environment={**job.environment, **served})
+        self._forks.start(served_job, [], visible, self._request.cores or 1)
 
     def _write_ends(self) -> None:
         while self._ended:
@@ -126,12 +159,13 @@ class Worker:
             job, gpus = self._running[number]
             # The driver writes the outcome of a preempted trial, because only SLURM knows the cause.
             if job.attempt_folder.stop_reason() is not State.LOST:
-                job.attempt_folder.close(end)
+                used = job.attempt_folder.close(end).used
+                self._peak = max(self._peak, used.get("gpu_memory", 0.0))
                 (self._claimed / token_of(job.number, job.attempt)).unlink(
                     missing_ok=True
                 )  # gone if the driver considers the worker lost
             self._ended.pop(0)
-            self._gpus += gpus
+            self._gpus.release(gpus, job.request.gpus)
             self._notice.folders.remove(job.attempt_folder)
             del self._running[number]
 

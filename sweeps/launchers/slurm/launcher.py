@@ -37,18 +37,19 @@ class SlurmTrials(TrialLauncher):
         self.slurm = FollowedJobs(settings)
         self.jobs = JobTrials(self.slurm, settings)
         self.workers = WorkerTrials(self.slurm, settings, study / "workers")
-        self._way = self.jobs if settings.trials_per_job == 1 else self.workers
+        self._way = self.workers if _needs_workers(settings) else self.jobs
         self._study = study
         self._previewed: dict[str, DictConfig] = {}  # settings of the requests, equal settings once
         self._looks = RateLimit()  # of the files of trials and workers
 
     def request(self, config: DictConfig) -> Request:
         settings = read(config.hydra.launcher, SlurmLauncherConf)
-        if settings.trials_per_job != 1:
+        requested = request(settings)
+        if _needs_workers(settings):
             check_request(settings)
         self._previewed.setdefault(repr(settings), config.hydra.launcher)
         environment.check(settings)
-        return request(settings)
+        return requested
 
     def preview(self) -> Iterator[str]:
         return preview(self._study, list(self._previewed.values()))
@@ -99,3 +100,7 @@ class SlurmTrials(TrialLauncher):
         self.jobs.close(keep)
         self.workers.close(keep)
         self.slurm.close()
+
+
+def _needs_workers(settings: SlurmLauncherConf) -> bool:
+    return settings.trials_per_job != 1 or settings.trials_per_gpu > 1

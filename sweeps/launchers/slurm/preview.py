@@ -36,8 +36,7 @@ def preview(study: Path, launchers: Sequence[DictConfig]) -> Iterator[str]:
     refusals = []
     for number, launcher in enumerate(launchers[:_MOST], start=1):
         settings = read(launcher, SlurmLauncherConf)
-        trials = settings.trials_at_once if settings.trials_per_job != 1 else 1
-        requested = parameters(study / "0" / "attempts" / "1", settings, trials)
+        requested = parameters(study / "0" / "attempts" / "1", settings, settings.slots)
         script = _make_sbatch_string("true", study, **requested)
         yield f"request {number}:"
         yield from (f"    {line}" for line in _shown(script, launcher))

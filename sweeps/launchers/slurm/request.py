@@ -1,5 +1,6 @@
 """The resources that a trial or a worker requests from SLURM."""
 
+import math
 import re
 import shlex
 import signal
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
+from sweeps.launchers.gpus import gpus_on_node
 from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.queue import name_of
 from sweeps.settings import SlurmLauncherConf
@@ -23,10 +25,11 @@ _PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "
 
 def request(settings: SlurmLauncherConf) -> Request:
     """Return the resources of a trial over all its nodes. Raises UserError if an amount of memory is malformed."""
-    tasks, gpus = settings.nodes * settings.tasks_per_node, settings.nodes * _gpus_per_node(settings)
+    tasks = settings.nodes * settings.tasks_per_node
+    gpus = settings.nodes * gpus_on_node(settings, _gpus_per_node(settings))
     cores = settings.cpus_per_task and tasks * settings.cpus_per_task
     if gpus and settings.cpus_per_gpu:
-        cores = gpus * settings.cpus_per_gpu
+        cores = math.ceil(gpus * settings.cpus_per_gpu)
     if gpus and settings.mem_per_gpu:
         memory: float | None = gpus * _gigabytes(settings.mem_per_gpu)
     elif settings.mem_per_cpu:
@@ -42,9 +45,10 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
     The arguments of srun end with the command that starts Python, which is part of the request.
     """
     gpus, mem_gb, log = _gpus_per_node(settings), _mem_gb(settings), str(folder / "log")
+    gpu_factor = math.ceil(trials / settings.trials_per_gpu)
     by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
     cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
-    gres = [_times(item, trials) for item in _gres(settings) if _count(item) != 0]
+    gres = [_times(item, gpu_factor) for item in _gres(settings) if _count(item) != 0]
     counted_by_gres = any(_count(item) is not None for item in gres)
     requested = {key: getattr(settings, key) for key in _PLAIN} | {
         "job_name": name_of(folder),
@@ -52,8 +56,8 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
         "ntasks_per_node": settings.tasks_per_node,
         "cpus_per_task": cpus and cpus * trials,
         # None instead of 0, because sites without GPUs refuse a request for 0 GPUs.
-        "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * trials or None,
-        "gpus_per_task": (settings.gpus_per_task or 0) * trials or None,
+        "gpus_per_node": None if counted_by_gres else (settings.gpus_per_node or 0) * gpu_factor or None,
+        "gpus_per_task": (settings.gpus_per_task or 0) * gpu_factor or None,
         "gres": ",".join(gres) or None,
         "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
         "mem_per_gpu": settings.mem_per_gpu if gpus else None,

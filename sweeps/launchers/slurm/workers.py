@@ -107,7 +107,7 @@ class WorkerTrials:
     def has_room(self, ahead: bool) -> bool:
         if ahead and self._settings.detach:  # because no driver will be there to queue the other trials
             return True
-        trials_per_worker = self._settings.trials_at_once + (_AHEAD if ahead else 0)
+        trials_per_worker = self._settings.slots + (_AHEAD if ahead else 0)
         return len(self.trials) < self._settings.array_parallelism * trials_per_worker
 
     def submit(self, job: Job) -> bool:
@@ -115,7 +115,8 @@ class WorkerTrials:
 
     def _queue(self, job: Job) -> bool:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
-        pool_key = repr((parameters(self._folder, settings), settings.setup, settings.preload, copies.in_use()))
+        requested = parameters(self._folder, settings), job.request.trials_per_gpu
+        pool_key = repr((requested, settings.setup, settings.preload, copies.in_use()))
         trial = PooledTrial(job, self._folder / hashlib.blake2s(pool_key.encode(), digest_size=4).hexdigest())
         make_private(self._folder)
         make_private(trial.file.parent)
@@ -221,7 +222,8 @@ class WorkerTrials:
         for pool in pools:
             jobs = [trial.job for trial in self.trials.values() if trial.pool == pool]
             workers = [job for job in self.jobs.values() if job.folder.parent == pool and job.cancel_at is None]
-            surplus = len(workers) - math.ceil(len(jobs) / self._settings.trials_at_once)
+            per_gpu = jobs[0].request.trials_per_gpu if jobs else 1
+            surplus = len(workers) - math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
             pending = [job for job in workers if job.info and job.info.state == "PENDING"]
             if surplus > 0 and pending:
                 self._slurm.cancel(pending[-surplus:], only_pending=True)
@@ -237,7 +239,7 @@ class WorkerTrials:
         make_private(folder)
         try:
             arguments = folder, replace(settings, setup=[])
-            if sent := self._slurm.send(folder, settings, run_worker, *arguments, trials=settings.trials_at_once):
+            if sent := self._slurm.send(folder, settings, run_worker, *arguments, trials=settings.slots):
                 self._follow(sent)
                 return
         except RefusedError as error:

@@ -34,10 +34,26 @@ ROOT = Path(__file__).parents[3]
         ({"mem_per_gpu": "16GB", "gpus_per_node": 2}, Request(2, None, 32, 60)),
         ({"mem_per_gpu": "16G"}, Request(0, None, 4, 60)),
         ({"additional_parameters": {"mem": "9G"}}, Request(0, None, None, 60)),
+        ({"gpus_per_node": 1, "trials_per_gpu": 4}, Request(0.25, None, 4, 60)),
+        ({"gres": "gpu:1g.10gb:1", "gpus_per_node": 1, "trials_per_gpu": 2}, Request(0.5, None, 4, 60)),
+        ({"gres": "gpu:a100", "trials_per_gpu": 4, "cpus_per_gpu": 6, "mem_per_gpu": "8G"}, Request(0.25, 2, 2, 60)),
     ],
 )
 def test_a_request(settings: dict[str, Any], expected: Request) -> None:
     assert request(SlurmLauncherConf(**settings)) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gpus_per_node": 2, "trials_per_gpu": 4}, "trials_per_gpu=4 and gpus=2 conflict: trials share one GPU"),
+        ({"gpus_per_node": 1, "trials_per_gpu": 4, "nodes": 2}, "trials_per_gpu=4: a trial of 2 processes shares no"),
+        ({"trials_per_gpu": 2}, "trials_per_gpu=2: the trial requests no GPU"),
+    ],
+)
+def test_gpus_that_cannot_be_requested(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=f"^hydra.launcher.{message}.*\n(Type|Add) "):
+        request(SlurmLauncherConf(**settings))
 
 
 def test_a_request_that_cannot_be() -> None:
@@ -76,6 +92,10 @@ def test_a_worker_asks_for_all_its_trials_side_by_side() -> None:
     assert of_two(gres="gpu", cpus_per_gpu=4) == {"gres": "gpu:2", "cpus_per_gpu": 4, "mem": "8192MB"}
     assert of_two(gpus_per_node=1, mem_per_gpu="3G") == {"cpus_per_task": 2, "gpus_per_node": 2, "mem_per_gpu": "3G"}
     assert of_two(gpus_per_task=1, mem_gb=1)["gpus_per_task"] == 2
+    eight = {"cpus_per_task": 8, "gpus_per_node": 2, "mem": "8192MB"}
+    assert resources(8, gpus_per_node=1, trials_per_gpu=4, mem_gb=1) == eight
+    of_type = resources(4, gpus_per_node=1, gres="gpu:1g.10gb:1", trials_per_gpu=4, mem_gb=1)
+    assert of_type == {"cpus_per_task": 4, "gres": "gpu:1g.10gb:1", "mem": "4096MB"}
 
 
 def composed(*overrides: str) -> Any:

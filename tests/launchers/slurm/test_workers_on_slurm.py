@@ -15,6 +15,7 @@ from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import current_trial
 from sweeps.trial.job import Job, Outcome, State
+from tests.launchers.launcher_contract import check_sharing, shares_a_gpu
 
 pytestmark = pytest.mark.usefixtures("cluster")
 MakeJob = Callable[..., Job]
@@ -139,6 +140,15 @@ def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
         slurm_job, owned = job_and_gpus(job)
         by_job.setdefault(slurm_job, []).append(owned)
     assert sorted(map(sorted, by_job.values())) == [[["0,1"], ["2,3"]]] * 2
+
+
+@pytest.mark.long
+def test_four_trials_share_a_gpu_in_one_job(start: Any, make_job: MakeJob, tmp_path: Path) -> None:
+    settings = {"gpus_per_node": 1, "trials_per_gpu": 4, "mem_gb": 0.5}
+    launcher = start(array_parallelism=1, trials_per_gpu=4)
+    jobs = [make_job(number, shares_a_gpu, **settings) for number in range(5)]
+    assert check_sharing(launcher, jobs, at_once=4) == ["0 0.25 0.2250"] * 5
+    assert len([*tmp_path.glob("study/workers/*/*/slurm")]) == 1
 
 
 @pytest.mark.long

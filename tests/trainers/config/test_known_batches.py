@@ -1,5 +1,6 @@
 """Batches that are refused because their trial does not fit, and refused searches for the largest batch."""
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import hydra
 import pytest
 from omegaconf import OmegaConf
 
+from sweeps.trial import gpus
 from tests.trainers.config.composing import CONF, check, compose
 from trainers.config import largest_batch
 from trainers.config.largest_batch import TooLarge
@@ -262,6 +264,7 @@ def test_a_search_is_valid(launcher: dict[str, Any]) -> None:
 def test_the_type_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "fakes")
     monkeypatch.delitem(__import__("sys").modules, "pynvml", raising=False)
+    monkeypatch.setattr(gpus, "pynvml", importlib.import_module("pynvml"))
     for visible, expected in (
         ("0", "NVIDIA Fake, 80 GB"),
         ("0,1", "NVIDIA Fake, 80 GB"),
