@@ -6,10 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import yaml
 
 import sweeps
 from sweeps.errors import UserError
 from sweeps.record.definition import Definition
+from sweeps.record.trial_config import read_values
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine
@@ -94,3 +96,12 @@ def test_a_study_that_runs(make_study: MakeStudy, study: Study, clock: Clock, tm
 def test_missing_studies_and_trials(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no study nothing in"):
         sweeps.load("nothing", tmp_path)
+
+
+@pytest.mark.parametrize("indent", [2, 4])
+def test_settings_include_the_choices_of_config_groups(tmp_path: Path, indent: int) -> None:
+    hydra = {"hydra": {"job": {"name": "a"}, "runtime": {"choices": {"optimizer": "adam", "hydra/launcher": "local"}}}}
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(hydra, indent=indent))
+    (tmp_path / ".hydra" / "config.yaml").write_text("lr: 0.1\nrate: ${lr}\n")
+    assert read_values(tmp_path) == {"optimizer": "adam", "lr": 0.1, "rate": 0.1}
