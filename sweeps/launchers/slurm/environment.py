@@ -99,11 +99,12 @@ def python_command(settings: SlurmLauncherConf, folder: Path, has_gpus: bool, ig
 
 def pyxis_options(settings: SlurmLauncherConf, folder: Path) -> list[str]:
     """Return the options of srun for a container of Pyxis: https://github.com/NVIDIA/pyxis."""
-    if not settings.container or _is_image(settings.container):
+    if not (container := settings.container) or _is_image(container):
         return []
     mounts = [f"{path}:{path}" for path in _folders(settings, folder)] + settings.container_binds
     mount_option = f"--container-mounts={','.join(mounts)}"
-    return [f"--container-image={settings.container}", mount_option, f"--container-workdir={Path.cwd()}"]
+    image = str(Path(container).expanduser().absolute()) if container.endswith(".sqsh") else container
+    return [f"--container-image={image}", mount_option, f"--container-workdir={Path.cwd()}"]
 
 
 def _folders(settings: SlurmLauncherConf, folder: Path) -> list[str]:

@@ -146,6 +146,7 @@ def test_container_of_pyxis_is_an_option_of_srun(submitted: Callable[..., str], 
     assert mounts.startswith(f"--container-mounts={tmp_path / 'study'}:{tmp_path / 'study'},")
     assert mounts.endswith(",/a:/c")
     assert words[words.index("-u") - 1] == "python"
+    assert f"--container-image={tmp_path / 'image.sqsh'}" in submitted(container="image.sqsh").splitlines()
 
 
 def test_python_of_another_version_is_named(submitted: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
