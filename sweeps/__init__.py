@@ -5,6 +5,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sweeps.api import Study
+    from sweeps.trial import Trial
+
+__version__ = "0.1.0"
+
+
+def current_trial() -> "Trial":
+    """Return the trial that this process runs, from inside any Hydra task function."""
+    from sweeps.trial import current_trial
+
+    return current_trial()
 
 
 def load(name: str | Path, root: str | Path = "multirun") -> "Study":

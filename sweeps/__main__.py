@@ -1,19 +1,21 @@
-"""python -m sweeps: commands for existing studies, with or without a running driver; see sweeps/commands/."""
+"""python -m sweeps, or sweepyard: commands for studies, with or without a running driver; see sweeps/commands/."""
 
 import gc
 
 from rich.console import Console
 
-from sweeps.commands import app, best, bundle, compare, listing, remove, reports, resume, stop, ui
+from sweeps import neighbours
+from sweeps.commands import app, best, bundle, compare, init, listing, remove, reports, resume, stop, ui
 from sweeps.errors import ExitCode, UserError
 from sweeps.results.terminal import escape_unencodable
 
 # All modules are imported, because each adds its commands to the app.
-__all__ = ["best", "bundle", "compare", "listing", "main", "remove", "reports", "resume", "stop", "ui"]
+__all__ = ["best", "bundle", "compare", "init", "listing", "main", "remove", "reports", "resume", "stop", "ui"]
 
 
 def main() -> None:
     escape_unencodable()
+    neighbours.warn()
     gc.disable()  # because reading a long study makes many objects, but no garbage
     try:
         app()

@@ -133,7 +133,8 @@ def _refuse_sweep(typed: Sequence[str]) -> None:
 def _run_alone(cfg: DictConfig, task: Task, hydra: Any) -> Any:
     """Run the task as a single run, and return its result. MLflow shows the single runs of a day as one study."""
     folder = Path(hydra.runtime.output_dir)
-    settings = read(hydra.sweeper, SweeperConf)
+    is_ours = OmegaConf.get_type(hydra.sweeper) is SweeperConf  # not BasicSweeper of an app without our defaults
+    settings = read(hydra.sweeper, SweeperConf) if is_ours else SweeperConf()
     trials = _single_runs(folder)
     index = next(i for i, trial in enumerate(trials) if trial.folder == folder)
     day = folder.parent

@@ -20,7 +20,6 @@ from sweeps.record.study import StudySnapshot
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,  # because the framed help prints <bool> after a flag
-    add_completion=False,
     help="Inspect, resume, stop and remove studies, running or finished.",
     pretty_exceptions_enable=False,
 )

@@ -56,10 +56,12 @@ def ui(
 
 def _find_study(name: str, root: Path) -> tuple[str, str]:
     """Return the study's MLflow store, and the path of its view."""
-    from sweeps.tracking import pages
+    from sweeps.tracking import comparison_view, pages
 
     study, definition_ = read(name, root)
     store = store_of(definition_)
+    if version := comparison_view.unknown_version():
+        console.print(f"MLflow {version}: its saved views are unknown, so its plain list of the study's runs opens")
     return store, pages.study_path(store, study.folder, study.all_failed)
 
 

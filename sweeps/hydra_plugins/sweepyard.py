@@ -63,9 +63,11 @@ class StudySweeper(_Plugin, Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the study. Exit with a code of `ExitCode` unless the study is finished."""
+        from sweeps import neighbours
         from sweeps.study.driver import Driver
         from sweeps.study.mistakes import explain
 
+        neighbours.warn()
         driver = None
         try:
             driver = Driver(**self._app)

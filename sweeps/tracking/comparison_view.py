@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +19,7 @@ from sweeps.trial.metrics import is_gpu_use
 
 _CURVES_FIRST = ("val_accuracy", "val_loss", "accuracy", "loss")
 _MOST_CURVES = 4
+_NEWEST_KNOWN = (3, 17)
 _NOT_GENAI = "workflowType=machine_learning"  # because MLflow 3.17 otherwise opens its GenAI pages
 ALL_EXPERIMENTS = f"/#/experiments?{_NOT_GENAI}"
 """The path of the page that lists all experiments."""
@@ -144,9 +146,20 @@ def key(study: str) -> str:
     return hashlib.sha256(study.encode()).hexdigest()[:16]
 
 
+def unknown_version() -> str:
+    """Return MLflow's version if its saved views may have another format; else an empty string."""
+    version = metadata.version("mlflow")
+    return version if tuple(map(int, version.split(".")[:2])) > _NEWEST_KNOWN else ""
+
+
 def path(experiment_id: str, study: str, as_table: bool = False) -> str:
-    """Return the view's path on the MLflow server: its charts, or the table with the state of each trial."""
+    """Return the view's path on the MLflow server: its charts, or the table with the state of each trial.
+
+    With a version of MLflow whose saved views are unknown, return the path of the plain list of runs.
+    """
     page = f"/#/experiments/{experiment_id}/runs?{_NOT_GENAI}"
+    if unknown_version():
+        return page
     return f"{page}&viewStateShareKey={key(study)}&compareRunsMode={'TABLE' if as_table else 'CHART'}"
 
 

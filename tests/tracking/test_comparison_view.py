@@ -127,6 +127,14 @@ def test_each_link_opens_mlflow_for_training() -> None:
     assert "compareRunsMode=TABLE" in links[1]
 
 
+@pytest.mark.parametrize("version, is_known", [("3.17.2", True), ("3.18.0", False), ("4.0.0rc1", False)])
+def test_unknown_mlflow_opens_its_plain_page(monkeypatch: pytest.MonkeyPatch, version: str, is_known: bool) -> None:
+    monkeypatch.setattr(comparison_view.metadata, "version", lambda _: version)
+    assert ("viewStateShareKey" in comparison_view.path("7", "s")) == is_known
+    assert comparison_view.path("7", "s").startswith("/#/experiments/7/runs?")
+    assert comparison_view.unknown_version() == ("" if is_known else version)
+
+
 def test_several_objectives_are_all_shown() -> None:
     content = view(objective=["loss", "seconds"], maximize=False)
     assert content["compareRunCharts"][0]["selectedMetrics"] == ["best/loss", "best/seconds"]
