@@ -52,7 +52,7 @@ def unfinished_reason(study: StudySnapshot, end: LoopEnd) -> str:
     enough = None if end.interrupted else end.enough
     if enough and (study.done or enough.setting):
         return "" if study.done else enough.reason
-    open_count = (study.total or len(study.rows)) - study.over()
+    open_count = max(0, (study.total or len(study.rows)) - study.over())  # more may be over than a new grid has
     return end.stopped or (f"{counted(open_count, 'trial')} still open" if open_count else "")
 
 

@@ -95,6 +95,12 @@ def submit(
 
 
 class _Executor(submitit.SlurmExecutor):
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        text = super()._make_submission_file_text(command, uid)
+        has_ranks = "--label" in self.parameters.get("srun_args", ())
+        # because an unbuffered srun would label each piece of 1 kB, and cut the lines of ranks
+        return text.replace("srun --unbuffered ", "srun ") if has_ranks else text
+
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         return sbatch(str(submission_file_path))
 

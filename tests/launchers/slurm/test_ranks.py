@@ -18,6 +18,7 @@ from sweeps.trial.job import Job, State, World
 from tests.launchers.launcher_contract import exits
 
 MakeJob = Callable[..., Job]
+_LINES = 50  # of each rank, more than SLURM sends at a time
 
 
 def submit_all(trials: SlurmTrials, jobs: list[Job]) -> None:
@@ -31,7 +32,8 @@ def describe(cfg: Any) -> float:
     variables = {name: os.environ.get(name) for name in [*names, "SITE_MODULE", "SLURM_CPUS_PER_TASK"]}
     trial = current_trial()
     world = {**vars(trial.world), "checkpoints": str(trial.checkpoint_folder)}
-    print("RANK", trial.world.rank, "of", trial.world.size)
+    for _ in range(_LINES):
+        print("RANK", trial.world.rank, "of", trial.world.size, "x" * 150)
     print("FOUND " + json.dumps({**variables, **world, "host": socket.gethostname()}), flush=True)
     return 1.0
 
@@ -66,7 +68,7 @@ def listens(cfg: Any) -> float:
 def found_by(job: Job) -> list[dict[str, Any]]:
     log = job.attempt_folder.log.read_text()
     lines = [line for line in log.splitlines() if "FOUND " in line]
-    assert len(re.findall(r"^(?:\d+: )?RANK \d+ of \d+$", log, re.MULTILINE)) == len(lines), log
+    assert len(re.findall(r"^(?:\d+: )?RANK \d+ of \d+ x{150}$", log, re.MULTILINE)) == _LINES * len(lines), log
     return sorted((json.loads(line.split("FOUND ")[1]) for line in lines), key=lambda rank: rank["SLURM_PROCID"])
 
 
