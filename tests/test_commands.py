@@ -416,6 +416,13 @@ def test_sync_skips_a_study_with_a_running_driver(answer: Answer, tmp_path: Path
     assert code == 0 and f"study good is being run by process {os.getpid()} on" in output
 
 
+def test_command_that_another_user_could_have_changed_is_not_run(answer: Answer, tmp_path: Path) -> None:
+    (tmp_path / "multirun" / "good" / "study.json").chmod(0o664)
+    code, output = answer("resume", "good")
+    assert code == 2
+    assert "another user could have changed the command in it.\nCheck it, then type it: " in output
+
+
 def test_resume_of_a_renamed_study_advises_moving_the_folder(studies: Path, answer: Answer, tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "good"
     content = json.loads((study / "study.json").read_text())

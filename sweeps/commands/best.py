@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, command, console, read, store_of, working_folder
+from sweeps.record.definition import refuse_foreign
 from sweeps.record.study import result_of
 
 Trial = Annotated[int | None, typer.Option(help="number of the trial; default: the best trial")]
@@ -47,7 +48,9 @@ def refit(
     study, definition = read(name, root)
     row = refit.choose_trial(study, trial)
     words, folder = refit.command(definition, study, row, all_data)
-    console.print(best.line(words, definition.working_folder), soft_wrap=True)
+    line = best.line(words, definition.working_folder)
+    refuse_foreign(study.folder, line)
+    console.print(line, soft_wrap=True)
     if code := subprocess.run(words, check=False, cwd=working_folder(definition)).returncode:
         raise SystemExit(code)
     refitted = read(folder.name, folder.parent)[0].rows[0]

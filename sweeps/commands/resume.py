@@ -39,6 +39,7 @@ def resume(
     if retry or trials:
         _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
+    definition.refuse_foreign(folder, f"cd {shlex.quote(definition_.working_folder)} && {line}")
     console.print(line, soft_wrap=True)
     os.chdir(working_folder(definition_))
     words = shlex.split(line)

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
-from sweeps.files import CorruptFile, quarantine, read_json, write_whole
+from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
 from sweeps.record.followed import by_default, followed, source, written
 from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_grid, quoted, text_of
 from sweeps.secrets import mask_value
@@ -185,7 +185,17 @@ def write_or_check(folder: Path, new: Definition, extend: bool) -> str:
         raise UserError(f"study {new.name} was started with other values: {shown}\nEither {advice}")
     if extend or old is new:
         write_whole(file, json.dumps(asdict(replace(new, version=old.version)), indent=1))
+        with suppress(OSError):  # because not every disk has modes
+            file.chmod(file.stat().st_mode & ~0o022)  # because `resume` runs the command in it
     return mended
+
+
+def refuse_foreign(folder: Path, line: str) -> None:
+    """Raise UserError if another user could have changed the study's definition, from which `line` would run."""
+    if not is_private((folder / _FILE).stat()):
+        raise UserError(
+            f"{folder / _FILE}: another user could have changed the command in it.\nCheck it, then type it: {line}"
+        )
 
 
 def resumed_sampler(folder: Path, conf: Any) -> Any:
