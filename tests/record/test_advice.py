@@ -149,7 +149,7 @@ def test_trials_of_earlier_versions_bring_no_advice(tmp_path: Path) -> None:
 def test_terminal_and_page_show_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [trial(tmp_path, number, SlurmLauncherConf(mem_gb=32), [sample(mem_gb=2 + number)]) for number in range(3)]
     study = StudySnapshot("s", tmp_path, ("loss",), ("minimize",), rows, 3)
-    show_status(study, "", "", "")
+    show_status(study, "", "", "", "")
     line = "memory of a node: 4 GB used at most (median 3), of 32 GB requested. Type: hydra.launcher.mem_gb=5"
     assert line in capsys.readouterr().out
     page = report.write(study).read_text()
