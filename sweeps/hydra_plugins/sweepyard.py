@@ -127,6 +127,13 @@ class SlurmLauncher(_HydraLauncher):
 
         return DriverJob(study_folder.absolute(), settings)
 
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run a batch of trials for another sweeper. Raises UserError for driver=job, because that needs our record."""
+        if self._config.hydra.launcher.driver != "here":
+            problem = f"hydra.launcher.driver=job: {self._config.hydra.sweeper._target_} cannot resume a study"
+            raise UserError(f"{problem}.\nRemove hydra.launcher.driver=job, or choose hydra/sweeper=grid or optuna")
+        return super().launch(job_overrides, initial_job_idx)
+
     def trials(self, study_folder: Path) -> TrialLauncher:
         for sign in "%\\":  # https://slurm.schedmd.com/sbatch.html, filename pattern
             if sign in str(study_folder):

@@ -98,6 +98,7 @@ class Driver:
             return self._study
         except KeyboardInterrupt as error:
             keep = error.args not in ((), (signal.SIGINT,))
+            self._ends = not keep  # because the next driver completes the results
             self._report_interrupt(keep)
             raise SystemExit(ExitCode.INTERRUPTED) from None
         except Exception as error:

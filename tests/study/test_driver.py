@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -581,3 +582,50 @@ def test_a_space_in_code_that_fails_later_stops_the_study_in_words(
     assert f"study s is not finished: {name}: it raised SystemExit: boom later" in out
     assert f"\nCorrect {__name__}.later(cfg, trial)" in out
     assert "Resume with: " in out
+
+
+class ItsJob:
+    """The job of a driver, with a next job that waits for the end of this one."""
+
+    is_here, goes_on = True, True
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def watch(self) -> None: ...
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize(
+    ("happening", "mails"),
+    [
+        ("nothing", ["study s is finished"]),
+        ("a warning", []),
+        ("a warning while results are written", []),
+        ("a stop", ["study s is not finished: it was stopped by python -m sweeps stop."]),
+        ("a bug", []),
+    ],
+)
+def test_driver_in_a_job_ends_the_chain_or_leaves_the_study_to_the_next(
+    run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happening: str, mails: list[str]
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt(signal.SIGTERM)
+
+    launcher, job = FakeLauncher(trains(), clock, survives=True), ItsJob()
+    launcher.driver_job = lambda study: job  # type: ignore[attr-defined]
+    if happening == "a warning":
+        launcher.on_poll = lambda: os.kill(os.getpid(), signal.SIGTERM) if launcher.polls == 3 else None
+    elif happening == "a stop":
+        launcher.on_poll = lambda: (tmp_path / "multirun/s/stop").touch() if launcher.polls == 3 else None
+    elif happening == "a bug":
+        raises(launcher, ZeroDivisionError("a bug"))
+    elif happening != "nothing":
+        monkeypatch.setattr(report, "write", interrupt)
+    notify = f"hydra.sweeper.notify=[sh,-c,'echo \"$0\" >> {tmp_path}/mails','{{subject}}']"
+    with suppress(SystemExit, ZeroDivisionError):
+        run(launcher, notify)
+    assert job.ended == len(mails)
+    assert ((tmp_path / "mails").read_text().splitlines() if (tmp_path / "mails").exists() else []) == mails
