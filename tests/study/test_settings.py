@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sweeps.errors import UserError
-from sweeps.settings import SweeperConf, read, suggest_setting
+from sweeps.settings import SlurmLauncherConf, SweeperConf, read, suggest_setting
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,18 @@ def test_budget_of_zero_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=message):
         read(OmegaConf.structured(SweeperConf(**{name: 0})), SweeperConf)
     assert getattr(read(OmegaConf.structured(SweeperConf(**{name: 0.001})), SweeperConf), name) == 0.001
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ({"driver": "jobs"}, "hydra.launcher.driver=jobs: unknown place.\nChoose here or job"),
+        ({"driver": "job", "detach": True}, "hydra.launcher.driver=job and detach=true conflict: .*\nRemove hydra"),
+        ({"driver_timeout_min": 0}, "hydra.launcher.driver_timeout_min=0: it must be 1 or more"),
+    ],
+)
+def test_place_of_the_driver(typed: dict[str, object], problem: str) -> None:
+    config = OmegaConf.structured(SlurmLauncherConf)
+    config.update(typed)
+    with pytest.raises(UserError, match=problem):
+        read(config, SlurmLauncherConf)
