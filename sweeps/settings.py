@@ -164,10 +164,17 @@ class SlurmLauncherConf:
     """Further options of srun."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
     """Further options of sbatch, by their long names: {reservation: course}."""
+    array: str = "auto"
+    """Job arrays: auto sends the trials of a grid that request the same as arrays, never sends a job for each trial,
+    always also sends a single trial as an array."""
     array_parallelism: int = at_least(1, 256)
-    """Maximum number of jobs queued or running at a time. hydra.sweeper.n_jobs is a second limit."""
-    trials_per_job: int | None = at_least(1, 1)
-    """Trials for each job. Above 1, a job is a worker, a warm process. Null: as many as the time limit allows."""
+    """Maximum number of jobs that run at a time; without arrays, also of queued jobs. hydra.sweeper.n_jobs is a second
+    limit."""
+    trials_per_job: Any = "auto"
+    """Trials for each job. Above 1, a job is a worker, a warm process. Null: as many as the time limit allows. auto: 1,
+    and null once trials have turned out to be short."""
+    short_trial_min: float | None = at_least(0, None)
+    """auto: minutes below which a trial is short. Null: 10, or timeout_min if that is less."""
     trials_at_once: int = at_least(1, 1)
     """Trials that a worker runs side by side. A job requests this many times the cores, GPUs and memory of a trial."""
     trials_per_gpu: int = at_least(1, 1)
@@ -203,7 +210,19 @@ class SlurmLauncherConf:
         """Return the number of trials that a worker runs side by side."""
         return self.trials_at_once * self.trials_per_gpu
 
+    @property
+    def short_s(self) -> float:
+        """Return the seconds below which a trial is short."""
+        return 60 * (min(10, self.timeout_min) if self.short_trial_min is None else self.short_trial_min)
+
     def __post_init__(self) -> None:
+        per_job = self.trials_per_job
+        if per_job not in ("auto", None) and not (isinstance(per_job, int) and per_job >= 1):
+            problem = f"hydra.launcher.trials_per_job={per_job}: it is no number of trials"
+            raise ValueError(f"{problem}.\nType auto, null, or a number from 1 on")
+        if self.short_trial_min is not None and self.short_trial_min > self.timeout_min:
+            problem = f"hydra.launcher.short_trial_min={self.short_trial_min:g}: no trial is longer than its time limit"
+            raise ValueError(f"{problem}.\nType at most hydra.launcher.short_trial_min={self.timeout_min}")
         if self.trials_per_job == 1 and self.trials_at_once > 1 and self.trials_per_gpu == 1:
             problem = f"hydra.launcher.trials_at_once={self.trials_at_once}: it needs workers"
             raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
@@ -222,6 +241,8 @@ class SlurmLauncherConf:
         if self.driver == "job" and self.detach:
             problem = "hydra.launcher.driver=job and detach=true conflict: such a driver leaves by itself"
             raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
+        if self.array not in ("auto", "never", "always"):
+            raise ValueError(f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always")
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 setting = f"hydra.launcher.additional_parameters.{name}"

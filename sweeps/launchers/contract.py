@@ -26,6 +26,8 @@ class TrialLauncher(Protocol):
     survives: bool = False  # whether trials continue when the driver dies, as SLURM jobs do
     max_timeouts: int | None = None  # how often a trial may time out and resume; None: while each attempt advances
 
+    grid_only: str = ""  # the setting that makes this launcher run only grids
+
     def request(self, config: DictConfig) -> Request:
         """Return the resources of this composed trial. Raises UserError if the trial could never start here."""
 

@@ -135,7 +135,7 @@ def _enough(use: Use, floor: int, more: float = 0.0) -> int | None:
 def _advise_time(use: Use, settings: Settings) -> Advice | None:
     """Return advice on a limit if each trial has its own job, because the limit of a worker is no trial's."""
     mode, delay_s = settings.get("trials_per_job"), settings.get("signal_delay_s")
-    is_packed = mode != 1 and (mode != "auto" or use.median < settings.get("short_trial_min", math.inf))
+    is_packed = mode != 1 and (mode != "auto" or use.median < (settings.get("short_trial_min") or 10))
     is_packed = is_packed or settings.get("trials_per_gpu", 1) > 1
     enough = None if delay_s is None or is_packed else _enough(use, _SHORTEST_MIN, delay_s / 60)
     remedy = f"A shorter job starts earlier. Type: hydra.launcher.timeout_min={enough}"

@@ -146,6 +146,9 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     notes += _likely_mistakes(settings, space, words)
 
     trials = _trial_launcher(launcher, settings, folder)
+    if trials.grid_only and not is_grid(settings):
+        problem = f"{trials.grid_only}: a search chooses each trial by the results of the others."
+        raise UserError(f"{problem}\nRemove {trials.grid_only}")
     points = Points(composer, choosing.space, trials)
     requests, left_out = _check_points(points, choosing, settings, is_new)
     if is_new and (suggested := choosing.rehearse()):

@@ -30,7 +30,7 @@ from sweeps.launchers.slurm.driver_chain import (
 )
 from sweeps.launchers.slurm.queue import SlurmError, cancel, name_of, read_job_id, rows, squeue
 from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import JOB_PREFIXES, BusyError, RefusedError, UnansweredError, submit
+from sweeps.launchers.slurm.submit import JOB_PREFIXES, BusyError, RefusedError, UnansweredError, submit, write_call
 from sweeps.settings import SlurmLauncherConf
 
 _PLACE = "SWEEPYARD_DRIVER"  # variable with the folder of the driver's job
@@ -208,7 +208,8 @@ def _send(study: Path, follows: str | None, launch: Launch) -> str:
     if follows:
         write_whole(folder / "follows", follows)
     try:
-        return submit(folder, _parameters(folder, launch.settings, follows), run_driver, folder, launch)
+        write_call(folder, launch.settings, run_driver, folder, launch)
+        return submit(folder, _parameters(folder, launch.settings, follows))
     except (RefusedError, BusyError) as error:
         if isinstance(error, UnansweredError) and (job_id := _id_of(name_of(folder))):
             return job_id

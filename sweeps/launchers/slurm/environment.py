@@ -41,11 +41,14 @@ def is_own_python(settings: SlurmLauncherConf) -> bool:
     return not (settings.python or settings.container)
 
 
-def module_lines(settings: SlurmLauncherConf, private: Path) -> list[str]:
-    """Return the shell lines that load the modules; a failing line ends with the module's own message."""
+def module_lines(settings: SlurmLauncherConf, private: str) -> list[str]:
+    """Return the shell lines that load the modules; a failing line ends with the module's own message.
+
+    `private` is the job's private folder, as a shell's word.
+    """
     if not settings.modules:
         return []
-    log = shlex.quote(str(private / "modules"))
+    log = f"{private}/modules"
     return [
         f"command -v module >/dev/null || {{ set +e; {_PROFILE}; set -e; }}",
         "module purge",

@@ -5,16 +5,27 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import Outage
 from sweeps.files import NO_ROOM, CorruptFile
-from sweeps.launchers.slurm.queue import ENDED, JobInfo, SlurmError, cancel, name_of, squeue, write_job_id
+from sweeps.launchers.slurm.lengths import Lengths
+from sweeps.launchers.slurm.queue import (
+    ENDED,
+    JobInfo,
+    SlurmError,
+    Ticket,
+    by_array,
+    cancel,
+    name_of,
+    squeue,
+    write_job_id,
+)
 from sweeps.launchers.slurm.request import PRIVATE, SETUP, parameters
-from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit
+from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit, write_call, write_setup
 from sweeps.launchers.slurm.watcher import FollowedJob, Watcher
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
@@ -42,6 +53,7 @@ class FollowedJobs:
         self.jobs: dict[str, FollowedJob] = {}  # by name
         self.watcher = Watcher(self.jobs, settings.poll_s)
         self.over: list[tuple[int, Outcome]] = []  # trials that ended since the last poll
+        self.lengths = Lengths()
         self.busy = ""  # why SLURM accepts no jobs now
         self._interval_s = 60 / settings.max_submissions_per_min
         self._not_before = 0.0  # time of the next submission
@@ -74,6 +86,7 @@ class FollowedJobs:
 
     def report(self, number: int, end: Outcome) -> None:
         self.over.append((number, end))
+        self.lengths.add(end)
         self._troubles.pop(f"trial {number}", None)
 
     @contextmanager
@@ -112,20 +125,28 @@ class FollowedJobs:
 
         Raises RefusedError.
         """
-        earliest = max(self._not_before, time.monotonic() - _CATCH_UP_S)
-        self._not_before = earliest + self._interval_s
-        job_id = None
+        write_call(folder, settings, function, *arguments)
+        write_setup(folder, settings.setup)
+        is_sent, job_id = self.sbatch(folder, parameters(folder, settings, trials))
+        return self.follow(folder, Ticket(name_of(folder), job_id)) if is_sent else None
+
+    def sbatch(self, folder: Path, requested: Mapping[str, Any]) -> tuple[bool, str | None]:
+        """Submit a job or an array. Return whether SLURM may have accepted it, and its id if sbatch has answered.
+
+        Raises RefusedError.
+        """
+        catch_up_s = _CATCH_UP_S if self._interval_s < 1 else 0.0  # because sites count the submissions of a second
+        self._not_before = max(self._not_before, time.monotonic() - catch_up_s) + self._interval_s
         try:
-            job_id = submit(folder, parameters(folder, settings, trials), function, *arguments, setup=settings.setup)
+            job_id = submit(folder, requested)
             self.busy = ""
         except BusyError as error:
             self.pause(f"SLURM accepts no jobs now: {error}")
-            if not isinstance(error, UnansweredError):
-                return None
-        return self.follow(folder, job_id)
+            return isinstance(error, UnansweredError), None
+        return True, job_id
 
-    def follow(self, folder: Path, job_id: str | None) -> FollowedJob:
-        job = FollowedJob(folder, name_of(folder), job_id, time.monotonic() + _STUCK_S)
+    def follow(self, folder: Path, ticket: Ticket) -> FollowedJob:
+        job = FollowedJob(folder, ticket.name, ticket.id, ticket.array, time.monotonic() + _STUCK_S)
         self.jobs[job.name] = job  # replaces an earlier submission of the job
         return job
 
@@ -143,7 +164,7 @@ class FollowedJobs:
             is_complete = canceller_known or any(job.folder.glob("ranks/*.json"))
             return info if is_complete or now - job.ended_at >= _LATE_S.get(info.state, 0.0) else None
         if job.id != info.id:  # because sbatch's answer was lost
-            write_job_id(job.folder, info.id)
+            write_job_id(job.array or job.folder, info.id.partition("_")[0])
             job.id = info.id
         if info.state == "PENDING":
             self._handle_pending(job, info, now)
@@ -156,20 +177,24 @@ class FollowedJobs:
             self.cancel([job], only_pending=True)
         if now <= job.warn_at or not _STUCK.search(info.reason):
             return
-        job.warn_at = math.inf
-        advice = f"Cancel it and change its request: scancel {job.id}"
+        job_id = info.id
+        for other in self.jobs.values() if job.array else [job]:
+            if other.array == job.array:  # because all elements have the same request
+                other.warn_at, job_id = math.inf, info.id.partition("_")[0]
+        advice = f"Cancel it and change its request: scancel {job_id}"
         if "eld" in info.reason:
             release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"
-            advice = f"{release}: scontrol release {job.id}, or cancel it: scancel {job.id}"
-        log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job.id, job.name, info.reason, advice)
+            advice = f"{release}: scontrol release {job_id}, or cancel it: scancel {job_id}"
+        log.warning("SLURM job %s will not start by itself (%s: %s).\n%s", job_id, job.name, info.reason, advice)
 
     def cancel(self, jobs: Sequence[FollowedJob], only_pending: bool = False) -> None:
         """Cancel the jobs, or only those that are still pending. Warn about jobs that may still run."""
         for job in jobs:
             job.cancel_at = time.monotonic() + _CANCEL_AGAIN_S
-        ids = [job.id for job in jobs if job.id]
+        ids = by_array(job.id for job in jobs if job.id)
         batches = [ids[i : i + 500] for i in range(0, len(ids), 500)]  # because a longer list exceeds the timeout
-        for batch in batches + [[f"--name={job.name}"] for job in jobs if not job.id]:
+        names = {name_of(job.array) if job.array else job.name: None for job in jobs if not job.id}
+        for batch in batches + [[f"--name={name}"] for name in names]:
             try:
                 cancel(batch, only_pending)
             except SlurmError as error:

@@ -8,9 +8,9 @@ A worker's folder, beside the folders of the other workers of its pool:
     dismissed            the request to end when idle                                         (driver)
 """
 
-import math
 import os
 import signal
+import statistics
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -36,16 +36,19 @@ _TICK_S = 0.05
 _BUSY_TICK_S = 0.5
 
 
-def run_worker(folder: Path, settings: SlurmLauncherConf) -> None:
-    """Run trials until the worker is dismissed, idle too long, near its time limit, or at its number of trials."""
+def run_worker(folder: Path, settings: SlurmLauncherConf, typical_s: float = 0.0) -> None:
+    """Run trials until the worker is dismissed, idle too long, near its time limit, or at its number of trials.
+
+    `typical_s` is how long trials took, as measured by the driver.
+    """
     with staging(settings.stage or []):
-        Worker(folder, settings).run()
+        Worker(folder, settings, typical_s).run()
 
 
 class Worker:
     """Claims trials from the queue and runs them."""
 
-    def __init__(self, folder: Path, settings: SlurmLauncherConf) -> None:
+    def __init__(self, folder: Path, settings: SlurmLauncherConf, typical_s: float = 0.0) -> None:
         self._folder = folder
         self._claimed = folder / "claimed"
         self._settings = settings
@@ -59,6 +62,8 @@ class Worker:
         self._ended: list[tuple[int, Outcome]] = []
         self._claim_count = 0
         self._peak = 0.0  # largest part of a shared GPU's memory that a trial used
+        self._typical_s = typical_s
+        self._seconds: list[float] = []  # durations of the trials that ended here
 
     def run(self) -> None:
         """Run trials until done. Raises UserError if the job lacks GPUs or a preloaded module cannot be imported."""
@@ -88,9 +93,11 @@ class Worker:
 
     def _may_claim(self) -> bool:
         limit = self._settings.trials_per_job
-        # 1, the default, is no limit for the trials of a shared GPU.
-        is_full = limit is not None and self._claim_count >= (math.inf if limit == 1 else limit)
-        return not (is_full or self._notice.was_received or self._notice.is_due())
+        # 1 is no limit for the trials of a shared GPU.
+        is_full = isinstance(limit, int) and limit > 1 and self._claim_count >= limit
+        # Any trial may be the first, because a worker that runs none would be replaced by an equal worker.
+        needed_s = statistics.median(self._seconds or [self._typical_s]) if self._claim_count else 0.0
+        return not (is_full or self._notice.was_received or self._notice.is_due(needed_s))
 
     def _has_room(self) -> bool:
         return self._may_claim() and len(self._running) < self._settings.slots
@@ -159,8 +166,9 @@ class Worker:
             job, gpus = self._running[number]
             # The driver writes the outcome of a preempted trial, because only SLURM knows the cause.
             if job.attempt_folder.stop_reason() is not State.LOST:
-                used = job.attempt_folder.close(end).used
-                self._peak = max(self._peak, used.get("gpu_memory", 0.0))
+                written = job.attempt_folder.close(end)
+                self._seconds.append(written.duration_s)
+                self._peak = max(self._peak, written.used.get("gpu_memory", 0.0))
                 (self._claimed / token_of(job.number, job.attempt)).unlink(
                     missing_ok=True
                 )  # gone if the driver considers the worker lost

@@ -1,64 +1,113 @@
-"""Trials as SLURM jobs of their own, with the resources of each trial."""
+"""Trials as SLURM jobs of their own, single or in arrays, with the resources of each trial."""
 
 import time
 from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 
 from sweeps.files import CorruptFile
+from sweeps.launchers.slurm import limits
+from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.ends import outcome_of_attempt
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.in_job import run_attempt
-from sweeps.launchers.slurm.queue import SlurmError, name_of, read_job_id
+from sweeps.launchers.slurm.queue import SlurmError, read_ticket
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
 
 _STRAGGLE_S = 30.0  # maximum time for other ranks to end after the chief
+_TICK_S = 0.05
+_OLDEST = 30
 
 
 class JobTrials:
     """The trials that have a SLURM job of their own."""
 
-    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf) -> None:
+    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, folder: Path) -> None:
         self._slurm = slurm
         self._settings = settings
-        self.trials: dict[str, tuple[Job, FollowedJob]] = {}  # by the name of the SLURM job
+        self._arrays = Arrays(slurm, settings, folder)
+        self._most_ahead = max(limits.MOST, 2 * settings.array_parallelism)
+        self._fills = True  # whether trials are queued ahead
+        self.trials: dict[str, tuple[Job, FollowedJob]] = {}  # submitted trials, by the name of the SLURM job
+
+    @property
+    def count(self) -> int:
+        return len(self.trials) + len(self._arrays.jobs)
+
+    def ages_s(self, gpus: float) -> list[float]:
+        """Return for how long trials with this number of GPUs have been running, of the oldest trials."""
+        jobs = islice((job for job, _ in self.trials.values() if job.request.gpus == gpus), _OLDEST)
+        with self._slurm.retrying("ages of running trials"):
+            return [time.time() - began for job in jobs if (began := job.attempt_folder.began())]
+        return []
+
+    def count_of(self, gpus: float) -> int:
+        """Return how many trials with this number of GPUs were collected or submitted, and are not over."""
+        jobs = [*(job for job, _ in self.trials.values()), *self._arrays.jobs]
+        return sum(job.request.gpus == gpus for job in jobs)
 
     def has_room(self, ahead: bool) -> bool:
-        return len(self.trials) < self._settings.array_parallelism
+        if not ahead or self._settings.array == "never":
+            return self.count < self._settings.array_parallelism
+        if self.count >= self._most_ahead:
+            self._fills = False
+        elif self.count <= self._most_ahead // 2:  # not at each end, because each array is an sbatch
+            self._fills = True
+        return self._fills and not self._arrays.is_full
 
-    def submit(self, job: Job) -> bool:
-        may_send = self.has_room(ahead=False) and self._slurm.may_send()
-        return may_send and self._slurm.try_submit(job, lambda: self._submit(job))
+    def submit(self, job: Job, settings: SlurmLauncherConf, ahead: bool) -> bool:
+        """Submit the trial or, with `ahead`, collect it for an array. Return False if there is no room yet."""
+        if not self.has_room(ahead):
+            return False
+        if ahead and self._settings.array != "never":
+            return self._slurm.try_submit(job, lambda: self._arrays.add(job, settings))
+        return self._slurm.may_send() and self._slurm.try_submit(job, lambda: self._submit(job, settings))
 
-    def _submit(self, job: Job) -> bool:
-        folder = job.attempt_folder.path
-        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
+    def _submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
         try:
-            if sent := self._slurm.send(folder, settings, run_attempt, job):
+            if sent := self._slurm.send(job.attempt_folder.path, settings, run_attempt, job):
                 self.trials[sent.name] = job, sent
             return sent is not None
         except RefusedError as error:
-            self._end(job, Outcome(State.REFUSED, f"SLURM refused the job: {error}"))
+            self._slurm.report(job.number, Outcome(State.REFUSED, f"SLURM refused the job: {error}"))
             return True
+
+    def send(self) -> None:
+        """Send the collected trials once no further trial comes, and share the throttle. Raises nothing."""
+        if self._arrays.is_complete():
+            self._send()
+        self._arrays.adjust_throttles(sent for _, sent in self.trials.values())
+
+    def _send(self) -> None:
+        with self._slurm.retrying("arrays"):
+            for job, sent in self._arrays.send(len(self.trials)):
+                self.trials[sent.name] = job, sent
 
     def adopt(self, job: Job) -> bool:
         """Take over the attempt. Return False if no job id was written and SLURM has no job of its name."""
         folder = job.attempt_folder.path
-        job_id = read_job_id(folder)
+        ticket = read_ticket(folder)
         with suppress(SlurmError):
-            if job_id is None and name_of(folder) not in self._slurm.listing():
+            if ticket.id is None and ticket.name not in self._slurm.listing():
                 return False
-        sent = self._slurm.follow(folder, job_id)
-        self.trials[sent.name] = job, sent
+        self.trials[ticket.name] = job, self._slurm.follow(folder, ticket)
         return True
 
-    def cancel(self, only_pending: bool) -> None:
-        self._slurm.cancel([sent for _, sent in self.trials.values()], only_pending)
+    def cancel_pending(self) -> None:
+        for job in self._arrays.clear():
+            self._slurm.report(job.number, Outcome(State.CANCELLED, "it was cancelled"))
+        self._slurm.cancel([sent for _, sent in self.trials.values()], only_pending=True)
 
     def close(self, keep: bool) -> None:
+        while keep and self._arrays.jobs and not self._slurm.busy:
+            self._send()
+            time.sleep(_TICK_S)
+        self._arrays.clear()
         if not keep:
-            self.cancel(only_pending=False)
+            self._slurm.cancel([sent for _, sent in self.trials.values()])
         self.trials.clear()
 
     def observe(self) -> None:
@@ -74,20 +123,26 @@ class JobTrials:
             if end and sent.outcome_at is None:
                 sent.outcome_at = time.monotonic()
             if end and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
-                self._end(job, end)
+                self._end(job, sent, end)
             elif sent.outcome_at and time.monotonic() > max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0):
                 self._slurm.cancel([sent])  # because a hung rank blocks all nodes of the job
             elif info and not sent.never_was:
-                self._end(job, outcome_of_attempt(info, job.attempt_folder))
+                self._end(job, sent, outcome_of_attempt(info, job.attempt_folder))
+            elif info and sent.array:
+                self._forget(sent)
+                self._arrays.add(job, read(launcher, SlurmLauncherConf))
             elif info and self._slurm.may_send():
-                self._submit(job)
+                self._forget(sent)
+                self._submit(job, read(launcher, SlurmLauncherConf))
         except (OSError, CorruptFile) as error:
             if info is None:
                 raise
-            self._end(job, Outcome(State.LOST, str(error)))
+            self._end(job, sent, Outcome(State.LOST, str(error)))
 
-    def _end(self, job: Job, end: Outcome) -> None:
-        name = name_of(job.attempt_folder.path)
-        self.trials.pop(name, None)
-        self._slurm.jobs.pop(name, None)
+    def _forget(self, sent: FollowedJob) -> None:
+        self.trials.pop(sent.name, None)
+        self._slurm.jobs.pop(sent.name, None)
+
+    def _end(self, job: Job, sent: FollowedJob, end: Outcome) -> None:
+        self._forget(sent)
         self._slurm.report(job.number, end)

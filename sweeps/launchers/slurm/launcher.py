@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request
 
 _TICK_S, _WARM_TICK_S = 0.2, 0.05  # the second with workers, because their trials are short
+_JUDGE_S = 1.0
+_UNMEASURED = 10  # trials at a time, and a minute, before their length is measured, because sites count starts of jobs
 
 
 class SlurmTrials(TrialLauncher):
@@ -34,12 +37,18 @@ class SlurmTrials(TrialLauncher):
         self.detach = settings.detach
         self.keep_on_interrupt = settings.keep_on_interrupt
         self.max_timeouts = settings.max_num_timeout
+        self.grid_only = "hydra.launcher.array=always" if settings.array == "always" else ""
         self.slurm = FollowedJobs(settings)
-        self.jobs = JobTrials(self.slurm, settings)
-        self.workers = WorkerTrials(self.slurm, settings, study / "workers")
-        self._way = self.workers if _needs_workers(settings) else self.jobs
+        self.jobs = JobTrials(self.slurm, settings, study / "arrays")
+        self.workers = WorkerTrials(self.slurm, settings, study / "workers", self._median_s)
+        self._settings = settings
         self._study = study
         self._previewed: dict[str, DictConfig] = {}  # settings of the requests, equal settings once
+        self._is_ahead = False  # whether further trials do not depend on the results of these
+        self._unmeasured: deque[float] = deque(maxlen=_UNMEASURED)  # when trials of unmeasured length were submitted
+        self._judged: dict[float, tuple[float, bool | None]] = {}  # by GPUs: when, and whether trials are short
+        self._next: tuple[Job | None, SlurmLauncherConf] = None, settings  # the newest trial, and its own settings
+        self._is_waiting = False  # whether the next trial waits until the length of such trials is measured
         self._looks = RateLimit()  # of the files of trials and workers
 
     def request(self, config: DictConfig) -> Request:
@@ -60,14 +69,60 @@ class SlurmTrials(TrialLauncher):
             if shutil.which(command) is None:
                 problem = f"hydra/launcher=slurm: this machine has no {command} command."
                 raise UserError(f"{problem}\nRun the command on a login node, or use hydra/launcher=local")
+        self.slurm.lengths.read(self._study)
         self.slurm.watcher.start()
         self.workers.open()
 
     def has_room(self, ahead: bool = False) -> bool:
-        return self._way.has_room(ahead)
+        self._is_ahead = ahead
+        if _needs_workers(self._settings):
+            return self.workers.has_room(ahead)
+        if self._settings.trials_per_job == 1:
+            return self.jobs.has_room(ahead)
+        if ahead:
+            return self.jobs.has_room(ahead) or self.workers.has_room(ahead)
+        return self.jobs.count + len(self.workers.trials) < self._settings.array_parallelism
 
     def submit(self, job: Job) -> bool:
-        return self._way.submit(job)
+        if self._next[0] is not job:  # because the loop submits a trial anew until there is room
+            self._next = job, read(job.config.hydra.launcher, SlurmLauncherConf)
+        settings = self._next[1]
+        if _needs_workers(settings):
+            return self.workers.submit(job, settings)
+        if settings.trials_per_job == "auto":
+            return self._submit_by_length(job, settings)
+        return self.jobs.submit(job, settings, self._is_ahead)
+
+    def _submit_by_length(self, job: Job, settings: SlurmLauncherConf) -> bool:
+        """Submit the trial to the workers if such trials are short. Before this is measured, few trials may run."""
+        try:
+            check_request(settings)
+        except UserError:  # because no worker could run the trial
+            return self.jobs.submit(job, settings, self._is_ahead)
+        is_short, self._is_waiting = self._are_short(job.request.gpus, settings), False
+        if is_short:
+            return self.workers.submit(job, settings)
+        if is_short is False or settings.detach:  # because nobody will be there to measure
+            return self.jobs.submit(job, settings, self._is_ahead)
+        now = time.monotonic()
+        is_soon = len(self._unmeasured) == _UNMEASURED and now - self._unmeasured[0] < 60
+        if is_soon or self.jobs.count_of(job.request.gpus) >= _UNMEASURED:
+            self._is_waiting = True
+            return False
+        is_submitted = self.jobs.submit(job, settings, self._is_ahead)
+        if is_submitted:
+            self._unmeasured.append(now)
+        return is_submitted
+
+    def _are_short(self, gpus: float, settings: SlurmLauncherConf) -> bool | None:
+        judged_at, is_short = self._judged.get(gpus, (0.0, None))
+        if time.monotonic() - judged_at > _JUDGE_S:
+            is_short = self.slurm.lengths.are_short(gpus, settings.short_s, self.jobs.ages_s(gpus))
+            self._judged[gpus] = time.monotonic(), is_short
+        return is_short
+
+    def _median_s(self, job: Job) -> float | None:
+        return self.slurm.lengths.median_s(job.request.gpus)
 
     def adopt(self, job: Job) -> bool:
         """Take over the attempt, which an earlier driver may have submitted in either way."""
@@ -75,6 +130,7 @@ class SlurmTrials(TrialLauncher):
 
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         deadline = time.monotonic() + timeout_s
+        self.jobs.send()
         self._observe()
         while not self.slurm.over and time.monotonic() < deadline:
             time.sleep(min(_WARM_TICK_S if self.workers.trials else _TICK_S, timeout_s))
@@ -90,10 +146,21 @@ class SlurmTrials(TrialLauncher):
         self.workers.adjust()
 
     def notes(self) -> list[str]:
-        return self.slurm.notes()
+        return [*self._notes_on_lengths(), *self.slurm.notes()]
+
+    def _notes_on_lengths(self) -> list[str]:
+        """Return why trials run in warm workers, or few at a time."""
+        if self._is_waiting:
+            reason = f"at most {_UNMEASURED} trials start before their length is measured"
+            return [f"{reason}. To start all: hydra.launcher.trials_per_job=1"]
+        if self._settings.trials_per_job == "auto" and self.workers.trials:
+            median_s = self._median_s(next(iter(self.workers.trials.values())).job) or 0.0
+            reason = f"trials take {median_s:.0f} s, less than short_trial_min={self._settings.short_s / 60:g}"
+            return [f"{reason}: they run in warm workers"]
+        return []
 
     def cancel_pending(self) -> None:
-        self.jobs.cancel(only_pending=True)
+        self.jobs.cancel_pending()
         self.workers.cancel_pending()
 
     def close(self, keep: bool = False) -> None:
@@ -103,4 +170,4 @@ class SlurmTrials(TrialLauncher):
 
 
 def _needs_workers(settings: SlurmLauncherConf) -> bool:
-    return settings.trials_per_job != 1 or settings.trials_per_gpu > 1
+    return settings.trials_per_job not in (1, "auto") or settings.trials_per_gpu > 1

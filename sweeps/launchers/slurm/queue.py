@@ -2,7 +2,8 @@
 
 The files by which the driver and a job find each other, in the folder of the attempt or the worker:
 
-    job.json          the job's name and id, written after sbatch                          (driver)
+    job.json          the job's name and id, written after sbatch; or, before sbatch, the array and the
+                      index of the element                                                 (driver)
     slurm/call.pkl    the function that the job runs; slurm/ is private to its owner       (driver)
     slurm/setup.sh      the lines of `setup`, of mode 0600, until the job has read them   (driver)
     slurm/set_up      created when every line of `setup` has succeeded                     (job)
@@ -24,17 +25,18 @@ from pathlib import Path
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json, write_whole
 
-_SQUEUE = ["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
+_SQUEUE = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%i|%T|%r|%j"]
 _SACCT = ["sacct", "--noheader", "--parsable2", "--format=JobID,State,JobName"]
 _CLUSTERS = "SLURM_CLUSTERS"  # obeyed by all of SLURM's commands but sacct
 _TYPED_CLUSTER = os.environ.get(_CLUSTERS)
-_SCRIPTS = ("*/attempts/*", "workers/*/*", "arrays/*", "driver/jobs/*")
+_SCRIPTS = ("*/attempts/*", "workers/*/*", "arrays/*/*", "driver/jobs/*")
 _TIMEOUT_S = 20  # because SLURM's commands would retry for minutes without a controller
 _UNREACHABLE = re.compile(
     "contact slurm controller|Connection refused|configuration source|s_p_parse_file|timed out|took longer"
 )
 _CHECKS = "Check the controller (scontrol ping) and SLURM_CONF, which must name the cluster's slurm.conf"
 
+ELEMENTS = "elements"  # links to the folders of the attempts of an array, by index
 GONE = "GONE"  # our own state for a job without a record in SLURM
 
 ENDED = {
@@ -66,17 +68,48 @@ def token_of(number: int, attempt: int) -> str:
     return f"{number:07}.{attempt:04}.job"
 
 
+@dataclass(frozen=True)
+class Ticket:
+    """What identifies the job of an attempt or a worker: its name and, once sbatch or squeue has reported it, its id.
+
+    The name of an element of an array is ARRAY_INDEX.
+    """
+
+    name: str
+    id: str | None = None
+    array: Path | None = None  # folder of its array
+
+
 def write_job_id(folder: Path, job_id: str) -> None:
     write_whole(folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}), sync=False)
 
 
-def read_job_id(folder: Path) -> str | None:
-    """Return the id in job.json; None if the file is missing, damaged, or copied from another job's folder."""
+def write_element(array: Path, index: int, attempt: Path) -> Ticket:
+    """Make the attempt an element of the array, before sbatch, and return its ticket. Raises OSError."""
+    place = array / ELEMENTS / str(index)
+    place.symlink_to(os.path.relpath(attempt, place.parent))
+    content = {"array": os.path.relpath(array, attempt), "index": index}
+    write_whole(attempt / "job.json", json.dumps(content), sync=False)
+    return Ticket(f"{name_of(array)}_{index}", None, array)
+
+
+def read_ticket(folder: Path) -> Ticket:
+    """Return the ticket by job.json; without an id if the file is missing, damaged, or copied from another folder."""
+    name = name_of(folder)
     with suppress(OSError, CorruptFile):
         content = read_json(folder / "job.json") or {}
-        if content.get("name") == name_of(folder) and str(content.get("id")).isdecimal():
-            return str(content["id"])
-    return None
+        if "array" in content:
+            array, index = Path(os.path.normpath(folder / str(content["array"]))), str(content.get("index"))
+            if index.isdecimal() and (array / ELEMENTS / index).resolve() == folder.resolve():
+                array_id = read_job_id(array)
+                return Ticket(f"{name_of(array)}_{index}", array_id and f"{array_id}_{index}", array)
+        elif content.get("name") == name and str(content.get("id")).isdecimal():
+            return Ticket(name, str(content["id"]))
+    return Ticket(name)
+
+
+def read_job_id(folder: Path) -> str | None:
+    return read_ticket(folder).id
 
 
 class SlurmError(UserError):
@@ -100,32 +133,61 @@ class JobInfo:
 def squeue() -> dict[str, JobInfo]:
     """Return this user's jobs by name, including jobs that ended minutes ago (MinJobAge). Raises SlurmError."""
     jobs: dict[str, JobInfo] = {}
-    for job_id, state, reason, name in rows(_SQUEUE, 4):
+    for job_id, state, reason, array in rows(_SQUEUE, 4):
+        name = _name_in(array, job_id)
         if name not in jobs or jobs[name].state in ENDED:
             jobs[name] = JobInfo(job_id, state, reason)
     return jobs
 
 
 def sacct(ids: Iterable[str]) -> dict[str, JobInfo]:
-    """Return the jobs with these ids by name, from the accounting. Raises SlurmError."""
+    """Return the jobs with these ids by name, and the other elements of their arrays, from the accounting.
+
+    Raises SlurmError.
+    """
     jobs: dict[str, JobInfo] = {}
     names: dict[str, str] = {}
     clusters = [f"--clusters={os.environ[_CLUSTERS]}"] if _CLUSTERS in os.environ else []
-    for step_id, state, name in rows([*_SACCT, *clusters, f"--jobs={','.join(ids)}"], 3):
-        job_id, _, step = step_id.partition(".")
+    jobs_and_arrays = {job_id.partition("_")[0]: None for job_id in ids}
+    for step_id, state, name in rows([*_SACCT, *clusters, f"--jobs={','.join(jobs_and_arrays)}"], 3):
+        job_ids, _, step = step_id.partition(".")
         words = state.split()  # such as CANCELLED by 0
-        if not step and words:
-            names[job_id] = name
-            jobs[name] = JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None)
-        elif words == ["OUT_OF_MEMORY"] and job_id in names:  # because only the step has this state
-            jobs[names[job_id]] = JobInfo(job_id, words[0])
+        for job_id in _elements(job_ids) if words else ():
+            if not step:
+                names[job_id] = _name_in(name, job_id)
+                jobs[names[job_id]] = JobInfo(job_id, words[0], by=words[2] if len(words) == 3 else None)
+            elif words == ["OUT_OF_MEMORY"] and job_id in names:  # because only the step has this state
+                jobs[names[job_id]] = JobInfo(job_id, words[0])
     return jobs
+
+
+def _name_in(name: str, job_id: str) -> str:
+    """Return the name of a job, or of an element of the array `name`, by its id: 123 or 123_4."""
+    _, is_element, index = job_id.partition("_")
+    return f"{name}_{index}" if is_element else name
+
+
+def _elements(job_ids: str) -> list[str]:
+    """Return the ids in 123, 123_4 or, while elements of an array are pending, 123_[4-6,9%2]."""
+    array, bracket, indices = job_ids.partition("[")
+    if not bracket:
+        return [job_ids]
+    ranges = [part.split("-") for part in re.split("[]%]", indices)[0].split(",")]
+    return [f"{array}{i}" for ends in ranges for i in range(int(ends[0]), int(ends[-1]) + 1)]
+
+
+def by_array(ids: Iterable[str]) -> list[str]:
+    """Return the ids with one word for all elements of an array, because each word is one request to the controller."""
+    arrays: dict[str, list[str]] = {}
+    for array, _, index in (job_id.partition("_") for job_id in ids):
+        arrays.setdefault(array, []).extend([index] if index else [])
+    return [f"{array}_[{','.join(indices)}]" if indices else array for array, indices in arrays.items()]
 
 
 def cancel(jobs: Sequence[str], pending_only: bool = False) -> None:
     """Cancel jobs, by ids or `--name=NAME`. Raises SlurmError if any of the jobs may still run."""
     try:
-        _run(["scancel", *(["--state=PENDING"] if pending_only else []), *jobs])
+        answer(["scancel", *(["--state=PENDING"] if pending_only else []), *jobs])
     except SlurmError as error:
         harmless = ("Job/step already completing or completed", "Invalid job id specified")
         if lines := [line for line in str(error).splitlines() if not any(text in line for text in harmless)]:
@@ -160,7 +222,8 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     """Return the queued and running jobs of the study's `unfinished` trials and workers. Raises SlurmError."""
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
     select_cluster(cluster_of(study))
-    names = {name_of(folder.parent) for folder in [*folders, *study.glob("workers/*/[0-9]*/slurm")]}
+    names = {read_ticket(folder.parent).name for folder in folders}
+    names |= {name_of(folder.parent) for folder in study.glob("workers/*/[0-9]*/slurm")}
     return [info for name, info in squeue().items() if name in names and info.state not in ENDED] if names else []
 
 
@@ -177,7 +240,8 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
         for queued in study.glob(f"workers/*/queue/{token}"):
             queued.unlink(missing_ok=True)  # because a worker may claim the file first
         workers = [file.parents[1] for file in study.glob(f"workers/*/*/claimed/{token}")]
-        if ids := [living[name] for name in map(name_of, (attempt, *workers)) if name in living]:
+        names = [read_ticket(attempt).name, *map(name_of, workers)]
+        if ids := [living[name] for name in names if name in living]:
             jobs[number] = ids[0]
     return jobs
 
@@ -187,14 +251,14 @@ def cancel_pending_and_dismiss_idle(study: Path, jobs: list[JobInfo]) -> None:
     for queued in study.glob("workers/*/queue/*.job"):
         queued.unlink(missing_ok=True)  # because a worker may claim the file first
     if pending := [job.id for job in jobs if job.state == "PENDING"]:
-        cancel(pending, pending_only=True)
+        cancel(by_array(pending), pending_only=True)
     for folder in study.glob("workers/*/[0-9]*/slurm"):
         (folder.parent / "dismissed").touch()
 
 
 def rows(command: list[str], fields: int) -> list[list[str]]:
     """Return the rows that the command prints, without other lines. Raises SlurmError if the output is not text."""
-    lines = [line.split("|", fields - 1) for line in _run(command).splitlines()]
+    lines = [line.split("|", fields - 1) for line in answer(command).splitlines()]
     if any(len(line) != fields and "\N{REPLACEMENT CHARACTER}" in line[0] for line in lines):
         raise SlurmError(f"the output of {command[0]} cannot be read")
     return [line for line in lines if len(line) == fields]
@@ -205,10 +269,22 @@ def with_hint(error: str) -> str:
     return f"{error}. {_CHECKS}" if _UNREACHABLE.search(error) else error
 
 
-def _run(command: list[str]) -> str:
+def _environment() -> dict[str, str]:
+    return {**os.environ, "SLURM_BITSTR_LEN": "0"}  # because SLURM shortens the indices of an array's elements
+
+
+def answer(command: list[str]) -> str:
     """Return the output of the command. Raises SlurmError if it fails."""
     try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
+        done = subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            env=_environment(),
+        )
     except subprocess.TimeoutExpired as error:
         raise SlurmError(with_hint(f"{command[0]} took longer than {_TIMEOUT_S} s")) from error
     except subprocess.CalledProcessError as error:

@@ -1,5 +1,6 @@
 """The resources that a trial or a worker requests from SLURM."""
 
+import hashlib
 import math
 import re
 import shlex
@@ -10,8 +11,9 @@ from typing import Any
 from sweeps.errors import UserError
 from sweeps.launchers.gpus import gpus_on_node
 from sweeps.launchers.slurm import environment
-from sweeps.launchers.slurm.queue import name_of
+from sweeps.launchers.slurm.queue import ELEMENTS, name_of
 from sweeps.settings import SlurmLauncherConf
+from sweeps.trial import copies
 from sweeps.trial.job import Request
 
 WARNING = signal.SIGUSR1  # signal before the time limit
@@ -39,12 +41,25 @@ def request(settings: SlurmLauncherConf) -> Request:
     return Request(gpus, cores, memory, settings.timeout_min, settings.nodes, tasks, settings.co2_g_per_kwh)
 
 
-def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> dict[str, Any]:
+def pool_of(folder: Path, settings: SlurmLauncherConf, trials_per_gpu: int = 1) -> Path:
+    """Return the folder, in `folder`, of the trials that can share a job or an array: their requests are equal."""
+    key = repr((parameters(folder, settings), trials_per_gpu, settings.setup, settings.preload, copies.in_use()))
+    return folder / hashlib.blake2s(key.encode(), digest_size=4).hexdigest()
+
+
+def place_of(folder: Path, array: str = "") -> str:
+    """Return the folder of a job's files as a shell's word; for an array, the folder of the element that runs it."""
+    return f"{shlex.quote(str(folder / ELEMENTS))}/$SLURM_ARRAY_TASK_ID" if array else shlex.quote(str(folder))
+
+
+def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1, array: str = "") -> dict[str, Any]:
     """Return the parameters of submitit's SlurmExecutor for a job with `trials` side by side.
 
-    The arguments of srun end with the command that starts Python, which is part of the request.
+    `array` are the indices of a job array, as --array. The arguments of srun end with the command that starts Python,
+    which is part of the request.
     """
-    gpus, mem_gb, log = _gpus_per_node(settings), _mem_gb(settings), str(folder / "log")
+    gpus, mem_gb = _gpus_per_node(settings), _mem_gb(settings)
+    log, private = str(folder / (f"{ELEMENTS}/%a/log" if array else "log")), f"{place_of(folder, array)}/{PRIVATE}"
     gpu_factor = math.ceil(trials / settings.trials_per_gpu)
     by_gpu = {"cpus-per-gpu": settings.cpus_per_gpu} if gpus and settings.cpus_per_gpu else {}
     cpus = settings.cpus_per_task or (None if by_gpu or trials == 1 else 1)
@@ -62,7 +77,7 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
         "mem": mem_gb and f"{round(mem_gb * trials * 1024)}MB",
         "mem_per_gpu": settings.mem_per_gpu if gpus else None,
     }
-    setup = shlex.quote(str(folder / PRIVATE / SETUP))
+    setup = f"{private}/{SETUP}"
     srun = ["--output", log, "--open-mode=append", "--kill-on-bad-exit=1", "--distribution=block"]
     if settings.nodes * settings.tasks_per_node > 1:
         srun += ["--label"]  # because each line of the log then names its rank
@@ -81,17 +96,18 @@ def parameters(folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> di
             "set -e",
             *(["unset SLURM_CLUSTERS"] if settings.clusters else []),  # of the driver
             "export SWEEPYARD_JOB_START=$(date +%s.%N)",
-            *environment.module_lines(settings, folder / PRIVATE),
+            *environment.module_lines(settings, private),
             # because another user may have replaced a folder of a study that several users write to
             *([f"[ -O {setup} ]", f". {setup}", f"rm {setup}"] if settings.setup else []),
             *environment.path_lines(settings),
             *environment.container_lines(settings),
-            f"touch {shlex.quote(str(folder / PRIVATE / 'set_up'))}",
+            f"touch {private}/set_up",
         ],
         "additional_parameters": {
             **by_gpu,  # not through submitit, because it warns about GPUs counted by node
             **({"clusters": settings.clusters} if settings.clusters else {}),
             **settings.additional_parameters,
+            **({"array": array} if array else {}),
             "output": log,
             "no-requeue": True,  # because a lost trial resumes in a new attempt, as a new job
             "signal": f"{WARNING.name.removeprefix('SIG')}@{settings.signal_delay_s}",

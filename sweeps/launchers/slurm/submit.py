@@ -1,4 +1,4 @@
-"""Submission of one SLURM job through submitit."""
+"""Submission of a SLURM job, or of an array of jobs, through submitit."""
 
 import contextlib
 import io
@@ -18,7 +18,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from sweeps.files import make_private, write_whole
 from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.queue import with_hint, write_job_id
-from sweeps.launchers.slurm.request import PRIVATE, SETUP
+from sweeps.launchers.slurm.request import PRIVATE, SETUP, place_of
+from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
 
 _TIMEOUT_S = 20  # because sbatch would retry for minutes without a controller
@@ -49,34 +50,38 @@ class UnansweredError(BusyError):
     """SLURM did not answer: the job may have been submitted."""
 
 
-def submit(
-    folder: Path,
-    requested: Mapping[str, Any],
-    function: Callable[..., None],
-    *arguments: Any,
-    setup: Sequence[str] | None = None,
-) -> str:
-    """Submit a job that runs the lines of `setup` and calls `function(*arguments)`, with its files in `folder`.
+def write_call(folder: Path, settings: SlurmLauncherConf, function: Callable[..., None], *arguments: Any) -> None:
+    """Write the call that a job with its files in `folder` will execute. Raises OSError."""
+    make_private(folder / PRIVATE)
+    path = sys.path if environment.is_own_python(settings) else environment.app_path()
+    call = path, copies.in_use(), cloudpickle.dumps((function, arguments))
+    write_whole(folder / PRIVATE / "call.pkl", cloudpickle.dumps(call), sync=False)
 
-    `requested` are the parameters of `request.parameters`. Return the job's id.
+
+def write_setup(folder: Path, lines: Sequence[str] | None) -> None:
+    """Write the lines of `setup`, which may contain secrets, for the job with its files in `folder`. Raises OSError."""
+    if lines:
+        (folder / PRIVATE / SETUP).touch(mode=0o600)
+        (folder / PRIVATE / SETUP).write_text("".join(f"{line}\n" for line in lines))
+
+
+def submit(folder: Path, requested: Mapping[str, Any]) -> str:
+    """Submit a job, or an array, with its files in `folder`, and return its id.
+
+    `requested` are the parameters of `request.parameters`.
 
     Raises RefusedError, BusyError or UnansweredError, and OSError if its files could not be written.
     """
     private = folder / PRIVATE
     make_private(private)
-    if setup:
-        (private / SETUP).touch(mode=0o600)
-        (private / SETUP).write_text("".join(f"{line}\n" for line in setup))
     is_own = requested["srun_args"][-1] == sys.executable
-    path = sys.path if is_own else environment.app_path()
     program = _PYTHON if is_own else _CHECK_VERSION.format(version=sys.version_info[:2]) + _PYTHON
-    call = path, copies.in_use(), cloudpickle.dumps((function, arguments))
-    write_whole(private / "call.pkl", cloudpickle.dumps(call), sync=False)
     executor = _Executor(private)
     executor.update_parameters(**requested)
+    place = f"{place_of(folder, requested['additional_parameters'].get('array', ''))}/{PRIVATE}"
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # because submitit prints each error that it raises
-            job_id = str(executor._submit_command(shlex.join(["-u", "-c", program, str(private)])).job_id)
+            job_id = str(executor._submit_command(f"{shlex.join(['-u', '-c', program])} {place}").job_id)
         write_job_id(folder, job_id)
     except FailedJobError as error:
         if not isinstance(error.__cause__, subprocess.CalledProcessError):  # because the output is not text

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ class FollowedJob:
     folder: Path
     name: str
     id: str | None = None  # None until sbatch or squeue has reported the id
+    array: Path | None = None  # folder of its array
     warn_at: float = math.inf  # time to warn that it will not start by itself
     info: JobInfo | None = None  # None until SLURM has listed the job
     absent_since: float | None = None  # time since which squeue does not list it and sacct has no end of it
@@ -29,11 +31,19 @@ class FollowedJob:
     outcome_at: float | None = None  # time at which the outcome of its trial was first seen
     cancel_at: float | None = None  # time to cancel it again if it is still pending; None if it was not cancelled
 
+    def find(self, jobs: Mapping[str, JobInfo]) -> JobInfo | None:
+        """Return the job's description among `jobs`, by name; None if it is not there."""
+        info, array = jobs.get(self.name), jobs.get(self.name.rpartition("_")[0]) if self.array else None
+        # SLURM describes all elements that were cancelled together, before they started, as one job without an index.
+        if info is None and array and array.state in ENDED:
+            return replace(array, id=self.id or array.id)
+        return info
+
     @property
     def failed_ranks(self) -> int:
         """Return how many ranks have written why they failed: the job then ends soon."""
         with suppress(OSError):
-            return len(list(self.folder.glob("ranks/*.json")))
+            return len(list(self.folder.glob("ranks/*.json"))) if self.info and self.info.state == "RUNNING" else 0
         return 0
 
     @property
@@ -68,6 +78,7 @@ class Watcher(threading.Thread):
         super().__init__(daemon=True)
         self._jobs = jobs
         self._poll_s = poll_s
+        self._pace = Pace(poll_s)
         self._stopped = threading.Event()
         self.problem = ""  # error of the last query; empty if it succeeded
 
@@ -75,15 +86,18 @@ class Watcher(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
-        pace = Pace(self._poll_s)
         while not self._stopped.wait(self._poll_s):
-            if not pace.is_due(self._state(), time.monotonic()):
-                continue
-            try:
-                self.update()
-            except Exception as error:  # because without this thread no job would ever end
-                self.problem = f"SLURM cannot be queried: {error}"
-            pace.add_query(self._state(), time.monotonic())
+            self.update_if_due()
+
+    def update_if_due(self) -> None:
+        """Update all jobs if they have changed, or have not been updated for long. Raises nothing."""
+        if not self._pace.is_due(self._state(), time.monotonic()):
+            return
+        try:
+            self.update()
+        except Exception as error:  # because without this thread no job would ever end
+            self.problem = f"SLURM cannot be queried: {error}"
+        self._pace.add_query(self._state(), time.monotonic())
 
     def _state(self) -> dict[str, object]:
         """Return what changes when a job is submitted, starts, is cancelled, ends or vanishes, or a rank fails."""
@@ -95,9 +109,9 @@ class Watcher(threading.Thread):
         jobs = [job for job in list(self._jobs.values()) if not (job.info and job.info.by)]
         listed = squeue() if jobs or self.problem else {}  # because a problem ends only when squeue answers
         for job in jobs:  # before sacct, because sacct may take long
-            if info := listed.get(job.name):
+            if info := job.find(listed):
                 job.info, job.absent_since = info, None
-        unclear = [job for job in jobs if job.name not in listed or listed[job.name].state == "CANCELLED"]
+        unclear = [job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"]
         accounts, problem = {}, ""
         if ids := [job.id for job in unclear if job.id]:
             try:
@@ -107,11 +121,13 @@ class Watcher(threading.Thread):
         self.problem = problem
         now = time.monotonic()
         for job in unclear:
-            if (info := accounts.get(job.name)) and (info.by or job.name not in listed):
+            is_listed = job.find(listed) is not None
+            is_newest = not is_listed or (job.name in accounts and job.name not in listed)
+            if (info := job.find(accounts)) and (info.by or is_newest):
                 if info.state == "CANCELLED" and not info.by:  # because the controller lost its state
                     info = replace(info, by="SLURM")
                 job.info = info
-            if job.name in listed or (info and info.state in ENDED):
+            if is_listed or (info and info.state in ENDED):
                 job.absent_since = None
                 continue
             job.absent_since, job.accounted = job.absent_since or now, job.accounted or info is not None

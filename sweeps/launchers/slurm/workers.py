@@ -1,11 +1,10 @@
 """Trials in warm workers: SLURM jobs that run many trials, one after the other or side by side."""
 
-import hashlib
 import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,16 +16,16 @@ from sweeps.files import CorruptFile, make_private, write_whole
 from sweeps.launchers.slurm.ends import outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.in_worker import run_worker
-from sweeps.launchers.slurm.queue import ENDED, SlurmError, name_of, read_job_id, token_of
-from sweeps.launchers.slurm.request import parameters
+from sweeps.launchers.slurm.queue import ENDED, SlurmError, name_of, read_ticket, token_of
+from sweeps.launchers.slurm.request import pool_of
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
-from sweeps.trial import copies
 from sweeps.trial.job import Job, Outcome, State
 
 _AHEAD = 4  # queued trials for each worker, so that a worker never waits for the driver
 _MAX_FAILED_STARTS = 2
+_FEW = 10  # because sites accept ten starts of jobs in a minute
 _TICK_S = 0.05
 _GONE_S = 90.0  # maximum time for which an NFS client sees a renamed file in neither folder
 
@@ -82,8 +81,11 @@ class WorkerTrials:
     trial is queued, claimed by a followed worker, or over.
     """
 
-    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, folder: Path) -> None:
+    def __init__(
+        self, slurm: FollowedJobs, settings: SlurmLauncherConf, folder: Path, median_s: Callable[[Job], float | None]
+    ) -> None:
         self._slurm = slurm
+        self._median_s = median_s  # returns how long such trials take
         self._settings = settings
         self._folder = folder
         self.trials: dict[int, PooledTrial] = {}
@@ -99,7 +101,7 @@ class WorkerTrials:
             live_names = {name for name, info in jobs.items() if info.state not in ENDED}
         for folder in folders:
             if live_names is None or name_of(folder) in live_names or any(folder.glob("claimed/*")):
-                self._follow(self._slurm.follow(folder, read_job_id(folder)))
+                self._follow(self._slurm.follow(folder, read_ticket(folder)))
 
     def _follow(self, worker: FollowedJob) -> None:
         self.jobs[worker.name] = worker
@@ -110,14 +112,11 @@ class WorkerTrials:
         trials_per_worker = self._settings.slots + (_AHEAD if ahead else 0)
         return len(self.trials) < self._settings.array_parallelism * trials_per_worker
 
-    def submit(self, job: Job) -> bool:
-        return self.has_room(ahead=True) and self._slurm.try_submit(job, lambda: self._queue(job))
+    def submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
+        return self.has_room(ahead=True) and self._slurm.try_submit(job, lambda: self._queue(job, settings))
 
-    def _queue(self, job: Job) -> bool:
-        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
-        requested = parameters(self._folder, settings), job.request.trials_per_gpu
-        pool_key = repr((requested, settings.setup, settings.preload, copies.in_use()))
-        trial = PooledTrial(job, self._folder / hashlib.blake2s(pool_key.encode(), digest_size=4).hexdigest())
+    def _queue(self, job: Job, settings: SlurmLauncherConf) -> bool:
+        trial = PooledTrial(job, pool_of(self._folder, settings, job.request.trials_per_gpu))
         make_private(self._folder)
         make_private(trial.file.parent)
         write_whole(trial.file, cloudpickle.dumps(job), sync=False)
@@ -222,23 +221,35 @@ class WorkerTrials:
         for pool in pools:
             jobs = [trial.job for trial in self.trials.values() if trial.pool == pool]
             workers = [job for job in self.jobs.values() if job.folder.parent == pool and job.cancel_at is None]
-            per_gpu = jobs[0].request.trials_per_gpu if jobs else 1
-            surplus = len(workers) - math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
+            surplus = len(workers) - self._useful_count(jobs)
             pending = [job for job in workers if job.info and job.info.state == "PENDING"]
             if surplus > 0 and pending:
                 self._slurm.cancel(pending[-surplus:], only_pending=True)
-            elif surplus < 0 and len(self._slurm.jobs) < self._settings.array_parallelism:
+            elif surplus < 0 and len(self.jobs) < self._settings.array_parallelism:
                 is_enough = False
                 if self._slurm.may_send():
-                    self._submit_worker(pool, read(jobs[0].config.hydra.launcher, SlurmLauncherConf))
+                    self._submit_worker(pool, jobs[0])
         return is_enough
 
-    def _submit_worker(self, pool: Path, settings: SlurmLauncherConf) -> None:
+    def _useful_count(self, jobs: list[Job]) -> int:
+        """Return how many workers the trials need: one for each; or, if they are packed by themselves, less than that.
+
+        Then there are more than ten workers only if each has work for `short_trial_min`.
+        """
+        per_gpu = jobs[0].request.trials_per_gpu if jobs else 1
+        useful = math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
+        median_s = self._median_s(jobs[0]) if jobs and self._settings.trials_per_job == "auto" else None
+        if median_s is None:
+            return useful
+        return min(useful, max(_FEW, math.ceil(useful * median_s / max(1.0, self._settings.short_s))))
+
+    def _submit_worker(self, pool: Path, job: Job) -> None:
+        settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
         folder = pool / str(1 + max(numbers, default=0))
         make_private(folder)
         try:
-            arguments = folder, replace(settings, setup=[])
+            arguments = folder, replace(settings, setup=[]), self._median_s(job) or 0.0
             if sent := self._slurm.send(folder, settings, run_worker, *arguments, trials=settings.slots):
                 self._follow(sent)
                 return

@@ -13,7 +13,7 @@ from sweeps.errors import UserError
 from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.environment import check, module_lines
 from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import submit
+from sweeps.launchers.slurm.submit import submit, write_call
 from sweeps.settings import SlurmLauncherConf
 
 HOSTILE = 'x\'; touch "$HOME/broken"; $(touch broken) `touch broken` #'
@@ -96,9 +96,9 @@ def run(lines: list[str], **variables: str) -> "subprocess.CompletedProcess[str]
 
 
 def test_modules_are_loaded_in_order_and_the_message_of_a_missing_one_is_the_last_line(tmp_path: Path) -> None:
-    done = run([*module_lines(SlurmLauncherConf(modules=["gcc", HOSTILE]), tmp_path), 'echo "$LOADED"'])
+    done = run([*module_lines(SlurmLauncherConf(modules=["gcc", HOSTILE]), str(tmp_path)), 'echo "$LOADED"'])
     assert (done.stdout, done.returncode) == (f"gcc,{HOSTILE},\n", 0)
-    done = run([*module_lines(SlurmLauncherConf(modules=["nosuch"]), tmp_path), "echo more"])
+    done = run([*module_lines(SlurmLauncherConf(modules=["nosuch"]), str(tmp_path)), "echo more"])
     assert done.returncode == 1
     message = 'Lmod has detected the following error: The following module(s) are unknown: "nosuch"'
     assert done.stdout.splitlines()[-1].strip() == message
@@ -114,7 +114,8 @@ def submitted(scripted_slurm: ScriptedSlurm, tmp_path: Path) -> Callable[..., st
     folder.mkdir(parents=True)
 
     def submit_one(**settings: Any) -> str:
-        submit(folder, parameters(folder, SlurmLauncherConf(**settings)), print)
+        write_call(folder, SlurmLauncherConf(**settings), print)
+        submit(folder, parameters(folder, SlurmLauncherConf(**settings)))
         command = (scripted_slurm.folder / "script").read_text().partition("SUBMITIT_EXECUTOR=slurm\n")[2]
         return run(["srun() { printf '%s\\n' \"$@\"; }", command]).stdout
 

@@ -106,7 +106,7 @@ def cannot_fork(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
 
 
 def talks_nonsense(scripted_slurm: ScriptedSlurm, monkeypatch: Any) -> None:
-    monkeypatch.setattr(watcher, "squeue", lambda: {"here": None})
+    monkeypatch.setattr(watcher, "squeue", lambda: None)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from sweeps.launchers.slurm import submit as module
 from sweeps.launchers.slurm.in_job import main, print_safely
 from sweeps.launchers.slurm.queue import name_of, read_job_id
 from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import BusyError, RefusedError, UnansweredError, submit
+from sweeps.launchers.slurm.submit import BusyError, RefusedError, UnansweredError, submit, write_call
 from sweeps.settings import SlurmLauncherConf
 
 
 def send(attempt: Path, *call: Any) -> str:
-    return submit(attempt, parameters(attempt, SlurmLauncherConf()), *call)
+    write_call(attempt, SlurmLauncherConf(), *call)
+    return submit(attempt, parameters(attempt, SlurmLauncherConf()))
 
 
 @pytest.fixture

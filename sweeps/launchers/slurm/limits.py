@@ -1,0 +1,50 @@
+"""What the site allows: how large an array may be, and how many jobs this user may have submitted."""
+
+import math
+import os
+import pwd
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+
+from sweeps.launchers.slurm.queue import SlurmError, answer
+from sweeps.settings import SlurmLauncherConf
+
+MOST = 1000  # maximum size of an array, because each element has a folder before it starts
+_ASSOCIATION = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc"]
+_QOS = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=Name,MaxSubmitJobsPU,MaxSubmitJobsPA"]
+
+
+def max_array() -> int:
+    """Return the maximum number of elements of an array: 1000, or less if SLURM's MaxArraySize is smaller."""
+    with suppress(SlurmError):
+        if match := re.search(r"^MaxArraySize\s*=\s*(\d+)", answer(["scontrol", "show", "config"]), re.MULTILINE):
+            return max(1, min(MOST, int(match[1])))
+    return MOST
+
+
+def max_submitted(settings: SlurmLauncherConf) -> float:
+    """Return how many jobs this user may have queued and running; infinity without a limit, or if nobody knows.
+
+    The limit may be too high, because a parent account may have a lower one: then sbatch refuses, and the driver waits.
+    """
+    user = pwd.getpwuid(os.getuid()).pw_name
+    shown = [*_ASSOCIATION, "where", f"user={user}", "format=Account,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"]
+    associations = [row for row in _rows(shown, 4) if settings.account in (None, row[0])]
+    if not associations:
+        return math.inf
+    of_accounts = max(_least(row[2:]) for row in associations)  # because sbatch may choose any of them
+    names = [settings.qos] if settings.qos else [row[1] for row in associations]
+    return min([of_accounts, *(_least(row[1:]) for row in _rows(_QOS, 3) if row[0] in names)])
+
+
+def _rows(command: list[str], fields: int) -> list[list[str]]:
+    """Return the rows of the command's output; none if it fails."""
+    with suppress(SlurmError):
+        rows = [line.split("|") for line in answer(command).splitlines()]
+        return [row for row in rows if len(row) == fields]
+    return []
+
+
+def _least(limits: Iterable[str]) -> float:
+    return min((int(limit) for limit in limits if limit.isdecimal()), default=math.inf)
