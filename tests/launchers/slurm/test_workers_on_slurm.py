@@ -26,6 +26,12 @@ def where(cfg: Any) -> float:
     return 2.0
 
 
+def show_part(cfg: Any) -> float:
+    print(f"JOB PART {os.environ['SWEEPYARD_GPU_SHARE']}", flush=True)
+    time.sleep(1.5)  # because the first sample of the memory comes after a second
+    return 0.0
+
+
 def fail(cfg: Any) -> float:
     raise ValueError("no such layer")
 
@@ -149,6 +155,23 @@ def test_four_trials_share_a_gpu_in_one_job(start: Any, make_job: MakeJob, tmp_p
     jobs = [make_job(number, shares_a_gpu, **settings) for number in range(5)]
     assert check_sharing(launcher, jobs, at_once=4) == ["0 0.25 0.2250"] * 5
     assert len([*tmp_path.glob("study/workers/*/*/slurm")]) == 1
+
+
+@pytest.mark.long
+def test_worker_runs_as_many_trials_on_a_gpu_as_its_memory_fits(
+    start: Any, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "fakes")  # the job has the driver's sys.path
+    setup = ["export FAKE_NVML_OWN_GB=30"]  # of 80 GB, so that 2 fit
+    settings = {"gpus_per_node": 1, "trials_per_gpu": 4, "mem_gb": 0.5, "setup": setup}
+    launcher = start(array_parallelism=1, trials_per_gpu=4)
+    jobs = [make_job(number, show_part, **settings) for number in range(6)]  # all queued with a quarter
+    submit(launcher, jobs, 6)
+    ends = [job.attempt_folder.end() for job in jobs]
+    assert [end and (end.state, end.gpus) for end in ends] == [
+        (State.COMPLETED, part) for part in [0.25] * 4 + [0.5] * 2
+    ]
+    assert [words_of(job)[-1] for job in jobs] == ["0.25"] * 4 + ["0.5"] * 2
 
 
 @pytest.mark.long
