@@ -43,7 +43,9 @@ def load_trial(loader: ConfigLoader, master: DictConfig, choices: Sequence[str])
     Not `load_sweep_config`, because Hydra 1.4 refuses there a choice that changes the launcher's settings; the request
     of a trial comes from the trial's own config.
     """
-    overrides = [*master.hydra.overrides.hydra, *choices]
+    # not resolved, because Hydra writes the overrides to the trial's folder, and the environment may contain a secret
+    typed: Any = OmegaConf.to_container(master.hydra.overrides.hydra, resolve=False)
+    overrides = [*typed, *choices]
     return loader.load_configuration(master.hydra.job.config_name, overrides, RunMode.RUN)
 
 
