@@ -223,8 +223,9 @@ class SlurmLauncherConf:
         if self.short_trial_min is not None and self.short_trial_min > self.timeout_min:
             problem = f"hydra.launcher.short_trial_min={self.short_trial_min:g}: no trial is longer than its time limit"
             raise ValueError(f"{problem}.\nType at most hydra.launcher.short_trial_min={self.timeout_min}")
-        if self.trials_per_job == 1 and self.trials_at_once > 1 and self.trials_per_gpu == 1:
-            problem = f"hydra.launcher.trials_at_once={self.trials_at_once}: it needs workers"
+        if self.trials_per_job == 1 and self.slots > 1:
+            name = "trials_at_once" if self.trials_at_once > 1 else "trials_per_gpu"
+            problem = f"hydra.launcher.{name}={getattr(self, name)}: it needs workers"
             raise ValueError(f"{problem}.\nType hydra.launcher.trials_per_job=null, or a number above 1")
         if self.account == "REQUIRED":  # not ???, because OmegaConf merges no missing value over a default
             raise ValueError(

@@ -93,8 +93,7 @@ class Worker:
 
     def _may_claim(self) -> bool:
         limit = self._settings.trials_per_job
-        # 1 is no limit for the trials of a shared GPU.
-        is_full = isinstance(limit, int) and limit > 1 and self._claim_count >= limit
+        is_full = isinstance(limit, int) and self._claim_count >= limit
         # Any trial may be the first, because a worker that runs none would be replaced by an equal worker.
         needed_s = statistics.median(self._seconds or [self._typical_s]) if self._claim_count else 0.0
         return not (is_full or self._notice.was_received or self._notice.is_due(needed_s))

@@ -153,7 +153,8 @@ class SlurmTrials(TrialLauncher):
         if self._is_waiting:
             reason = f"at most {_UNMEASURED} trials start before their length is measured"
             return [f"{reason}. To start all: hydra.launcher.trials_per_job=1"]
-        if self._settings.trials_per_job == "auto" and self.workers.trials:
+        is_by_length = self._settings.trials_per_job == "auto" and not _needs_workers(self._settings)
+        if is_by_length and self.workers.trials:
             median_s = self._median_s(next(iter(self.workers.trials.values())).job) or 0.0
             reason = f"trials take {median_s:.0f} s, less than short_trial_min={self._settings.short_s / 60:g}"
             return [f"{reason}: they run in warm workers"]

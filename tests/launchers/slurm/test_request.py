@@ -43,6 +43,11 @@ def test_a_request(settings: dict[str, Any], expected: Request) -> None:
     assert request(SlurmLauncherConf(**settings)) == expected
 
 
+def test_shared_gpu_needs_workers() -> None:
+    with pytest.raises(ValueError, match=r"trials_per_gpu=4: it needs workers\.\nType .*trials_per_job=null"):
+        SlurmLauncherConf(gpus_per_node=1, trials_per_gpu=4, trials_per_job=1)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
