@@ -1,7 +1,7 @@
 """The interface of a launcher. local.py, slurm/ and batch.py implement it; another launcher needs the same methods."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import cloudpickle
@@ -55,6 +55,10 @@ class TrialLauncher(Protocol):
 
         An outcome counts only if the attempt left no end.json.
         """
+
+    def avoid(self, nodes: Mapping[str, str]) -> None:
+        """Start no further trial on these nodes, which have failed for these reasons, if the launcher has nodes."""
+        return
 
     def notes(self) -> list[str]:
         """Return notes for the user while trials wait, such as why jobs are pending."""

@@ -176,7 +176,7 @@ def _advise_gpus(use: Use, outcomes: Sequence[Outcome], settings: Settings, valu
     key = by_default("launcher/slurm", "gpus_per_node")
     key = key if key in values else "hydra.launcher.gpus_per_node"
     problem = f"GPU: {use.median:.3g}% busy (median; lowest {use.worst:.3g}%)"
-    if busy < requested:
+    if busy < requested and requested >= 1:  # because a shared GPU may be busy with other trials
         shown = f"{problem}, because {requested - busy} of {requested} GPUs did nothing"
         per_node = busy / max(o.requested.get("nodes", 1) for o in sampled)
         return Advice(shown, f"Type: {key}={math.ceil(per_node)}")

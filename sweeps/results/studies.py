@@ -178,6 +178,7 @@ _COLUMNS: Mapping[str, Callable[[ComparedStudy], str]] = {
     "training (h:min:s)": _cost("seconds/training"),
     "GPU-hours": _cost("gpu_hours"),
     "energy (kWh)": _cost("energy_kwh"),
+    "CO2 (g)": _cost("co2_g"),
 }
 
 

@@ -27,6 +27,7 @@ from sweeps.results.scaling import Scaling
 from sweeps.results.tables import HTML, Paragraph, Part
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Request, State
+from sweeps.trial.nodes import find_bad_nodes
 from sweeps.wording import counted, printable
 
 _FEW = 6
@@ -101,6 +102,8 @@ class View:
             first, numbers = trials[0], [trial.number for trial in trials]
             log = f"   log: {relative_path(path)}" if (path := _log_of(first)) else ""
             self.say(f"trial{'s' * (len(trials) > 1)} {_join(numbers)} {first.state}: {first.error}{log}")
+        for node, reason in find_bad_nodes(outcome for trial in study.rows for outcome in trial.attempts).items():
+            self.say(f"node {node} {reason}. To avoid it in other studies, type: hydra.launcher.exclude={node}")
         for advice in findings.efficiency[1]:
             self.say(str(advice))
         if any(map(_log_of, study.rows)):

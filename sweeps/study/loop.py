@@ -66,9 +66,8 @@ class Loop:
                 if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
                     self.stop.check_budget(self.running.values())
                 if self._looks.due(len(self.running)):
-                    for attempt in self.running.values():
-                        if not attempt.outcome:
-                            self._observe(attempt)
+                    for attempt in [attempt for attempt in self.running.values() if not attempt.outcome]:
+                        self._observe(attempt)
                 reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
                 if reason and not self.interrupted:
                     self._interrupt(reason)
@@ -85,8 +84,7 @@ class Loop:
         return self._ready is not None or not self._room
 
     def _has_work(self) -> bool:
-        more = self._fill()
-        return (more and self._has_room()) if self.detach else (more or bool(self.running))
+        return (self._fill() and self._has_room()) if self.detach else (self._fill() or bool(self.running))
 
     def _poll(self) -> None:
         for number, outcome in self.launcher.poll(timeout_s=0.0 if self._poll_now else _POLL_S):
@@ -164,6 +162,7 @@ class Loop:
                 self._resume_trial(trial)
             except OSError as error:
                 self._record_end(trial, Outcome(State.REFUSED, f"its files cannot be read: {error}"))
+        self.watchers.avoid_bad_nodes(self.record.study)
 
     def _resume_trial(self, trial: TrialRecord) -> None:
         folder = TrialFolder(trial.folder)
@@ -232,6 +231,7 @@ class Loop:
         self._release(attempt.trial.number)
         self._free_since.append(self.clock())
         self._retry_or_end(self.record.trials[attempt.trial.number].with_end(outcome), outcome, attempt.adopted)
+        self.watchers.avoid_bad_nodes(self.record.study, outcome)
 
     def _retry_or_end(self, trial: TrialRecord, outcome: Outcome, adopted: bool = False) -> None:
         """Put the trial back into the queue for a new attempt, or end it with this outcome."""

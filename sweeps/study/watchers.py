@@ -15,6 +15,8 @@ from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.results.terminal import View
 from sweeps.study.attempt import Attempt
 from sweeps.study.gpu_sharing import GpuSharing
+from sweeps.trial.job import Outcome, State
+from sweeps.trial.nodes import find_bad_nodes
 
 if TYPE_CHECKING:
     from sweeps.choose.sampler.mirror import Mirror
@@ -50,6 +52,11 @@ class Watchers:
         self.view.tick(study, [*notes, *problems])
         words = tuple(map(str, notes)), tuple(map(str, problems))
         self._write(study, DriverStatus(len(running), full, stopped, *words, self.command))
+
+    def avoid_bad_nodes(self, study: StudySnapshot, ended: Outcome | None = None) -> None:
+        """Let the launcher avoid the nodes that failed; after an outcome, only if its node may be at fault."""
+        if ended is None or (ended.node and (ended.node_failed or ended.state is State.REFUSED)):
+            self.launcher.avoid(find_bad_nodes(outcome for trial in study.rows for outcome in trial.attempts))
 
     def show_outcome(self, trial: TrialRecord, study: StudySnapshot) -> None:
         """Print the outcome of an ended trial, and track it."""

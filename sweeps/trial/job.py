@@ -78,6 +78,8 @@ class Outcome:
     requested: dict[str, float] = field(default_factory=dict)  # cores, mem_gb, nodes and ranks of its `Request`
     used: dict[str, float] = field(default_factory=dict)  # what was sampled of them, see `sweeps.trial.usage`
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
+    node: str = ""  # SLURM's node that ran it, or failed to; empty if unknown
+    node_failed: bool = False  # whether that node failed, or could not start it
     missing_objective: bool = False  # whether it returned no objective, as every other trial of the study would
 
     def as_json(self) -> dict[str, Any]:

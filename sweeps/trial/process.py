@@ -1,6 +1,7 @@
 """One trial in its own process: Hydra's job around the task function, then the attempt's outcome."""
 
 import io
+import os
 import sys
 import time
 import traceback
@@ -72,7 +73,7 @@ def run_trial(job: Job, began: float, world: World | None = None) -> Outcome:
         return ranks.leave(attempt, world, end)
     if job.job_return is not None:
         write_whole(job.job_return, cloudpickle.dumps(returned), sync=False)
-    return attempt.close(end)
+    return attempt.close(replace(end, node=os.environ.get("SLURMD_NODENAME", "")))
 
 
 def outcome_of_job(returned: JobReturn, objective: Objective | None, stop_reason: State | None) -> Outcome:

@@ -16,7 +16,8 @@ BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 LACKING = re.compile(
     r"this machine has no GPUs|dataset\.path=\S+ does not exist|there is no such file|the command mail does not exist|"
-    r"variable 'WEBHOOK' not found|my_package\.\S+ cannot be imported|must be downloaded once"
+    r"variable 'WEBHOOK' not found|my_package\.\S+ cannot be imported|must be downloaded once|"
+    r"SLURM would refuse"
 )
 """What a reader has and this machine lacks, in the words of the refusal: the rest of the command was understood."""
 

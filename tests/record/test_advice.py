@@ -92,6 +92,11 @@ WASTES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "hydra.launcher.cpus_per_task=8",
     ),
     "batch": ({"gpus_per_node": 1, "cpus_per_task": 2}, {"nodes": [sample(0.9, 3, 30)]}, "Enlarge the batch"),
+    "a shared GPU": (
+        {"gpus_per_node": 1, "cpus_per_task": 2, "trials_per_gpu": 4, "trials_per_job": None},
+        {"nodes": [sample(0.9, 3, 2)]},
+        "Enlarge the batch",
+    ),
 }
 """Settings of the launcher, use, and what is advised."""
 

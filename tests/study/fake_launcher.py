@@ -5,7 +5,7 @@ All else is real: the search and its journal, the folders, what a trial's proces
 
 import io
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,6 +88,8 @@ class FakeLauncher(TrialLauncher):
         """Whether it is the trials that work, not their driver."""
         self.polls = 0
         self.closed: list[bool] = []
+        self.avoided: list[dict[str, str]] = []
+        """The bad nodes of each call of `avoid`."""
         self._clock = clock
         self._known: set[int] = set()
         """To this driver."""
@@ -160,6 +162,9 @@ class FakeLauncher(TrialLauncher):
             number = next(iter(self._waiting))
             job = self._waiting.pop(number)
             self._running[number] = (job, self.script(job))
+
+    def avoid(self, nodes: Mapping[str, str]) -> None:
+        self.avoided.append(dict(nodes))
 
     def cancel_pending(self) -> None:
         self._over += [(number, Outcome(State.CANCELLED, "it was taken back")) for number in self._waiting]

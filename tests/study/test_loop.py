@@ -392,6 +392,17 @@ def test_a_trial_cancelled_by_its_owner_is_open_for_the_next_command_alone(make_
     assert second.submitted == [(1, 2)]
 
 
+def test_bad_node_is_avoided_from_its_failure_on_and_by_the_next_driver(make_study: MakeStudy, clock: Clock) -> None:
+    study, failed = make_study(), Outcome(State.LOST, "its node failed", node="n7", node_failed=True)
+    launcher = FakeLauncher(by_trial(trains(), t1=ends(failed, CANCELLED)), clock)
+    bad = {"n7": "failed while it had a trial"}
+    assert study.drive(launcher).states() == ["completed", "cancelled", "completed"]
+    assert launcher.avoided == [{}, bad]
+    second = FakeLauncher(trains(), clock)
+    study.drive(second)
+    assert second.avoided == [bad]
+
+
 @pytest.mark.parametrize("outcome", [Outcome(State.FAILED, "too large"), Outcome(State.DIVERGED, "loss is nan")])
 def test_final_outcome_never_changes(make_study: MakeStudy, clock: Clock, outcome: Outcome) -> None:
     study = make_study()

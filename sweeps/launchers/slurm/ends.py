@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeps.files import last_lines
+from sweeps.launchers.slurm.nodes import node_of
 from sweeps.launchers.slurm.queue import ENDED, JobInfo
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
@@ -24,6 +25,7 @@ _STATES = {
     "OUT_OF_MEMORY": State.OUT_OF_MEMORY,
     "TIMEOUT": State.TIMED_OUT,
 }
+_NODE_FAILED = ("NODE_FAIL", "BOOT_FAIL")
 _TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
 _TASK_STATES = {
     f"Exited with exit code {os.EX_IOERR}": (State.REFUSED, "its files could not be written"),
@@ -37,7 +39,16 @@ _USAGE = "system/memory_usage_megabytes"
 
 
 def outcome_of_job(info: JobInfo, folder: Path) -> Outcome:
-    """Return the outcome of a job that is over, with its files in `folder`."""
+    """Return the outcome of a job that is over, with its files in `folder`, and its node if that may be at fault."""
+    end = _outcome_without_node(info, folder)
+    is_no_start = end.state is State.REFUSED and not any(folder.glob("slurm/errno.*"))
+    if info.state in _NODE_FAILED or is_no_start:
+        failed = info.state in _NODE_FAILED or not (folder / "log").exists()
+        return replace(end, node=node_of(info.id), node_failed=failed)
+    return end
+
+
+def _outcome_without_node(info: JobInfo, folder: Path) -> Outcome:
     job = f"SLURM job {info.id}"
     if info.by and info.by != str(os.getuid()):
         user = f"user {info.by}" if info.by.isdecimal() else info.by

@@ -13,6 +13,7 @@ from typing import Any
 from sweeps.errors import Outage
 from sweeps.files import NO_ROOM, CorruptFile
 from sweeps.launchers.slurm.lengths import Lengths
+from sweeps.launchers.slurm.nodes import AvoidedNodes
 from sweeps.launchers.slurm.queue import (
     ENDED,
     JobInfo,
@@ -54,6 +55,7 @@ class FollowedJobs:
         self.watcher = Watcher(self.jobs, settings.poll_s)
         self.over: list[tuple[int, Outcome]] = []  # trials that ended since the last poll
         self.lengths = Lengths()
+        self._nodes = AvoidedNodes(settings.exclude)
         self.busy = ""  # why SLURM accepts no jobs now
         self._interval_s = 60 / settings.max_submissions_per_min
         self._not_before = 0.0  # time of the next submission
@@ -70,6 +72,12 @@ class FollowedJobs:
             self._listing = time.monotonic(), squeue()
         return self._listing[1]
 
+    def avoid(self, nodes: Mapping[str, str]) -> None:
+        """Let further jobs and pending ones exclude these nodes, which failed for these reasons."""
+        jobs = list(self.jobs.values())
+        pending = [job.id for job in jobs if job.id and job.info and job.info.state == "PENDING"]
+        self._nodes.update(nodes, by_array(pending))
+
     def notes(self) -> list[str]:
         """Return why trials wait, one line for each reason."""
         jobs = list(self.jobs.values())
@@ -82,6 +90,7 @@ class FollowedJobs:
             Outage(self.watcher.problem, "SLURM answers again"),
             Outage("".join(troubles[:1]) + more, "the files of all trials are readable again"),
         ]
+        lines += [self._nodes.note] if self._nodes.note else []
         return lines + [outage for outage in outages if outage]
 
     def report(self, number: int, end: Outcome) -> None:
@@ -138,7 +147,7 @@ class FollowedJobs:
         catch_up_s = _CATCH_UP_S if self._interval_s < 1 else 0.0  # because sites count the submissions of a second
         self._not_before = max(self._not_before, time.monotonic() - catch_up_s) + self._interval_s
         try:
-            job_id = submit(folder, requested)
+            job_id = submit(folder, self._nodes.exclude(requested))
             self.busy = ""
         except BusyError as error:
             self.pause(f"SLURM accepts no jobs now: {error}")

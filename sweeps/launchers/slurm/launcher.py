@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -144,6 +144,9 @@ class SlurmTrials(TrialLauncher):
             self.jobs.observe()
             self.workers.observe()
         self.workers.adjust()
+
+    def avoid(self, nodes: Mapping[str, str]) -> None:
+        self.slurm.avoid(nodes)
 
     def notes(self) -> list[str]:
         return [*self._notes_on_lengths(), *self.slurm.notes()]

@@ -92,7 +92,7 @@ def _limit_of(partition: str) -> str:
     """Return a partition's time limit as sinfo prints it, such as 1-00:00:00; "" if sinfo does not answer."""
     with suppress(OSError, subprocess.TimeoutExpired):
         answer = _run(["sinfo", "--noheader", "--format=%l", f"--partition={partition}"]).stdout
-        return answer.strip().partition("\n")[0]
+        return answer.strip().rpartition("\n")[2]  # because a first line may name the cluster
     return ""
 
 

@@ -255,3 +255,4 @@ def test_a_node_that_cannot_make_the_log_refuses_the_trial(trials: SlurmTrials, 
     shutil.rmtree(job.attempt_folder.path)  # as on a node where the study's disk is not mounted
     end = exits(trials, 1)[1]
     assert (end.state, f"its node could not create {job.attempt_folder.log}" in end.error) == (State.REFUSED, True), end
+    assert end.node.startswith("lab") and end.node_failed

@@ -108,6 +108,7 @@ def test_preempted_cancelled_warned_and_killed_nodes(trials: SlurmTrials, make_j
     assert all(end.error for number, end in ends.items() if number < 6)
     assert "preempted" in ends[1].error or "SLURM requested its" in ends[1].error
     assert "node failed" in ends[5].error
+    assert ends[5].node.startswith("lab") and ends[5].node_failed
 
     reached = int((warned.folder.checkpoint / "epoch").read_text())
     second = make_job(4, train)
