@@ -25,7 +25,8 @@ class GpuSharing:
         sharers = max((round(1 / end.gpus) for end in trial.attempts if 0 < end.gpus < 1), default=1)
         if (count := fitting(sharers, self._peak)) < fitting(sharers, before):
             needed = f"trial {trial.number} used {self._peak:.0%} of its GPU's memory"
-            self._print_line(f"{needed}: from now on {count}, not {sharers}, trials share a GPU")
+            words = "each trial has a whole GPU" if count == 1 else f"{count}, not {sharers}, trials share a GPU"
+            self._print_line(f"{needed}: from now on {words}")
 
     def fit(self, job: Job) -> Job:
         """Return the job with as many trials on its GPU as fit, at most as many as its request allows."""

@@ -45,4 +45,5 @@ def test_trials_on_a_gpu(typed: int, memory: list[tuple[float, float | None]], c
         job = sharing.fit(make_job(machine, typed))
         assert (job.request.gpus, job.config.hydra.launcher.trials_per_gpu) == (1 / count, count)
     words = [line.partition(": ")[2] for line in lines]
-    assert words == ([f"from now on {count}, not 4, trials share a GPU"] if count < typed else [])
+    how = "each trial has a whole GPU" if count == 1 else f"{count}, not 4, trials share a GPU"
+    assert words == ([f"from now on {how}"] if count < typed else [])
