@@ -137,7 +137,8 @@ def _advise_time(use: Use, settings: Settings) -> Advice | None:
     mode, delay_s = settings.get("trials_per_job"), settings.get("signal_delay_s")
     is_packed = mode != 1 and (mode != "auto" or use.median < (settings.get("short_trial_min") or 10))
     is_packed = is_packed or settings.get("trials_per_gpu", 1) > 1
-    enough = None if delay_s is None or is_packed else _enough(use, _SHORTEST_MIN, delay_s / 60)
+    shortest = max(_SHORTEST_MIN, math.ceil(settings.get("short_trial_min") or 0))  # because a shorter one is refused
+    enough = None if delay_s is None or is_packed else _enough(use, shortest, delay_s / 60)
     remedy = f"A shorter job starts earlier. Type: hydra.launcher.timeout_min={enough}"
     return Advice(str(use), remedy) if enough else None
 
@@ -180,22 +181,27 @@ def _advise_gpus(use: Use, outcomes: Sequence[Outcome], settings: Settings, valu
         shown = f"{problem}, because {requested - busy} of {requested} GPUs did nothing"
         per_node = busy / max(o.requested.get("nodes", 1) for o in sampled)
         return Advice(shown, f"Type: {key}={math.ceil(per_node)}")
-    return _explain_gpus(problem, sampled, "trials_per_gpu" in settings and requested == 1)
+    share = "hydra.launcher.trials_per_gpu=2" if "trials_per_gpu" in settings and requested == 1 else ""
+    share += " hydra.launcher.trials_per_job=null" if share and settings.get("trials_per_job") == 1 else ""
+    return _explain_gpus(problem, sampled, share)
 
 
-def _explain_gpus(problem: str, outcomes: Sequence[Outcome], may_share: bool) -> Advice:
-    """Return the advice for GPUs that wait: for their input if the CPU is full, for larger batches if it is idle."""
+def _explain_gpus(problem: str, outcomes: Sequence[Outcome], share: str) -> Advice:
+    """Return the advice for GPUs that wait: for their input if the CPU is full, for larger batches if it is idle.
+
+    `share` is what to type for trials that share a GPU; empty if they cannot.
+    """
     sampled = [outcome for outcome in outcomes if _has_rank_per_node(outcome) and "cores" in outcome.used]
     shares = [o.used["cores"] * o.requested["nodes"] / o.requested.get("cores", o.requested["nodes"]) for o in sampled]
-    share = median(shares) if shares else None
-    if share is not None and share >= _FULL_CPU:
+    busy = median(shares) if shares else None
+    if busy is not None and busy >= _FULL_CPU:
         cores = math.ceil(2 * max(outcome.used["cores"] for outcome in sampled))
         line = f"hydra.launcher.cpus_per_task={cores} (with hydra.sweeper.preview=true, SLURM checks it)"
-        slow = f"{problem}, and the CPU is full ({share:.0%} busy): the input is slow"
+        slow = f"{problem}, and the CPU is full ({busy:.0%} busy): the input is slow"
         return Advice(slow, f"Prepare the input once, before the training, or type: {line}")
-    if share is not None and share < _IDLE_CPU:
-        small = f"{problem}, and the CPU is idle, too ({share:.0%} busy): the batches are small"
-        return Advice(small, "Enlarge the batch" + ", or type: hydra.launcher.trials_per_gpu=2" * may_share)
+    if busy is not None and busy < _IDLE_CPU:
+        small = f"{problem}, and the CPU is idle, too ({busy:.0%} busy): the batches are small"
+        return Advice(small, f"Enlarge the batch, or type: {share}" if share else "Enlarge the batch")
     return Advice(problem, "The record does not show why: profile a trial")
 
 

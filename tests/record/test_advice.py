@@ -92,6 +92,16 @@ WASTES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "hydra.launcher.cpus_per_task=8",
     ),
     "batch": ({"gpus_per_node": 1, "cpus_per_task": 2}, {"nodes": [sample(0.9, 3, 30)]}, "Enlarge the batch"),
+    "batch, with a job for each trial": (
+        {"gpus_per_node": 1, "cpus_per_task": 2, "trials_per_job": 1},
+        {"nodes": [sample(0.9, 3, 30)]},
+        "hydra.launcher.trials_per_gpu=2 hydra.launcher.trials_per_job=null",
+    ),
+    "time, with a limit of short trials": (
+        {"timeout_min": 600, "trials_per_job": 1, "short_trial_min": 30},
+        {"minutes": 10},
+        "hydra.launcher.timeout_min=30",
+    ),
     "a shared GPU": (
         {"gpus_per_node": 1, "cpus_per_task": 2, "trials_per_gpu": 4, "trials_per_job": None},
         {"nodes": [sample(0.9, 3, 2)]},
