@@ -17,7 +17,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="new folder for t
 
 @command("init")
 def init(folder: Folder) -> None:
-    """Write a project with conf/, train.py, a cluster file, a test and a README."""
+    """Write a project with configuration, a train.py and a test."""
     if folder.exists():
         line = shlex.join(["sweepyard", "init", f"{folder.absolute().name}2"])
         raise UserError(f"{folder}: it exists.\nChoose a new folder: {line}")
