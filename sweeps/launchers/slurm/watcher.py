@@ -1,6 +1,7 @@
 """The jobs that a driver follows, and the thread that asks SLURM for their states."""
 
 import math
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -38,6 +39,11 @@ class FollowedJob:
         if info is None and array and array.state in ENDED:
             return replace(array, id=self.id or array.id)
         return info
+
+    def has_siblings(self, jobs: Mapping[str, JobInfo]) -> bool:
+        """Return whether `jobs`, by name, have other elements of the job's array."""
+        array = self.name.rpartition("_")[0]
+        return any(name.rpartition("_")[0] == array for name in jobs)
 
     @property
     def failed_ranks(self) -> int:
@@ -131,5 +137,8 @@ class Watcher(threading.Thread):
                 job.absent_since = None
                 continue
             job.absent_since, job.accounted = job.absent_since or now, job.accounted or info is not None
-            if now - job.absent_since > (_RUNAWAY_S if job.accounted else _ABSENT_S):
-                job.info = JobInfo(job.id or "", GONE)
+            # Because SLURM keeps no record of an element that was cancelled alone, before it started.
+            is_cancelled = info is None and job.array is not None and job.has_siblings(accounts)
+            if now - job.absent_since > (_RUNAWAY_S if job.accounted and not is_cancelled else _ABSENT_S):
+                own = JobInfo(job.id or "", "CANCELLED", by=str(os.getuid()))
+                job.info = own if is_cancelled else JobInfo(job.id or "", GONE)

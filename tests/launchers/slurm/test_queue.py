@@ -227,3 +227,25 @@ def test_pace_slows_down_while_nothing_changes() -> None:
     assert after[0] == 1001  # at once
     assert after[1] - after[0] == 5
     assert len(queries) < 50
+
+
+def test_element_that_was_cancelled_alone_has_no_record(scripted_slurm: ScriptedSlurm, impatient: None) -> None:
+    scripted_slurm.say("squeue", "echo '7_0|RUNNING|None|mine'")
+    scripted_slurm.say("sacct", "echo '7_0|RUNNING|mine'; echo '7_[2-3%2]|PENDING|mine'")
+    elements = {f"mine_{i}": FollowedJob(Path(), f"mine_{i}", f"7_{i}", Path()) for i in range(4)}
+    watcher = Watcher(elements, 3600)
+    for _ in range(2):
+        watcher.update()
+        time.sleep(0.06)
+    watcher.update()
+    states = [job.info and job.info.state for job in elements.values()]
+    assert states == ["RUNNING", "CANCELLED", "PENDING", "PENDING"]
+
+
+def test_elements_that_were_cancelled_together_share_a_record(scripted_slurm: ScriptedSlurm) -> None:
+    scripted_slurm.say("squeue", "echo '7_0|RUNNING|None|mine'; echo '7|CANCELLED|Resources|mine'")
+    scripted_slurm.say("sacct", "echo '7_0|RUNNING|mine'; echo '7|CANCELLED by 12|mine'")
+    elements = {f"mine_{i}": FollowedJob(Path(), f"mine_{i}", f"7_{i}", Path()) for i in range(2)}
+    Watcher(elements, 3600).update()
+    infos = [job.info for job in elements.values()]
+    assert infos == [JobInfo("7_0", "RUNNING", "None"), JobInfo("7_1", "CANCELLED", by="12")]
