@@ -66,7 +66,8 @@ def _stop_jobs(study: StudySnapshot) -> None:
         console.print(f"study {study.name} is not running")
         return
     for trial in study.rows:
-        if trial.state is State.RUNNING and (attempt := TrialFolder(trial.folder).newest()):
+        attempt = None if trial.state.is_over else TrialFolder(trial.folder).newest()
+        if attempt and not attempt.is_over:  # also a queued attempt, so that the next driver retries it
             attempt.request_stop(State.CANCELLED)
     cancel_pending_and_dismiss_idle(study.folder, jobs)
     running = sum(job.state != "PENDING" for job in jobs)

@@ -4,6 +4,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -241,8 +242,8 @@ class Loop:
         is_lost = outcome.state in RETRIED
         resumes = is_lost and may_resume(outcomes, self.settings.max_attempts, self.launcher.max_timeouts)
         over = self.stop.reason or (self.stop.enough and trial.searched)
-        # A refusal of an earlier driver's attempt is retried, because this command was not refused yet.
-        if not over and (resumes or (outcome.state is State.REFUSED and adopted)):
+        # A refusal or a stop under an earlier driver is retried, because this command was not refused or stopped yet.
+        if not over and (resumes or (adopted and _is_of_its_driver(trial, outcome))):
             self.watchers.view.say(f"trial {trial.number} {outcome.state}: {outcome.error}; retried in a new attempt")
             self.record.update(replace(trial, state=State.QUEUED))
             return
@@ -282,3 +283,13 @@ class Loop:
             except OSError as error:
                 self.watchers.view.say(f"trial {number}: the request to stop cannot be written: {error}")
         self.launcher.cancel_pending()
+
+
+def _is_of_its_driver(trial: TrialRecord, outcome: Outcome) -> bool:
+    """Return whether the newest attempt was refused, or was cancelled after a request to stop."""
+    if outcome.state is not State.CANCELLED:
+        return outcome.state is State.REFUSED
+    with suppress(OSError):
+        attempt = TrialFolder(trial.folder).newest()
+        return attempt is not None and attempt.stop_requested() is State.CANCELLED
+    return False

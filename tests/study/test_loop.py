@@ -608,6 +608,23 @@ def test_refused_trials_resume_with_the_next_driver(make_study: MakeStudy, clock
     assert study.drive(launcher).states() == ["completed"] * 2
 
 
+@pytest.mark.parametrize(("was_stopped", "state"), [(True, "completed"), (False, "cancelled")])
+def test_trials_that_an_earlier_driver_stopped_resume_with_the_next(
+    make_study: MakeStudy, clock: Clock, was_stopped: bool, state: str
+) -> None:
+    study = make_study("x=range(2)")
+    cancelled = ends(Outcome(State.CANCELLED, "it was cancelled with scancel"), begins=False)
+    launcher = FakeLauncher(cancelled, clock, survives=True)
+    launcher.on_poll = lambda: killed(launcher.polls == 1)
+    with pytest.raises(Killed):
+        study.drive(launcher)
+    for number in range(2 * was_stopped):
+        study.trial(number).attempt(1).request_stop(State.CANCELLED)
+    script = launcher.script
+    launcher.on_poll, launcher.script = (lambda: None), lambda job: (trains() if job.attempt > 1 else script)(job)
+    assert study.drive(launcher).states() == [state] * 2
+
+
 class Killed(BaseException):
     """As kill -9: nothing is written any more."""
 

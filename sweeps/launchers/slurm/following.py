@@ -186,10 +186,12 @@ class FollowedJobs:
             self.cancel([job], only_pending=True)
         if now <= job.warn_at or not _STUCK.search(info.reason):
             return
-        job_id = info.id
-        for other in self.jobs.values() if job.array else [job]:
-            if other.array == job.array:  # because all elements have the same request
-                other.warn_at, job_id = math.inf, info.id.partition("_")[0]
+        elements = [other for other in self.jobs.values() if other.array == job.array] if job.array else [job]
+        stuck = [other for other in elements if other.info and other.info.reason == info.reason]
+        for other in stuck:  # because one warning is enough for elements with the same reason
+            other.warn_at = math.inf
+        whole = info.id.partition("_")[0]
+        job_id = whole if len(stuck) == len(elements) else by_array(other.info.id for other in stuck if other.info)[0]
         advice = f"Cancel it and change its request: scancel {job_id}"
         if "eld" in info.reason:
             release = "Ask your admins to release it" if "Admin" in info.reason else "Release it"

@@ -63,6 +63,8 @@ def run_attempt(job: Job) -> None:
     os.environ.update(job.environment)
     settings = job.config.hydra.launcher  # not `read`, because the job may lack the driver's environment
     attempt, world = job.attempt_folder, replace(world_of(os.environ), timeout_s=settings.rank_timeout_s)
+    if world.is_chief and (attempt.is_over or attempt.successor.exists()):  # because its driver gave this job up
+        raise UserError(f"attempt {attempt.path} is over: this job does nothing")
     if world.size == 1:  # because through srun the last lines may reach the log after the end
         log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(log, 1), os.dup2(log, 2)

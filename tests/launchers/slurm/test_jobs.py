@@ -5,16 +5,17 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import ScriptedSlurm
 
-from sweeps.launchers.slurm import following, jobs, watcher
+from sweeps.errors import UserError
+from sweeps.launchers.slurm import following, in_job, jobs, watcher
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.queue import cancel_pending_and_dismiss_idle, living_jobs, name_of
+from sweeps.launchers.slurm.queue import JobInfo, Ticket, cancel_pending_and_dismiss_idle, living_jobs, name_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
@@ -220,6 +221,37 @@ def test_job_that_can_never_start_is_reported_once(
     assert driver.launcher.notes() == [f"1 pending: {reason}"]
     assert len(caplog.messages) == (words is not None)
     assert words is None or (words in caplog.text and "will not start by itself" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("held", "words"), [([1, 3], "release 7_[1,3], or cancel it: scancel 7_[1,3]"), (range(4), "scancel 7")]
+)
+def test_advice_on_held_elements_names_no_other_element(
+    tmp_path: Path, monkeypatch: Any, caplog: Any, held: Sequence[int], words: str
+) -> None:
+    followed = following.FollowedJobs(SlurmLauncherConf())
+    for index in range(4):
+        state = JobInfo(f"7_{index}", "PENDING", "JobHeldUser" if index in held else "Resources")
+        job = followed.follow(tmp_path, Ticket(f"a_{index}", state.id, tmp_path))
+        job.info, job.warn_at = state, 0.0
+    for job in followed.jobs.values():
+        followed.final_info(job)
+    assert [message.endswith(words) for message in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("has_successor", [True, False])
+def test_job_of_an_attempt_that_is_over_runs_nothing(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, has_successor: bool
+) -> None:
+    job = make_job(1, task)
+    monkeypatch.setattr("os.environ", {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"})
+    if has_successor:
+        job.folder.new_attempt()
+    else:
+        job.attempt_folder.close(Outcome(State.CANCELLED, "it ended with its driver"))
+    with pytest.raises(UserError, match="is over"):
+        in_job.run_attempt(job)
+    assert job.attempt_folder.began() is None
 
 
 def test_canceller_of_a_job_decides_about_its_retry(driver: Driver, make_job: MakeJob) -> None:
