@@ -31,8 +31,9 @@ class ReportToTrial(TrainerCallback):
 
 def _newest(folder: Path) -> str | None:
     """Return the newest complete checkpoint of the Trainer; None if there is none."""
-    numbers = sorted(int(path.name.partition("-")[2]) for path in folder.glob("checkpoint-*[0-9]"))
-    for path in (folder / f"checkpoint-{number}" for number in reversed(numbers)):
+    numbers = [path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")]
+    for number in sorted((number for number in numbers if number.isdecimal()), key=int, reverse=True):
+        path = folder / f"checkpoint-{number}"
         with suppress(OSError, ValueError):
             if json.loads((path / "trainer_state.json").read_text()):  # because the Trainer writes this file last
                 return str(path)

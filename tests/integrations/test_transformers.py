@@ -53,6 +53,7 @@ def test_transformers_training_stops_and_resumes(tmp_path: Path) -> None:
     # As if the process had been killed while the Trainer wrote its newest checkpoint.
     newest = max(stopped.checkpoint_folder.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))
     (newest / "trainer_state.json").write_text("{")
+    (stopped.checkpoint_folder / "checkpoint-best-1").mkdir()  # as the user's own code may
     resumed = Recorder(tmp_path / "stopped")
     weights = train(resumed)
     assert resumed.steps == [3, 4, 5]
