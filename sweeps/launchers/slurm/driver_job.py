@@ -28,6 +28,7 @@ from sweeps.launchers.slurm.driver_chain import (
     made_progress,
     was_cancelled,
 )
+from sweeps.launchers.slurm.limits import minutes_in
 from sweeps.launchers.slurm.queue import SlurmError, cancel, name_of, read_job_id, rows, squeue
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import JOB_PREFIXES, BusyError, RefusedError, UnansweredError, submit, write_call
@@ -142,22 +143,21 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     partition = settings.driver_partition or settings.partition or os.environ.get("SBATCH_PARTITION")
     limits: dict[str, float] = {}
     with suppress(SlurmError):  # because sbatch, or the preview, names the problem
-        limits = {name: _minutes(limit) for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)}
+        limits = {name: minutes_in(limit) for name, limit in rows(["sinfo", "--noheader", "--format=%P|%l"], 2)}
     names = partition.split(",") if partition else [name for name in limits if name.endswith("*")]
     limits = {name.rstrip("*"): minutes for name, minutes in limits.items()}
     name = min((name.rstrip("*") for name in names), key=lambda name: limits.get(name, _DAY_MIN), default="")
     allowed = limits.get(name, float("inf"))  # because sinfo hides some partitions; sbatch names one that is wrong
     minutes = settings.driver_timeout_min or min(_DAY_MIN, allowed)
-    least = f"hydra.launcher.driver_timeout_min={allowed:g}"
     if minutes > allowed:
         raise UserError(
             f"hydra.launcher.driver_timeout_min={minutes}: partition {name} allows {allowed:g} minutes.\n"
-            f"Type {least}, or choose another hydra.launcher.driver_partition"
+            f"Type hydra.launcher.driver_timeout_min={int(allowed)}, or choose another hydra.launcher.driver_partition"
         )
     if minutes < _SHORTEST_MIN and not settings.driver_timeout_min:
         raise UserError(
             f"hydra.launcher.driver=job: partition {name} allows {allowed:g} minutes, which is short for a driver.\n"
-            f"Choose another hydra.launcher.driver_partition, or type {least}"
+            f"Choose another hydra.launcher.driver_partition, or type hydra.launcher.driver_timeout_min={int(minutes)}"
         )
     return SlurmLauncherConf(
         timeout_min=int(minutes),
@@ -236,13 +236,3 @@ def _id_of(name: str) -> str | None:
                 return info.id
         time.sleep(1)
     return None
-
-
-def _minutes(limit: str) -> float:
-    """Return a time limit of sinfo, such as 1-00:00:00 or 30:00, in minutes."""
-    days, _, clock = limit.strip().rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isdecimal() for part in [*parts, days or "0"]):
-        return float("inf")  # infinite, or n/a
-    seconds: int = sum(int(part) * 60**power for power, part in enumerate(reversed(parts)))
-    return int(days or 0) * _DAY_MIN + seconds / 60

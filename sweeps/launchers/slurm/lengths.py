@@ -22,8 +22,8 @@ class Lengths:
 
     def read(self, study: Path) -> None:
         """Read how long the newest trials of earlier commands took."""
-        numbers = sorted((int(file.parent.name) for file in study.glob("[0-9]*/trial.json")), reverse=True)
-        for number in reversed(numbers[:_NEWEST]):
+        names = [file.parent.name for file in study.glob("[0-9]*/trial.json")]
+        for number in sorted(int(name) for name in names if name.isdecimal())[-_NEWEST:]:
             with suppress(OSError, CorruptFile):  # because such a trial only counts as unmeasured
                 for end in _ends(TrialFolder(study / str(number))):
                     self.add(end)

@@ -1,4 +1,4 @@
-"""What the site allows: how large an array may be, and how many jobs this user may have submitted."""
+"""What the site allows: how large an array may be, how many jobs this user may have submitted, and time limits."""
 
 import math
 import os
@@ -28,14 +28,26 @@ def max_submitted(settings: SlurmLauncherConf) -> float:
 
     The limit may be too high, because a parent account may have a lower one: then sbatch refuses, and the driver waits.
     """
-    user = pwd.getpwuid(os.getuid()).pw_name
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # because the site's directory of users does not answer
+        return math.inf
     shown = [*_ASSOCIATION, "where", f"user={user}", "format=Account,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"]
     associations = [row for row in _rows(shown, 4) if settings.account in (None, row[0])]
     if not associations:
         return math.inf
     of_accounts = max(_least(row[2:]) for row in associations)  # because sbatch may choose any of them
     names = [settings.qos] if settings.qos else [row[1] for row in associations]
-    return min([of_accounts, *(_least(row[1:]) for row in _rows(_QOS, 3) if row[0] in names)])
+    of_qos = [_least(row[1:]) for row in _rows(_QOS, 3) if row[0] in names]
+    return max(1, min([of_accounts, *of_qos]))  # at least 1, so that sbatch names a limit of 0
+
+
+def minutes_in(limit: str) -> float:
+    """Return a time limit as sinfo prints it, such as 1-00:00:00 or 30:00, in minutes; infinite if it is no time."""
+    if not (match := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)??(?:(\d+):)?(\d+)", limit)):
+        return math.inf
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return days * 1440 + hours * 60 + minutes + seconds / 60
 
 
 def _rows(command: list[str], fields: int) -> list[list[str]]:

@@ -1,6 +1,5 @@
 """The preview of requests: the batch scripts that would be sent, and what SLURM answers to them."""
 
-import math
 import re
 import shlex
 import shutil
@@ -14,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from submitit.slurm.slurm import _make_sbatch_string
 
 from sweeps.errors import UserError
+from sweeps.launchers.slurm.limits import minutes_in
 from sweeps.launchers.slurm.queue import with_hint
 from sweeps.launchers.slurm.request import parameters
 from sweeps.launchers.slurm.submit import may_pass, sbatch
@@ -80,7 +80,7 @@ def _ask(script: str, timeout_min: int) -> tuple[str, bool]:
     message = "; ".join(done.stderr.replace("sbatch: error: ", "").replace("sbatch: ", "").strip().splitlines())
     if start := _START.search(message):
         limit = _limit_of(start[3])
-        if timeout_min > _minutes(limit):  # because without EnforcePartLimits the job would wait for ever
+        if timeout_min > minutes_in(limit):  # because without EnforcePartLimits the job would wait for ever
             return f"PartitionTimeLimit: {timeout_min} min requested, and {start[3]} allows {limit}", True
         return f"SLURM would start it at {start[1].replace('T', ' ')} on {start[2]}, partition {start[3]}", False
     if done.returncode and may_pass(message):
@@ -94,14 +94,6 @@ def _limit_of(partition: str) -> str:
         answer = _run(["sinfo", "--noheader", "--format=%l", f"--partition={partition}"]).stdout
         return answer.strip().rpartition("\n")[2]  # because a first line may name the cluster
     return ""
-
-
-def _minutes(limit: str) -> float:
-    """Return a time limit in minutes; infinite if it is not a time."""
-    if not (match := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)??(?:(\d+):)?(\d+)", limit)):
-        return math.inf
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return days * 1440 + hours * 60 + minutes + seconds / 60
 
 
 def _run(command: list[str], script: str = "") -> subprocess.CompletedProcess[str]:

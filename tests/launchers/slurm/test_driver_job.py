@@ -37,7 +37,7 @@ def slurm(scripted_slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "execv", execute)
     monkeypatch.setattr(os, "dup2", lambda *_: None)
-    scripted_slurm.say("sinfo", "printf 'main*|infinite\\nshort|30:00\\nlong|1-00:00:00\\n'")
+    scripted_slurm.say("sinfo", "printf 'main*|infinite\\nshort|30:00\\nodd|30:30\\nlong|1-00:00:00\\n'")
     before = dict(os.environ)
     yield scripted_slurm
     os.environ.clear()
@@ -195,6 +195,10 @@ def test_lost_answer_of_sbatch(slurm: ScriptedSlurm, study: Path, monkeypatch: p
         ({"partition": "hidden"}, 1440),
         ({"partition": "short"}, "hydra.launcher.driver=job: partition short allows 30 minutes, which is short"),
         ({"driver_partition": "main,short"}, "partition short allows 30"),
+        (
+            {"partition": "odd", "driver_timeout_min": 60},
+            "Type hydra.launcher.driver_timeout_min=30, or choose another",
+        ),
         ({"partition": "long", "driver_timeout_min": 1441}, "driver_timeout_min=1441: partition long allows 1440"),
     ],
 )

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.preview import _minutes
+from sweeps.launchers.slurm.limits import minutes_in
 from sweeps.settings import SlurmLauncherConf
 
 START = "sbatch: Job 7 to start at 2026-11-24T22:11:45 using 1 processors on nodes lab1 in partition main"
@@ -67,7 +67,12 @@ def test_limit_of_the_partition_is_compared(scripted_slurm: ScriptedSlurm, tmp_p
     assert preview(tmp_path, {"timeout_min": 1440})[1] == ""
     late = "SLURM would refuse request 1: PartitionTimeLimit: 1441 min requested, and main allows 1-00:00:00."
     assert preview(tmp_path, {"timeout_min": 1441})[1].startswith(late)
-    assert [_minutes(limit) for limit in ("5:00", "2:00:30", "infinite", "")] == [5, 120.5, float("inf"), float("inf")]
+    assert [minutes_in(limit) for limit in ("5:00", "2:00:30", "1-00:00:00", "infinite")] == [
+        5,
+        120.5,
+        1440,
+        float("inf"),
+    ]
 
 
 @pytest.mark.parametrize(
