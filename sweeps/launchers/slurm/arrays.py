@@ -8,7 +8,6 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from sweeps.files import NO_ROOM, make_private
@@ -71,12 +70,13 @@ class Arrays:
         added, self._count = self._count > 0, 0
         return not added
 
-    def send(self, count: int) -> Submitted:
+    def send(self) -> Submitted:
         """Send the next trials with equal requests, and return them; none if SLURM accepts no jobs now.
 
-        `count` trials were submitted before, and share the throttle.
+        They wait until fewer than array_parallelism jobs are queued or running, because no throttle may be 0.
         """
-        if not self._collected or not self._slurm.may_send():
+        room = self._settings.array_parallelism - len(self._slurm.jobs)
+        if not self._collected or room <= 0 or not self._slurm.may_send():
             return []
         pool, first = self._collected[0]
         settings = read(first.config.hydra.launcher, SlurmLauncherConf)
@@ -87,7 +87,7 @@ class Arrays:
         sent: Submitted = []
         try:
             is_alone = len(group) == 1 and settings.array != "always"
-            sent = self._send_alone(first, settings) if is_alone else self._send_array(pool, group, settings, count)
+            sent = self._send_alone(first, settings) if is_alone else self._send_array(pool, group, settings, room)
             if not sent:
                 return []
         except RefusedError as error:
@@ -126,7 +126,7 @@ class Arrays:
         sent = self._slurm.send(job.attempt_folder.path, settings, run_attempt, job)
         return [(job, sent)] if sent else []
 
-    def _send_array(self, pool: Path, jobs: list[Job], settings: SlurmLauncherConf, count: int) -> Submitted:
+    def _send_array(self, pool: Path, jobs: list[Job], settings: SlurmLauncherConf, throttle: int) -> Submitted:
         """Write the array and its elements, then submit it, so that the next driver could adopt it at any moment."""
         numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
         folder = pool / str(1 + max(numbers, default=0))
@@ -137,7 +137,6 @@ class Arrays:
         for index, job in enumerate(jobs):
             write_setup(job.attempt_folder.path, settings.setup)
             tickets.append(write_element(folder, index, job.attempt_folder.path))
-        throttle = max(1, self._settings.array_parallelism - count)
         running = f"%{throttle}" if throttle < len(jobs) else ""
         try:
             is_sent, array_id = self._slurm.sbatch(
@@ -158,11 +157,11 @@ class Arrays:
             for job, ticket, element_id in zip(jobs, tickets, ids, strict=True)
         ]
 
-    def adjust_throttles(self, submitted: Iterable[FollowedJob]) -> None:
-        """Set the throttles of the living arrays, which share array_parallelism."""
+    def adjust_throttles(self) -> None:
+        """Set the throttles of the living arrays, which share array_parallelism with all other jobs."""
         now, left = time.monotonic(), self._settings.array_parallelism
         arrays: dict[Path, list[FollowedJob]] = {}
-        for job in submitted:
+        for job in list(self._slurm.jobs.values()):
             if job.array:
                 arrays.setdefault(job.array, []).append(job)
             else:

@@ -79,12 +79,15 @@ class JobTrials:
         """Send the collected trials once no further trial comes, and share the throttle. Raises nothing."""
         if self._arrays.is_complete():
             self._send()
-        self._arrays.adjust_throttles(sent for _, sent in self.trials.values())
+        self._arrays.adjust_throttles()
 
-    def _send(self) -> None:
+    def _send(self) -> bool:
+        """Send the next collected trials. Return False if that has to wait for room, or for a disk."""
+        count = len(self._arrays.jobs)
         with self._slurm.retrying("arrays"):
-            for job, sent in self._arrays.send(len(self.trials)):
+            for job, sent in self._arrays.send():
                 self.trials[sent.name] = job, sent
+        return len(self._arrays.jobs) < count or not self._slurm.may_send()
 
     def adopt(self, job: Job) -> bool:
         """Take over the attempt. Return False if no job id was written and SLURM has no job of its name."""
@@ -102,8 +105,7 @@ class JobTrials:
         self._slurm.cancel([sent for _, sent in self.trials.values()], only_pending=True)
 
     def close(self, keep: bool) -> None:
-        while keep and self._arrays.jobs and not self._slurm.busy:
-            self._send()
+        while keep and self._arrays.jobs and not self._slurm.busy and self._send():
             time.sleep(_TICK_S)
         self._arrays.clear()
         if not keep:

@@ -225,7 +225,7 @@ class WorkerTrials:
             pending = [job for job in workers if job.info and job.info.state == "PENDING"]
             if surplus > 0 and pending:
                 self._slurm.cancel(pending[-surplus:], only_pending=True)
-            elif surplus < 0 and len(self.jobs) < self._settings.array_parallelism:
+            elif surplus < 0 and len(self._slurm.jobs) < self._settings.array_parallelism:
                 is_enough = False
                 if self._slurm.may_send():
                     self._submit_worker(pool, jobs[0])

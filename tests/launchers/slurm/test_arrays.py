@@ -1,7 +1,9 @@
 """Grids as job arrays, and short trials in workers, on a SLURM with a simulated clock."""
 
+import copy
 import math
 import random
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -124,7 +126,7 @@ def test_long_trials_are_arrays_within_the_throttle(start: Callable[..., Driver]
         driver.run(count_running)
     assert driver.states == {"completed": 100}
     assert len(slurm.times("sbatch")) <= 5
-    assert 25 <= most <= 26  # because no array has a throttle of 0
+    assert most == 25
 
 
 def test_trials_of_an_earlier_command_show_the_length_from_the_start(start: Callable[..., Driver]) -> None:
@@ -132,6 +134,7 @@ def test_trials_of_an_earlier_command_show_the_length_from_the_start(start: Call
         earlier = start(slurm, 4).run()
         for job in earlier.jobs.values():
             job.folder.write_trial({"number": job.number})
+        shutil.copytree(earlier.jobs[3].folder.path, earlier.jobs[3].folder.path.with_name("3.copy"))
         driver = start(slurm, 30)
         driver.launcher.slurm.lengths.read(driver.jobs[0].folder.path.parent)
         submissions = len(slurm.jobs)
@@ -169,6 +172,10 @@ def test_limits_are_read_from_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.max_submitted(SlurmLauncherConf()) == math.inf
     answers |= {"scontrol": "?", "assoc": "", "qos": ""}
     assert (limits.max_array(), limits.max_submitted(SlurmLauncherConf(account="lab"))) == (1000, math.inf)
+    answers |= {"assoc": "lab|normal|0|\n"}
+    assert limits.max_submitted(SlurmLauncherConf(account="lab")) == 1  # so that sbatch names the limit
+    monkeypatch.setattr(limits.pwd, "getpwuid", lambda uid: {}[uid])
+    assert limits.max_submitted(SlurmLauncherConf(account="lab")) == math.inf
 
 
 def test_folders_of_an_array_are_private_and_name_its_elements(start: Callable[..., Driver]) -> None:
@@ -266,3 +273,34 @@ def test_random_faults_lose_no_element(start: Callable[..., Driver], seed: int) 
 
         driver.run(disturb)
     assert len(driver.over) == 25
+
+
+def test_detaching_ends_at_the_limit_of_the_user(start: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "max_submitted", lambda settings: 3)
+    with simulated_slurm(slots=0, trial_s=1.0) as slurm:
+        driver = start(slurm, 8, trials_per_job=1, detach=True)
+        driver.run(lambda: slurm.jobs)
+        sleep = slurm.sleep
+        monkeypatch.setattr(slurm, "sleep", lambda s: pytest.fail("it waits") if slurm.now > 9000 else sleep(s))
+        driver.launcher.close(keep=True)
+    assert len(slurm.jobs) == 3
+
+
+@pytest.mark.parametrize(("trial_s", "requests"), [(20.0, 1), (700.0, 12)])
+def test_all_jobs_share_array_parallelism(start: Callable[..., Driver], trial_s: float, requests: int) -> None:
+    """Check how many jobs run: arrays, single jobs of several requests, and workers."""
+    most = 0
+    with simulated_slurm(slots=64, trial_s=trial_s) as slurm:
+        driver = start(slurm, 24, array_parallelism=4)
+        for number, job in enumerate(driver.left):
+            driver.left[number] = replace(job, config=copy.deepcopy(job.config))
+            driver.left[number].config.hydra.launcher.mem_gb = 1 + number % requests
+
+        def count_running() -> bool:
+            nonlocal most
+            most = max(most, sum(job.state == "RUNNING" for job in slurm.jobs.values()))
+            return False
+
+        driver.run(count_running)
+    assert driver.states == {"completed": 24}
+    assert most == 4
