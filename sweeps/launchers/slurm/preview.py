@@ -46,7 +46,9 @@ def preview(study: Path, launchers: Sequence[DictConfig]) -> Iterator[str]:
     if more := len(launchers[_MOST:]):
         yield f"and {more} more requests, about which SLURM was not asked"
     if refusals:
-        raise UserError(f"SLURM would refuse {refusals[0]}.\nCorrect the setting that it names, and preview again")
+        raise UserError(
+            f"SLURM would refuse {refusals[0].rstrip('.')}.\nCorrect the setting that it names, and preview again"
+        )
 
 
 def _shown(script: str, launcher: DictConfig) -> Iterator[str]:

@@ -26,12 +26,21 @@ _PLAIN = ["nodes", "mem_per_cpu", "partition", "qos", "account", "constraint", "
 
 
 def request(settings: SlurmLauncherConf) -> Request:
-    """Return the resources of a trial over all its nodes. Raises UserError if an amount of memory is malformed."""
+    """Return the resources of a trial over all its nodes.
+
+    Raises UserError if an amount of memory is malformed, or if two settings request memory.
+    """
     tasks = settings.nodes * settings.tasks_per_node
     gpus = settings.nodes * gpus_on_node(settings, _gpus_per_node(settings))
     cores = settings.cpus_per_task and tasks * settings.cpus_per_task
     if gpus and settings.cpus_per_gpu:
         cores = math.ceil(gpus * settings.cpus_per_gpu)
+    names = ["mem_gb", "mem_per_cpu", *(["mem_per_gpu"] if gpus else [])]
+    if len(amounts := [(name, amount) for name in names if (amount := getattr(settings, name))]) > 1:
+        (name, amount), (other, its_amount) = amounts[:2]
+        problem = f"hydra.launcher.{name}={amount:g}" if name == "mem_gb" else f"hydra.launcher.{name}={amount}"
+        problem += f" and {other}={its_amount} conflict: a job has one amount of memory."
+        raise UserError(f"{problem}\nType hydra.launcher.{name}=null or hydra.launcher.{other}=null")
     if gpus and settings.mem_per_gpu:
         memory: float | None = gpus * _gigabytes(settings.mem_per_gpu)
     elif settings.mem_per_cpu:

@@ -61,6 +61,29 @@ def test_gpus_that_cannot_be_requested(settings: dict[str, Any], message: str) -
         request(SlurmLauncherConf(**settings))
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mem_gb": 8, "mem_per_cpu": "2G"}, r"mem_gb=8 and mem_per_cpu=2G conflict.*\n.*launcher\.mem_gb=null"),
+        (
+            {"mem_gb": 8, "mem_per_gpu": "9G", "gpus_per_node": 1},
+            r"mem_gb=8 and mem_per_gpu=9G conflict.*\n.*mem_gb=null",
+        ),
+        ({"mem_per_cpu": "2G", "mem_per_gpu": "9G", "gres": "gpu"}, r"mem_per_cpu=2G and mem_per_gpu=9G conflict"),
+    ],
+)
+def test_two_amounts_of_memory_conflict(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=rf"^hydra\.launcher\.{message}"):
+        request(SlurmLauncherConf(**settings))
+    assert request(SlurmLauncherConf(mem_gb=8, mem_per_gpu="9G")).mem_gb == 8  # because the trial has no GPU
+
+
+def test_arrays_and_workers_conflict() -> None:
+    for settings in ({"trials_per_job": None}, {"trials_per_job": 4}):
+        with pytest.raises(ValueError, match=r"array=always and trials_per_job=.* conflict.*\n.*array=always"):
+            SlurmLauncherConf(array="always", **settings)
+
+
 def test_a_request_that_cannot_be() -> None:
     with pytest.raises(UserError, match=r"'plenty' is not an amount of memory\.\nUse an amount such as 16G"):
         request(SlurmLauncherConf(mem_per_cpu="plenty"))
