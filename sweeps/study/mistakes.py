@@ -75,7 +75,7 @@ def _explain_choice(lines: list[str]) -> str:
     if match := _NO_SUCH_CHOICE.search("\n".join(lines)):
         group, choices = match[2], [name for name in match[3].split() if not name.startswith("sweepyard_")]
         name = match[1].removeprefix(f"{group}/")
-        near = closest(name.lower(), choices)
+        near = closest(name.lower().removeprefix("submitit_"), choices)
         hint = f" Did you mean {group}={near}?" if near else ""
         return f"{group}={name} does not exist.{hint}\nChoose one of: {', '.join(choices)}"
     if lines[0].startswith("Multiple values for "):
