@@ -17,6 +17,7 @@ from sweeps.results.findings import Findings
 from sweeps.results.terminal import View, relative_path, tally
 from sweeps.settings import SweeperConf
 from sweeps.study.budget import Enough
+from sweeps.trial.job import State
 from sweeps.wording import counted
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def what_is_left(study: StudySnapshot, end: LoopEnd, resume: str) -> list[str]:
     lines = _infeasible_lines(study)
     if end.running:
         trials = counted(end.running, "trial")
-        lines.append(f"{trials} still running without this command. Watch: {sweeps_line('status', study.folder)}")
+        lines.append(f"{trials} queued or running without this command. Watch: {sweeps_line('status', study.folder)}")
     enough = None if end.interrupted else end.enough
     if reason := unfinished_reason(study, end):
         lines.append(f"study {study.name} is not finished: {reason}.")
@@ -123,7 +124,8 @@ def _infeasible_lines(study: StudySnapshot) -> list[str]:
 
 def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
     if not any(trial.attempts and trial.attempts[-1].missing_objective for trial in study.rows):
-        return [f"Resume with: {resume}"]
+        was_refused = any(trial.state is State.REFUSED for trial in study.rows)
+        return [f"{'Correct the cause of the refusal. ' if was_refused else ''}Resume with: {resume}"]
     retry = f"{sweeps_line('resume', study.folder)} --retry failed"
     return [
         "Another objective makes another study: choose another hydra.sweeper.study_name.",

@@ -136,7 +136,7 @@ def check(settings: SlurmLauncherConf) -> None:
         name, own = (*message.split("\n", 1), "")[:2]
         problem = f"hydra.launcher.modules: '{name}' does not exist on this machine: {own.strip()}"
         line = shlex.quote(f'hydra.launcher.setup=["module load {name}"]')
-        raise UserError(f"{problem}\nChoose one of: module avail. If only the nodes have it, type {line}")
+        raise UserError(f"{problem}\nType module avail to list all. If only the nodes have it, type {line}")
 
 
 def _path_problems(settings: SlurmLauncherConf) -> Iterator[str]:

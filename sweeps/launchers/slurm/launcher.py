@@ -159,7 +159,9 @@ class SlurmTrials(TrialLauncher):
         is_by_length = self._settings.trials_per_job == "auto" and not _needs_workers(self._settings)
         if is_by_length and self.workers.trials:
             median_s = self._median_s(next(iter(self.workers.trials.values())).job) or 0.0
-            reason = f"trials take {median_s:.0f} s, less than short_trial_min={self._settings.short_s / 60:g}"
+            reason = (
+                f"trials take {median_s:.0f} s, less than short_trial_min={self._settings.short_s / 60:g} (minutes)"
+            )
             return [f"{reason}: they run in warm workers"]
         return []
 

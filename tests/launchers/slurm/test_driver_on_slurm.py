@@ -75,7 +75,7 @@ def test_detached_jobs_continue_and_are_adopted(
 ) -> None:
     study = [f"+x=range({count})", f"+epochs={epochs}", "hydra.launcher.array_parallelism=2", *settings]
     out = finish(tmp_path, *study, "hydra.launcher.detach=true", code=0 if left == count else 3)
-    assert f"{left} trials still running without this command." in out
+    assert f"{left} trials queued or running without this command." in out
     assert "SLURM jobs:" in sweeps(tmp_path, "status", "s")
     wait_for(lambda: states(tmp_path) == dict.fromkeys(range(left), "completed"))
     assert f"{left} of {count} trials have ended" in sweeps(tmp_path, "status", "s")
@@ -124,7 +124,7 @@ def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
     driver.send_signal(signal.SIGINT)
     done = lines.finish(driver, tmp_path, 60)
     assert done.code == 130, done.said
-    assert "3 trials still running without this command." in done.said
+    assert "3 trials queued or running without this command." in done.said
     assert len(jobs(tmp_path)) == 3
     assert "cancelled 2 queued jobs; 1 stop" in sweeps(tmp_path, "stop", "s")
     wait_for(lambda: jobs(tmp_path) == [])
