@@ -31,7 +31,15 @@ from sweeps.launchers.slurm.driver_chain import (
 from sweeps.launchers.slurm.limits import minutes_in
 from sweeps.launchers.slurm.queue import SlurmError, cancel, name_of, read_job_id, rows, squeue
 from sweeps.launchers.slurm.request import parameters
-from sweeps.launchers.slurm.submit import JOB_PREFIXES, BusyError, RefusedError, UnansweredError, submit, write_call
+from sweeps.launchers.slurm.submit import (
+    JOB_PREFIXES,
+    BusyError,
+    RefusedError,
+    UnansweredError,
+    check_commands,
+    submit,
+    write_call,
+)
 from sweeps.settings import SlurmLauncherConf
 
 _PLACE = "SWEEPYARD_DRIVER"  # variable with the folder of the driver's job
@@ -102,6 +110,7 @@ class DriverJob:
 
     def submit(self, line: str) -> str:
         """Submit the first driver, which runs the command `line`. Return the id of its job. Raises UserError."""
+        check_commands()
         words = [sys.executable, *shlex.split(line)[1:]]
         try:
             return _send(self._study, None, Launch.of(words, self._settings))

@@ -1,6 +1,5 @@
 """The SLURM launcher: trials as jobs of their own, or in warm workers."""
 
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from sweeps.launchers.slurm.jobs import JobTrials
 from sweeps.launchers.slurm.preview import preview
 from sweeps.launchers.slurm.queue import choose_cluster
 from sweeps.launchers.slurm.request import request
+from sweeps.launchers.slurm.submit import check_commands
 from sweeps.launchers.slurm.workers import WorkerTrials, check_request
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request
@@ -65,10 +65,7 @@ class SlurmTrials(TrialLauncher):
 
     def open(self) -> None:
         """Start the watcher, and adopt the workers of an earlier driver. Raises UserError if commands are missing."""
-        for command in ("sbatch", "squeue", "scancel"):
-            if shutil.which(command) is None:
-                problem = f"hydra/launcher=slurm: this machine has no {command} command."
-                raise UserError(f"{problem}\nRun the command on a login node, or use hydra/launcher=local")
+        check_commands()
         self.slurm.lengths.read(self._study)
         self.slurm.watcher.start()
         self.workers.open()

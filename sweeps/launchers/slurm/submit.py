@@ -5,6 +5,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ import cloudpickle
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
+from sweeps.errors import UserError
 from sweeps.files import make_private, write_whole
 from sweeps.launchers.slurm import environment
 from sweeps.launchers.slurm.queue import with_hint, write_job_id
@@ -48,6 +50,14 @@ class BusyError(Exception):
 
 class UnansweredError(BusyError):
     """SLURM did not answer: the job may have been submitted."""
+
+
+def check_commands() -> None:
+    """Raise UserError if this machine lacks a command of SLURM."""
+    for command in ("sbatch", "srun", "squeue", "scancel"):
+        if shutil.which(command) is None:
+            problem = f"hydra/launcher=slurm: this machine has no {command} command."
+            raise UserError(f"{problem}\nRun the command on a login node, or use hydra/launcher=local")
 
 
 def write_call(folder: Path, settings: SlurmLauncherConf, function: Callable[..., None], *arguments: Any) -> None:

@@ -212,6 +212,12 @@ def test_time_limits_of_partitions(slurm: ScriptedSlurm, settings: dict[str, Any
     assert len(str(raised.value).splitlines()) == 2
 
 
+def test_machine_without_slurm_is_named(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match=r"no sbatch command\.\nRun the command on a login node"):
+        submit(study)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"idle": "x", "journal": null}'])
 def test_damaged_start_of_a_driver_counts_as_none(slurm: ScriptedSlurm, study: Path, content: str) -> None:
     submit(study)

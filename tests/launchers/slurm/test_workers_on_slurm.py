@@ -150,7 +150,7 @@ def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
 
 @pytest.mark.long
 def test_four_trials_share_a_gpu_in_one_job(start: Any, make_job: MakeJob, tmp_path: Path) -> None:
-    settings = {"gpus_per_node": 1, "trials_per_gpu": 4, "mem_gb": 0.5}
+    settings = {"trials_per_job": None, "gpus_per_node": 1, "trials_per_gpu": 4, "mem_gb": 0.5}
     launcher = start(array_parallelism=1, trials_per_gpu=4)
     jobs = [make_job(number, shares_a_gpu, **settings) for number in range(5)]
     assert check_sharing(launcher, jobs, at_once=4) == ["0 0.25 0.2250"] * 5
@@ -163,7 +163,7 @@ def test_worker_runs_as_many_trials_on_a_gpu_as_its_memory_fits(
 ) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "fakes")  # the job has the driver's sys.path
     setup = ["export FAKE_NVML_OWN_GB=30"]  # of 80 GB, so that 2 fit
-    settings = {"gpus_per_node": 1, "trials_per_gpu": 4, "mem_gb": 0.5, "setup": setup}
+    settings = {"trials_per_job": None, "gpus_per_node": 1, "trials_per_gpu": 4, "mem_gb": 0.5, "setup": setup}
     launcher = start(array_parallelism=1, trials_per_gpu=4)
     jobs = [make_job(number, show_part, **settings) for number in range(6)]  # all queued with a quarter
     submit(launcher, jobs, 6)
