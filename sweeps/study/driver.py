@@ -180,8 +180,6 @@ class Driver:
             gc.freeze()  # because collecting all modules at exit takes most of a second
             self.has_begun = True
             loop.run()
-            if loop.detach:
-                self._plan.launcher.close(keep=True)
             stop, all_had_ended = loop.stop, not loop.starter.has_started
             self._ends = not loop.interrupted or (self._folder / "stop").exists()
             end = LoopEnd(len(loop.running), stop.reason, stop.enough, loop.interrupted, loop.detach, all_had_ended)

@@ -76,7 +76,8 @@ class Loop:
                     self.stop.print_message()
                 self.watchers.show(self.record.study, self.running, self._is_full, self.stop.reason)
             if self.detach:
-                self._poll()  # because the last submission may have been refused
+                self.launcher.close(keep=True)
+                self._poll()  # because the last submissions may have been refused, or have found no room
             self.stop.end()
             self.watchers.show_end(self.record.study, self.running, self._is_full, self.stop.reason)
 
@@ -167,8 +168,7 @@ class Loop:
 
     def _resume_trial(self, trial: TrialRecord) -> None:
         folder = TrialFolder(trial.folder)
-        newest = folder.newest()
-        if newest is None:
+        if (newest := folder.newest()) is None:
             return
         if not newest.is_over:
             if outcome := self.starter.prepare(trial):

@@ -100,14 +100,17 @@ class JobTrials:
         return True
 
     def cancel_pending(self) -> None:
-        for job in self._arrays.clear():
-            self._slurm.report(job.number, Outcome(State.CANCELLED, "it was cancelled"))
+        self._drop_unsent("it was cancelled")
         self._slurm.cancel([sent for _, sent in self.trials.values()], only_pending=True)
+
+    def _drop_unsent(self, reason: str) -> None:
+        for job in self._arrays.clear():
+            self._slurm.report(job.number, Outcome(State.CANCELLED, reason))
 
     def close(self, keep: bool) -> None:
         while keep and self._arrays.jobs and not self._slurm.busy and self._send():
             time.sleep(_TICK_S)
-        self._arrays.clear()
+        self._drop_unsent("it was not submitted, because SLURM accepts no further job now")
         if not keep:
             self._slurm.cancel([sent for _, sent in self.trials.values()])
         self.trials.clear()

@@ -283,7 +283,9 @@ def test_detaching_ends_at_the_limit_of_the_user(start: Callable[..., Driver], m
         sleep = slurm.sleep
         monkeypatch.setattr(slurm, "sleep", lambda s: pytest.fail("it waits") if slurm.now > 9000 else sleep(s))
         driver.launcher.close(keep=True)
+        ends = dict(driver.launcher.poll(0.0))
     assert len(slurm.jobs) == 3
+    assert {number: end.state for number, end in ends.items()} == dict.fromkeys(range(3, 8), State.CANCELLED)
 
 
 @pytest.mark.parametrize(("trial_s", "requests"), [(20.0, 1), (700.0, 12)])
