@@ -41,11 +41,11 @@ class RateLimit:
 
     _not_before = 0.0
 
-    def due(self, trials: int) -> bool:
-        """Return whether a round of reads of this many trials may begin now. If so, the round begins."""
+    def due(self, trials: int, slower: int = 1) -> bool:
+        """Return whether a round of reads of this many trials may begin now, or `slower` times as rarely."""
         if time.monotonic() < self._not_before:
             return False
-        self._not_before = time.monotonic() + trials / LOOKS_PER_S
+        self._not_before = time.monotonic() + slower * trials / LOOKS_PER_S
         return True
 
 

@@ -53,7 +53,7 @@ class Loop:
     _ready: Attempt | None = None  # the attempt to submit next
     _poll_now: bool = False  # whether to poll without waiting, because the newest choice could not be started
     _free_since: deque[float] = field(default_factory=deque)  # when each empty slot became empty, s since 1970
-    _looks: RateLimit = field(default_factory=RateLimit)
+    _looks: tuple[RateLimit, ...] = field(default_factory=lambda: (RateLimit(), RateLimit()))
     _signal: signal.Signals | None = None
     _room: bool = False  # whether there was room at the last look
 
@@ -66,9 +66,7 @@ class Loop:
                 self._poll()
                 if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
                     self.stop.check_budget(self.running.values())
-                if self._looks.due(len(self.running)):
-                    for attempt in [attempt for attempt in self.running.values() if not attempt.outcome]:
-                        self._observe(attempt)
+                self._observe_due()
                 reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
                 if reason and not self.interrupted:
                     self._interrupt(reason)
@@ -80,6 +78,13 @@ class Loop:
                 self._poll()  # because the last submissions may have been refused, or have found no room
             self.stop.end()
             self.watchers.show_end(self.record.study, self.running, self._is_full, self.stop.reason)
+
+    def _observe_due(self) -> None:
+        """Read what started attempts reported and, more rarely, whether the others have started."""
+        for has_started, looks, slower in ((True, self._looks[0], 1), (False, self._looks[1], 5)):
+            group = [a for a in self.running.values() if not a.outcome and bool(a.started_at) is has_started]
+            for attempt in group if looks.due(len(group), slower) else []:
+                self._observe(attempt)
 
     @property
     def _is_full(self) -> bool:

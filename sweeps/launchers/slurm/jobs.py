@@ -1,6 +1,7 @@
 """Trials as SLURM jobs of their own, single or in arrays, with the resources of each trial."""
 
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -115,9 +116,9 @@ class JobTrials:
             self._slurm.cancel([sent for _, sent in self.trials.values()])
         self.trials.clear()
 
-    def observe(self) -> None:
-        """Update all trials. Raises nothing."""
-        for job, sent in list(self.trials.values()):
+    def observe(self, trials: Iterable[tuple[Job, FollowedJob]]) -> None:
+        """Update these trials. Raises nothing."""
+        for job, sent in trials:
             with self._slurm.retrying(f"trial {job.number}"):
                 self._update(job, sent)
 

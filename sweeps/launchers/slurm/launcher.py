@@ -50,6 +50,7 @@ class SlurmTrials(TrialLauncher):
         self._next: tuple[Job | None, SlurmLauncherConf] = None, settings  # the newest trial, and its own settings
         self._is_waiting = False  # whether the next trial waits until the length of such trials is measured
         self._looks = RateLimit()  # of the files of trials and workers
+        self._rare_looks = RateLimit()  # of the files of trials that are pending
 
     def request(self, config: DictConfig) -> Request:
         settings = read(config.hydra.launcher, SlurmLauncherConf)
@@ -137,9 +138,13 @@ class SlurmTrials(TrialLauncher):
         return over
 
     def _observe(self) -> None:
-        if self._looks.due(len(self.jobs.trials) + len(self.workers.trials) + len(self.workers.jobs)):
-            self.jobs.observe()
+        waiting = [trial for trial in self.jobs.trials.values() if trial[1].is_waiting]
+        running = [trial for trial in self.jobs.trials.values() if not trial[1].is_waiting]
+        if self._looks.due(len(running) + len(self.workers.trials) + len(self.workers.jobs)):
+            self.jobs.observe(running)
             self.workers.observe()
+        if self._rare_looks.due(len(waiting), slower=5):
+            self.jobs.observe(waiting)
         self.workers.adjust()
 
     def avoid(self, nodes: Mapping[str, str]) -> None:

@@ -46,6 +46,11 @@ class FollowedJob:
         return any(name.rpartition("_")[0] == array for name in jobs)
 
     @property
+    def is_waiting(self) -> bool:
+        """Return whether the job was pending at the last query, which may be a minute old."""
+        return self.info is None or self.info.state == "PENDING"
+
+    @property
     def failed_ranks(self) -> int:
         """Return how many ranks have written why they failed: the job then ends soon."""
         with suppress(OSError):

@@ -86,6 +86,7 @@ def most_in(times: list[float], window_s: float) -> int:
     return max((sum(start <= at < start + window_s for at in times) for start in times), default=0)
 
 
+@pytest.mark.long
 def test_a_default_grid_of_short_trials_breaks_no_published_rule(start: Callable[..., Driver]) -> None:
     with simulated_slurm(slots=64, trial_s=20.0, step_s=1.0) as slurm:
         driver = start(slurm, 200).run()
@@ -111,6 +112,7 @@ def test_a_search_of_short_trials_starts_slowly_and_goes_to_workers(start: Calla
     assert sum(not job.is_worker for job in jobs) <= 10
 
 
+@pytest.mark.long
 def test_long_trials_are_arrays_within_the_throttle(start: Callable[..., Driver]) -> None:
     with simulated_slurm(slots=64, trial_s=800.0) as slurm:
         driver = start(slurm, 100, array_parallelism=25)
