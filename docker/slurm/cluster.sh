@@ -81,8 +81,9 @@ start_munged() {
 
 start_mariadb() {
   alive mariadb && return
-  [ -d "$LAB/db/mysql" ] || mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$LAB/db" \
-    --auth-root-authentication-method=normal --skip-test-db >"$LAB/log/mariadb-install.log" 2>&1
+  [ -d "$LAB/db/mysql" ] || mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$LAB/db" --tmpdir="$LAB" \
+    --auth-root-authentication-method=normal --skip-test-db >"$LAB/log/mariadb-install.log" 2>&1 ||
+    { echo "cluster.sh: mariadb-install-db failed. See $LAB/log/mariadb-install.log" >&2 && return 1; }
   setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$LAB/db" --socket="$LAB/db.socket" \
     --pid-file="$pids/mariadb.pid" --bind-address=127.0.0.1 --port=$((PORT + 3)) --skip-log-bin \
     --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --innodb-flush-log-at-trx-commit=0 \
