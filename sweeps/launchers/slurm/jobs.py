@@ -12,7 +12,7 @@ from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.ends import outcome_of_attempt
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.in_job import run_attempt
-from sweeps.launchers.slurm.queue import SlurmError, read_ticket
+from sweeps.launchers.slurm.queue import GONE, SlurmError, read_ticket
 from sweeps.launchers.slurm.submit import RefusedError
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
@@ -118,6 +118,10 @@ class JobTrials:
 
     def observe(self, trials: Iterable[tuple[Job, FollowedJob]]) -> None:
         """Update these trials. Raises nothing."""
+        trials = list(trials)
+        jobs = [sent for _, sent in trials if sent.id and sent.cancel_at is None]
+        if gone := [sent for sent in jobs if sent.info and sent.info.state == GONE]:
+            self._slurm.cancel(gone)  # because SLURM may list them again, and their trials get other jobs
         for job, sent in trials:
             with self._slurm.retrying(f"trial {job.number}"):
                 self._update(job, sent)

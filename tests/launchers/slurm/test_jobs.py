@@ -254,6 +254,15 @@ def test_job_of_an_attempt_that_is_over_runs_nothing(
     assert job.attempt_folder.began() is None
 
 
+def test_jobs_that_slurm_does_not_list_are_cancelled_before_they_are_retried(driver: Driver, make_job: MakeJob) -> None:
+    for number in range(3):
+        assert driver.launcher.submit(make_job(number, task))
+    driver.tick("RUNNING", "PENDING", "RUNNING")
+    outcomes = driver.tick("", "", "RUNNING") | driver.tick("", "", "RUNNING")
+    assert {number: end.state for number, end in outcomes.items()} == {0: State.LOST, 1: State.LOST}
+    assert driver.slurm.lines("scancelled") == ["1 2"]
+
+
 def test_canceller_of_a_job_decides_about_its_retry(driver: Driver, make_job: MakeJob) -> None:
     for number in range(3):
         assert driver.launcher.submit(make_job(number, task))
