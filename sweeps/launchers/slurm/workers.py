@@ -26,6 +26,7 @@ from sweeps.trial.job import Job, Outcome, State
 _AHEAD = 4  # queued trials for each worker, so that a worker never waits for the driver
 _MAX_FAILED_STARTS = 2
 _FEW = 10  # because sites accept ten starts of jobs in a minute
+_SHORTEST_S = 120.0  # because sites count shorter jobs as misuse: docs/slurm.md
 _TICK_S = 0.05
 _GONE_S = 90.0  # maximum time for which an NFS client sees a renamed file in neither folder
 
@@ -234,14 +235,15 @@ class WorkerTrials:
     def _useful_count(self, jobs: list[Job]) -> int:
         """Return how many workers the trials need: one for each; or, if they are packed by themselves, less than that.
 
-        Then there are more than ten workers only if each has work for `short_trial_min`.
+        Then each of up to ten workers has work for two minutes, and each of more workers for `short_trial_min`.
         """
         per_gpu = jobs[0].request.trials_per_gpu if jobs else 1
         useful = math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
         median_s = self._median_s(jobs[0]) if jobs and self._settings.trials_per_job == "auto" else None
         if median_s is None:
             return useful
-        return min(useful, max(_FEW, math.ceil(useful * median_s / max(1.0, self._settings.short_s))))
+        few = min(_FEW, math.ceil(useful * median_s / _SHORTEST_S))
+        return min(useful, max(1, few, math.ceil(useful * median_s / max(1.0, self._settings.short_s))))
 
     def _submit_worker(self, pool: Path, job: Job) -> None:
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
