@@ -1,7 +1,9 @@
 """One attempt at a trial, as its driver sees it: its progress, and whether another attempt follows."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sweeps.files import RateLimit
 from sweeps.record.study import TrialRecord
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.wording import counted
@@ -29,6 +31,21 @@ class Attempt:
         if not self.job.attempt:
             folder = self.job.folder.new_attempt(self.queued_at, self.job.request, idle_slot_s, launcher)
             self.job = replace(self.job, attempt=folder.number)
+
+
+class Looks:
+    """The rates at which the files of attempts are read: of attempts that have not started five times as rarely."""
+
+    def __init__(self) -> None:
+        self._started, self._waiting = RateLimit(), RateLimit()
+
+    def due(self, attempts: Iterable[Attempt]) -> list[Attempt]:
+        """Return the attempts to read now, without those whose outcome is known."""
+        running = [attempt for attempt in attempts if not attempt.outcome]
+        started = [attempt for attempt in running if attempt.started_at]
+        waiting = [attempt for attempt in running if not attempt.started_at]
+        due = started if self._started.due(len(started)) else []
+        return due + (waiting if self._waiting.due(len(waiting), slower=5) else [])
 
 
 def may_resume(outcomes: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:

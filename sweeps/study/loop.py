@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
-from sweeps.files import RateLimit
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
 from sweeps.signals import on_signals
-from sweeps.study.attempt import RETRIED, Attempt, give_up_reason, may_resume
+from sweeps.study.attempt import RETRIED, Attempt, Looks, give_up_reason, may_resume
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
 from sweeps.study.watchers import Watchers
@@ -53,7 +52,7 @@ class Loop:
     _ready: Attempt | None = None  # the attempt to submit next
     _poll_now: bool = False  # whether to poll without waiting, because the newest choice could not be started
     _free_since: deque[float] = field(default_factory=deque)  # when each empty slot became empty, s since 1970
-    _looks: tuple[RateLimit, ...] = field(default_factory=lambda: (RateLimit(), RateLimit()))
+    _looks: Looks = field(default_factory=Looks)
     _signal: signal.Signals | None = None
     _room: bool = False  # whether there was room at the last look
 
@@ -66,7 +65,8 @@ class Loop:
                 self._poll()
                 if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
                     self.stop.check_budget(self.running.values())
-                self._observe_due()
+                for attempt in self._looks.due(self.running.values()):
+                    self._observe(attempt)
                 reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
                 if reason and not self.interrupted:
                     self._interrupt(reason)
@@ -78,13 +78,6 @@ class Loop:
                 self._poll()  # because the last submissions may have been refused, or have found no room
             self.stop.end()
             self.watchers.show_end(self.record.study, self.running, self._is_full, self.stop.reason)
-
-    def _observe_due(self) -> None:
-        """Read what started attempts reported and, more rarely, whether the others have started."""
-        for has_started, looks, slower in ((True, self._looks[0], 1), (False, self._looks[1], 5)):
-            group = [a for a in self.running.values() if not a.outcome and bool(a.started_at) is has_started]
-            for attempt in group if looks.due(len(group), slower) else []:
-                self._observe(attempt)
 
     @property
     def _is_full(self) -> bool:
