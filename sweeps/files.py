@@ -23,7 +23,7 @@ _BEAT_S = 10.0
 _DEAD_S = 60.0
 _TAIL = 65536  # bytes at the end of a log
 _FLOCK = "hhqqi4x"  # struct flock of fcntl(2) on 64-bit Linux
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 """The errors of a disk that accepts no files."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)

@@ -76,7 +76,10 @@ def no_room(number: int) -> None:
     raise OSError(number, "as a disk says", "end.json")
 
 
-@pytest.mark.parametrize(("number", "left"), [(errno.ENOSPC, ["errno.28"]), (errno.EROFS, ["errno.30"]), (2, [])])
+@pytest.mark.parametrize(
+    ("number", "left"),
+    [(errno.ENOSPC, ["errno.28"]), (errno.EFBIG, ["errno.27"]), (errno.EROFS, ["errno.30"]), (2, [])],
+)
 def test_a_job_leaves_word_of_a_disk_that_takes_none(
     scripted_slurm: ScriptedSlurm,
     attempt: Path,
