@@ -170,7 +170,7 @@ def test_secret_is_in_no_file_tag_or_message(server: Server, tmp_path: Path, mon
     wait_for(lambda: tracker.problem)
     messages = [str(tracker.problem), tracker.dashboard_line()]
     with pytest.raises(UserError) as refused:
-        open_tracker(uri, tmp_path / "s")
+        open_tracker(uri, tmp_path / "new")
     messages.append(str(refused.value))
     server.start()
     wait_for(lambda: tracker.problem is None)

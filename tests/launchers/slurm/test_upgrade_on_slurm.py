@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 @pytest.mark.long
 def test_study_of_the_previous_version_resumes_in_jobs(tmp_path: Path) -> None:
     study = old_studies.unpack(tmp_path, "slurm")
-    done = lines.run(old_studies.command(study), tmp_path)
+    done = lines.run([*old_studies.command(study), "hydra.launcher.trials_per_job=1"], tmp_path)
     assert done.code == 0, done.said
     trials = [[row.number, str(row.state), row.params, row.objective, len(row.attempts)] for row in lines.rows(study)]
     assert trials == old_studies.expected()["slurm"]["after"]
