@@ -14,12 +14,12 @@ _EVERY_S = 10.0
 _READING_S = 0.3  # longest time for reading trials' files; the next page reads on
 _MAX_FOR_IMPORTANCE = 200  # completed trials, because the importance of more takes many seconds
 _IMPORTANCE_FROM_S = 60.0  # because importing scikit-learn takes seconds
-_REST = 20.0  # pause between two pages, in multiples of the time for the last page
+_REST = 50.0  # pause between two pages, in multiples of the time for the last page
 
 
 @dataclass
 class LivePage:
-    """Writes the page at most every 10 s, and spends at most a twentieth of the driver's time.
+    """Writes the page at most every 10 s, and spends at most a fiftieth of the driver's time.
 
     `importance` computes each parameter's share of the objective's variance, again for each 50% more completed trials.
     """

@@ -127,12 +127,12 @@ class JobTrials:
                 self._update(job, sent)
 
     def _update(self, job: Job, sent: FollowedJob) -> None:
-        info, launcher = self._slurm.final_info(sent), job.config.hydra.launcher
+        info = self._slurm.final_info(sent)
         try:
             end = job.attempt_folder.end()
             if end and sent.outcome_at is None:
                 sent.outcome_at = time.monotonic()
-            if end and (sent.ended_at or launcher.nodes * launcher.tasks_per_node == 1):
+            if end and (sent.ended_at or _is_single(job)):
                 self._end(job, sent, end)
             elif sent.outcome_at and time.monotonic() > max(sent.outcome_at + _STRAGGLE_S, sent.cancel_at or 0):
                 self._slurm.cancel([sent])  # because a hung rank blocks all nodes of the job
@@ -140,10 +140,10 @@ class JobTrials:
                 self._end(job, sent, outcome_of_attempt(info, job.attempt_folder))
             elif info and sent.array:
                 self._forget(sent)
-                self._arrays.add(job, read(launcher, SlurmLauncherConf))
+                self._arrays.add(job, read(job.config.hydra.launcher, SlurmLauncherConf))
             elif info and self._slurm.may_send():
                 self._forget(sent)
-                self._submit(job, read(launcher, SlurmLauncherConf))
+                self._submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))
         except (OSError, CorruptFile) as error:
             if info is None:
                 raise
@@ -156,3 +156,8 @@ class JobTrials:
     def _end(self, job: Job, sent: FollowedJob, end: Outcome) -> None:
         self._forget(sent)
         self._slurm.report(job.number, end)
+
+
+def _is_single(job: Job) -> bool:
+    launcher = job.config.hydra.launcher
+    return bool(launcher.nodes * launcher.tasks_per_node == 1)
