@@ -81,6 +81,18 @@ def start(make_job: MakeJob, tmp_path: Path) -> Iterator[Callable[..., Driver]]:
     yield start
 
 
+def run_and_count(driver: Driver) -> int:
+    """Run until all trials are over, and return the most jobs that ran at a time."""
+    counts: list[int] = []
+
+    def count_running() -> bool:
+        counts.append(sum(job.state == "RUNNING" for job in driver.slurm.jobs.values()))
+        return False
+
+    driver.run(count_running)
+    return max(counts)
+
+
 def most_in(times: list[float], window_s: float) -> int:
     """Return the largest number of events in any window."""
     return max((sum(start <= at < start + window_s for at in times) for start in times), default=0)
@@ -118,14 +130,7 @@ def test_long_trials_are_arrays_within_the_throttle(start: Callable[..., Driver]
         driver = start(slurm, 100, array_parallelism=25)
         driver.run(lambda: not driver.left and not driver.launcher.jobs._arrays.jobs)
         assert len(slurm.jobs) == 100
-        most = 0
-
-        def count_running() -> bool:
-            nonlocal most
-            most = max(most, sum(job.state == "RUNNING" for job in slurm.jobs.values()))
-            return False
-
-        driver.run(count_running)
+        most = run_and_count(driver)
     assert driver.states == {"completed": 100}
     assert len(slurm.times("sbatch")) <= 5
     assert most == 25
@@ -293,18 +298,11 @@ def test_detaching_ends_at_the_limit_of_the_user(start: Callable[..., Driver], m
 @pytest.mark.parametrize(("trial_s", "requests"), [(20.0, 1), (700.0, 12)])
 def test_all_jobs_share_array_parallelism(start: Callable[..., Driver], trial_s: float, requests: int) -> None:
     """Check how many jobs run: arrays, single jobs of several requests, and workers."""
-    most = 0
     with simulated_slurm(slots=64, trial_s=trial_s) as slurm:
         driver = start(slurm, 24, array_parallelism=4)
         for number, job in enumerate(driver.left):
             driver.left[number] = replace(job, config=copy.deepcopy(job.config))
             driver.left[number].config.hydra.launcher.mem_gb = 1 + number % requests
-
-        def count_running() -> bool:
-            nonlocal most
-            most = max(most, sum(job.state == "RUNNING" for job in slurm.jobs.values()))
-            return False
-
-        driver.run(count_running)
+        most = run_and_count(driver)
     assert driver.states == {"completed": 24}
     assert most == 4
