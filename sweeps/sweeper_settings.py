@@ -77,6 +77,10 @@ class SweeperConf:
     """Notification at the end: '[mail,-s,"{subject}",me@example.org]', or '${oc.env:WEBHOOK}'. See docs/notify.md."""
     points: Any = None
     """Grid of listed points, each with all swept values: '[{loss: mse, lr: 1},{loss: mae}]', or a CSV file's path."""
+    also: list[Any] = field(default_factory=list)
+    """Further grids of the study, each the words that differ: '["optimizer=adam lr=0.001,0.01"]'."""
+    exclude: list[str] = field(default_factory=list)
+    """Points never to try, as conditions on swept keys: "['gpus=1 and batch_size>512', 'lr>0.1']"."""
     params: dict[str, Any] = field(default_factory=dict)
     """Search space in Hydra's override grammar: lr: tag(log, interval(1e-4, 1e-1))."""
     conditional_params: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from itertools import islice
 from sweeps.record.space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
-_MOST_COMPARED = 10_000  # points
+_MOST_COMPARED, _MOST_FRACTIONS = 10_000, 300  # points to compare with; of a space with fractions
 _RANDOM = 400  # random candidates
 _BEST, _VALUES = 5, 12  # best points with neighbours; values to try of each of their parameters
 _NEAR = 0.3  # largest step to a neighbour, as a fraction of the interval; most steps are far smaller
@@ -46,7 +46,8 @@ class Proposals:
     def nearest(self, point: Point, fixed: Collection[str] = ()) -> Point:
         """Return the nearest untried point with the same values for `fixed` keys; the point itself if there is none."""
         encoded = self.encode(point)
-        compared = islice(self._space.all_points(), len(self) + _MOST_COMPARED)
+        most = _MOST_FRACTIONS if self._space.has_fractions else _MOST_COMPARED
+        compared = islice(self._space.all_points(), len(self) + most)
         untried = (other for other in compared if other not in self and all(other.get(k) == point[k] for k in fixed))
         return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
@@ -59,15 +60,16 @@ class Proposals:
         conditions = {parameter.condition.key for parameter in self._space.parameters if parameter.condition}
         for point in islice(filter(self._space.contains, best), _BEST):
             for parameter in self._space.parameters:
-                if (key := parameter.key) not in conditions and self._space.exists(parameter, point):
+                if (key := parameter.key) not in conditions and key in point:
                     points += [{**point, key: value} for value in _neighbours(parameter, point[key], draws)]
-        return points
+            points += self._space.beside(point, draws)
+        return [point for point in points if self._space.contains(point)] if self._space.is_restricted else points
 
     def _random(self, draws: Iterator[float]) -> Point:
         point: Point = {}
         for parameter in self._space.parameters:
             if self._space.exists(parameter, point):
-                point[parameter.key] = _value_at(parameter, next(draws))
+                point |= self._space.fit(parameter, _value_at(parameter, next(draws)), point)
         return point
 
     def parameter_indices(self) -> list[int]:

@@ -40,6 +40,8 @@ def start_points(settings: SweeperConf, space: SearchSpace) -> list[Point]:
     for point in (_parse_point(typed, space) for typed in start):
         if canonical(point) in points:
             raise UserError(f"hydra.sweeper.start: {text_of(dict(point))} is listed twice.\nRemove one.")
+        if not space.allows(point):
+            raise UserError(f"hydra.sweeper.start: {text_of(dict(point))} is not in the search space.\nRemove it.")
         points[canonical(point)] = point
     return [*points.values()]
 
@@ -201,7 +203,7 @@ def _to_space(
             point[parameter.key] = matches[0]
     if any(now.get(name) != (value if isinstance(value, str) else text_of(value)) for name, value in left.items()):
         return None
-    return EarlierTrial(point, trial.state, trial.objective)
+    return EarlierTrial(point, trial.state, trial.objective) if space.contains(point) else None
 
 
 def _parse_value(text: str | None) -> Any:

@@ -14,7 +14,8 @@ from typer.core import TyperCommand
 from sweeps.errors import UserError
 from sweeps.launchers.slurm.queue import JobInfo, living_jobs
 from sweeps.record import definition
-from sweeps.record.definition import Definition, resolved
+from sweeps.record.definition import Definition
+from sweeps.record.followed import resolved
 from sweeps.record.study import StudySnapshot
 
 app = typer.Typer(

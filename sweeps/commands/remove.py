@@ -7,6 +7,7 @@ import typer
 
 from sweeps.commands import MULTIRUN, Name, Root, command, console, store_of, working_folder
 from sweeps.record import definition
+from sweeps.record.followed import resolved
 from sweeps.wording import counted
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
@@ -51,4 +52,4 @@ def _delete_mirror(definition_: definition.Definition) -> None:
     if definition_.storage:
         from sweeps.choose.sampler.mirror import delete_study
 
-        delete_study(definition.resolved(definition_.storage), definition_.name)
+        delete_study(resolved(definition_.storage), definition_.name)

@@ -14,6 +14,7 @@ from sweeps.errors import ExitCode, UserError
 from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
 from sweeps.record.definition import sweeps_line
+from sweeps.record.followed import resolved
 from sweeps.wording import counted
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use")]
@@ -71,7 +72,7 @@ def _find_runs(name: str, root: Path, uri: str | None) -> tuple[str, str]:
     from sweeps.tracking import pages
     from sweeps.tracking.store import resolve_uri
 
-    store = resolve_uri(uri and definition.resolved(uri))
+    store = resolve_uri(uri and resolved(uri))
     path = pages.path_by_name(store, name) if name else pages.all_experiments_path(store)
     if path is None:
         if uri is None:

@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import ExitCode, UserError
+from sweeps.hydra_functions import extend_grammar
 from sweeps.hydra_parts import register_resolver
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
@@ -39,6 +40,7 @@ _store(group="hydra/sweeper", name="sweepyard_sweeper", node=SweeperConf, provid
 _store(group="hydra/launcher", name="sweepyard_local", node=LocalLauncherConf, provider="sweepyard")
 _store(group="hydra/launcher", name="sweepyard_slurm", node=SlurmLauncherConf, provider="sweepyard")
 
+extend_grammar()
 register_resolver("sweepyard.help", sweeps_help.text, replace=True)
 
 

@@ -13,7 +13,6 @@ from pkgutil import resolve_name
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, is_private, quarantine, read_json, write_whole
@@ -22,6 +21,7 @@ from sweeps.record.space import Choice, Parameter, SearchSpace, canonical, is_gr
 from sweeps.secrets import mask_value
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point
+from sweeps.wording import LONGEST, short
 
 _FILE = "study.json"
 VERSION = 2
@@ -65,6 +65,11 @@ class Definition:
         return [Point(point) for point in json.loads(self.search.get("points", "[]"))]
 
     @property
+    def exclude(self) -> list[str]:
+        """Return the conditions of hydra.sweeper.exclude."""
+        return [*json.loads(self.search.get("exclude", "[]"))]
+
+    @property
     def repeats(self) -> int:
         """Return the number of seeds that each configuration of a search runs under."""
         return int(self.search.get("repeats", 1))
@@ -75,7 +80,7 @@ class Definition:
         if self.version == 1 and _TPE in old.get(_SAMPLER, "") and _DEFAULT in new.get(_SAMPLER, ""):
             old[_SAMPLER] = old[_SAMPLER].replace(_TPE, _DEFAULT)  # because version 1 had this name for our sampler
         return [
-            f"{key}={new.get(key, '(nothing)')} was {old.get(key, '(nothing)')}"
+            f"{key}={short(new.get(key, '(nothing)'), LONGEST)} was {short(old.get(key, '(nothing)'), LONGEST)}"
             for key in old | new
             if not _is_same(key, old.get(key), new.get(key)) and not (extending and self._is_extended_by(other, key))
         ]
@@ -91,6 +96,8 @@ class Definition:
         """Return whether the value of this key in `other` adds trials, and changes none."""
         if key == "hydra.sweeper.points":
             return {*map(canonical, self.listed)} <= {*map(canonical, other.listed)}
+        if key == "hydra.sweeper.exclude":
+            return {*other.exclude} <= {*self.exclude}
         if key not in self.parameters or key not in other.parameters:
             return key.removeprefix("hydra.sweeper.") in _MAY_GROW
         old, new = self.parameters[key], other.parameters[key]
@@ -107,6 +114,7 @@ def define(
     search |= {name: str(getattr(settings, name)) for name in ("objective", "direction", "custom_search_space")}
     search |= {"learn_from": ",".join(settings.learn_from)} if settings.learn_from else {}
     search |= {"points": json.dumps(space.listed)} if space.listed else {}
+    search |= {"exclude": json.dumps(settings.exclude)} if settings.exclude else {}
     search |= {"repeats": str(settings.repeats)} if settings.repeats > 1 and not is_grid(settings) else {}
     if settings.final_race:
         search |= {"final_race": str(settings.final_race), "final_race_seeds": str(settings.final_race_seeds)}
@@ -148,14 +156,6 @@ def as_typed(config: DictConfig, key: str) -> str | None:
     except KeyError:
         return None
     return None if followed(value) else value and str(value)
-
-
-def resolved(url: str) -> str:
-    """Return an URL with its interpolations of the environment resolved, such as `${oc.env:NAME}`."""
-    try:
-        return str(OmegaConf.create({"url": url}).url)
-    except OmegaConfBaseException as error:
-        raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error
 
 
 def write_or_check(folder: Path, new: Definition, extend: bool) -> str:

@@ -9,6 +9,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sweeps.errors import UserError
+
 GROUPS = Path(__file__).parents[1] / "conf" / "hydra"
 _FOLLOWS = re.compile(r"\$\{(?:oc\.select:)?(\w[\w.]*)(?:,.*)?\}")
 
@@ -52,3 +54,11 @@ def by_default(group: str, setting: str) -> str:
     """Return the key of an app that a setting of a group file, such as `launcher/local`, interpolates by default."""
     settings = yaml.safe_load((GROUPS / f"{group}.yaml").read_text())
     return followed(settings[setting])
+
+
+def resolved(url: str) -> str:
+    """Return an URL with its interpolations of the environment resolved, such as `${oc.env:NAME}`."""
+    try:
+        return str(OmegaConf.create({"url": url}).url)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{url} cannot be resolved: {str(error).splitlines()[0]}") from error

@@ -1,34 +1,138 @@
 """The parser of Hydra's overrides: their text becomes a search space, or one point of it.
 
-The grammar is Hydra's (https://hydra.cc/docs/advanced/override_grammar/extended/): lists of choices, range() and glob()
-are finite. Only a search can handle interval(), with tag(log, ...) for a logarithmic scale.
+The grammar is Hydra's (https://hydra.cc/docs/advanced/override_grammar/extended/) with zip() and logspace(): lists of
+choices, range(), glob() and logspace() are finite. Only a search can handle interval(), with tag(log, ...) for a
+logarithmic scale.
 """
 
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, product
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override, QuotedString, RangeSweep
+from hydra.core.override_parser.types import (
+    ChoiceSweep,
+    Glob,
+    IntervalSweep,
+    Override,
+    QuotedString,
+    RangeSweep,
+    ValueType,
+)
+from hydra.errors import HydraException
 
 from sweeps.errors import UserError
-from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, text_of
+from sweeps.hydra_functions import Logspace, Zip
+from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, canonical, text_of
 from sweeps.trial.job import Point, Value
+from sweeps.wording import counted
+
+_MOST_ROWS = 100_000
 
 
 def parse(
-    overrides: Sequence[Override], conditional: Mapping[Condition, Sequence[Override]], constants: Mapping[str, str]
+    overrides: Sequence[Override],
+    conditional: Mapping[Condition, Sequence[Override]],
+    constants: Mapping[str, str],
+    also: Sequence[Sequence[Override]] = (),
 ) -> SearchSpace:
-    """Return the space. Later overrides of a key replace earlier overrides. Raises UserError if a value is wrong."""
-    last = {override.get_key_element(): override for override in overrides}
-    fixed = {key: override for key, override in last.items() if not override.is_sweep_override()}
-    parameters = [_parameter(o, None) for o in last.values() if o.is_sweep_override()]
+    """Return the space. Later overrides of a key replace earlier overrides. Raises UserError if a value is wrong.
+
+    `also` are the overrides of further grids. What all grids have in common is combined with the rest of each.
+    """
+    grids = [overrides, *also]
+    last = [{override.get_key_element(): override for override in overrides} for overrides in grids]
+    texts = [{key: override.input_line for key, override in grid.items()} for grid in last]
+    common = {key: o for key, o in last[0].items() if all(other.get(key) == texts[0][key] for other in texts)}
+    own = [[override for key, override in grid.items() if key not in common] for grid in last]
+    zips = [override for override in common.values() if isinstance(override.value(), Zip)]
+    fixed = {key: override for key, override in common.items() if not override.is_sweep_override()}
+    parameters = [_parameter(o, None) for o in common.values() if o.is_sweep_override() and o not in zips]
+    typed = {key for grid in last for key in grid}
     for condition, under in conditional.items():
-        parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in last]
+        parameters += [_parameter(override, condition) for override in under if override.get_key_element() not in typed]
     constants = {**constants, **{key: text_of(override.value()) for key, override in fixed.items()}}
-    return SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), constants)
+    space = SearchSpace(tuple(parameters), tuple(str(override.input_line) for override in fixed.values()), constants)
+    tables = [_rows(override) for override in zips]
+    if len(grids) > 1:
+        tables.append([row for overrides in own for row in _combine([_rows(override) for override in overrides])])
+    return _with_tables(space, tables, fixed) if tables else space
+
+
+Row = dict[str, tuple[Value, str]]
+"""The value of each key that goes together with the others, and its text."""
+
+
+def _rows(override: Override) -> list[Row]:
+    """Return the values of an override, each with its key; of zip(...) those that go together."""
+    if not isinstance(sweep := override.value(), Zip):
+        parameter = _parameter(override, None)
+        if isinstance(parameter, Interval):
+            raise UserError(
+                f"hydra.sweeper.also: {override.input_line} differs between the grids.\n"
+                f"Type the same interval in each, or values: {parameter.key}=0.1,1.0"
+            )
+        return [{parameter.key: pair} for pair in zip(parameter.values, parameter.texts, strict=True)]
+    name, members = override.get_key_element(), [_member(override, *member) for member in sweep.members.items()]
+    lengths = {member.key: len(member.values) for member in members}
+    if len(members) < 2 or len({*lengths.values()}) > 1:
+        counts = ", ".join(f"{key} has {counted(length, 'value')}" for key, length in lengths.items())
+        problem = f"zip(...) needs keys of equal length, but {counts or 'it has none'}"
+        raise UserError(f"{name}: {problem}.\nType, for example: '{name}=zip(optimizer=[adam,sgd], lr=[0.001,0.1])'")
+    pairs = [zip(member.values, member.texts, strict=True) for member in members]
+    rows = [dict(zip(lengths, row, strict=True)) for row in zip(*pairs, strict=True)]
+    sweep.order(rows, str(override.input_line))
+    return rows
+
+
+def _member(override: Override, key: str, typed: Any) -> Choice:
+    """Return a key of zip(...) with its values: a list, or a sweep with an end and an order."""
+    name = override.get_key_element()
+    is_sweep = isinstance(typed, ChoiceSweep | RangeSweep | Glob) and not isinstance(typed, Zip)
+    if not (is_sweep or isinstance(typed, list)) or getattr(typed, "shuffle", False):
+        raise UserError(f"{name}: {key} needs a list of values in zip(...).\nType, for example: {key}=[1,2]")
+    values = typed if is_sweep else ChoiceSweep(list=typed)
+    kind = ValueType.RANGE_SWEEP if isinstance(typed, RangeSweep) else ValueType.CHOICE_SWEEP
+    try:
+        single = OverridesParser.create().parse_override(f"{key}=0")
+    except HydraException as error:
+        raise UserError(f"{name}: '{key}' is no key.\nType, for example: optimizer=[adam,sgd]") from error
+    loader = override.config_loader
+    parameter = _parameter(
+        replace(single, _value=values, value_type=kind, config_loader=loader, input_line=override.input_line), None
+    )
+    assert isinstance(parameter, Choice)
+    return parameter
+
+
+def _combine(tables: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return all combinations of the tables' rows. Raises UserError if they are too many, or share a key."""
+    if (count := math.prod(map(len, tables))) > _MOST_ROWS:
+        problem = f"{count:.3g} combinations of hydra.sweeper.also and zip(...)"
+        raise UserError(f"{problem} are more than {_MOST_ROWS:,}.\nType fewer values, or run several studies")
+    keys = [key.lstrip("+") for rows in tables for key in dict.fromkeys(chain(*rows))]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise UserError(f"{twice[0]} is typed twice, at least once in zip(...).\nRemove one of the two")
+    return [dict(chain.from_iterable(row.items() for row in rows)) for rows in product(*tables)]
+
+
+def _with_tables(space: SearchSpace, tables: Sequence[Sequence[Row]], fixed: Iterable[str]) -> SearchSpace:
+    """Return the space with all combinations of the rows as its listed points, whose keys come before the others."""
+    rows = _combine(tables)
+    listed = dict.fromkeys(chain(*rows))
+    swept = [parameter.key for parameter in space.parameters if not parameter.condition]
+    if both := sorted({key.lstrip("+") for key in listed} & {key.lstrip("+") for key in [*fixed, *swept]}):
+        raise UserError(f"{both[0]} is typed twice, once in zip(...).\nRemove one of the two")
+    choices = []
+    for key in listed:
+        pairs = {canonical({key: row[key][0]}): row[key] for row in rows if key in row}
+        choices.append(Choice(key, *map(tuple, zip(*pairs.values(), strict=True))))  # type: ignore[arg-type]
+    points = {canonical(point): point for row in rows if (point := {key: value for key, (value, _) in row.items()})}
+    return replace(space, parameters=(*choices, *space.parameters), listed=tuple(points.values()))
 
 
 def space_of(parameters: Mapping[str, str]) -> SearchSpace:
@@ -74,6 +178,8 @@ def _parameter(override: Override, condition: Condition | None) -> Parameter:
             raise UserError(f"{override.input_line} has no end.\nType a start, a stop and a step: {key}=range(1,10,2)")
         if (count := abs((stop - start) / step)) > 1e6:
             raise UserError(f"{override.input_line} has {count:.3g} values, more than a million. Use a larger step")
+    if isinstance(sweep, Logspace) and sweep.problem:
+        raise UserError(f"{override.input_line}: {sweep.problem}.\nType, for example: {key}=logspace(1e-4,1e-1,7)")
     elements = list(override.sweep_iterator()) if override.is_sweep_override() else [override._value]
     if not elements:
         raise UserError(f"{override.input_line} has no values: nothing would run")

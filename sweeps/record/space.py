@@ -1,130 +1,24 @@
 """The search space: parameters with their values, and the points that they make."""
 
-import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain, count, islice
-from typing import Any
-
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString, Transformer
-from hydra.errors import HydraException
+from functools import cached_property, partial
+from itertools import chain, islice
 
 from sweeps.errors import UserError
+from sweeps.record.exclusion import Exclusion
+from sweeps.record.listed import Listed
+from sweeps.record.parameters import Choice, Condition, Interval, Parameter, canonical, quoted, text_of
+from sweeps.record.spread import spread
 from sweeps.settings import SweeperConf
 from sweeps.trial.job import Point, Value
 
+__all__ = ["Choice", "Condition", "Interval", "Parameter", "SearchSpace", "canonical", "is_grid", "quoted", "text_of"]
 
-@dataclass(frozen=True)
-class Condition:
-    """The condition under which a parameter exists: `key` has one of `values`, compared as text."""
-
-    key: str
-    values: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.key}={','.join(self.values)}"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A parameter with finitely many values. `texts` has the text of each value in an override."""
-
-    key: str
-    values: tuple[Value, ...]
-    texts: tuple[str, ...]
-    condition: Condition | None = None
-    numbers: bool = False  # whether the values came from range(), so that a sampler may use their order
-
-    @property
-    def typed(self) -> str:
-        """Return the values as one types them in an override."""
-        return ",".join(self.texts)
-
-    @cached_property
-    def distinct(self) -> tuple[Value, ...]:
-        """Return each value once: 1 and 1.0 are one value, 1 and True are two."""
-        if self.numbers:
-            return self.values
-        first: dict[str, Value] = {}
-        for value in self.values:
-            first.setdefault(canonical({self.key: value}), value)
-        return tuple(first.values())
-
-    def find(self, value: Any) -> list[Value]:
-        """Return a list of the parameter's value that equals `value`; empty if there is none."""
-        plain = value if value is None or isinstance(value, bool | int | float | str) else text_of(value)
-        equal = (value for value in self.distinct if value == plain)
-        return [value for value in equal if isinstance(value, bool) == isinstance(plain, bool)][:1]
-
-    @cached_property
-    def ordered(self) -> tuple[float, ...]:
-        """Return the values in ascending order if they are two or more numbers; empty for categories."""
-        numbers = [value for value in self.distinct if isinstance(value, int | float) and not isinstance(value, bool)]
-        return tuple(sorted(numbers)) if len(numbers) == len(self.distinct) > 1 else ()
-
-    def fraction(self, value: Any) -> float:
-        """Return the position of a number among the ordered values, from 0 to 1."""
-        return self.ordered.index(value) / (len(self.ordered) - 1)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A parameter with any value from `low` to `high`, ends included; only whole numbers if both ends are whole."""
-
-    key: str
-    low: float
-    high: float
-    log: bool = False
-    condition: Condition | None = None
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        return (self.low, self.high)
-
-    @property
-    def typed(self) -> str:
-        ends = f"interval({self.low:.15g},{self.high:.15g})"
-        ends = f"int({ends})" if self.whole else ends
-        return f"tag(log,{ends})" if self.log else ends
-
-    @property
-    def whole(self) -> bool:
-        return isinstance(self.low, int) and isinstance(self.high, int)
-
-    def find(self, value: Any) -> list[Value]:
-        """Return a list of `value` in the parameter's type; empty if `value` is outside of the interval."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
-            return []
-        if self.whole:
-            return [int(value)] if value == int(value) else []
-        return [float(value)]
-
-    def fraction(self, value: Any) -> float:
-        """Return the position of a value in the interval, from 0 to 1; on a log scale if the interval has one."""
-        scale = math.log if self.log else float
-        fraction: float = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
-        return fraction
-
-    def at(self, fraction: float) -> Value:
-        """Return the value at a position from 0 to 1: the inverse of `fraction`."""
-        ends = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
-        value = ends[0] + min(max(fraction, 0.0), 1.0) * (ends[1] - ends[0])
-        value = min(max(math.exp(value) if self.log else value, self.low), self.high)
-        return round(value) if self.whole else value
-
-    @property
-    def distinct(self) -> Iterable[Value]:
-        """Yield all values; an endless sequence for fractions, spread by the golden ratio."""
-        if self.whole:
-            return range(int(self.low), int(self.high) + 1)
-        return (self.low + (self.high - self.low) * ((i + 1) * 0.6180339887 % 1) for i in count())
-
-
-Parameter = Choice | Interval
+Values = Callable[[Parameter], Iterable[Value]]
+"""A function that returns the values to try of a parameter."""
+_MOST_EMPTY = 2000  # points in a row that conditions exclude, before a space with fractions counts as empty
+_FEW = 10
 
 
 @dataclass(frozen=True)
@@ -135,6 +29,7 @@ class SearchSpace:
     fixed: tuple[str, ...]
     constants: Mapping[str, str]  # values of keys that are not swept, as text, for conditions
     listed: tuple[Point, ...] = ()  # each of these points is combined with all values of the other parameters
+    excluded: tuple[Exclusion, ...] = ()  # conditions under which a point is not in the space
 
     def with_listed(self, listed: Sequence[Point]) -> "SearchSpace":
         """Return the space with listed points, whose keys become parameters before the others."""
@@ -142,16 +37,49 @@ class SearchSpace:
         for key in (key for key in dict.fromkeys(chain(*listed)) if key not in keys):  # of a record, all are parameters
             values = {canonical({key: point[key]}): point[key] for point in listed if key in point}
             choices.append(Choice(key, tuple(values.values()), tuple(map(text_of, values.values()))))
-        return replace(self, parameters=(*choices, *self.parameters), listed=tuple(listed))
+        rows = tuple({**point, **other} for point in listed for other in self.listed or ({},))
+        return replace(self, parameters=(*choices, *self.parameters), listed=rows)
+
+    def with_excluded(self, conditions: Sequence[str]) -> "SearchSpace":
+        """Return the space without the points for which a condition holds. Raises UserError if it is none."""
+        keys = {parameter.key.lstrip("+") for parameter in self.parameters}
+        return replace(self, excluded=tuple(Exclusion(text, keys) for text in conditions))
+
+    def excludes(self, point: Point) -> bool:
+        """Return whether a condition excludes the point, or all points that continue a part of one."""
+        values = {key.lstrip("+"): value for key, value in point.items()} if self.excluded else {}
+        return any(exclusion.holds(values) for exclusion in self.excluded)
+
+    def fit(self, parameter: Parameter, value: Value, point: Point) -> Point:
+        """Return the parameter with the nearest value that listed points have beside the values of `point`.
+
+        The answer is empty if these listed points lack the parameter.
+        """
+        values = self._listed.beside(parameter.key, point)
+        if values is None or not isinstance(parameter, Choice):
+            return {parameter.key: value}
+        return {parameter.key: min(values, key=partial(parameter.distance, value))} if values else {}
+
+    def beside(self, point: Point, draws: Iterator[float]) -> list[Point]:
+        """Return the point with random listed points, by `draws` from 0 to 1; none if a parameter depends on them."""
+        if not self.listed or any(p.condition and p.condition.key in self._listed.keys for p in self.parameters):
+            return []
+        rest = {key: value for key, value in point.items() if key not in self._listed.keys}
+        return [{**self.listed[int(next(draws) * len(self.listed))], **rest} for _ in range(_FEW)]
+
+    @property
+    def is_restricted(self) -> bool:
+        """Return whether some combinations of the parameters' values are not in the space."""
+        return bool(self.listed or self.excluded)
 
     @cached_property
-    def _listed_keys(self) -> Set[str]:
-        return {*chain(*self.listed)}
+    def _listed(self) -> Listed:
+        return Listed(self.listed)
 
     @cached_property
     def _free(self) -> Sequence[Parameter]:
         """Return the parameters that no listed point has."""
-        return [parameter for parameter in self.parameters if parameter.key not in self._listed_keys]
+        return [parameter for parameter in self.parameters if parameter.key not in self._listed.keys]
 
     def exists(self, parameter: Parameter, point: Point) -> bool:
         if parameter.condition is None:
@@ -185,49 +113,80 @@ class SearchSpace:
     def contains(self, point: Point) -> bool:
         """Return whether the space contains the point: a listed point, with a valid value for each other parameter."""
         needed = [parameter for parameter in self._free if self.exists(parameter, point)]
-        own = canonical({key: value for key, value in point.items() if key in self._listed_keys})
-        if self.listed and own not in map(canonical, self.listed):
+        if (self.listed and point not in self._listed) or self.excludes(point):
             return False
         return all(parameter.key in point and parameter.find(point[parameter.key]) for parameter in needed)
+
+    def allows(self, part: Point) -> bool:
+        """Return whether the space may contain a point with the values of a part of one."""
+        return not self.excludes(part) and (not self.listed or bool(self._listed.matching(part)))
 
     def points(self) -> Iterator[Point]:
         """Yield every point of the grid once, the last parameter changing fastest. Raises UserError at an interval."""
         earlier = set()
-        for point in self._expand_all():
-            for parameter in self.parameters:
-                if isinstance(parameter, Interval) and parameter.key in point and self.exists(parameter, point):
+        for point in replace(self, excluded=())._expand_all(_ends) if self._intervals else self._expand_all(_ends):
+            for parameter in self._intervals:
+                if parameter.key in point and self.exists(parameter, point):
                     raise UserError(
                         f"{parameter.key}={parameter.typed}: a grid needs a finite list of values.\n"
                         "Use a search: type hydra/sweeper=optuna without hydra/sweeper/sampler=grid, "
                         f"or list values: {parameter.key}={parameter.low},{parameter.high}"
                     )
-            if (key := canonical(point)) not in earlier:
+            if (key := canonical(point)) not in earlier and not self.excludes(point):
                 earlier.add(key)
                 yield point
 
+    @property
+    def has_fractions(self) -> bool:
+        """Return whether an interval has endlessly many values."""
+        return not all(interval.whole for interval in self._intervals)
+
+    @cached_property
+    def _intervals(self) -> Sequence[Interval]:
+        return [parameter for parameter in self.parameters if isinstance(parameter, Interval)]
+
     def all_points(self) -> Iterator[Point]:
-        """Yield every point of a search; a point twice if conditions overlap. Intervals of fractions are endless."""
-        return self._expand_all(all_values=True)
+        """Yield every point of a search; a point twice if conditions overlap. With fractions, the sequence is endless.
 
-    def _expand_all(self, all_values: bool = False) -> Iterator[Point]:
-        return chain.from_iterable(self._expand(point, self._free, all_values) for point in self.listed or ({},))
+        The sequence ends if conditions exclude many points in a row.
+        """
+        if not self.has_fractions:
+            yield from self._expand_all(lambda parameter: parameter.distinct)
+            return
+        earlier, empty = set[str](), 0
+        for fractions in spread(len(self._intervals)):
+            chosen = {p: [p.at(fraction)] for p, fraction in zip(self._intervals, fractions, strict=True)}
+            empty += 1
+            for point in self._expand_all(partial(_distinct, chosen)):
+                if (key := canonical(point)) not in earlier:
+                    earlier.add(key)
+                    empty = 0
+                    yield point
+            if empty > _MOST_EMPTY:
+                return
 
-    def _expand(self, point: Point, parameters: Sequence[Parameter], all_values: bool = False) -> Iterator[Point]:
+    def _expand_all(self, values: Values) -> Iterator[Point]:
+        listed = (point for point in self.listed or ({},) if not self.excludes(point))
+        return chain.from_iterable(self._expand(point, self._free, values) for point in listed)
+
+    def _expand(self, point: Point, parameters: Sequence[Parameter], values: Values) -> Iterator[Point]:
         if not parameters:
             yield point
             return
         first, *rest = parameters
         if not self.exists(first, point):
-            yield from self._expand(point, rest, all_values)
+            yield from self._expand(point, rest, values)
             return
-        for value in first.distinct if all_values else first.values:
-            yield from self._expand({**point, first.key: value}, rest, all_values)
+        for value in values(first):
+            longer = {**point, first.key: value}
+            if not self.excludes(longer):
+                yield from self._expand(longer, rest, values)
 
     def corners(self, limit: int = 500) -> list[Point]:
         """Return points to check before a search: choices and interval ends, in all combinations up to `limit`."""
-        grid = list(islice(self._expand_all(), limit + 1))
+        grid = list(islice(self._expand_all(_ends), limit + 1))
         if len(grid) <= limit:
-            return grid
+            return grid or list(islice(self.all_points(), _FEW))  # because conditions may exclude all corners
         diagonal = []  # a point for each value, because there are too many combinations
         for i in range(max([len(self.listed), *(len(parameter.values) for parameter in self._free)])):
             point: Point = {**self.listed[i % len(self.listed)]} if self.listed else {}
@@ -235,44 +194,18 @@ class SearchSpace:
                 if self.exists(parameter, point):
                     point[parameter.key] = parameter.values[i % len(parameter.values)]
             diagonal.append(point)
-        return diagonal
+        return [point for point in diagonal if not self.excludes(point)] or grid[:_FEW]
+
+
+def _ends(parameter: Parameter) -> Sequence[Value]:
+    """Return the values of a choice, or the ends of an interval."""
+    return parameter.values
+
+
+def _distinct(chosen: Mapping[Interval, Sequence[Value]], parameter: Parameter) -> Iterable[Value]:
+    return chosen[parameter] if isinstance(parameter, Interval) else parameter.distinct
 
 
 def is_grid(settings: SweeperConf) -> bool:
     """Return whether every point of the space is a trial, so that no sampler chooses."""
     return settings.sampler is None or settings.sampler.get("_target_") == "optuna.samplers.GridSampler"
-
-
-def total(settings: SweeperConf, space: SearchSpace) -> int:
-    """Return the number of a grid's trials, or of a search's configurations; no point is tried twice."""
-    if is_grid(settings):
-        return sum(1 for _ in islice(space.points(), settings.max_grid_trials))
-    limit = settings.n_trials or 0
-    if settings.custom_search_space:
-        return limit
-    points: set[str] = set()
-    for point in islice(space.all_points(), 20 * limit):
-        points.add(canonical(point))
-        if len(points) == limit:
-            break
-    return len(points)
-
-
-def canonical(point: Mapping[str, Value]) -> str:
-    """Return a text that equal points share: 1 and 1.0 are one value, 1 and True are two."""
-    values = {key: float(value) if type(value) is int else value for key, value in point.items()}
-    return json.dumps(values, sort_keys=True)
-
-
-def quoted(text: str) -> str:
-    """Return a text in Hydra's grammar, with quotes if the grammar would refuse it or read anything else."""
-    plain = text_of(text)
-    with suppress(HydraException):
-        if OverridesParser.create().parse_override(f"key={plain}").value() == text:
-            return plain
-    return str(QuotedString(text, Quote.single).with_quotes())
-
-
-def text_of(value: Any) -> str:
-    """Return a value in Hydra's grammar."""
-    return str(Transformer.str(value))

@@ -165,6 +165,21 @@ def count_points(space: SearchSpace, settings: SweeperConf) -> int | None:
     return len(points)
 
 
+def total(settings: SweeperConf, space: SearchSpace) -> int:
+    """Return the number of a grid's trials, or of a search's configurations; no point is tried twice."""
+    if is_grid(settings):
+        return sum(1 for _ in islice(space.points(), settings.max_grid_trials))
+    limit = settings.n_trials or 0
+    if settings.custom_search_space:
+        return limit
+    points: set[str] = set()
+    for point in islice(space.all_points(), 20 * limit):
+        points.add(canonical(point))
+        if len(points) == limit:
+            break
+    return len(points)
+
+
 def _import_custom_space(settings: SweeperConf) -> Callable[..., Any] | None:
     name = settings.custom_search_space
     try:

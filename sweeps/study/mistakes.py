@@ -25,7 +25,8 @@ _MOST_LETTERS = 600
 def explain(error: Exception, config: DictConfig) -> str:
     """Return the problem, with the nearest key or choice; or the first lines of the error's own message."""
     if isinstance(error, OverrideParseException):
-        reason = f": {error.message.splitlines()[0]}" if "while evaluating" in error.message else ""
+        reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
+        reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
         advice = _advise_section(error.override, config) or f"\n{_GRAMMAR}"
         return f"'{error.override}' cannot be read{reason}{advice}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]

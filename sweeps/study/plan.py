@@ -19,14 +19,14 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
-from sweeps.record.space import Choice, SearchSpace, is_grid, total
+from sweeps.record.space import Choice, SearchSpace, is_grid
 from sweeps.record.study import Added
 from sweeps.record.writer import Record
 from sweeps.results.terminal import View, cost, requests_table
 from sweeps.secrets import refuse_typed
 from sweeps.settings import SweeperConf
 from sweeps.study import notify
-from sweeps.study.choosing import Choosing
+from sweeps.study.choosing import Choosing, total
 from sweeps.study.compose import Composer
 from sweeps.study.help import at_once
 from sweeps.study.points import Points

@@ -53,7 +53,7 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
             study = read(study)
     except CorruptFile as error:
         raise UserError(f"study {definition.name}: {error}\nRepair it with: {resume_line(definition)}") from error
-    space = space_of(definition.parameters).with_listed(definition.listed)
+    space = space_of(definition.parameters).with_listed(definition.listed).with_excluded(definition.exclude)
     rows = [update_outside(_update_queued(trial), space.contains) for trial in study.rows]
     return replace(study, rows=rows).with_tracking(costs.read_tracking_seconds(folder))
 

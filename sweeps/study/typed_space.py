@@ -5,11 +5,15 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
+from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
+from sweeps.hydra_functions import Zip
+from sweeps.record.exclusion import SETTING
 from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, text_of
 from sweeps.settings import SweeperConf
@@ -36,9 +40,21 @@ def read_space(
     for condition in conditional:
         if (value := _value_of(condition.key, config)) is not None:
             constants[condition.key] = value
-    space = parse(composer.parse([*_lines(settings.params), *typed]), conditional, constants)
+    first = [*_lines(settings.params), *typed]
+    grids = [composer.parse([*first, *words]) for words in ([], *map(_words_of, settings.also))]
+    space = parse(grids[0], conditional, constants, grids[1:])
+    _refuse_names_of_keys(grids, composer, config)
     if settings.points is not None:
         space = space.with_listed(read_listed(settings, composer, space))
+    space = space.with_excluded(settings.exclude)
+    if is_new:
+        _refuse_exclusions(space)
+    if settings.custom_search_space and (space.excluded or space.listed):
+        setting = "hydra.sweeper.exclude" if space.excluded else "zip(...)"
+        raise UserError(
+            f"{setting} and hydra.sweeper.custom_search_space conflict.\n"
+            "Raise optuna.TrialPruned in the function instead, or remove one"
+        )
     used = {(parameter.key, parameter.condition) for parameter in space.parameters}
     notes = []
     for condition, overrides in conditional.items():
@@ -53,6 +69,51 @@ def read_space(
 
 def _lines(params: dict[str, Any]) -> list[str]:
     return [f"{key}={value if isinstance(value, str) else text_of(value)}" for key, value in params.items()]
+
+
+def _words_of(grid: Any) -> list[str]:
+    """Return a grid of hydra.sweeper.also as words. Raises UserError if it is neither text nor a mapping."""
+    with suppress(ValueError):
+        words = _lines(grid) if isinstance(grid, dict) else shlex.split(grid) if isinstance(grid, str) else []
+        if words and all("=" in word for word in words):
+            return words
+    raise UserError(
+        f"hydra.sweeper.also: '{grid}' is not a grid.\n"
+        """Type each as text: 'hydra.sweeper.also=["optimizer=adam lr=0.001,0.01"]'"""
+    )
+
+
+def _refuse_names_of_keys(grids: Sequence[Sequence[Override]], composer: Composer, config: DictConfig) -> None:
+    """Raise UserError if the name of a zip(...) is a key or a group, because that key would not be set."""
+    for override in chain(*grids):
+        name = override.get_key_element()
+        if isinstance(override.value(), Zip) and (override.key_or_group in keys(config) or composer.options(name)):
+            raise UserError(
+                f"{name}=zip(...): {name} is a key of the configuration, and would not be set.\n"
+                f"Choose another name, as in {name}_and_more=zip(...)"
+            )
+
+
+def _refuse_exclusions(space: SearchSpace) -> None:
+    """Raise UserError if a condition has a key that is not swept, or excludes nothing or everything."""
+    swept: dict[str, list[Parameter]] = {}
+    for parameter in space.parameters:
+        swept.setdefault(parameter.key.lstrip("+"), []).append(parameter)
+    for exclusion in space.excluded:
+        prefix = f"{SETTING}: '{exclusion.text}' has"
+        if name := exclusion.first_unknown:
+            near = closest(name, swept)
+            advice = f"Did you mean {near}?" if near else f"Choose among: {', '.join(swept)}"
+            raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
+        for key, value in exclusion.equalities:
+            if not any(parameter.find(value) for parameter in swept[key]):
+                texts = [text_of(value) for parameter in swept[key] for value in parameter.values]
+                near = closest(str(value), texts)
+                advice = f"Did you mean {near}?" if near else f"Choose among: {', '.join(texts)}"
+                raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
+    if space.excluded and next(space.all_points(), None) is None:
+        conditions = ", ".join(exclusion.text for exclusion in space.excluded)
+        raise UserError(f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more values")
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile
-from sweeps.record.definition import Definition, resolved
+from sweeps.record.definition import Definition
 from sweeps.record.fold import Fold
+from sweeps.record.followed import resolved
 from sweeps.record.journal import FILE, Event
 from sweeps.record.study import StudySnapshot
 from sweeps.record.writer import Record

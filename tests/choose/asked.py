@@ -1,12 +1,13 @@
 """A search without a loop: real choosers and a real record, asked one trial at a time; trials end as a table says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from sweeps.hydra_functions import extend_grammar
 from sweeps.record.fold import trial_as_json
 from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.space import SearchSpace
@@ -17,13 +18,15 @@ from sweeps.study.choosing import Choosing
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 
+extend_grammar()
 PARSER = OverridesParser.create()
 Ending = Callable[[Point], float | State]
 
 
-def space(*lines: str, conditional: dict[str, list[str]] | None = None) -> SearchSpace:
+def space(*lines: str, conditional: dict[str, list[str]] | None = None, also: Sequence[str] = ()) -> SearchSpace:
     under = {parse_condition(k): PARSER.parse_overrides(v) for k, v in (conditional or {}).items()}
-    return parse(PARSER.parse_overrides(list(lines)), under, {})
+    further = [PARSER.parse_overrides([*lines, *words.split()]) for words in also]
+    return parse(PARSER.parse_overrides(list(lines)), under, {}, further)
 
 
 class Asked:

@@ -16,7 +16,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_lines
-from sweeps.record.definition import Definition, resolved
+from sweeps.record.definition import Definition
+from sweeps.record.followed import resolved
 from sweeps.record.journal import Journal
 from sweeps.record.study import Added, TrialRecord
 from sweeps.study.reading import read_study

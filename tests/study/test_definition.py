@@ -12,8 +12,8 @@ from sweeps.errors import UserError
 from sweeps.files import CorruptFile
 from sweeps.record.definition import Definition, define, read, resume_line, sweeps_line, write_or_check
 from sweeps.record.grammar import parse
-from sweeps.record.space import total
 from sweeps.settings import SweeperConf
+from sweeps.study.choosing import total
 
 GRID = {"sampler": {"_target_": "optuna.samplers.GridSampler"}}
 SEARCH = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "n_trials": 5}

@@ -8,6 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sweeps.errors import UserError
 from sweeps.record.grammar import space_of
+from sweeps.record.space import canonical
 from sweeps.settings import SweeperConf
 from sweeps.study.listed_points import read_listed
 from tests.command_lines import rows, run, theirs
@@ -103,3 +104,19 @@ def test_study_of_listed_points_is_resumed_and_extended(tmp_path: Path) -> None:
     assert "was started with other values: hydra.sweeper.points=" in sweep("[{+x: 1}]", "hydra.sweeper.extend=true")
     sweep("[{+x: 1},{+x: 3},{+x: 4}]", "hydra.sweeper.extend=true")
     assert [row.params["+x"] for row in rows(study)] == [1, 1, 3, 3, 4, 4]
+
+
+def test_study_of_zipped_and_further_grids_resumes_without_excluded_points(tmp_path: Path) -> None:
+    line = ["-m", "hydra/sweeper=grid", "hydra.sweeper.study_name=s", "hydra.sweeper.tracking=false"]
+    line += ["p=zip(+x=[1,3],+k=[a,b])", "+y=logspace(1,4,3)", "hydra.sweeper.also=['+z=1 +y=2.0']"]
+    line += ["hydra.sweeper.exclude=['x=3 and y>2']"]
+    run(theirs(*line), tmp_path)
+    study = tmp_path / "multirun" / "s"
+    points = [
+        {"+y": y, "+x": x, "+k": k} for x, k in ((1, "a"), (3, "b")) for y in (1.0, 2.0, 4.0) if (x, y) != (3, 4.0)
+    ]
+    points += [{"+y": 2.0, "+z": 1, "+x": x, "+k": k} for x, k in ((1, "a"), (3, "b"))]
+    assert sorted(canonical(row.params) for row in rows(study)) == sorted(map(canonical, points))
+    assert not any(row.outside for row in rows(study))
+    assert "nothing is left to do" in run(theirs(*line), tmp_path).said
+    assert "was started with other values" in run(theirs(*line, "hydra.sweeper.exclude=['y>2']"), tmp_path).said

@@ -1,20 +1,28 @@
 """Tables from override text to the points of a grid."""
 
 import math
+from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from sweeps.errors import UserError
+from sweeps.hydra_functions import extend_grammar
 from sweeps.record.grammar import parse, parse_condition
 from sweeps.record.space import Interval, SearchSpace, canonical
 
+extend_grammar()
 PARSER = OverridesParser.create()
 
 
-def space(*lines: str, conditional: dict[str, list[str]] | None = None, **constants: str) -> SearchSpace:
+def space(
+    *lines: str, conditional: dict[str, list[str]] | None = None, also: Sequence[str] = (), **constants: str
+) -> SearchSpace:
     under = {parse_condition(k): PARSER.parse_overrides(v) for k, v in (conditional or {}).items()}
-    return parse(PARSER.parse_overrides(list(lines)), under, constants)
+    further = [PARSER.parse_overrides([*lines, *words.split()]) for words in also]
+    return parse(PARSER.parse_overrides(list(lines)), under, constants, further)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +41,8 @@ def space(*lines: str, conditional: dict[str, list[str]] | None = None, **consta
         ("+k=a,b", ["+k=a", "+k=b"]),
         ("g@pkg=a,b", ["g@pkg=a", "g@pkg=b"]),
         ("s=choice(x,y)", ["s=x", "s=y"]),
+        ("lr=logspace(1e-4,1e-1,4)", ["lr=0.0001", "lr=0.001", "lr=0.01", "lr=0.1"]),
+        ("lr=logspace(8,2,3)", ["lr=8.0", "lr=4.0", "lr=2.0"]),
     ],
 )
 def test_a_grid_holds_every_value_once(line: str, overrides: list[str]) -> None:
@@ -109,6 +119,12 @@ def test_invalid_conditions_are_refused(text: str) -> None:
         ("x=range(1,inf)", "has no end"),
         ("x=range(0,1,0)", "has no end"),
         ("x=range(5,1)", "has no values"),
+        ("x=logspace(0,1,3)", r"it needs two ends above 0 and a count.\nType, for example: x=logspace\(1e-4,1e-1,7\)"),
+        ("x=logspace(1,2,1)", "its count must be a whole number from 2 on"),
+        ("p=zip(a=[1,2],b=[3])", r"but a has 2 values, b has 1 value.\nType, for example: 'p=zip\("),
+        ("p=zip(a=[1,2])", "needs keys of equal length"),
+        ("p=zip(a=[1,2],b=interval(1,2))", "b needs a list of values"),
+        ("p=zip(a=[1,2],b=shuffle(1,2))", "b needs a list of values"),
     ],
 )
 def test_invalid_search_settings_are_refused(line: str, message: str) -> None:
@@ -165,3 +181,105 @@ def test_corners_hold_every_value() -> None:
 def test_one_text_for_one_point() -> None:
     assert canonical({"a": 1, "b": 2}) == canonical({"b": 2.0, "a": 1.0})
     assert canonical({"a": 1}) != canonical({"a": True})
+
+
+@pytest.mark.parametrize(
+    "lines, overrides",
+    [
+        (["p=zip(model=choice(a,b),model.k=[1,2])"], ["model=a model.k=1", "model=b model.k=2"]),
+        (["p=zip(+x=range(1,3),h=[[1,2],'c d'])"], ["+x=1 h=[1,2]", "+x=2 h='c d'"]),
+        (
+            ["p=zip(x=logspace(1,100,3),y=[1,2,3])", "s=0,1"],
+            [f"x={10.0**i} y={i + 1} s={s}" for i in range(3) for s in (0, 1)],
+        ),
+        (
+            ["p=zip(a=[1,2],b=[3,4])", "q=zip(c=[5,6],d=[7,8])"],
+            ["a=1 b=3 c=5 d=7", "a=1 b=3 c=6 d=8", "a=2 b=4 c=5 d=7", "a=2 b=4 c=6 d=8"],
+        ),
+    ],
+)
+def test_zipped_values_go_together(lines: list[str], overrides: list[str]) -> None:
+    grid = space(*lines)
+    assert [" ".join(grid.overrides(point)) for point in grid.points()] == overrides
+    assert all(map(grid.contains, grid.points()))
+
+
+def test_shuffled_rows_have_one_order_for_all_drivers() -> None:
+    line = f"p=shuffle(zip(a=range({50}),b=range({50})))"
+    points = [*space(line).points()]
+    assert points == [*space(line).points()] != sorted(points, key=lambda point: point["a"])
+    assert all(point["a"] == point["b"] for point in points)
+
+
+@pytest.mark.parametrize(
+    "line", ["p=zip(a=[1],a=[2])", "p=zip([1],[2])", "p=zip(a=[1],b=[2]", "p=zip()", "x=logspace(1,2,3,4)"]
+)
+def test_wrong_calls_are_refused_by_the_parser(line: str) -> None:
+    with pytest.raises(HydraException):
+        PARSER.parse_overrides([line])
+
+
+def test_other_sweepers_refuse_zip_and_take_logspace() -> None:
+    zipped, spaced = PARSER.parse_overrides(["p=zip(a=[1,2],b=[3,4])", "x=logspace(1,4,3)"])
+    with pytest.raises(HydraException, match="needs hydra/sweeper=grid or hydra/sweeper=optuna"):
+        [*zipped.sweep_string_iterator()]
+    assert [*spaced.sweep_string_iterator()] == ["1.0", "2.0", "4.0"]
+
+
+def test_key_beside_its_zip_is_refused() -> None:
+    with pytest.raises(UserError, match=r"a is typed twice, once in zip\(...\).\nRemove one of the two"):
+        space("p=zip(a=[1,2],b=[3,4])", "a=5")
+
+
+def test_further_grids_keep_what_they_do_not_retype() -> None:
+    grid = space("opt=sgd", "lr=1,2", "s=0,1", "e=9", also=["opt=adam lr=3", "opt=lion"])
+    assert grid.fixed == ("e=9",)
+    composed = [" ".join(grid.overrides(point)) for point in grid.points()]
+    pairs = [("sgd", 1), ("sgd", 2), ("adam", 3), ("lion", 1), ("lion", 2)]
+    assert composed == [f"e=9 opt={opt} lr={lr} s={s}" for opt, lr in pairs for s in (0, 1)]
+
+
+def test_further_grid_cannot_change_an_interval() -> None:
+    assert len(space("x=interval(0,1)", "y=1", also=["y=2"]).listed) == 2
+    with pytest.raises(UserError, match=r"x=interval\(0,1\) differs between the grids"):
+        space("x=interval(0,1)", also=["x=interval(1,2)"])
+
+
+@pytest.mark.parametrize(
+    "condition, count",
+    [
+        ("n=1 and x>2", 5),
+        ("n==1 and x>2", 5),
+        ("not (n=1 or x<=2)", 5),
+        ("m=a", 3),
+        ("m in [a,'b']", 0),
+        ("m not in [a] and x>=1", 3),
+        ("1<x<3", 4),
+        ("'opt.k'=1", 3),
+        ("opt.k=1 or x=3", 2),
+        ("nothing>1", 6),
+    ],
+)
+def test_excluded_points_are_not_in_the_space(condition: str, count: int) -> None:
+    numbers, zipped = space("n=1,2", "x=1,2,3"), space("x=1,2,3", "p=zip(m=[a,b],+opt.k=[1,2])")
+    grid = zipped if "m" in condition or "k" in condition else numbers
+    rest = grid.with_excluded([condition])
+    assert len([*rest.points()]) == len([*rest.all_points()]) == count
+    assert sum(map(rest.contains, grid.points())) == count
+
+
+@pytest.mark.parametrize(
+    "condition", ["", "x>", "x>f(1)", "x if y else z", "x.y()", "[x]", "x+1>2", "lambda: 1", "x in y"]
+)
+def test_unreadable_conditions_are_refused(condition: str) -> None:
+    with pytest.raises(UserError, match=r"cannot be read.\nCompare swept keys, as in 'gpus=1 and batch_size>512'"):
+        space("x=1,2", "y=1,2").with_excluded([condition])
+
+
+def test_fractions_spread_over_all_intervals_and_beside_conditions() -> None:
+    search = space("x=interval(0,1)", "n=1,2", "y=tag(log,interval(1e-4,1))")
+    points = [*islice(search.with_excluded(["x>y"]).all_points(), 50)]
+    assert {point["n"] for point in points} == {1, 2}
+    assert len({point["x"] for point in points}) > 20 and all(point["x"] <= point["y"] for point in points)
+    assert not [*search.with_excluded(["x>=0"]).all_points()]
+    assert search.with_excluded(["x<0.3 or x>0.6"]).corners()

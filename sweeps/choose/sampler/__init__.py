@@ -146,7 +146,7 @@ class Sampler:
                 point = self._ask_sampler(trial_id, sampler, start)
             if len(start) == len(point):
                 break
-            if point not in self._proposals:
+            if point not in self._proposals and not self._space.excludes(point):
                 untried = point
                 fails = self._avoids_failures and self._proposals.seems_to_fail(point)
                 if not fails and not self._search.memory.explain_infeasible(study, point):
@@ -186,6 +186,8 @@ class Sampler:
         surrogate.fit([encoded for _, _, encoded in self._results], losses, proposals.failed, rng)
         best = [point for _, point, _ in sorted(self._results, key=itemgetter(0))]
         points = proposals.candidates(best, iter(rng.random_sample, None))
+        if not points:  # because conditions exclude nearly all of the space
+            return {}, surrogate.scales
         encoded = [proposals.encode(point) for point in points]
         gains = surrogate.thompson_sample(encoded, rng) if self._running else surrogate.expected_improvement(encoded)
         ranked = (points[i] for i in gains.argsort()[::-1])
@@ -213,7 +215,8 @@ class Sampler:
                     frozen.params[name] = relative[name]
                 else:
                     frozen.params[name] = sampler.sample_independent(study, frozen, name, distribution)
-            point[parameter.key] = encoding.decode(name, frozen.params[name])
+            value = encoding.decode(name, frozen.params[name])
+            point |= self._space.fit(parameter, value, {**start, **point})
         return point
 
     def _propose_custom(self, study: StudySnapshot, number: int, start: Point) -> Proposal:
