@@ -258,7 +258,8 @@ class Loop:
             self.record.end(trial)
         self.record.update(trial)
         self.starter.drop_job(trial.number)
-        if trial.state is State.REFUSED and not self.stop.note_refusal(outcome):
+        is_alone = all(attempt.outcome for attempt in self.running.values())
+        if trial.state is State.REFUSED and not self.stop.note_refusal(outcome, is_alone):
             return  # because the reason was printed for an earlier trial
         self.watchers.show_outcome(trial, self.record.study)
 

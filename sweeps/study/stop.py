@@ -30,6 +30,7 @@ class Stop:
     enough: Enough | None = None  # why the search, or with a `reason` the study, has enough
     _cancelled: bool = False  # whether the search's queued attempts were cancelled
     _message: str = ""  # line that is not printed yet
+    _has_started: bool = False  # whether a trial has started under this driver
     _refusals: list[str] = field(default_factory=list)  # the newest refusals in a row, all with one reason
 
     def check_results(self, running: Collection[Attempt]) -> None:
@@ -67,8 +68,13 @@ class Stop:
             self.reason = reason
             self.cancel_pending()
 
-    def note_refusal(self, outcome: Outcome) -> bool:
-        """Note that a trial was refused, and return whether the reason is new. Three in a row stop the study."""
+    def note_refusal(self, outcome: Outcome, is_alone: bool) -> bool:
+        """Note that a trial was refused, and return whether the reason is new. Three in a row stop the study.
+
+        So does the first submission of a command, with no other trial submitted (`is_alone`), if its request is wrong.
+        """
+        if outcome.request_refused and is_alone and not self._has_started:
+            self.stop_study(outcome.error)
         reason = re.sub(r"\d+", "", outcome.error)
         self._refusals = [*self._refusals, reason] if reason in self._refusals else [reason]
         if len(self._refusals) == _REFUSALS:
@@ -77,6 +83,7 @@ class Stop:
 
     def note_start(self) -> None:
         """Note that a trial has started: earlier refusals no longer count."""
+        self._has_started = True
         self._refusals.clear()
 
     def print_message(self) -> None:

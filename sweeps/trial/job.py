@@ -80,6 +80,7 @@ class Outcome:
     advanced: bool = False  # whether it reported a new step or saved a checkpoint
     node: str = ""  # SLURM's node that ran it, or failed to; empty if unknown
     node_failed: bool = False  # whether that node failed, or could not start it
+    request_refused: bool = False  # whether SLURM refused its request, as it would for other trials
     missing_objective: bool = False  # whether it returned no objective, as every other trial of the study would
 
     def as_json(self) -> dict[str, Any]:

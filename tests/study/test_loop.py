@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,26 @@ def test_refusals_that_stop_the_study(
     expected = ["refused" if reason else "completed" for reason in reasons]
     assert done.ended() == expected[:ended]
     assert bool(done.loop.stop.reason) == stops
+
+
+@pytest.mark.parametrize(
+    ("slots", "trained", "ended"),
+    [
+        (1, (), ["refused"]),
+        (3, (), ["refused"] * 3),  # which were submitted together
+        (1, (0,), ["completed", "refused", "refused", "refused"]),  # as three that are refused in a row
+        (2, (1,), ["refused", "completed", *["refused"] * 3]),
+    ],
+)
+def test_refused_request_stops_a_command_that_submitted_nothing_else(
+    make_study: MakeStudy, clock: Clock, slots: int, trained: tuple[int, ...], ended: list[str]
+) -> None:
+    study = make_study("x=range(30)")
+    refused = ends(replace(REFUSED, request_refused=True), begins=False)
+    done = study.drive(FakeLauncher(by_trial(refused, **{f"t{n}": trains(3) for n in trained}), clock, slots=slots))
+    assert done.ended() == ended
+    assert done.loop.stop.reason.endswith(REFUSED.error)
+    assert study.drive(FakeLauncher(trains(1), clock)).states() == ["completed"] * 30
 
 
 def test_trial_without_a_folder_is_refused(make_study: MakeStudy, clock: Clock) -> None:

@@ -94,18 +94,18 @@ class Arrays:
             if len(group) > 1 and "array" in str(error):  # because the site allows only smaller arrays, or none
                 self._slice = len(group) // 2
                 return []
-            self._refuse(group, f"SLURM refused the job: {error}")
+            self._refuse(group, error.outcome)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            self._refuse(group, f"its files cannot be written: {error}")
+            self._refuse(group, Outcome(State.REFUSED, f"its files cannot be written: {error}"))
         numbers = {job.number for job in group}
         self._collected = [(other, job) for other, job in self._collected if job.number not in numbers]
         return sent
 
-    def _refuse(self, jobs: list[Job], reason: str) -> None:
+    def _refuse(self, jobs: list[Job], end: Outcome) -> None:
         for job in jobs:
-            self._slurm.report(job.number, Outcome(State.REFUSED, reason))
+            self._slurm.report(job.number, end)
 
     def _size(self, settings: SlurmLauncherConf, count: int) -> int:
         """Return how many of `count` trials to send now: within the size of an array, and the limits of the user."""

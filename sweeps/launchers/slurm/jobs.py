@@ -73,7 +73,7 @@ class JobTrials:
                 self.trials[sent.name] = job, sent
             return sent is not None
         except RefusedError as error:
-            self._slurm.report(job.number, Outcome(State.REFUSED, f"SLURM refused the job: {error}"))
+            self._slurm.report(job.number, error.outcome)
             return True
 
     def send(self) -> None:

@@ -23,6 +23,7 @@ from sweeps.launchers.slurm.queue import with_hint, write_job_id
 from sweeps.launchers.slurm.request import PRIVATE, SETUP, place_of
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial import copies
+from sweeps.trial.job import Outcome, State
 
 _TIMEOUT_S = 20  # because sbatch would retry for minutes without a controller
 _TIMEOUT_CODES = (124, 137, -9)  # timeout(1)
@@ -31,6 +32,16 @@ _BUSY = re.compile(
     "Unable to contact slurm controller|Connection refused"
 )
 _UNANSWERED = re.compile("Socket timed out|Transport endpoint|Zero Bytes were transmitted")
+_SETTINGS = {
+    "invalid partition": "partition",
+    "invalid account": "account",
+    "invalid qos": "qos",
+    "invalid feature": "constraint",
+    "generic resource": "gres",
+    "time limit is invalid": "timeout_min",
+    "memory specification": "mem_gb",
+}
+"""Settings by words of sbatch's refusals."""
 JOB_PREFIXES = ("SLURM_", "SBATCH_", "PMI")
 _PYTHON = "from sweeps.launchers.slurm.in_job import main; main()"  # not -m, because calls are pickled by module name
 # because functions of the app are pickled as byte code, which differs between versions of Python
@@ -42,6 +53,13 @@ if sys.version_info[:2] != {version}:
 
 class RefusedError(Exception):
     """SLURM will never accept this job; the text is its error."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the outcome of a trial whose job was refused, with the settings that SLURM's words are about."""
+        names = [name for words, name in _SETTINGS.items() if words in str(self).lower()]
+        advice = f". Change hydra.launcher.{' or hydra.launcher.'.join(names)}" if names else ""
+        return Outcome(State.REFUSED, f"SLURM refused the job: {str(self).rstrip('.')}{advice}", request_refused=True)
 
 
 class BusyError(Exception):

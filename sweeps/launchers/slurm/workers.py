@@ -209,11 +209,10 @@ class WorkerTrials:
             return
         self._failed_starts[pool] += 1
         if self._failed_starts[pool] >= _MAX_FAILED_STARTS:
-            self._refuse(pool, f"its workers never started: {end.error}")
+            self._refuse(pool, Outcome(State.REFUSED, f"its workers never started: {end.error}"))
 
-    def _refuse(self, pool: Path, reason: str) -> None:
-        trials = [trial for trial in self.trials.values() if trial.pool == pool]
-        self._remove_queued(trials, Outcome(State.REFUSED, reason))
+    def _refuse(self, pool: Path, end: Outcome) -> None:
+        self._remove_queued([trial for trial in self.trials.values() if trial.pool == pool], end)
 
     def _adjust_workers(self) -> bool:
         """Submit a missing worker and cancel surplus pending workers. Return whether no worker is missing."""
@@ -256,5 +255,5 @@ class WorkerTrials:
                 self._follow(sent)
                 return
         except RefusedError as error:
-            self._refuse(pool, f"SLURM refused the job: {error}")
+            self._refuse(pool, error.outcome)
         shutil.rmtree(folder, ignore_errors=True)
