@@ -1,5 +1,6 @@
 """The outcome of an attempt without an end.json, from the SLURM state of its job and the end of its log."""
 
+import errno
 import math
 import os
 import re
@@ -7,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.files import last_lines
+from sweeps.files import last_lines, write_whole
 from sweeps.launchers.slurm.nodes import node_of
 from sweeps.launchers.slurm.queue import ENDED, JobInfo
+from sweeps.launchers.slurm.request import PRIVATE
 from sweeps.trial.folder import AttemptFolder
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.trial.metrics import SYSTEM_METRICS
@@ -25,6 +27,7 @@ _STATES = {
     "OUT_OF_MEMORY": State.OUT_OF_MEMORY,
     "TIMEOUT": State.TIMED_OUT,
 }
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NODE_FAILED = ("NODE_FAIL", "BOOT_FAIL")
 _TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
 _TASK_STATES = {
@@ -35,6 +38,7 @@ _TASK_STATES = {
     "": (State.FAILED, "its process crashed"),
 }
 """States and errors by the start of srun's message."""
+_PROBE_BYTES = 65536  # more than a disk that is full may still accept in the rest of a block
 _USAGE = "system/memory_usage_megabytes"
 
 
@@ -42,10 +46,24 @@ def outcome_of_job(info: JobInfo, folder: Path) -> Outcome:
     """Return the outcome of a job that is over, with its files in `folder`, and its node if that may be at fault."""
     end = _outcome_without_node(info, folder)
     is_no_start = end.state is State.REFUSED and not any(folder.glob("slurm/errno.*"))
-    if info.state in _NODE_FAILED or is_no_start:
+    if info.state in _NODE_FAILED or (is_no_start and not _is_disk_full(folder)):
         failed = info.state in _NODE_FAILED or not (folder / "log").exists()
         return replace(end, node=node_of(info.id), node_failed=failed)
     return end
+
+
+def _is_disk_full(folder: Path) -> bool:
+    """Return whether the log of a job names a full disk, or this process cannot write beside the log either."""
+    lines = last_lines(folder / "log", 20)
+    if any(os.strerror(number) in line for number in _FULL for line in lines):
+        return True
+    probe = folder / PRIVATE / "probe"
+    try:
+        write_whole(probe, bytes(_PROBE_BYTES))
+        probe.unlink(missing_ok=True)
+    except OSError as error:
+        return error.errno in _FULL
+    return False
 
 
 def _outcome_without_node(info: JobInfo, folder: Path) -> Outcome:

@@ -1,5 +1,6 @@
 """The names and the messages of the ends of trials, from SLURM's states and the logs, and on a real cluster."""
 
+import errno
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from lab import ScriptedSlurm
 
+from sweeps.launchers.slurm import ends
 from sweeps.launchers.slurm.ends import outcome_of_attempt, outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.launcher import SlurmTrials
 from sweeps.launchers.slurm.queue import ENDED, GONE, JobInfo
@@ -115,6 +117,45 @@ def test_full_disk_refuses_new_trials_and_costs_running_trials_an_attempt(attemp
         file.unlink()
     end = outcome_of_attempt(JobInfo("7", "FAILED", "JobLaunchFailure"), attempt)
     assert (end.state, str(attempt.log) in end.error) == (State.REFUSED, True), end
+
+
+@pytest.mark.parametrize(
+    ("log", "number", "is_blamed"),
+    [
+        (None, errno.ENOSPC, False),
+        (None, errno.EDQUOT, False),
+        (None, errno.EFBIG, False),
+        (None, errno.EIO, True),
+        (None, 0, True),
+        ("touch: cannot touch 'set_up': No space left on device", 0, False),
+        ("module: command not found", 0, True),
+    ],
+)
+def test_full_disk_is_no_fault_of_a_node(
+    scripted_slurm: ScriptedSlurm,
+    attempt: AttemptFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    log: str | None,
+    number: int,
+    is_blamed: bool,
+) -> None:
+    def write(file: Path, content: bytes) -> None:
+        if number:
+            raise OSError(number, os.strerror(number), str(file))
+        file.write_bytes(content)
+
+    scripted_slurm.say("scontrol", "echo NodeList=lab1")
+    monkeypatch.setattr(ends, "write_whole", write)
+    (attempt.path / "slurm" / "set_up").unlink()
+    if log is not None:
+        attempt.log.write_text(log)
+    end = outcome_of_job(JobInfo("7", "FAILED"), attempt.path)
+    assert (end.state, end.node, end.node_failed) == (
+        State.REFUSED,
+        "lab1" if is_blamed else "",
+        is_blamed and log is None,
+    )
+    assert {file.name for file in (attempt.path / "slurm").iterdir()} == set()
 
 
 def test_preempted_job_is_lost_unless_its_owner_cancelled_the_job(attempt: AttemptFolder) -> None:
