@@ -244,10 +244,11 @@ class SlurmLauncherConf:
             raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
         if self.array not in ("auto", "never", "always"):
             raise ValueError(f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always")
-        if self.array == "always" and per_job not in ("auto", 1):
-            workers = "null" if per_job is None else per_job
-            problem = f"hydra.launcher.array=always and trials_per_job={workers} conflict: workers are no array"
-            raise ValueError(f"{problem}.\nRemove hydra.launcher.array=always, or trials_per_job={workers}")
+        if self.array == "always" and (per_job not in ("auto", 1) or self.trials_per_gpu > 1):
+            workers = f"trials_per_job={'null' if per_job is None else per_job}"
+            workers = f"trials_per_gpu={self.trials_per_gpu}" if per_job in ("auto", 1) else workers
+            problem = f"hydra.launcher.array=always and {workers} conflict: workers are no array"
+            raise ValueError(f"{problem}.\nRemove hydra.launcher.array=always, or {workers}")
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 setting = f"hydra.launcher.additional_parameters.{name}"

@@ -216,6 +216,14 @@ MISTAKES: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("hydra.sweeper.study_name=a/b", SWEPT, ["study_name=a/b", "not a folder's name"]),
     ("hydra.sweeper.study_name=-x", SWEPT, ["study_name=-x", "first dot or dash"]),  # because -x would be an option
     ("hydra.sweeper.study_name=archive", SWEPT, ["'archive' is reserved.", "Choose another study_name"]),
+    (
+        "hydra/launcher=slurm hydra.launcher.driver_timeout_min=90",
+        SWEPT,
+        [
+            "driver_timeout_min=90: it is",
+            "Add hydra.launcher.driver=job, or remove hydra.launcher.driver_timeout_min=90",
+        ],
+    ),
     ("hydra/launcher=slurm hydra.sweeper.study_name=100%", SWEPT, ["SLURM reads the %", "study_name"]),
     (r"hydra/launcher=slurm hydra.sweeper.study_name='a\b'", SWEPT, ["SLURM reads the \\", "study_name"]),
     (f"{SEARCH} lr=interval(0.1,inf)", PLAIN, ["lr=interval(0.1, inf)", "no end", "lr=interval(0.1,1.0)"]),

@@ -121,9 +121,16 @@ class SlurmLauncher(_HydraLauncher):
     """Each trial as a SLURM job, or many trials in a warm job."""
 
     def driver_job(self, study_folder: Path) -> "DriverJob | None":
-        """Return the job of the study's driver; None if the driver runs here."""
+        """Return the job of the study's driver; None if the driver runs here.
+
+        Raises UserError if a setting of that job was typed, and the driver runs here.
+        """
         settings = read(self._config.hydra.launcher, SlurmLauncherConf)
         if settings.driver == "here":
+            for word in self._config.hydra.overrides.hydra:  # not of a file, which may prepare for both places
+                if word.startswith("hydra.launcher.driver_"):
+                    advice = f"Add hydra.launcher.driver=job, or remove {word}"
+                    raise UserError(f"{word}: it is a setting of the driver's job, and the driver runs here.\n{advice}")
             return None
         from sweeps.launchers.slurm.driver_job import DriverJob
 

@@ -79,8 +79,8 @@ def test_two_amounts_of_memory_conflict(settings: dict[str, Any], message: str) 
 
 
 def test_arrays_and_workers_conflict() -> None:
-    for settings in ({"trials_per_job": None}, {"trials_per_job": 4}):
-        with pytest.raises(ValueError, match=r"array=always and trials_per_job=.* conflict.*\n.*array=always"):
+    for settings in ({"trials_per_job": None}, {"trials_per_job": 4}, {"trials_per_gpu": 2}):
+        with pytest.raises(ValueError, match=rf"array=always and {next(iter(settings))}=.* conflict.*\n.*array=always"):
             SlurmLauncherConf(array="always", **settings)
 
 
