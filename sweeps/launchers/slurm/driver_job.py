@@ -118,7 +118,7 @@ class DriverJob:
             is_busy = isinstance(error, BusyError)
             problem = f"SLURM {'accepts no job now' if is_busy else 'refused the job'} for the driver: {error}"
             advice = "Repeat the command later" if is_busy else "Correct the setting that SLURM names"
-            raise UserError(f"{problem}\n{advice}, or run the driver here: {_HERE}") from error
+            raise UserError(f"{problem}\n{advice}, or run the driver here: {_here(shlex.split(line))}") from error
 
     def watch(self) -> None:
         """Submit the next driver if that failed before. Raises UserError if a newer driver has begun."""
@@ -180,6 +180,11 @@ def request(settings: SlurmLauncherConf) -> SlurmLauncherConf:
     )
 
 
+def requested(study: Path, settings: SlurmLauncherConf) -> dict[str, object]:
+    """Return the parameters of the first driver's job. Raises UserError if its partition does not allow the time."""
+    return _parameters(jobs_folder(study) / "1", request(settings), None)
+
+
 def run_driver(folder: Path, launch: Launch) -> None:
     """Submit the next driver, and turn into the driver of the study. Raises UserError if the chain ends here."""
     study, follows, job_id = folder.parents[2], follows_of(folder), os.environ["SLURM_JOB_ID"]
@@ -197,7 +202,7 @@ def run_driver(folder: Path, launch: Launch) -> None:
         except RefusedError as error:
             raise UserError(
                 f"SLURM refused the next driver, from {socket.gethostname()}: {error}\n"
-                f"If nodes may not submit jobs, type on a login node: {shlex.join([*launch.words, _HERE])}"
+                f"If nodes may not submit jobs, type on a login node: {_here(launch.words)}"
             ) from error
         except BusyError as error:
             print(f"the next driver is submitted later: {error}", flush=True)
@@ -207,6 +212,11 @@ def run_driver(folder: Path, launch: Launch) -> None:
     while holder(study / "driver.lock") and time.monotonic() < deadline:  # by which time the driver before has left
         time.sleep(0.5)
     os.execv(launch.words[0], launch.words)  # noqa: S606 - the command that the user typed, without a shell
+
+
+def _here(words: Sequence[str]) -> str:
+    """Return the command that runs the driver of this command here."""
+    return shlex.join([*(word for word in words if not word.startswith("hydra.launcher.driver")), _HERE])
 
 
 def _send(study: Path, follows: str | None, launch: Launch) -> str:
@@ -227,13 +237,13 @@ def _send(study: Path, follows: str | None, launch: Launch) -> str:
 
 
 def _parameters(folder: Path, settings: SlurmLauncherConf, follows: str | None) -> dict[str, object]:
-    log, requested = str(folder.parents[2] / LOG), parameters(folder, settings)
+    log, options = str(folder.parents[2] / LOG), parameters(folder, settings)
     warning_s = min(_WARNING_S, settings.timeout_min * 60 // 4)
     after = {"dependency": f"afternotok:{follows}", "kill-on-invalid-dep": "yes"} if follows else {}
-    options = {"output": log, "open-mode": "append", "signal": f"{signal.SIGTERM.name[3:]}@{warning_s}", **after}
-    requested["additional_parameters"] |= options
-    srun = [log if word == str(folder / "log") else word for word in requested["srun_args"]]
-    return {**requested, "srun_args": srun}
+    own = {"output": log, "open-mode": "append", "signal": f"{signal.SIGTERM.name[3:]}@{warning_s}", **after}
+    options["additional_parameters"] |= own
+    srun = [log if word == str(folder / "log") else word for word in options["srun_args"]]
+    return {**options, "srun_args": srun}
 
 
 def _id_of(name: str) -> str | None:

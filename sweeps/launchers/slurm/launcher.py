@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from sweeps.errors import UserError
 from sweeps.files import RateLimit
 from sweeps.launchers.contract import TrialLauncher
-from sweeps.launchers.slurm import environment
+from sweeps.launchers.slurm import driver_job, environment
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.jobs import JobTrials
 from sweeps.launchers.slurm.preview import preview
@@ -62,7 +62,8 @@ class SlurmTrials(TrialLauncher):
         return requested
 
     def preview(self) -> Iterator[str]:
-        return preview(self._study, list(self._previewed.values()))
+        driver = driver_job.requested(self._study, self._settings) if self._settings.driver == "job" else None
+        return preview(self._study, list(self._previewed.values()), driver)
 
     def open(self) -> None:
         """Start the watcher, and adopt the workers of an earlier driver. Raises UserError if commands are missing."""

@@ -4,7 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ _OWN = re.compile("#SBATCH --(job-name|open-mode|output|wckey)=")  # options tha
 _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors on nodes (\S+) in partition (\S+)")
 
 
-def preview(study: Path, launchers: Sequence[DictConfig]) -> Iterator[str]:
-    """Yield the script for each of the settings and when SLURM would start it.
+def preview(study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the script for each of the settings and when SLURM would start it; `driver` are those of the driver's job.
 
     Raises UserError after the last one if SLURM would refuse any.
     """
@@ -34,15 +34,20 @@ def preview(study: Path, launchers: Sequence[DictConfig]) -> Iterator[str]:
         yield "this machine has no sbatch command, so that SLURM was not asked about the requests"
         return
     refusals = []
+    requests: list[tuple[str, Mapping[str, Any], DictConfig]] = (
+        [("the driver's job", driver, DictConfig({}))] if driver else []
+    )
     for number, launcher in enumerate(launchers[:_MOST], start=1):
         settings = read(launcher, SlurmLauncherConf)
         requested = parameters(study / "0" / "attempts" / "1", settings, settings.slots)
-        script = _make_sbatch_string("true", study, **requested)
-        yield f"request {number}:"
+        requests.append((f"request {number}", requested, launcher))
+    for title, options, launcher in requests:
+        script = _make_sbatch_string("true", study, **options)
+        yield f"{title}:"
         yield from (f"    {line}" for line in _shown(script, launcher))
-        answer, is_refusal = _ask(script, settings.timeout_min)
+        answer, is_refusal = _ask(script, options["time"])
         yield f"    {answer}"
-        refusals += [f"request {number}: {answer}"] if is_refusal else []
+        refusals += [f"{title}: {answer}"] if is_refusal else []
     if more := len(launchers[_MOST:]):
         yield f"and {more} more requests, about which SLURM was not asked"
     if refusals:

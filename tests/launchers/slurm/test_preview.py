@@ -15,9 +15,9 @@ from sweeps.settings import SlurmLauncherConf
 START = "sbatch: Job 7 to start at 2026-11-24T22:11:45 using 1 processors on nodes lab1 in partition main"
 
 
-def preview(folder: Path, *settings: dict[str, Any]) -> tuple[list[str], str]:
-    """Return the lines of the preview of trials with these settings, and the error."""
-    trials, lines = SlurmTrials(SlurmLauncherConf(), folder / "s"), []
+def preview(folder: Path, *settings: dict[str, Any], **own: Any) -> tuple[list[str], str]:
+    """Return the lines of the preview of trials with these settings, and the error; `own` are the launcher's own."""
+    trials, lines = SlurmTrials(SlurmLauncherConf(**own), folder / "s"), []
     for changes in settings:
         node = OmegaConf.merge(OmegaConf.structured(SlurmLauncherConf), changes)
         trials.request(DictConfig({"hydra": {"launcher": node}}))
@@ -73,6 +73,16 @@ def test_limit_of_the_partition_is_compared(scripted_slurm: ScriptedSlurm, tmp_p
         1440,
         float("inf"),
     ]
+
+
+def test_job_of_the_driver_is_previewed_first(scripted_slurm: ScriptedSlurm, tmp_path: Path) -> None:
+    answer(scripted_slurm, "sbatch: error: invalid partition specified: far", code=1)
+    lines, error = preview(tmp_path, {}, driver="job", driver_partition="far")
+    own = lines[: lines.index("request 1:")]
+    assert own[0] == "the driver's job:"
+    assert {"#SBATCH --partition=far", "#SBATCH --mem=2048MB", "#SBATCH --signal=TERM@120"} <= {*own}
+    assert error.startswith("SLURM would refuse the driver's job: invalid partition specified: far.\nCorrect")
+    assert scripted_slurm.lines("asked") == ["--test-only"] * 2
 
 
 @pytest.mark.parametrize(
