@@ -150,7 +150,12 @@ class WorkerTrials:
         with self._slurm.retrying("new workers"):
             while keep and not self._adjust_workers() and not self._slurm.busy:  # because queued trials need workers
                 time.sleep(_TICK_S)
-        if not keep:
+        if keep:
+            served = {worker.folder.parent for worker in self.jobs.values()}
+            reason = "no worker was submitted for it, because SLURM accepts no further job now"
+            unserved = [trial for trial in self.trials.values() if trial.pool not in served]
+            self._remove_queued(unserved, Outcome(State.CANCELLED, reason))
+        else:
             has_trials = bool(self.trials)
             self.cancel_pending()
             for worker in [] if has_trials else self.jobs.values():

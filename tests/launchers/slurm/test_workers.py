@@ -184,7 +184,7 @@ def test_a_refused_worker_refuses_its_pool_alone(start: Callable[..., Driver], m
     driver.submit(make_job(1, task, partition="nowhere", **WARM), make_job(2, task, partition="nowhere", **WARM))
     outcomes = driver.tick("RUNNING")
     assert states(outcomes) == {1: State.REFUSED, 2: State.REFUSED}
-    assert outcomes[1].error == "SLURM refused the job: invalid partition"
+    assert outcomes[1].error == "SLURM refused the job: invalid partition. Change hydra.launcher.partition"
     assert driver.slurm.lines("refused") == [""]
 
 
@@ -381,6 +381,19 @@ def test_kept_workers_match_the_queued_trials(start: Callable[..., Driver], make
     assert len(driver.slurm.names) == 2
     assert len(list(driver.folder.glob("*/queue/*.job"))) == 8
     assert driver.slurm.lines("scancelled") == []
+
+
+def test_trials_that_no_worker_serves_are_not_left(start: Callable[..., Driver], make_job: MakeJob) -> None:
+    driver = start(detach=True)
+    driver.slurm.refuse("QOSMaxSubmitJobPerUserLimit")
+    for number in range(3):
+        assert driver.launcher.submit(make_job(number, task, **WARM))
+    driver.launcher.close(keep=True)
+    assert not driver.slurm.names
+    assert list(driver.folder.glob("*/queue/*.job")) == []
+    ends = dict(driver.launcher.poll(0.0))
+    assert {number: end.state for number, end in ends.items()} == dict.fromkeys(range(3), State.CANCELLED)
+    assert "no worker was submitted" in ends[0].error
 
 
 @pytest.mark.parametrize("seed", range(12))
