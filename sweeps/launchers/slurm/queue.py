@@ -204,9 +204,10 @@ def select_cluster(name: str | None) -> None:
 def cluster_of(study: Path) -> str | None:
     """Return the cluster that a job of the study was submitted to by name; "" without a name, None without a job."""
     scripts = (file for pattern in _SCRIPTS for file in study.glob(f"{pattern}/slurm/*submission*.sh"))
-    if (script := next(scripts, None)) is None:
+    texts = (script.read_text(errors="replace") for script in scripts)
+    if (text := next((text for text in texts if "\nsrun " in text), None)) is None:  # the others were cut before sbatch
         return None
-    match = re.search("^#SBATCH --clusters=(.*)$", script.read_text(errors="replace"), re.MULTILINE)
+    match = re.search("^#SBATCH --clusters=(.*)$", text, re.MULTILINE)
     return shlex.split(match[1])[0] if match else ""
 
 

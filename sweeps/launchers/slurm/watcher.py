@@ -26,6 +26,7 @@ class FollowedJob:
     array: Path | None = None  # folder of its array
     warn_at: float = math.inf  # time to warn that it will not start by itself
     info: JobInfo | None = None  # None until SLURM has listed the job
+    was_pending: bool = False  # whether squeue had it pending when it was last listed there
     absent_since: float | None = None  # time since which squeue does not list it and sacct has no end of it
     accounted: bool = False  # whether sacct has listed it as alive since then
     ended_at: float | None = None
@@ -41,9 +42,13 @@ class FollowedJob:
         return info
 
     def has_siblings(self, jobs: Mapping[str, JobInfo]) -> bool:
-        """Return whether `jobs`, by name, have other elements of the job's array."""
+        """Return whether the job is an element of an array, and `jobs`, by name, have other elements."""
         array = self.name.rpartition("_")[0]
-        return any(name.rpartition("_")[0] == array for name in jobs)
+        return self.array is not None and any(name.rpartition("_")[0] == array for name in jobs)
+
+    def has_vanished(self, listed: Mapping[str, JobInfo]) -> bool:
+        """Return whether the queue has lost an element that was pending, and that never made its log."""
+        return self.was_pending and self.has_siblings(listed) and not (self.folder / "log").exists()
 
     @property
     def is_waiting(self) -> bool:
@@ -121,7 +126,7 @@ class Watcher(threading.Thread):
         listed = squeue() if jobs or self.problem else {}  # because a problem ends only when squeue answers
         for job in jobs:  # before sacct, because sacct may take long
             if info := job.find(listed):
-                job.info, job.absent_since = info, None
+                job.info, job.absent_since, job.was_pending = info, None, info.state == "PENDING"
         unclear = [job for job in jobs if not (info := job.find(listed)) or info.state == "CANCELLED"]
         accounts, problem = {}, ""
         if ids := [job.id for job in unclear if job.id]:
@@ -143,7 +148,7 @@ class Watcher(threading.Thread):
                 continue
             job.absent_since, job.accounted = job.absent_since or now, job.accounted or info is not None
             # Because SLURM keeps no record of an element that was cancelled alone, before it started.
-            is_cancelled = info is None and job.array is not None and job.has_siblings(accounts)
+            is_cancelled = (info is None and job.has_siblings(accounts)) or job.has_vanished(listed)
             if now - job.absent_since > (_RUNAWAY_S if job.accounted and not is_cancelled else _ABSENT_S):
                 own = JobInfo(job.id or "", "CANCELLED", by=str(os.getuid()))
                 job.info = own if is_cancelled else JobInfo(job.id or "", GONE)

@@ -242,6 +242,43 @@ def test_element_that_was_cancelled_alone_has_no_record(scripted_slurm: Scripted
     assert states == ["RUNNING", "CANCELLED", "PENDING", "PENDING"]
 
 
+@pytest.mark.parametrize(("log", "ended"), [(False, "CANCELLED"), (True, GONE)])
+def test_pending_element_that_vanished_is_cancelled_without_accounting(
+    scripted_slurm: ScriptedSlurm, impatient: None, tmp_path: Path, log: bool, ended: str
+) -> None:
+    scripted_slurm.say("squeue", "echo '7_0|RUNNING|None|mine'; echo '7_1|PENDING|None|mine'")
+    elements = {f"mine_{i}": FollowedJob(tmp_path / str(i), f"mine_{i}", f"7_{i}", Path()) for i in range(2)}
+    watcher = Watcher(elements, 3600)
+    watcher.update()
+    if log:
+        (tmp_path / "1").mkdir()
+        (tmp_path / "1" / "log").touch()
+    scripted_slurm.say("squeue", "echo '7_0|RUNNING|None|mine'")
+    for _ in range(2):
+        watcher.update()
+        time.sleep(0.06)
+    watcher.update()
+    states = [job.info and job.info.state for job in elements.values()]
+    assert states == ["RUNNING", ended]
+
+
+@pytest.mark.parametrize(
+    ("text", "cluster"),
+    [
+        ("#SBATCH --clusters=a\nsrun x", "a"),
+        ("#SBATCH --time=1\nsrun x", ""),
+        ("#SBATCH --clusters='a", None),
+        ("#SBATCH --clusters=", None),
+        ("", None),
+    ],
+)
+def test_cluster_of_a_script_that_may_be_cut(tmp_path: Path, text: str, cluster: str | None) -> None:
+    script = tmp_path / "0" / "attempts" / "1" / "slurm" / "7_submission.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"#!/bin/bash\n{text}")
+    assert queue.cluster_of(tmp_path) == cluster
+
+
 def test_elements_that_were_cancelled_together_share_a_record(scripted_slurm: ScriptedSlurm) -> None:
     scripted_slurm.say("squeue", "echo '7_0|RUNNING|None|mine'; echo '7|CANCELLED|Resources|mine'")
     scripted_slurm.say("sacct", "echo '7_0|RUNNING|mine'; echo '7|CANCELLED by 12|mine'")
