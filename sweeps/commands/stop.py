@@ -37,24 +37,25 @@ def stop(
             raise UserError(f"study {name} and its trials are not running")
         console.print(manual.end_trial(study, trial), soft_wrap=True)
         return
+    process = holder(folder / "driver.lock")
+    own = driver_chain.job_of(folder, process) if process else None  # which ends by itself, without messages of srun
     with suppress(SlurmError):  # because a driver that runs cancels the next one itself
-        _stop_drivers(folder)
+        _stop_drivers(folder, own)
     if driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
         console.print(f"stopping {driver}; waiting for the end of the current epochs")
         while holder(folder / "driver.lock"):
             time.sleep(0.1)
-        _stop_drivers(folder)  # because a driver may have submitted the next one meanwhile
+        _stop_drivers(folder, own)  # because a driver may have submitted the next one meanwhile
         console.print(f"stopped. Resume: {definition.sweeps_line('resume', folder)}", soft_wrap=True)
     else:
-        _stop_drivers(folder)
+        _stop_drivers(folder, own)
         _stop_jobs(read(name, root)[0])
 
 
-def _stop_drivers(folder: Path) -> None:
-    """Cancel the jobs of drivers that have not claimed the study. Raises SlurmError."""
-    claimed = (process := holder(folder / "driver.lock")) and driver_chain.job_of(folder, process)
-    if jobs := [job for job in driver_chain.living(folder) if job.id != claimed]:
+def _stop_drivers(folder: Path, own: str | None) -> None:
+    """Cancel the jobs of drivers, but not the job `own`, whose driver has claimed the study. Raises SlurmError."""
+    if jobs := [job for job in driver_chain.living(folder) if job.id != own]:
         cancel([job.id for job in jobs])
         console.print(f"cancelled the driver: {jobs[0]}", soft_wrap=True)
 

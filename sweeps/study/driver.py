@@ -282,7 +282,8 @@ class Driver:
         view.closing(findings, tracker.dashboard_line() if tracker else "")
         for line in tracker.closing_lines() if tracker else ():
             view.say(line)
-        lines = ["the next driver continues"] if self._goes_on else what_is_left(self._study, end, self._resume_line)
+        following = ["the next driver continues, unless this job was cancelled with scancel"]
+        lines = following if self._goes_on else what_is_left(self._study, end, self._resume_line)
         for line in lines:
             view.say(line)
         # Because otherwise nothing happened, unless an earlier driver was killed at the end, or trials still run.

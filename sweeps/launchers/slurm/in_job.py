@@ -47,7 +47,7 @@ def main() -> None:
     try:
         function(*arguments)
     except UserError as error:
-        raise SystemExit(str(error).replace("\n", "; ")) from error
+        raise SystemExit(". ".join(line.rstrip(".") for line in str(error).splitlines())) from error
     except OSError as error:  # recorded in an empty file, which a full disk often still accepts, unlike the log
         if error.errno not in NO_ROOM:
             raise

@@ -10,7 +10,7 @@ from lab import slurm, wait_for
 
 from sweeps.files import Holder, holder
 from sweeps.launchers.slurm.driver_chain import folders, job_of, living
-from sweeps.launchers.slurm.queue import living_jobs
+from sweeps.launchers.slurm.queue import living_jobs, read_job_id
 from sweeps.trial.folder import TrialFolder
 from tests import command_lines as lines
 from tests.command_lines import APPS
@@ -69,8 +69,10 @@ def test_stop_ends_the_chain_and_resume_begins_another(tmp_path: Path) -> None:
     study = tmp_path / "multirun" / "s"
     run(tmp_path, "+x=0,1", "+epochs=20")
     wait_for(lambda: has_trained(study, 1))
+    job_id = read_job_id(folders(study)[0])
     out = lines.sweeps(tmp_path, "stop", "s").out
     assert "stopped. Resume: python -m sweeps resume s" in out
+    assert f"SLURM job {job_id}, running" not in out
     wait_for(lambda: not living(study) and not living_jobs(study, study.glob("[0-9]*")))
     assert len(folders(study)) == 2
     assert "the log of its last driver: multirun/s/driver.log" in lines.sweeps(tmp_path, "status", "s").out
