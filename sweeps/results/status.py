@@ -28,7 +28,9 @@ def show_status(study: StudySnapshot, driver: str, next_driver: str, jobs: str, 
         )
     counts = count_states(study)
     total = "an unknown number of" if study.total is None else study.total
-    view.say(f"study {study.name}: {study.over()} of {total} trials have ended ({format_counts(counts)})")
+    resumed = [name for name in (State.REFUSED, State.CANCELLED) if name in counts and not study.done]
+    note = f"; {' and '.join(resumed)} trials resume with the study" if resumed else ""
+    view.say(f"study {study.name}: {study.over()} of {total} trials have ended ({format_counts(counts)}){note}")
     view.say(f"driver: {driver or next_driver or 'none'}")
     if driver and status:
         view.say(f"slots: {status.running} in use{', none free' if status.full else ''}")

@@ -216,7 +216,7 @@ class Loop:
         """End an attempt that the launcher reported as over. An outcome in the attempt's folder counts first."""
         assert attempt.outcome
         self._observe(attempt)
-        outcome = attempt.outcome
+        outcome = self.stop.explain(attempt.outcome, attempt.started_at)
         try:
             outcome = attempt.job.attempt_folder.close(outcome)
         except OSError as error:

@@ -3,13 +3,13 @@
 import re
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
 from sweeps.study.attempt import Attempt
 from sweeps.study.budget import Budget, Enough
-from sweeps.trial.job import Outcome
+from sweeps.trial.job import Outcome, State
 
 _REFUSALS = 3  # refusals in a row, for one reason, that stop the study
 
@@ -80,6 +80,12 @@ class Stop:
         if len(self._refusals) == _REFUSALS:
             self.stop_study(f"{_REFUSALS} trials in a row were refused: {outcome.error}")
         return len(self._refusals) == 1
+
+    def explain(self, outcome: Outcome, started_at: float | None) -> Outcome:
+        """Return the outcome of an attempt; if the study stopped while the attempt was queued, with that reason."""
+        if outcome.state is not State.CANCELLED or started_at is not None or not self.reason:
+            return outcome
+        return replace(outcome, error=f"it was queued when the study stopped: {self.reason.removeprefix('it was ')}")
 
     def note_start(self) -> None:
         """Note that a trial has started: earlier refusals no longer count."""
