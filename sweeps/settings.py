@@ -51,11 +51,11 @@ def read(node: DictConfig, kind: type[Settings]) -> Settings:
         key, value = f"{prefix}.{setting.name}", getattr(settings, setting.name)
         least, above = setting.metadata.get("least"), setting.metadata.get("above")
         if str(setting.type).startswith("list") and isinstance(value, str):  # because an interpolation may bring a text
-            raise UserError(f"{key}={value}: it must be a list, as in [{value}]")
+            raise UserError(f"{key}={value}: it must be a list.\nType: {key}=[{value}]")
         if isinstance(value, float) and math.isnan(value):
-            raise UserError(f"{key}=nan: it must be a number")
+            raise UserError(f"{key}=nan: it must be a number.\nType one, or remove {key}=nan")
         if None not in (value, least) and value < least:
-            raise UserError(f"{key}={value}: it must be {least} or more")
+            raise UserError(f"{key}={value}: it must be {least} or more.\nType at least {key}={least}")
         if None not in (value, above) and value <= above:
             raise UserError(f"{key}={value}: nothing could start.\nFor no limit, type: {key}=null")
     return settings
@@ -72,6 +72,11 @@ def suggest_setting(word: str) -> str:
             suggestion = f"hydra/sweeper/{name}=..." if name in CHOSEN else f"{right_section}.{name}=..."
             return "" if section == right_section else suggestion
     return ""
+
+
+def short_min(short_trial_min: float | None, timeout_min: float) -> float:
+    """Return the minutes below which a trial is short: `short_trial_min` or, if that is None, its default."""
+    return min(10, timeout_min) if short_trial_min is None else short_trial_min
 
 
 @dataclass
@@ -213,7 +218,7 @@ class SlurmLauncherConf:
     @property
     def short_s(self) -> float:
         """Return the seconds below which a trial is short."""
-        return 60 * (min(10, self.timeout_min) if self.short_trial_min is None else self.short_trial_min)
+        return 60 * short_min(self.short_trial_min, self.timeout_min)
 
     def __post_init__(self) -> None:
         per_job = self.trials_per_job
@@ -252,4 +257,4 @@ class SlurmLauncherConf:
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 setting = f"hydra.launcher.additional_parameters.{name}"
-                raise ValueError(f"{setting}: the launcher sets this option. Remove it")
+                raise ValueError(f"{setting}: the launcher sets this option.\nRemove {setting}")

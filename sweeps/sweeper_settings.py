@@ -103,11 +103,13 @@ class SweeperConf:
                 problem = f"hydra.sweeper.{name}={choice}: a {name} is chosen with slashes"
                 raise ValueError(f"{problem}.\nType: hydra/sweeper/{name}={choice}")
         if (self.n_trials or 0) > MAX_TRIALS:
-            raise ValueError(f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}")
+            problem = f"hydra.sweeper.n_trials={self.n_trials}: it must be at most {MAX_TRIALS}"
+            raise ValueError(f"{problem}.\nType hydra.sweeper.n_trials={MAX_TRIALS}, or less")
         if (self.max_failure_rate or 0) > 1:
-            raise ValueError(f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1")
+            problem = f"hydra.sweeper.max_failure_rate={self.max_failure_rate}: it must be between 0 and 1"
+            raise ValueError(f"{problem}.\nFor one trial in ten, type: hydra.sweeper.max_failure_rate=0.1")
         if wrong := [direction for direction in self.directions if direction not in {"minimize", "maximize"}]:
-            raise ValueError(f"hydra.sweeper.direction={wrong[0]}: choose minimize or maximize")
+            raise ValueError(f"hydra.sweeper.direction={wrong[0]}: unknown direction.\nChoose minimize or maximize")
         if not (count := len(self.directions)):
             raise ValueError("hydra.sweeper.direction=[]: the list is empty.\nType: hydra.sweeper.direction=maximize")
         if len(self.objectives) != count:

@@ -36,7 +36,7 @@ class Machine:
         settings = read(config.hydra.launcher, LocalLauncherConf)
         if settings.nodes > 1:
             advice = f"Train in ranks={settings.nodes} processes here, or {_ON_A_CLUSTER}"
-            raise UserError(f"nodes={settings.nodes}: this machine is one node. {advice}")
+            raise UserError(f"nodes={settings.nodes}: this machine is one node.\n{advice}")
         held = gpus_on_node(settings, settings.gpus_per_node)
         rank_cores, ranks = self._cores_per_rank(settings), settings.tasks_per_node
         cores_name = "cpus_per_task" if ranks == 1 else f"{ranks} ranks of {rank_cores} cores"
@@ -47,7 +47,7 @@ class Machine:
         ):
             if required > available:
                 advice = f"Ask for {available} at most, or {_ON_A_CLUSTER}"
-                raise UserError(f"{name}={required}: this machine has {available or 'no'} {unit}. {advice}")
+                raise UserError(f"{name}={required}: this machine has {available or 'no'} {unit}.\n{advice}")
         limits = settings.mem_gb, settings.timeout_min
         return Request(held, rank_cores * ranks, *limits, ranks=ranks, co2_g_per_kwh=settings.co2_g_per_kwh)
 

@@ -17,6 +17,7 @@ from sweeps.files import MALFORMED, last_lines
 from sweeps.record.followed import by_default
 from sweeps.record.study import TrialRecord
 from sweeps.record.trial_config import read_launcher, read_values
+from sweeps.settings import short_min
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import GPU, USE, MetricsLine
@@ -135,7 +136,7 @@ def _enough(use: Use, floor: int, more: float = 0.0) -> int | None:
 def _advise_time(use: Use, settings: Settings) -> Advice | None:
     """Return advice on a limit if each trial has its own job, because the limit of a worker is no trial's."""
     mode, delay_s = settings.get("trials_per_job"), settings.get("signal_delay_s")
-    is_packed = mode != 1 and (mode != "auto" or use.median < (settings.get("short_trial_min") or 10))
+    is_packed = mode != 1 and (mode != "auto" or use.median < short_min(settings.get("short_trial_min"), use.requested))
     is_packed = is_packed or settings.get("trials_per_gpu", 1) > 1
     shortest = max(_SHORTEST_MIN, math.ceil(settings.get("short_trial_min") or 0))  # because a shorter one is refused
     enough = None if delay_s is None or is_packed else _enough(use, shortest, delay_s / 60)

@@ -186,4 +186,5 @@ def _import_custom_space(settings: SweeperConf) -> Callable[..., Any] | None:
         return get_object(name) if name else None
     except ImportError as error:
         problem = f"{name} cannot be imported: {str(error).splitlines()[-1]}"
-        raise UserError(f"hydra.sweeper.custom_search_space={problem}") from error
+        advice = "Type my_package.my_module.function, and start the command in the folder of my_package"
+        raise UserError(f"hydra.sweeper.custom_search_space={problem}.\n{advice}") from error

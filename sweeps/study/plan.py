@@ -179,7 +179,7 @@ def _refuse_search(settings: SweeperConf, space: SearchSpace, task_function: Tas
         raise UserError("a search needs a number of trials.\nAdd hydra.sweeper.n_trials=20")
     if _returns_nothing(task_function):
         name = getattr(task_function, "__name__", "the task function")
-        raise UserError(f"a search needs an objective, and {name}() returns nothing: {EXPECTED_RETURN}")
+        raise UserError(f"a search needs an objective, and {name}() returns nothing.\nReturn it: {EXPECTED_RETURN}")
 
 
 def _returns_nothing(function: TaskFunction) -> bool:

@@ -223,7 +223,7 @@ def test_a_time_limit_ends_all_ranks(trials: LocalTrials, make_job: MakeJob) -> 
 @pytest.mark.parametrize(
     "settings, words",
     [
-        ({"nodes": 2}, "nodes=2: this machine is one node. Train in ranks=2 processes here"),
+        ({"nodes": 2}, "nodes=2: this machine is one node.\nTrain in ranks=2 processes here"),
         ({"tasks_per_node": 99}, "99 ranks of 1 cores=99: this machine has"),
     ],
 )
