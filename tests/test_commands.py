@@ -68,7 +68,7 @@ def test_running_study_is_shown_and_stopped(tmp_path: Path) -> None:
     assert done.code == 130, done.said
     assert "is not finished: it was stopped by python -m sweeps stop" in done.out
     shown = sweeps(tmp_path, "status", "s").out
-    assert "0 of 5 trials have ended (3 queued, 2 cancelled)" in shown
+    assert "0 of 5 trials have ended (3 queued, 2 cancelled); cancelled trials resume with the study" in shown
     assert (
         "3 queued, 2 cancelled; none can start: no driver runs the study; the last driver stopped: it was stopped by"
         in shown

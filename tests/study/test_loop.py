@@ -533,6 +533,8 @@ def test_signals_that_leave_jobs_running(
     heard = [study.trial(n).attempt(1).stop_requested() for n in (0, 1)]
     assert heard == ([None, None] if continues else [State.CANCELLED] * 2)
     assert done.states()[:3] == (["running", "running", "queued"] if continues else ["cancelled"] * 3)
+    reason = f"it was queued when the study stopped: interrupted ({number.name})"
+    assert done.row(2).error == ("" if continues else reason)
     assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
 
     launcher.on_poll = lambda: None
