@@ -1,20 +1,23 @@
 """What sweepyard uses of Hydra beyond its documented interface, and what differs between Hydra 1.3 and 1.4.
 
 ConfigLoaderImpl._apply_overrides_to_config    1.3, 1.4   sets values in a composed config
+Hydra.compose_config                           1.3, 1.4   composes the command line of `hydra.main`
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
 hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, as 1.3 does
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hydra
 import hydra.utils
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -23,6 +26,26 @@ VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") e
 register_resolver: Any = OmegaConf.register_new_resolver if VERSION_BASE else OmegaConf.register_resolver
 _UNCHECKED = getattr(hydra.utils, "UNSAFE_DISABLE_EXECUTION_CHECKS", None)
 _overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
+
+
+def on_mistake(answer: Callable[[HydraException, Sequence[str], Callable[[Sequence[str]], DictConfig]], None]) -> None:
+    """Let `answer` print each mistake in the command line of an app with `hydra.main`, or return.
+
+    It gets the error, the typed words, and a function that composes the app's configuration with other words.
+    """
+    compose_config = Hydra.compose_config
+
+    def compose(self: Hydra, config_name: str | None, overrides: list[str], *args: Any, **named: Any) -> DictConfig:
+        try:
+            return compose_config(self, config_name, overrides, *args, **named)
+        except HydraException as error:
+            # Not of hydra.compose, which no shell called, nor of the first attempt, which only looks for hydra.mode.
+            if named.get("from_shell", True) and named.get("validate_sweep_overrides", True):
+                loader = self.config_loader
+                answer(error, overrides, lambda words: loader.load_configuration(config_name, [*words], RunMode.RUN))
+            raise
+
+    Hydra.compose_config = compose  # type: ignore[method-assign]
 
 
 def call_target(settings: Any, **extra: Any) -> Any:

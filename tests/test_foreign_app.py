@@ -440,6 +440,8 @@ REFUSED = {
     "+hydra.launcher.exclusive=true": "hydra.launcher.exclusive is no setting of",
     "+hydra.sweeper.foo=1": "hydra.sweeper.foo is no setting of",
     "+hydra.sweeper.n_trails=1": "Did you mean hydra.sweeper.n_trials?",
+    "hydra.sweeper.n_trial=3": "Did you mean 'hydra.sweeper.n_trials'?",
+    "hydra/launcher=slrum": "Did you mean hydra/launcher=slurm?",
     "hydra.launcher.mem_gb=0": "hydra.launcher.mem_gb=0.0: it must be 0.001 or more",
     "hydra.launcher.timeout_min=0": "hydra.launcher.timeout_min=0.0: it must be 0.001 or more",
     "hydra.sweeper.max_gpu_hours=-1": "hydra.sweeper.max_gpu_hours=-1.0: nothing could start",
@@ -459,6 +461,12 @@ def test_invalid_settings_are_refused(tmp_path: Path, setting: str) -> None:
     assert 1 <= len(done.err.splitlines()) <= 2, done.err
     assert "started" not in done.out
     assert "storage" in setting or not (done.folder / "multirun").exists()
+
+
+def test_app_with_another_sweeper_keeps_answers_of_hydra(tmp_path: Path) -> None:
+    done = lines.run([lines.THEIRS, "-m", "+x=1,2", "hydra.sweeper.n_trial=3"], tmp_path)
+    assert done.code == 1, done.said
+    assert "Key 'n_trial' not in 'BasicSweeperConf'" in done.err
 
 
 def test_two_trials_never_share_a_folder(tmp_path: Path) -> None:

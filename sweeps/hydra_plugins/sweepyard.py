@@ -3,10 +3,11 @@
 This module imports nothing slow, because Hydra loads every plugin, even for --help.
 """
 
+import os
 import sys
 from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.hydra_functions import extend_grammar
-from sweeps.hydra_parts import register_resolver
+from sweeps.hydra_parts import on_mistake, register_resolver
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.study import help as sweeps_help
@@ -42,6 +43,24 @@ _store(group="hydra/launcher", name="sweepyard_slurm", node=SlurmLauncherConf, p
 
 extend_grammar()
 register_resolver("sweepyard.help", sweeps_help.text, replace=True)
+
+
+def _answer(error: HydraException, typed: Sequence[str], compose: Callable[[Sequence[str]], DictConfig]) -> None:
+    """Print a mistake in the command line of an app with our sweeper in two lines, and exit with 2."""
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        return
+    from sweeps.study.mistakes import explain
+
+    for start in ("hydra/", "hydra/sweeper=", "="):  # ever fewer choices, because one may be wrong
+        with suppress(HydraException):
+            config = compose([word for word in typed if word.startswith(start)])
+            if OmegaConf.get_type(config.hydra, "sweeper") is SweeperConf:
+                print(explain(error, config), file=sys.stderr)
+                raise SystemExit(ExitCode.REFUSED) from None
+            return
+
+
+on_mistake(_answer)
 
 
 class SweepyardSearchPath(SearchPathPlugin):
