@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from sweeps import __main__ as commands
 from sweeps.commands import read
@@ -19,6 +20,29 @@ from sweeps.record.writer import Record
 from sweeps.trial.job import Outcome, State
 from tests import command_lines as lines
 from tests.command_lines import GRID, Done, processes, rows, run_all, steps, sweeps, theirs, wait_until
+
+
+@pytest.mark.parametrize(
+    ("words", "letters", "names"),
+    [
+        (["status"], "", ["mine", "more"]),
+        (["resume"], "mo", ["more"]),
+        (["compare", "more"], "mi", ["mine"]),
+        (["ui", "--root", "theirs"], "", ["other"]),
+        (["stop", "--root", "nowhere"], "", []),
+    ],
+)
+def test_shell_completes_names_of_studies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], letters: str, names: list[str]
+) -> None:
+    for name in ("multirun/mine", "multirun/more", "theirs/other"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "study.json").touch()
+    monkeypatch.chdir(tmp_path)
+    typed = {"COMP_WORDS": " ".join(["sweepyard", *words, letters]), "COMP_CWORD": str(len(words) + 1)}
+    shell = {"_SWEEPYARD_COMPLETE": "complete_bash", **typed}
+    done = CliRunner().invoke(commands.app, [], prog_name="sweepyard", env=shell)
+    assert sorted(done.output.split()) == names
 
 
 @pytest.mark.long

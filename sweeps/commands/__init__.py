@@ -36,9 +36,19 @@ class _Command(TyperCommand):
 command = partial(app.command, cls=_Command)
 console = Console(highlight=False, markup=False, emoji=False)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="name of the study, as printed by `list`")]
-Root = Annotated[Path, typer.Option(help="folder that contains the studies")]
 MULTIRUN = Path("multirun")
+
+
+def complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the studies that begin with the typed letters, for the shell's completion."""
+    root = Path(context.params.get("root") or MULTIRUN)
+    return [name for name in newest_first(root) if name.startswith(incomplete)]
+
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="name of the study, as printed by `list`", autocompletion=complete_name)
+]
+Root = Annotated[Path, typer.Option(help="folder that contains the studies")]
 
 
 def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:

@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sweeps.commands import MULTIRUN, Root, check_output, command, console, read
+from sweeps.commands import MULTIRUN, Root, check_output, command, complete_name, console, read
 from sweeps.errors import UserError
 from sweeps.files import write_whole
 from sweeps.record.definition import Definition, locate
 from sweeps.record.study import StudySnapshot
 
 _PAGE = Path("comparison.html")
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="names of studies, or paths of their folders")]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME", help="names of studies, or paths of their folders", autocompletion=complete_name),
+]
 Output = Annotated[Path, typer.Option(help="page to write")]
 
 

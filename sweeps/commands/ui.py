@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.commands import MULTIRUN, Root, command, console, newest_first, read, store_of
+from sweeps.commands import MULTIRUN, Root, command, complete_name, console, newest_first, read, store_of
 from sweeps.commands.compare import compare_line, read_all
 from sweeps.errors import ExitCode, UserError
 from sweeps.files import Lock, LockHeld
@@ -19,10 +19,16 @@ from sweeps.wording import counted
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="default: 5000, or a free port if 5000 is in use")]
 SomeOrNewest = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME", help="names of studies, in one view; default: the newest")
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME", help="names of studies, in one view; default: the newest", autocompletion=complete_name
+    ),
 ]
 OneOrAll = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="name of the study; default: all that are tracked in MLflow")
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="name of the study; default: all that are tracked in MLflow", autocompletion=complete_name
+    ),
 ]
 
 
