@@ -1,12 +1,14 @@
 """The product's own search without a loop: its choosers and its record, asked one trial at a time. Nothing trains."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from sweeps.record.definition import define
 from sweeps.record.grammar import parse
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.record.writer import Record
@@ -23,7 +25,10 @@ class Asked:
 
     def __init__(self, folder: Path, settings: SweeperConf, lines: Sequence[str]) -> None:
         space = parse(OverridesParser.create().parse_overrides([*lines]), {}, {})
-        choosing = Choosing("s", folder, settings, space, DictConfig({"seed": 0}))
+        config = DictConfig({"seed": 0, "hydra": {"sweeper": {}}})
+        choosing = Choosing("s", folder, settings, space, config)
+        definition = define("s", settings, space, config, choosing.planned, choosing.size)
+        (folder / "study.json").write_text(json.dumps(asdict(definition)))  # so that others can learn from it
         blank = StudySnapshot("s", folder, settings.objectives, settings.directions, [], choosing.planned)
         self._record = Record(replace(blank, size=choosing.size, repeats=settings.repeats, searched=True))
         self._record.open()
