@@ -1,16 +1,21 @@
 """The points that a search has tried, and candidates for the next point."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import nlargest
 from itertools import islice
+from operator import itemgetter
 
 from sweeps.record.space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
 _MOST_COMPARED, _MOST_FRACTIONS = 10_000, 300  # points to compare with; of a space with fractions
 _RANDOM = 400  # random candidates
+_MAX_CLIMBS = 6  # times that the neighbours of the most promising candidates become candidates
 _BEST, _VALUES = 5, 12  # best points with neighbours; values to try of each of their parameters
 _NEAR = 0.3  # largest step to a neighbour, as a fraction of the interval; most steps are far smaller
+
+Gain = Callable[[Sequence[Sequence[float]]], Iterable[float]]  # the promise of each encoded point
 
 
 class Proposals:
@@ -51,19 +56,38 @@ class Proposals:
         untried = (other for other in compared if other not in self and all(other.get(k) == point[k] for k in fixed))
         return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
+    def most_promising(self, best: Sequence[Point], gain: Gain, draws: Iterator[float]) -> Point:
+        """Return the untried point of highest gain that does not seem to fail; an empty point if there is none.
+
+        The search climbs from the most promising candidates to their neighbours.
+        """
+        restricted, gains = self._space.is_restricted, dict[str, tuple[float, Point]]()
+        points: Iterable[Point] = self.candidates(best, draws)
+        for _ in range(1 + _MAX_CLIMBS):
+            keys = {canonical(point): point for point in points if not restricted or self._space.contains(point)}
+            new = {key: point for key, point in keys.items() if key not in gains and key not in self._tried}
+            if not new:
+                break
+            promises = gain([self.encode(point) for point in new.values()])
+            gains |= zip(new, zip(promises, new.values(), strict=True), strict=True)
+            points = self._neighbours([point for _, point in nlargest(_BEST, gains.values(), itemgetter(0))], draws)
+        ranked = (point for _, point in sorted(gains.values(), key=itemgetter(0), reverse=True))
+        return next((point for point in ranked if not self.seems_to_fail(point)), {})
+
     def candidates(self, best: Sequence[Point], draws: Iterator[float]) -> list[Point]:
         """Return random points and neighbours of the `best` points, by `draws` from 0 to 1.
 
         A neighbour differs in one parameter, on which no other parameter depends.
         """
-        points = [self._random(draws) for _ in range(_RANDOM)]
+        return [*(self._random(draws) for _ in range(_RANDOM)), *self._neighbours(best, draws)]
+
+    def _neighbours(self, best: Sequence[Point], draws: Iterator[float]) -> Iterator[Point]:
         conditions = {parameter.condition.key for parameter in self._space.parameters if parameter.condition}
         for point in islice(filter(self._space.contains, best), _BEST):
             for parameter in self._space.parameters:
                 if (key := parameter.key) not in conditions and key in point:
-                    points += [{**point, key: value} for value in _neighbours(parameter, point[key], draws)]
-            points += self._space.beside(point, draws)
-        return [point for point in points if self._space.contains(point)] if self._space.is_restricted else points
+                    yield from ({**point, key: value} for value in _neighbours(parameter, point[key], draws))
+            yield from self._space.beside(point, draws)
 
     def _random(self, draws: Iterator[float]) -> Point:
         point: Point = {}

@@ -15,8 +15,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Encoded = Sequence[Sequence[float]]
 
 _MAX_RESULTS = 200  # the best and the newest results, because the cost grows with the cube of their number
-_GUESSES = 20  # random steps of the scales in each fit, which starts from the scales of the fit before
+_MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
 _CAUTION = 4  # power of the probability of a result; with 1 more trials fail, and the best is no better
+_DEVIATIONS = 2.0  # of the lower confidence bound; with 1 the search explores too little
+_PRECISION = 0.001  # of the scales' logarithms, and of their log posterior
 _JITTER = 1e-6  # added variance, because rounding can make a covariance singular
 _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' logarithms; their deviation is 1
 
@@ -39,40 +41,28 @@ class Surrogate:
         """Return the logarithms of the lengths and of the noise."""
         return [float(scale) for scale in self._scales]
 
-    def fit(self, encoded: Encoded, losses: Sequence[float], failed: Encoded, rng: Any) -> None:
+    def fit(self, encoded: Encoded, losses: Sequence[float], failed: Encoded, running: Encoded) -> None:
         """Fit the model to the `losses` at the points `encoded`, oldest first, and to the points that `failed`.
 
-        At least two losses must differ. `rng` is a RandomState.
+        The points that are `running` count as if they had their predicted means, so that concurrent trials differ
+        (Ginsbourger et al., 2010, the kriging believer). At least two losses must differ.
         """
         chosen = _best_and_newest(losses)
         x, y = np.array([encoded[i] for i in chosen]), _quantiles(np.array([losses[i] for i in chosen]))
-        least = self._neg_log_posterior(self._scales, x, y)
-        for guess in range(_GUESSES):
-            step = (1.0 if guess % 3 == 0 else 0.3) * rng.standard_normal(len(self._scales))
-            scales = self._scales + step * (rng.random_sample(len(step)) < 0.5)
-            if (loss := self._neg_log_posterior(scales, x, y)) < least:
-                least, self._scales = loss, scales
-        self._losses = self._posterior(self._scales, x, y)
-        self._best = float(self._losses.predict(x)[0].min())
+        self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior), self._scales)
+        self._worst = float(y.max())
+        self._losses = self._posterior(x, y).given_means_at(np.array(running).reshape(-1, x.shape[1]))
         bad = np.array(failed[-_MAX_RESULTS:]).reshape(-1, x.shape[1])
-        self._runs = self._posterior(self._scales, np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
+        self._runs = self._posterior(np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
         self._has_failed = len(bad) > 0
 
-    def expected_improvement(self, encoded: Encoded) -> Array:
-        """Return the expected improvement at each point (Jones et al., 1998), times the probability of a result."""
-        mean, deviation = self._losses.predict(np.array(encoded))
-        z = (self._best - mean) / deviation
-        improvement: Array = deviation * (z * _normal_cdf(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
-        return improvement * self._result_probability(encoded)
-
-    def thompson_sample(self, encoded: Encoded, rng: Any) -> Array:
-        """Return a random improvement on the worst point, times the probability of a result.
-
-        Samples differ, so concurrent trials try different points (Kandasamy et al., AISTATS 2018).
+    def gain(self, encoded: Encoded) -> Array:
+        """Return how far the lower confidence bound of each point is below the worst result, times the probability of
+        a result (Srinivas et al., ICML 2010).
         """
-        losses = self._losses.sample(np.array(encoded), rng)
-        improvement: Array = losses.max() - losses
-        return improvement * self._result_probability(encoded)
+        mean, deviation = self._losses.predict(np.array(encoded))
+        gain: Array = np.maximum(self._worst - mean + _DEVIATIONS * deviation, 0)
+        return gain * self._result_probability(encoded)
 
     def _result_probability(self, encoded: Encoded) -> Array | float:
         """Return the cautious probability of a result (Gardner et al., 2014; Rasmussen and Williams, 6.5)."""
@@ -82,44 +72,91 @@ class Surrogate:
         probability: Array = _normal_cdf(mean / deviation) ** _CAUTION
         return probability
 
-    def _posterior(self, scales: Array, x: Array, y: Array) -> "_Posterior":
-        return _Posterior(np.exp(scales[:-1])[self._indices], math.exp(scales[-1]), x, y)
-
-    def _neg_log_posterior(self, scales: Array, x: Array, y: Array) -> float:
-        """Return the negative log posterior of the scales, up to a constant."""
-        return 0.5 * float(((scales - self._prior) ** 2).sum()) + self._posterior(scales, x, y).neg_log_likelihood
+    def _posterior(self, x: Array, y: Array) -> "_Posterior":
+        return _Posterior(np.exp(self._scales[:-1])[self._indices], math.exp(self._scales[-1]), x, y)
 
 
 class _Posterior:
     """A Gaussian process given the values `y` at `x`; `noise` is in units of the process's variance."""
 
     def __init__(self, lengths: Array, noise: float, x: Array, y: Array) -> None:
-        self._lengths, self._x = lengths, x
-        self._root = np.linalg.cholesky(self._covariance(x, x) + (noise + _JITTER) * np.eye(len(x)))
-        self._whitened = np.linalg.solve(self._root, y)
+        self._lengths, self._noise, self._x, self._y = lengths, noise, x, y
+        root = np.linalg.cholesky(self._covariance(x, x) + (noise + _JITTER) * np.eye(len(x)))
+        self._whitening = np.linalg.inv(root)
+        self._whitened = self._whitening @ y
         self._variance = float(self._whitened @ self._whitened) / len(y)
-
-    @property
-    def neg_log_likelihood(self) -> float:
-        """Return the negative log likelihood of the values, up to a constant."""
-        return len(self._x) / 2 * math.log(self._variance) + float(np.log(np.diag(self._root)).sum())
 
     def predict(self, encoded: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation at each point."""
-        cross = np.linalg.solve(self._root, self._covariance(self._x, encoded))
+        cross = self._whitening @ self._covariance(self._x, encoded)
         return cross.T @ self._whitened, np.sqrt(self._variance * np.maximum(1 - (cross**2).sum(0), 1e-9))
 
-    def sample(self, encoded: Array, rng: Any) -> Array:
-        """Return a joint sample of the points' values."""
-        cross = np.linalg.solve(self._root, self._covariance(self._x, encoded))
-        covariance = self._covariance(encoded, encoded) - cross.T @ cross + _JITTER * np.eye(len(encoded))
-        noise: Array = math.sqrt(self._variance) * np.linalg.cholesky(covariance) @ rng.standard_normal(len(encoded))
-        return cross.T @ self._whitened + noise
+    def given_means_at(self, points: Array) -> "_Posterior":
+        """Return the posterior after each point had its mean: the same means, and smaller deviations nearby."""
+        values = np.append(self._y, self.predict(points)[0])
+        posterior = _Posterior(self._lengths, self._noise, np.vstack([self._x, points]), values)
+        posterior._variance = self._variance  # because expected values are no evidence about the variance
+        return posterior
 
     def _covariance(self, a: Array, b: Array) -> Array:
-        distance = math.sqrt(5) * np.sqrt((((a[:, None] - b) / self._lengths) ** 2).sum(-1))
+        a, b = a / self._lengths, b / self._lengths
+        squares = (a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T  # because a matrix product is fast
+        distance = np.sqrt(5 * np.maximum(squares, 0))
         covariance: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
         return covariance
+
+
+class _Likelihood:
+    """The likelihood of the scales given the values `y` at `x`, and their prior."""
+
+    def __init__(self, x: Array, y: Array, indices: Array, prior: Array) -> None:
+        differences = (x.T[:, :, None] - x.T[:, None]) ** 2
+        self._squares = np.array([differences[indices == index].sum(0) for index in range(len(prior) - 1)])
+        self._y, self._prior = y, prior
+
+    def neg_log_posterior(self, scales: Array) -> tuple[float, Array]:
+        """Return the negative log posterior of the scales, up to a constant, and its gradient.
+
+        Rasmussen and Williams, equation 5.9, with the variance of the process at its most likely value.
+        """
+        weights, noise, n = np.exp(-2 * scales[:-1]), math.exp(scales[-1]), len(self._y)
+        distance = np.sqrt(5 * np.tensordot(weights, self._squares, 1))
+        decay = np.exp(-distance)
+        covariance = (1 + distance + distance**2 / 3) * decay + (noise + _JITTER) * np.eye(n)
+        root = np.linalg.cholesky(covariance)
+        whitening = np.linalg.inv(root)
+        whitened = whitening @ self._y
+        square, solved = float(whitened @ whitened), whitening.T @ whitened
+        loss = n / 2 * math.log(square / n) + float(np.log(np.diag(root)).sum())
+        by_covariance = 0.5 * whitening.T @ whitening - n / (2 * square) * np.outer(solved, solved)
+        by_square = by_covariance * (5 / 3) * (1 + distance) * decay
+        gradient = np.append(weights * np.tensordot(self._squares, by_square, 2), noise * np.trace(by_covariance))
+        prior = scales - self._prior
+        return loss + 0.5 * float(prior @ prior), gradient + prior
+
+
+def _minimized(likelihood: _Likelihood, scales: Array) -> Array:
+    """Return scales of lower loss, by BFGS with a line search that halves (Nocedal and Wright, 2006, chapter 6)."""
+    loss, gradient = likelihood.neg_log_posterior(scales)
+    inverse, identity = 0.3 * np.eye(len(scales)), np.eye(len(scales))
+    for _ in range(_MAX_STEPS):
+        step = -inverse @ gradient
+        step /= max(1.0, float(np.abs(step).max()))  # because farther away the loss has another shape
+        while True:
+            new_loss, new_gradient = likelihood.neg_log_posterior(scales + step)
+            if new_loss <= loss:
+                break
+            step = step / 2
+            if np.abs(step).max() < _PRECISION:
+                return scales
+        change, scales = new_gradient - gradient, scales + step
+        if loss - new_loss < _PRECISION:
+            return scales
+        loss, gradient = new_loss, new_gradient
+        if (curvature := float(step @ change)) > 0:
+            shear = identity - np.outer(step, change) / curvature
+            inverse = shear @ inverse @ shear.T + np.outer(step, step) / curvature
+    return scales
 
 
 def _normal_cdf(z: Array) -> Array:

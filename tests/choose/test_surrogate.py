@@ -8,15 +8,17 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
-from sweeps.choose.surrogate import Surrogate, _best_and_newest, _Posterior, _quantiles
+from sweeps.choose.surrogate import Surrogate, _best_and_newest, _Likelihood, _Posterior, _quantiles
 
 AXIS = [[i / 20] for i in range(21)]
+Points = list[list[float]]
 
 
-def learned(places: list[list[float]], losses: list[float], failed: list[list[float]] | None = None) -> Surrogate:
+def learned(
+    places: Points, losses: list[float], failed: Points | None = None, running: Points | None = None
+) -> Surrogate:
     surrogate = Surrogate([*range(len(places[0]))])
-    for seed in range(3):  # as a search does, it goes on from the scales that it found
-        surrogate.fit(places, losses, failed or [], np.random.RandomState(seed))
+    surrogate.fit(places, losses, failed or [], running or [])
     return surrogate
 
 
@@ -31,33 +33,34 @@ def test_result_equals_scikit_learn() -> None:
         assert ours == pytest.approx(expected)
 
 
-def test_expected_improvement_is_highest_between_good_points() -> None:
+def test_gain_is_highest_between_good_points() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
     surrogate = learned(tried, [(x - 0.33) ** 2 for [x] in tried])
-    assert AXIS[surrogate.expected_improvement(AXIS).argmax()][0] == pytest.approx(0.33, abs=0.1)
+    assert AXIS[surrogate.gain(AXIS).argmax()][0] == pytest.approx(0.33, abs=0.1)
 
 
-def test_thompson_samples_differ_and_agree_at_observations() -> None:
-    tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
-    surrogate = learned(tried, [(x - 0.33) ** 2 for [x] in tried])
-    best = [AXIS[surrogate.thompson_sample(AXIS, np.random.RandomState(seed)).argmax()][0] for seed in range(100)]
-    assert len(set(best)) > 2
-    assert np.median(best) == pytest.approx(0.33, abs=0.1)
+def test_gain_is_lower_beside_a_running_point_and_equal_elsewhere() -> None:
+    tried, losses = [[0.0], [0.05], [0.1], [0.9], [1.0]], [1.0, 0.8, 0.6, 0.1, 0.3]
+    alone, beside = (learned(tried, losses, running=running).gain([[0.0], [0.5], [0.9]]) for running in ([], [[0.5]]))
+    assert beside[1] < alone[1] - 0.1
+    assert beside[2] == pytest.approx(alone[2], abs=0.1)
 
 
-def test_draws_have_the_mean_and_deviation_that_are_expected() -> None:
+def test_running_points_change_no_mean_and_reduce_deviations() -> None:
     rng = np.random.RandomState(0)
     posterior, places = _Posterior(np.array([0.2, 0.5]), 0.1, rng.rand(20, 2), rng.randn(20)), rng.rand(5, 2)
-    draws = np.array([posterior.sample(places, rng) for _ in range(4000)])
-    mean, deviation = posterior.predict(places)
-    assert draws.mean(0) == pytest.approx(mean, abs=0.1)
-    assert draws.std(0) == pytest.approx(deviation, rel=0.1)
+    (mean, deviation), (new_mean, new_deviation) = (
+        each.predict(places) for each in (posterior, posterior.given_means_at(places[:2]))
+    )
+    assert new_mean == pytest.approx(mean, abs=1e-6)
+    assert (new_deviation[:2] < 0.5 * deviation[:2]).all() and (new_deviation <= deviation + 1e-9).all()
+    assert posterior.given_means_at(places[:0]).predict(places)[1] == pytest.approx(deviation)
 
 
-def test_expected_improvement_is_lower_near_failures() -> None:
+def test_gain_is_lower_near_failures() -> None:
     tried, losses = [[0.1], [0.3], [0.5]], [3.0, 2.0, 1.0]
     ahead = [[x] for x in (0.55, 0.6, 0.7, 0.8)]
-    before, after = (learned(tried, losses, failed).expected_improvement(ahead) for failed in ([], [[0.75], [0.9]]))
+    before, after = (learned(tried, losses, failed).gain(ahead) for failed in ([], [[0.75], [0.9]]))
     shares = after / before
     assert shares[0] > 0.3 and shares[3] < 0.05
     assert all(a > b for a, b in pairwise(shares))
@@ -65,9 +68,19 @@ def test_expected_improvement_is_lower_near_failures() -> None:
 
 def test_only_the_order_of_losses_counts() -> None:
     tried = [[0.0], [0.2], [0.45], [0.7], [1.0]]
-    improvement = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0]).expected_improvement(AXIS)
-    assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf]).expected_improvement(AXIS) == pytest.approx(improvement)
+    gain = learned(tried, [0.5, 0.1, 0.2, 3.0, 4.0]).gain(AXIS)
+    assert learned(tried, [0.5, 0.1, 0.2, 1e300, math.inf]).gain(AXIS) == pytest.approx(gain)
     assert _quantiles(np.array([1.0, math.inf, math.inf])) == pytest.approx([-0.967, 0.431, 0.431], abs=0.001)
+
+
+def test_gradient_of_the_likelihood_equals_finite_differences() -> None:
+    rng = np.random.RandomState(0)
+    likelihood = _Likelihood(rng.rand(20, 3), rng.randn(20), np.array([0, 1, 1]), np.array([-0.4, -0.4, -3.0]))
+    scales = np.array([-1.0, 0.3, -2.0])
+    _, gradient = likelihood.neg_log_posterior(scales)
+    steps = 1e-5 * np.eye(3)
+    losses = [[likelihood.neg_log_posterior(scales + sign * step)[0] for sign in (1, -1)] for step in steps]
+    assert gradient == pytest.approx([(above - below) / 2e-5 for above, below in losses], rel=1e-4)
 
 
 def test_importance_ranks_the_parameters() -> None:

@@ -27,7 +27,7 @@ from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.trial.job import Outcome, Point, State
 
 _MAX_DRAWS = 5  # draws for one trial, before the nearest untried point is used
-_TPE_EVERY, _MIN_RESULTS = 10, 3  # every tenth trial is TPE's; the surrogate needs three results
+_MIN_RESULTS = 3  # that the surrogate needs
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Sampler:
         self._count = 0  # configurations, without the points that a person added
         self._started: set[str] = set()  # start points that have begun
         self._next = 0  # index of the next start point
-        self._running: set[int] = set()
+        self._running: dict[int, list[float]] = {}  # coordinates of the running points, by trial
         self._scales: Sequence[float] = ()
         self._results: list[tuple[float, Point, list[float]]] = []
         """The loss of each ended point, infinite if it was pruned, the point and its coordinates; oldest first."""
@@ -108,7 +108,7 @@ class Sampler:
         for trial in update.proposed:
             self._add_proposed(trial)
         for trial, end in update.ended:
-            self._running.discard(trial.number)
+            self._running.pop(trial.number, None)
             if self._avoids_failures:
                 self._observe(trial.configuration, end)
 
@@ -120,7 +120,7 @@ class Sampler:
             self._started |= {trial.memory.get("start", ""), canonical(swept)}
         if not is_placeholder(trial):
             self._proposals.add(trial.configuration)
-            self._running.add(trial.number)
+            self._running[trial.number] = self._proposals.encode(trial.configuration)
 
     def _observe(self, point: Point, end: Outcome) -> None:
         if end.missing_objective or not (end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)):
@@ -172,27 +172,17 @@ class Sampler:
         )
 
     def _ask_surrogate(self, number: int) -> tuple[Point, list[float]]:
-        """Return the surrogate's best point, and the scales of its fit; empty if TPE chooses this trial.
-
-        TPE alone exploits results slowly, but its tenth of the trials explores (`benchmarks/search_learns.py`).
-        """
+        """Return the surrogate's best point, and the scales of its fit; empty if the sampler chooses this trial."""
         losses = [loss for loss, _, _ in self._results]
         too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
-        count = self._count_before(number)
-        if not self._has_surrogate or too_few or count < self._samplers.startup or count % _TPE_EVERY == 0:
+        if not self._has_surrogate or too_few or self._count_before(number) < self._samplers.startup:
             return {}, []
-        proposals, rng = self._proposals, np.random.RandomState(self._samplers.seed(number))
-        surrogate = Surrogate(proposals.parameter_indices(), self._scales)
-        surrogate.fit([encoded for _, _, encoded in self._results], losses, proposals.failed, rng)
+        surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
+        running = [self._running[trial] for trial in sorted(self._running)]
+        surrogate.fit([encoded for _, _, encoded in self._results], losses, self._proposals.failed, running)
         best = [point for _, point, _ in sorted(self._results, key=itemgetter(0))]
-        points = proposals.candidates(best, iter(rng.random_sample, None))
-        if not points:  # because conditions exclude nearly all of the space
-            return {}, surrogate.scales
-        encoded = [proposals.encode(point) for point in points]
-        gains = surrogate.thompson_sample(encoded, rng) if self._running else surrogate.expected_improvement(encoded)
-        ranked = (points[i] for i in gains.argsort()[::-1])
-        untried = (point for point in ranked if point not in proposals and not proposals.seems_to_fail(point))
-        return next(untried, {}), surrogate.scales
+        draws = iter(np.random.RandomState(self._samplers.seed(number)).random_sample, None)
+        return self._proposals.most_promising(best, surrogate.gain, draws), surrogate.scales
 
     def _ask_sampler(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
         """Return the point that the sampler proposes, with the values of the start point."""
