@@ -17,7 +17,7 @@ Encoded = Sequence[Sequence[float]]
 _MAX_RESULTS = 200  # the best and the newest results, because the cost grows with the cube of their number
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
 _CAUTION = 4  # power of the probability of a result; with 1 more trials fail, and the best is no better
-_DEVIATIONS = 2.0  # of the lower confidence bound; with 1 the search explores too little
+_DEVIATIONS = 3.0  # of the lower confidence bound; with 2, eight trials at a time explore too little
 _PRECISION = 0.001  # of the scales' logarithms, and of their log posterior
 _JITTER = 1e-6  # added variance, because rounding can make a covariance singular
 _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' logarithms; their deviation is 1
@@ -112,14 +112,14 @@ class _Likelihood:
     def __init__(self, x: Array, y: Array, indices: Array, prior: Array) -> None:
         differences = (x.T[:, :, None] - x.T[:, None]) ** 2
         self._squares = np.array([differences[indices == index].sum(0) for index in range(len(prior) - 1)])
-        self._y, self._prior = y, prior
+        self._y, self._prior, self.count = y, prior, len(y)
 
     def neg_log_posterior(self, scales: Array) -> tuple[float, Array]:
         """Return the negative log posterior of the scales, up to a constant, and its gradient.
 
         Rasmussen and Williams, equation 5.9, with the variance of the process at its most likely value.
         """
-        weights, noise, n = np.exp(-2 * scales[:-1]), math.exp(scales[-1]), len(self._y)
+        weights, noise, n = np.exp(-2 * scales[:-1]), math.exp(scales[-1]), self.count
         distance = np.sqrt(5 * np.tensordot(weights, self._squares, 1))
         decay = np.exp(-distance)
         covariance = (1 + distance + distance**2 / 3) * decay + (noise + _JITTER) * np.eye(n)
@@ -138,7 +138,8 @@ class _Likelihood:
 def _minimized(likelihood: _Likelihood, scales: Array) -> Array:
     """Return scales of lower loss, by BFGS with a line search that halves (Nocedal and Wright, 2006, chapter 6)."""
     loss, gradient = likelihood.neg_log_posterior(scales)
-    inverse, identity = 0.3 * np.eye(len(scales)), np.eye(len(scales))
+    identity = np.eye(len(scales))
+    inverse = 5 / likelihood.count * identity  # because the curvature grows with the number of results
     for _ in range(_MAX_STEPS):
         step = -inverse @ gradient
         step /= max(1.0, float(np.abs(step).max()))  # because farther away the loss has another shape

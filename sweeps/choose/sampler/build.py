@@ -21,10 +21,7 @@ from sweeps.settings import SweeperConf
 
 
 class DefaultSampler(TPESampler):
-    """A Gaussian process (`choose.surrogate`) for nine trials in ten, and TPE for the tenth, which explores.
-
-    With several objectives it is TPE alone.
-    """
+    """A Gaussian process (`choose.surrogate`); TPE with several objectives, and where the process has no choice."""
 
 
 def _build(kind: str, conf: Mapping[str, Any]) -> Any:
