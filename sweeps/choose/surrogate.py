@@ -16,7 +16,7 @@ Encoded = Sequence[Sequence[float]]
 
 _MAX_RESULTS = 200  # the best and the newest results, because the cost grows with the cube of their number
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
-_CAUTION = 4  # power of the probability of a result; with 1 more trials fail, and the best is no better
+_SOFTNESS = 0.5  # deviation of the labels 1 and -1 of runs and failures; with 0, twice as many trials fail
 _DEVIATIONS = 3.0  # of the lower confidence bound; with 2, eight trials at a time explore too little
 _PRECISION = 0.001  # of the scales' logarithms, and of their log posterior
 _JITTER = 1e-6  # added variance, because rounding can make a covariance singular
@@ -65,11 +65,11 @@ class Surrogate:
         return gain * self._result_probability(encoded)
 
     def _result_probability(self, encoded: Encoded) -> Array | float:
-        """Return the cautious probability of a result (Gardner et al., 2014; Rasmussen and Williams, 6.5)."""
+        """Return the probability of a result (Gardner et al., 2014; Rasmussen and Williams, 3.9 and 6.5)."""
         if not self._has_failed:
             return 1.0
         mean, deviation = self._runs.predict(np.array(encoded))
-        probability: Array = _normal_cdf(mean / deviation) ** _CAUTION
+        probability: Array = _normal_cdf(mean / np.sqrt(_SOFTNESS**2 + deviation**2))
         return probability
 
     def _posterior(self, x: Array, y: Array) -> "_Posterior":
