@@ -17,7 +17,7 @@ Encoded = Sequence[Sequence[float]]
 _MAX_RESULTS = 200  # the best and the newest results, because the cost grows with the cube of their number
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
 _SOFTNESS = 0.5  # deviation of the labels 1 and -1 of runs and failures; with 0, twice as many trials fail
-_DEVIATIONS = 3.0  # of the lower confidence bound; with 2, eight trials at a time explore too little
+_ALONE, _CONCURRENT = 2.0, 3.0  # deviations of the bound; with 2, eight trials at a time explore too little
 _PRECISION = 0.001  # of the scales' logarithms, and of their log posterior
 _JITTER = 1e-6  # added variance, because rounding can make a covariance singular
 _LENGTH, _NOISE = math.log(0.7), math.log(0.05)  # prior means of the scales' logarithms; their deviation is 1
@@ -50,7 +50,7 @@ class Surrogate:
         chosen = _best_and_newest(losses)
         x, y = np.array([encoded[i] for i in chosen]), _quantiles(np.array([losses[i] for i in chosen]))
         self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior), self._scales)
-        self._worst = float(y.max())
+        self._worst, self._deviations = float(y.max()), _CONCURRENT if running else _ALONE
         self._losses = self._posterior(x, y).given_means_at(np.array(running).reshape(-1, x.shape[1]))
         bad = np.array(failed[-_MAX_RESULTS:]).reshape(-1, x.shape[1])
         self._runs = self._posterior(np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
@@ -61,7 +61,7 @@ class Surrogate:
         a result (Srinivas et al., ICML 2010).
         """
         mean, deviation = self._losses.predict(np.array(encoded))
-        gain: Array = np.maximum(self._worst - mean + _DEVIATIONS * deviation, 0)
+        gain: Array = np.maximum(self._worst - mean + self._deviations * deviation, 0)
         return gain * self._result_probability(encoded)
 
     def _result_probability(self, encoded: Encoded) -> Array | float:
