@@ -41,7 +41,9 @@ def test_gain_is_highest_between_good_points() -> None:
 
 def test_gain_is_lower_beside_a_running_point_and_equal_elsewhere() -> None:
     tried, losses = [[0.0], [0.05], [0.1], [0.9], [1.0]], [1.0, 0.8, 0.6, 0.1, 0.3]
-    alone, beside = (learned(tried, losses, running=running).gain([[0.0], [0.5], [0.9]]) for running in ([], [[0.5]]))
+    alone, beside = (
+        learned(tried, losses, running=running).gain([[0.0], [0.5], [0.9]]) for running in ([[0.1]], [[0.5]])
+    )
     assert beside[1] < alone[1] - 0.1
     assert beside[2] == pytest.approx(alone[2], abs=0.1)
 
