@@ -104,7 +104,7 @@ class Loop:
             if self._ready is None and not self.stop.check_budget(self.running.values()):
                 try:
                     answer, self._ready = self.starter.choose(bool(self.stop.enough), self._record_end)
-                except UserError as error:  # raised by a search space in the user's code
+                except UserError as error:  # raised by a sampler, or by a search space in the user's code
                     self.stop.stop_study(str(error))
                     return False
                 if self._ready is None:

@@ -17,6 +17,7 @@ from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
 from sweeps.choose.sampler.build import Samplers
+from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
 from sweeps.choose.surrogate import Surrogate
@@ -143,7 +144,8 @@ class Sampler:
         untried = None
         for draw in range(_MAX_DRAWS):
             if draw > 0 or not point:
-                point = self._ask_sampler(trial_id, sampler, start)
+                with explain_faults(type(sampler)):
+                    point = self._ask_sampler(trial_id, sampler, start)
             if len(start) == len(point):
                 break
             if point not in self._proposals and not self._space.excludes(point):
@@ -212,11 +214,12 @@ class Sampler:
     def _propose_custom(self, study: StudySnapshot, number: int, start: Point) -> Proposal:
         """Return the sampler's true values with values of the user's own function. Raises UserError if that raises."""
         assert self._search.custom
-        trial = optuna.Trial(self._fed.study, self._fed.begin(number, self._encoding.encode(start)))
-        point: Point = {}
-        for parameter, name in self._encoding.named:
-            if self._space.exists(parameter, point):
-                point[parameter.key] = _suggest(trial, name, self._encoding.distributions[name])
+        point, trial_id = Point(), self._fed.begin(number, self._encoding.encode(start))
+        with explain_faults(self._samplers.kind):
+            trial = optuna.Trial(self._fed.study, trial_id)
+            for parameter, name in self._encoding.named:
+                if self._space.exists(parameter, point):
+                    point[parameter.key] = _suggest(trial, name, self._encoding.distributions[name])
         try:
             self._search.custom(trial)
         except (Exception, SystemExit) as error:  # because the user's code may raise anything

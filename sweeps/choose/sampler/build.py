@@ -5,12 +5,12 @@ import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import numpy as np
 import optuna
 from hydra.errors import InstantiationException
-from hydra.utils import get_object
 from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler, QMCSampler, TPESampler
 
@@ -36,7 +36,26 @@ def _build(kind: str, conf: Mapping[str, Any]) -> Any:
             return call_target(dict(conf))
     except InstantiationException as error:
         last = str(error).strip().splitlines()[-1]
-        raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}") from error
+        section = f"hydra.sweeper.{kind}"
+        advice = f"Remove a setting with ~{section}.NAME, or add one with +{section}.NAME=VALUE"
+        raise UserError(f"hydra/sweeper/{kind} cannot be built from {dict(conf)}: {last}\n{advice}") from error
+
+
+def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
+    """Return the class of the sampler that a class or a function makes. Raises UserError if it makes none."""
+    name = conf["_target_"]
+    try:
+        target = resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        problem = f"hydra.sweeper.sampler._target_={name}: it cannot be imported: {str(error).splitlines()[0]}"
+        raise UserError(f"{problem}.\nInstall its package, or type hydra/sweeper/sampler=default") from error
+    kind = target if inspect.isclass(target) else type(_build("sampler", conf))
+    if not issubclass(kind, BaseSampler):
+        raise UserError(
+            f"hydra.sweeper.sampler._target_={name}: it is no sampler of Optuna.\n"
+            "Choose a subclass of optuna.samplers.BaseSampler, or a function that returns one"
+        )
+    return kind
 
 
 def pruner_of(settings: SweeperConf) -> BasePruner | None:
@@ -54,13 +73,15 @@ class Samplers:
     def __init__(self, conf: Any, directions: Sequence[str], space: SearchSpace, name: str) -> None:
         """Read the sampler of `conf`; None is Optuna's default. Without a seed, the study's `name` decides the seed."""
         self._conf = {"_target_": "optuna.samplers.TPESampler", **(conf or {})}
-        self.kind: type[BaseSampler] = get_object(self._conf["_target_"])
-        is_tpe, is_single = issubclass(self.kind, TPESampler), len(directions) < 2
+        self.kind = _kind_of(self._conf)
+        target = resolve_name(self._conf["_target_"])
+        self._is_tpe = is_tpe = target is self.kind and issubclass(self.kind, TPESampler)  # not a function's
+        is_single = len(directions) < 2
         defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
         self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}
         self.models = self.kind is DefaultSampler and is_single
         self.startup = int(self._conf.get("n_startup_trials", 10)) if is_tpe else 0
-        has_seed = "seed" in inspect.signature(self.kind).parameters
+        has_seed = "seed" in inspect.signature(target).parameters
         seed = self._conf.get("seed")
         self._seed: int = zlib.crc32(name.encode()) if seed is None else int(seed)
         first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
@@ -90,6 +111,6 @@ class Samplers:
         if self._only is not None:
             return cast(BaseSampler, self._only)
         seed = self._seed if issubclass(self.kind, QMCSampler) else self.seed(number)
-        started = {"n_startup_trials": 1} if issubclass(self.kind, TPESampler) and count >= self.startup else {}
+        started = {"n_startup_trials": 1} if self._is_tpe and count >= self.startup else {}
         sampler: BaseSampler = _build("sampler", {**self._conf, "seed": seed, **started})
         return sampler

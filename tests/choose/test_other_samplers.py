@@ -1,0 +1,72 @@
+"""Samplers that other people wrote: chosen by their names, refused in two lines, and stopped by their own errors."""
+
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from sweeps.choose.sampler.build import Samplers
+from sweeps.errors import UserError
+from tests.choose.asked import space
+from tests.command_lines import SEARCH, rows, run, theirs
+
+SAMPLER = """
+from pathlib import Path
+import optuna
+
+class Raising(optuna.samplers.RandomSampler):
+    def sample_independent(self, study, trial, name, distribution):
+        if len(study.trials) == 3 and not Path("corrected").exists():
+            raise LookupError("no third point")
+        return super().sample_independent(study, trial, name, distribution)
+"""
+
+
+def make_tpe(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.TPESampler(seed=seed, multivariate=False)
+
+
+def make_number() -> int:
+    return 3
+
+
+def samplers(name: str, **settings: Any) -> Samplers:
+    return Samplers({"_target_": name, **settings}, ["minimize"], space("x=interval(0,1)"), "s")
+
+
+def test_function_makes_the_sampler_of_each_trial() -> None:
+    made = samplers(f"{__name__}.make_tpe", seed=1)
+    assert made.kind is optuna.samplers.TPESampler
+    assert made.sampler(20, 20) is not made.sampler(21, 21)
+
+
+@pytest.mark.parametrize(
+    "name, problem",
+    [
+        ("nothing.Sampler", "it cannot be imported: No module named 'nothing'.\\nInstall its package"),
+        ("optuna.samplers.Nothing", "it cannot be imported: "),
+        (f"{__name__}.make_number", "it is no sampler of Optuna.\\nChoose a subclass"),
+        ("pathlib.Path", "it is no sampler of Optuna"),
+    ],
+)
+def test_wrong_name_is_refused(name: str, problem: str) -> None:
+    with pytest.raises(UserError, match=rf"hydra.sweeper.sampler._target_={name}: {problem}"):
+        samplers(name)
+
+
+def test_study_of_a_sampler_that_raises_is_resumed(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(SAMPLER)
+    line = theirs(*SEARCH, "hydra/sweeper/sampler=random", "hydra.sweeper.sampler._target_=theirs.Raising")
+    line += ["+x=interval(0,1)", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=1"]
+    extra = {"PYTHONPATH": str(tmp_path)}
+    stopped = run(line, tmp_path, extra)
+    assert stopped.code == 3
+    assert "theirs.Raising: it raised LookupError: no third point\nCorrect the sampler" in stopped.said
+    assert "Traceback" not in stopped.said
+    before = [row.params for row in rows(stopped.study())]
+    (tmp_path / "corrected").touch()
+    assert run(line, tmp_path, extra).code == 0
+    after = rows(stopped.study())
+    assert len(before) == 2 and [row.params for row in after][:2] == before
+    assert [row.state for row in after] == ["completed"] * 4
