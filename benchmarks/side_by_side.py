@@ -18,9 +18,9 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def run(command: Sequence[str], folder: Path) -> None:
+def run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
     """Run a command in `folder`; its output is shown only if it fails."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\nfailed:\n{done.stdout}{done.stderr}")
 
