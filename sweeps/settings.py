@@ -170,8 +170,8 @@ class SlurmLauncherConf:
     additional_parameters: dict[str, Any] = field(default_factory=dict)
     """Further options of sbatch, by their long names: {reservation: course}."""
     array: str = "auto"
-    """Job arrays: auto sends the trials of a grid that request the same as arrays, never sends a job for each trial,
-    always also sends a single trial as an array."""
+    """Job arrays: auto sends trials of a grid that request the same, and their workers, as arrays, never sends each job
+    alone, always also sends a single trial or worker as an array."""
     array_parallelism: int = at_least(1, 256)
     """Maximum number of jobs that run at a time; without arrays, also of queued jobs. hydra.sweeper.n_jobs is a second
     limit."""
@@ -249,11 +249,6 @@ class SlurmLauncherConf:
             raise ValueError(f"{problem}.\nRemove hydra.launcher.detach=true")
         if self.array not in ("auto", "never", "always"):
             raise ValueError(f"hydra.launcher.array={self.array}: unknown.\nChoose auto, never or always")
-        if self.array == "always" and (per_job not in ("auto", 1) or self.trials_per_gpu > 1):
-            workers = f"trials_per_job={'null' if per_job is None else per_job}"
-            workers = f"trials_per_gpu={self.trials_per_gpu}" if per_job in ("auto", 1) else workers
-            problem = f"hydra.launcher.array=always and {workers} conflict: workers are no array"
-            raise ValueError(f"{problem}.\nRemove hydra.launcher.array=always, or {workers}")
         for name in self.additional_parameters:
             if name.replace("_", "-") in {"array", "error", "job-name", "no-requeue", "output", "requeue", "signal"}:
                 setting = f"hydra.launcher.additional_parameters.{name}"

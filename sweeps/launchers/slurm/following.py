@@ -26,7 +26,7 @@ from sweeps.launchers.slurm.queue import (
     write_job_id,
 )
 from sweeps.launchers.slurm.request import PRIVATE, SETUP, parameters
-from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit, write_call, write_setup
+from sweeps.launchers.slurm.submit import BusyError, UnansweredError, submit, write_setup
 from sweeps.launchers.slurm.watcher import FollowedJob, Watcher
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
@@ -123,18 +123,19 @@ class FollowedJobs:
     def may_send(self) -> bool:
         return time.monotonic() >= self._not_before
 
+    def delay(self, jobs: int) -> None:
+        """Move the next submission back, as if so many jobs had been submitted alone, too."""
+        self._not_before += jobs * self._interval_s
+
     def pause(self, reason: str) -> None:
         self.busy = reason
         self._not_before = time.monotonic() + BUSY_PAUSE_S
 
-    def send(
-        self, folder: Path, settings: SlurmLauncherConf, function: Any, *arguments: Any, trials: int = 1
-    ) -> FollowedJob | None:
-        """Submit and follow a job for `trials` at a time; return None if SLURM accepts no jobs now.
+    def send(self, folder: Path, settings: SlurmLauncherConf, trials: int = 1) -> FollowedJob | None:
+        """Submit and follow a job for the call in `folder`, of `trials` at a time.
 
-        Raises RefusedError.
+        Return None if SLURM accepts no jobs now. Raises RefusedError.
         """
-        write_call(folder, settings, function, *arguments)
         write_setup(folder, settings.setup)
         is_sent, job_id = self.sbatch(folder, parameters(folder, settings, trials))
         return self.follow(folder, Ticket(name_of(folder), job_id)) if is_sent else None

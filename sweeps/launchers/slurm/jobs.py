@@ -9,11 +9,12 @@ from pathlib import Path
 from sweeps.files import CorruptFile
 from sweeps.launchers.slurm import limits
 from sweeps.launchers.slurm.arrays import Arrays
+from sweeps.launchers.slurm.collected import CollectedTrials
 from sweeps.launchers.slurm.ends import outcome_of_attempt
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.in_job import run_attempt
 from sweeps.launchers.slurm.queue import GONE, SlurmError, read_ticket
-from sweeps.launchers.slurm.submit import RefusedError
+from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
@@ -26,17 +27,17 @@ _OLDEST = 30
 class JobTrials:
     """The trials that have a SLURM job of their own."""
 
-    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, folder: Path) -> None:
+    def __init__(self, slurm: FollowedJobs, settings: SlurmLauncherConf, arrays: Arrays, folder: Path) -> None:
         self._slurm = slurm
         self._settings = settings
-        self._arrays = Arrays(slurm, settings, folder)
+        self._collected = CollectedTrials(slurm, settings, arrays, folder)
         self._most_ahead = max(limits.MOST, 2 * settings.array_parallelism)
         self._fills = True  # whether trials are queued ahead
         self.trials: dict[str, tuple[Job, FollowedJob]] = {}  # submitted trials, by the name of the SLURM job
 
     @property
     def count(self) -> int:
-        return len(self.trials) + len(self._arrays.jobs)
+        return len(self.trials) + len(self._collected.jobs)
 
     def ages_s(self, gpus: float) -> list[float]:
         """Return for how long trials with this number of GPUs have been running, of the oldest trials."""
@@ -47,7 +48,7 @@ class JobTrials:
 
     def count_of(self, gpus: float) -> int:
         """Return how many trials with this number of GPUs were collected or submitted, and are not over."""
-        jobs = [*(job for job, _ in self.trials.values()), *self._arrays.jobs]
+        jobs = [*(job for job, _ in self.trials.values()), *self._collected.jobs]
         return sum(job.request.gpus == gpus for job in jobs)
 
     def has_room(self, ahead: bool) -> bool:
@@ -57,19 +58,20 @@ class JobTrials:
             self._fills = False
         elif self.count <= self._most_ahead // 2:  # not at each end, because each array is an sbatch
             self._fills = True
-        return self._fills and not self._arrays.is_full
+        return self._fills and not self._collected.is_full
 
     def submit(self, job: Job, settings: SlurmLauncherConf, ahead: bool) -> bool:
         """Submit the trial or, with `ahead`, collect it for an array. Return False if there is no room yet."""
         if not self.has_room(ahead):
             return False
         if ahead and self._settings.array != "never":
-            return self._slurm.try_submit(job, lambda: self._arrays.add(job, settings))
+            return self._slurm.try_submit(job, lambda: self._collected.add(job, settings))
         return self._slurm.may_send() and self._slurm.try_submit(job, lambda: self._submit(job, settings))
 
     def _submit(self, job: Job, settings: SlurmLauncherConf) -> bool:
         try:
-            if sent := self._slurm.send(job.attempt_folder.path, settings, run_attempt, job):
+            write_call(job.attempt_folder.path, settings, run_attempt, job)
+            if sent := self._slurm.send(job.attempt_folder.path, settings):
                 self.trials[sent.name] = job, sent
             return sent is not None
         except RefusedError as error:
@@ -77,18 +79,17 @@ class JobTrials:
             return True
 
     def send(self) -> None:
-        """Send the collected trials once no further trial comes, and share the throttle. Raises nothing."""
-        if self._arrays.is_complete():
+        """Send the collected trials once no further trial comes. Raises nothing."""
+        if self._collected.is_complete():
             self._send()
-        self._arrays.adjust_throttles()
 
     def _send(self) -> bool:
         """Send the next collected trials. Return False if that has to wait for room, or for a disk."""
-        count = len(self._arrays.jobs)
+        count = len(self._collected.jobs)
         with self._slurm.retrying("arrays"):
-            for job, sent in self._arrays.send():
+            for job, sent in self._collected.send():
                 self.trials[sent.name] = job, sent
-        return len(self._arrays.jobs) < count or not self._slurm.may_send()
+        return len(self._collected.jobs) < count or not self._slurm.may_send()
 
     def adopt(self, job: Job) -> bool:
         """Take over the attempt. Return False if no job id was written and SLURM has no job of its name."""
@@ -105,11 +106,11 @@ class JobTrials:
         self._slurm.cancel([sent for _, sent in self.trials.values()], only_pending=True)
 
     def _drop_unsent(self, reason: str) -> None:
-        for job in self._arrays.clear():
+        for job in self._collected.clear():
             self._slurm.report(job.number, Outcome(State.CANCELLED, reason))
 
     def close(self, keep: bool) -> None:
-        while keep and self._arrays.jobs and not self._slurm.busy and self._send():
+        while keep and self._collected.jobs and not self._slurm.busy and self._send():
             time.sleep(_TICK_S)
         self._drop_unsent("it was not submitted, because SLURM accepts no further job now")
         if not keep:
@@ -140,7 +141,7 @@ class JobTrials:
                 self._end(job, sent, outcome_of_attempt(info, job.attempt_folder))
             elif info and sent.array:
                 self._forget(sent)
-                self._arrays.add(job, read(job.config.hydra.launcher, SlurmLauncherConf))
+                self._collected.add(job, read(job.config.hydra.launcher, SlurmLauncherConf))
             elif info and self._slurm.may_send():
                 self._forget(sent)
                 self._submit(job, read(job.config.hydra.launcher, SlurmLauncherConf))

@@ -11,6 +11,7 @@ from sweeps.errors import UserError
 from sweeps.files import RateLimit
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm import driver_job, environment
+from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.jobs import JobTrials
 from sweeps.launchers.slurm.preview import preview
@@ -39,8 +40,9 @@ class SlurmTrials(TrialLauncher):
         self.max_timeouts = settings.max_num_timeout
         self.grid_only = "hydra.launcher.array=always" if settings.array == "always" else ""
         self.slurm = FollowedJobs(settings)
-        self.jobs = JobTrials(self.slurm, settings, study / "arrays")
-        self.workers = WorkerTrials(self.slurm, settings, study / "workers", self._median_s)
+        self.arrays = Arrays(self.slurm, settings, study / "arrays")
+        self.jobs = JobTrials(self.slurm, settings, self.arrays, study)
+        self.workers = WorkerTrials(self.slurm, settings, self.arrays, study / "workers", self._median_s)
         self._settings = settings
         self._study = study
         self._previewed: dict[str, DictConfig] = {}  # settings of the requests, equal settings once
@@ -130,6 +132,7 @@ class SlurmTrials(TrialLauncher):
     def poll(self, timeout_s: float) -> list[tuple[int, Outcome]]:
         deadline = time.monotonic() + timeout_s
         self.jobs.send()
+        self.arrays.adjust_throttles()
         self._observe()
         while not self.slurm.over and time.monotonic() < deadline:
             time.sleep(min(_WARM_TICK_S if self.workers.trials else _TICK_S, timeout_s))

@@ -84,12 +84,15 @@ def write_job_id(folder: Path, job_id: str) -> None:
     write_whole(folder / "job.json", json.dumps({"name": name_of(folder), "id": job_id}), sync=False)
 
 
-def write_element(array: Path, index: int, attempt: Path) -> Ticket:
-    """Make the attempt an element of the array, before sbatch, and return its ticket. Raises OSError."""
+def write_element(array: Path, index: int, folder: Path) -> Ticket:
+    """Make the job of an attempt or a worker an element of the array, before sbatch, and return its ticket.
+
+    Raises OSError.
+    """
     place = array / ELEMENTS / str(index)
-    place.symlink_to(os.path.relpath(attempt, place.parent))
-    content = {"array": os.path.relpath(array, attempt), "index": index}
-    write_whole(attempt / "job.json", json.dumps(content), sync=False)
+    place.symlink_to(os.path.relpath(folder, place.parent))
+    content = {"array": os.path.relpath(array, folder), "index": index}
+    write_whole(folder / "job.json", json.dumps(content), sync=False)
     return Ticket(f"{name_of(array)}_{index}", None, array)
 
 
@@ -224,7 +227,7 @@ def living_jobs(study: Path, unfinished: Iterable[Path]) -> list[JobInfo]:
     folders = [folder for trial in unfinished for folder in trial.glob("attempts/[0-9]*/slurm")]
     select_cluster(cluster_of(study))
     names = {read_ticket(folder.parent).name for folder in folders}
-    names |= {name_of(folder.parent) for folder in study.glob("workers/*/[0-9]*/slurm")}
+    names |= {read_ticket(folder.parent).name for folder in study.glob("workers/*/[0-9]*/slurm")}
     return [info for name, info in squeue().items() if name in names and info.state not in ENDED] if names else []
 
 
@@ -241,7 +244,7 @@ def jobs_of_attempts(study: Path, attempts: Mapping[int, Path]) -> dict[int, str
         for queued in study.glob(f"workers/*/queue/{token}"):
             queued.unlink(missing_ok=True)  # because a worker may claim the file first
         workers = [file.parents[1] for file in study.glob(f"workers/*/*/claimed/{token}")]
-        names = [read_ticket(attempt).name, *map(name_of, workers)]
+        names = [read_ticket(folder).name for folder in (attempt, *workers)]
         if ids := [living[name] for name in names if name in living]:
             jobs[number] = ids[0]
     return jobs

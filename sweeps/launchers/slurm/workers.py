@@ -13,12 +13,13 @@ import cloudpickle
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, make_private, write_whole
+from sweeps.launchers.slurm.arrays import Arrays
 from sweeps.launchers.slurm.ends import outcome_of_job, outcomes_in_worker
 from sweeps.launchers.slurm.following import FollowedJobs
 from sweeps.launchers.slurm.in_worker import run_worker
-from sweeps.launchers.slurm.queue import ENDED, SlurmError, name_of, read_ticket, token_of
+from sweeps.launchers.slurm.queue import ENDED, SlurmError, read_ticket, token_of
 from sweeps.launchers.slurm.request import pool_of
-from sweeps.launchers.slurm.submit import RefusedError
+from sweeps.launchers.slurm.submit import RefusedError, write_call
 from sweeps.launchers.slurm.watcher import FollowedJob
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, State
@@ -83,9 +84,15 @@ class WorkerTrials:
     """
 
     def __init__(
-        self, slurm: FollowedJobs, settings: SlurmLauncherConf, folder: Path, median_s: Callable[[Job], float | None]
+        self,
+        slurm: FollowedJobs,
+        settings: SlurmLauncherConf,
+        arrays: Arrays,
+        folder: Path,
+        median_s: Callable[[Job], float | None],
     ) -> None:
         self._slurm = slurm
+        self._arrays = arrays
         self._median_s = median_s  # returns how long such trials take
         self._settings = settings
         self._folder = folder
@@ -101,11 +108,9 @@ class WorkerTrials:
             jobs = self._slurm.listing() if folders else {}
             live_names = {name for name, info in jobs.items() if info.state not in ENDED}
         for folder in folders:
-            if live_names is None or name_of(folder) in live_names or any(folder.glob("claimed/*")):
-                self._follow(self._slurm.follow(folder, read_ticket(folder)))
-
-    def _follow(self, worker: FollowedJob) -> None:
-        self.jobs[worker.name] = worker
+            ticket = read_ticket(folder)
+            if live_names is None or ticket.name in live_names or any(folder.glob("claimed/*")):
+                self.jobs[ticket.name] = self._slurm.follow(folder, ticket)
 
     def has_room(self, ahead: bool) -> bool:
         if ahead and self._settings.detach:  # because no driver will be there to queue the other trials
@@ -220,7 +225,7 @@ class WorkerTrials:
         self._remove_queued([trial for trial in self.trials.values() if trial.pool == pool], end)
 
     def _adjust_workers(self) -> bool:
-        """Submit a missing worker and cancel surplus pending workers. Return whether no worker is missing."""
+        """Submit missing workers, cancel surplus pending ones. Return whether no worker is missing that may run now."""
         is_enough = True
         pools = {trial.pool for trial in self.trials.values()} | {job.folder.parent for job in self.jobs.values()}
         for pool in pools:
@@ -230,10 +235,8 @@ class WorkerTrials:
             pending = [job for job in workers if job.info and job.info.state == "PENDING"]
             if surplus > 0 and pending:
                 self._slurm.cancel(pending[-surplus:], only_pending=True)
-            elif surplus < 0 and len(self._slurm.jobs) < self._settings.array_parallelism:
-                is_enough = False
-                if self._slurm.may_send():
-                    self._submit_worker(pool, jobs[0])
+            elif surplus < 0 and self._arrays.room > 0:
+                is_enough &= self._slurm.may_send() and not self._submit_workers(pool, jobs[0], -surplus)
         return is_enough
 
     def _useful_count(self, jobs: list[Job]) -> int:
@@ -243,22 +246,36 @@ class WorkerTrials:
         """
         per_gpu = jobs[0].request.trials_per_gpu if jobs else 1
         useful = math.ceil(len(jobs) / (self._settings.trials_at_once * per_gpu))
-        median_s = self._median_s(jobs[0]) if jobs and self._settings.trials_per_job == "auto" else None
-        if median_s is None:
+        if not jobs or (median_s := self._packed_s(jobs[0])) is None:
             return useful
         few = min(_FEW, math.ceil(useful * median_s / _SHORTEST_S))
         return min(useful, max(1, few, math.ceil(useful * median_s / max(1.0, self._settings.short_s))))
 
-    def _submit_worker(self, pool: Path, job: Job) -> None:
+    def _packed_s(self, job: Job) -> float | None:
+        """Return how long such trials take, if this decides how many workers they need."""
+        return self._median_s(job) if self._settings.trials_per_job == "auto" else None
+
+    def _submit_workers(self, pool: Path, job: Job, count: int) -> bool:
+        """Submit workers for such trials, up to `count` as an array. Return False if the limits leave no room now."""
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
-        numbers = [int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()]
-        folder = pool / str(1 + max(numbers, default=0))
-        make_private(folder)
+        # because a few workers may soon have run many trials of unknown length
+        most = _FEW if (is_unknown := self._packed_s(job) is None) else count
+        count = self._arrays.size(settings, min(count, most, self._settings.array_parallelism - len(self.jobs)))
+        first = 1 + max((int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()), default=0)
+        folders = [pool / str(number) for number in range(first, first + count)]
+        arguments = replace(settings, setup=[]), self._median_s(job) or 0.0
+        sent: list[FollowedJob] = []
         try:
-            arguments = folder, replace(settings, setup=[]), self._median_s(job) or 0.0
-            if sent := self._slurm.send(folder, settings, run_worker, *arguments, trials=settings.slots):
-                self._follow(sent)
-                return
+            for folder in folders:
+                make_private(folder)
+                write_call(folder, settings, run_worker, folder, *arguments)
+            sent = self._arrays.send(pool.name, folders, settings, settings.slots) if folders else []
+            self.jobs |= {worker.name: worker for worker in sent}
+            if sent and is_unknown:
+                self._slurm.delay(len(sent) - 1)
         except RefusedError as error:
             self._refuse(pool, error.outcome)
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            for folder in folders[len(sent) :]:
+                shutil.rmtree(folder, ignore_errors=True)
+        return count > 0

@@ -24,6 +24,11 @@ from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective
 
+_TAKE = r"""
+name=$(sed -n "s/^#SBATCH --job-name=//p" "$1"); last=$(sed -n "s/^#SBATCH --array=0-\([0-9]*\).*/\1/p" "$1")
+touch "$F/taken"; id=$(($(wc -l < "$F/taken") + 1))
+if [ "$last" ]; then seq -f "${id}_%g $name" 0 "$last"; else echo "$id $name"; fi >> "$F/taken"
+"""
 CLUSTER = Path(__file__).parents[3] / "docker/slurm/cluster.sh"
 
 
@@ -88,18 +93,14 @@ class ScriptedSlurm:
 
     def accept(self) -> None:
         """Make sbatch take every job, with the ids 1, 2, ..."""
-        self.say(
-            "sbatch",
-            'sed -n "s/^#SBATCH --job-name=//p" "$1" >> "$F/names"; cp "$1" "$F/script"; env > "$F/environment"\n'
-            'echo "Submitted batch job $(wc -l < "$F/names")"',
-        )
+        self.say("sbatch", f'{_TAKE}cp "$1" "$F/script"; env > "$F/environment"; echo "Submitted batch job $id"')
 
     def refuse(self, words: str) -> None:
         self.say("sbatch", f'echo >> "$F/refused"; echo "sbatch: error: {words}" >&2; exit 1')
 
     def never_answer(self, but_take: bool) -> None:
         """Make sbatch time out, as under a slow controller, after taking the job or not."""
-        take = 'sed -n "s/^#SBATCH --job-name=//p" "$1" >> "$F/names"; ' if but_take else ""
+        take = _TAKE if but_take else ""
         self.say("sbatch", f'{take}echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1')
 
     def lines(self, name: str) -> list[str]:
@@ -107,14 +108,21 @@ class ScriptedSlurm:
         return file.read_text().splitlines() if file.exists() else []
 
     @property
+    def ids(self) -> list[str]:
+        """Return the ids of the taken jobs, and of elements of arrays; the first job has the id 1."""
+        return [line.split()[0] for line in self.lines("taken")]
+
+    @property
     def names(self) -> list[str]:
-        """Return the names of the taken jobs; the first job has the id 1."""
-        return self.lines("names")
+        """Return the names of the taken jobs, and of elements of arrays."""
+        jobs = [line.split() for line in self.lines("taken")]
+        return [f"{name}_{job_id.partition('_')[2]}" if "_" in job_id else name for job_id, name in jobs]
 
     def list(self, *states: str) -> None:
         """Set squeue's states of jobs 1, 2, ... ("RUNNING", "PENDING Priority"); empty for a forgotten job."""
         rows = []
-        for job_id, (name, state) in enumerate(zip(self.names, states, strict=False), 1):
+        for taken, state in zip(self.lines("taken"), states, strict=False):
+            job_id, name = taken.split()
             word, _, reason = state.partition(" ")
             rows += [f"{job_id}|{word}|{reason or 'None'}|{name}"] if state else []
         (self.folder / "jobs").write_text("\n".join(rows) + "\n")

@@ -175,7 +175,7 @@ def test_busy_controller_gets_the_next_driver_later(
 def test_lost_answer_of_sbatch(slurm: ScriptedSlurm, study: Path, monkeypatch: pytest.MonkeyPatch, taken: bool) -> None:
     monkeypatch.setattr(driver_job, "_ANSWER_S", 2.0 if taken else 0.1)
     slurm.never_answer(but_take=taken)
-    slurm.say("squeue", 'echo "1|PENDING|None|$(cat "$F/names" 2>/dev/null)"')
+    slurm.say("squeue", 'echo "1|PENDING|None|$(cut -d" " -f2 "$F/taken" 2>/dev/null)"')
     if taken:
         assert submit(study) == "1"
         return

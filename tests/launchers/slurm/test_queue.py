@@ -87,7 +87,7 @@ def test_a_job_that_runs_in_the_accounting_alone_is_gone_in_the_end(
         watcher.update()
         time.sleep(0.1)
         assert job.info and job.info.state == expected
-    (scripted_slurm.folder / "names").write_text("mine\n")
+    (scripted_slurm.folder / "taken").write_text("1 mine\n")
     scripted_slurm.list("RUNNING")
     watcher.update()
     assert (job.info, job.absent_since) == (JobInfo("1", "RUNNING", "None"), None)
@@ -117,7 +117,7 @@ def test_watcher_survives_and_reports_errors(
     scripted_slurm: ScriptedSlurm, monkeypatch: Any, break_slurm: Callable[..., None], problem: str
 ) -> None:
     scripted_slurm.say("squeue", "/bin/cat $F/jobs")
-    (scripted_slurm.folder / "names").write_text("here\n")
+    (scripted_slurm.folder / "taken").write_text("1 here\n")
     scripted_slurm.list("RUNNING")
     break_slurm(scripted_slurm, monkeypatch)
     job = FollowedJob(Path(), "here", None)
@@ -156,7 +156,7 @@ def test_an_outage_lasts_until_slurm_answers_though_no_job_is_left(scripted_slur
 def test_hanging_accounting_does_not_delay_answers_of_squeue(scripted_slurm: ScriptedSlurm) -> None:
     forgotten, mine = FollowedJob(Path(), "forgotten", "9"), FollowedJob(Path(), "mine", "1")
     watcher = Watcher({"forgotten": forgotten, "mine": mine}, 3600)
-    (scripted_slurm.folder / "names").write_text("mine\n")
+    (scripted_slurm.folder / "taken").write_text("1 mine\n")
     scripted_slurm.list("FAILED")
     scripted_slurm.say("sacct", 'touch "$F/asked"; while [ -e "$F/asked" ]; do sleep 0.05; done')
     asking = threading.Thread(target=watcher.update)
@@ -181,7 +181,7 @@ def test_squeue_of_a_user_with_odd_jobs(scripted_slurm: ScriptedSlurm) -> None:
 
 
 def test_canceller_is_asked_once_for_each_job(scripted_slurm: ScriptedSlurm, impatient: None) -> None:
-    (scripted_slurm.folder / "names").write_text("mine\n")
+    (scripted_slurm.folder / "taken").write_text("1 mine\n")
     watcher, job = watch("mine", "1")
     scripted_slurm.list("CANCELLED")
     scripted_slurm.say("sacct", "echo '1|RUNNING|mine'")  # the accounting is late

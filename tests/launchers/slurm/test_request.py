@@ -78,12 +78,6 @@ def test_two_amounts_of_memory_conflict(settings: dict[str, Any], message: str) 
     assert request(SlurmLauncherConf(mem_gb=8, mem_per_gpu="9G")).mem_gb == 8  # because the trial has no GPU
 
 
-def test_arrays_and_workers_conflict() -> None:
-    for settings in ({"trials_per_job": None}, {"trials_per_job": 4}, {"trials_per_gpu": 2}):
-        with pytest.raises(ValueError, match=rf"array=always and {next(iter(settings))}=.* conflict.*\n.*array=always"):
-            SlurmLauncherConf(array="always", **settings)
-
-
 def test_a_request_that_cannot_be() -> None:
     with pytest.raises(UserError, match=r"'plenty' is not an amount of memory\.\nUse an amount such as 16G"):
         request(SlurmLauncherConf(mem_per_cpu="plenty"))

@@ -17,7 +17,7 @@ from lab import ScriptedSlurm
 from sweeps.launchers.slurm import following, in_worker, watcher, workers
 from sweeps.launchers.slurm.in_worker import Worker
 from sweeps.launchers.slurm.launcher import SlurmTrials
-from sweeps.launchers.slurm.queue import ENDED, name_of
+from sweeps.launchers.slurm.queue import ENDED, read_ticket
 from sweeps.settings import SlurmLauncherConf
 from sweeps.trial.job import Job, Outcome, State
 
@@ -71,7 +71,7 @@ class Driver:
     def worker(self, number: int) -> Path:
         """Return the folder of the job with this id."""
         name = self.slurm.names[number - 1]
-        return next(file.parent for file in self.folder.glob("*/*/slurm") if name_of(file.parent) == name)
+        return next(file.parent for file in self.folder.glob("*/*/slurm") if read_ticket(file.parent).name == name)
 
     def claim(self, worker: int) -> str:
         """Claim the oldest trial for the worker."""
@@ -204,6 +204,43 @@ def test_worker_of_an_unanswered_submission_is_followed(
     assert driver.over == {}
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_workers_are_an_array_that_the_next_driver_adopts(
+    start: Callable[..., Driver], make_job: MakeJob, answered: bool
+) -> None:
+    driver = start(array_parallelism=3)
+    if not answered:
+        driver.slurm.never_answer(but_take=True)
+    jobs = [make_job(number, task, **WARM) for number in range(3)]
+    driver.submit(*jobs)
+    driver.launcher.poll(0.02)
+    assert driver.slurm.ids == ["1_0", "1_1", "1_2"]
+    driver.slurm.accept()
+    driver.slurm.list("RUNNING", "PENDING", "PENDING")
+    second = start(array_parallelism=3)
+    assert all(second.launcher.adopt(job) for job in jobs)
+    second.asked = {0, 1, 2}
+    states_of_workers = ["RUNNING", "PENDING", "PENDING"]
+    token = second.claim(1)
+    assert second.tick(*states_of_workers) == {}
+    assert second.tick("RUNNING", "CANCELLED", "PENDING") == {}  # one element, by scancel
+    second.tick("RUNNING", "CANCELLED", "PENDING")
+    assert driver.slurm.ids[3:] == ["4"]  # a job of its own replaces the element
+    second.finish(1, token)
+    assert states(second.tick("RUNNING", "CANCELLED", "PENDING", "RUNNING")) == {0: State.COMPLETED}
+
+
+@pytest.mark.parametrize(("array", "trials", "ids"), [("never", 3, ["1", "2", "3"]), ("always", 1, ["1_0"])])
+def test_user_chooses_whether_workers_are_arrays(
+    start: Callable[..., Driver], make_job: MakeJob, array: str, trials: int, ids: list[str]
+) -> None:
+    driver = start(array_parallelism=3)
+    driver.submit(*(make_job(number, task, **WARM, array=array) for number in range(trials)))
+    for _ in range(3):
+        driver.tick(*["PENDING"] * len(driver.slurm.names))
+    assert driver.slurm.ids == ids
+
+
 def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
     start: Callable[..., Driver], make_job: MakeJob
 ) -> None:
@@ -216,7 +253,7 @@ def test_workers_that_are_no_longer_needed_are_taken_back_if_they_wait(
         driver.finish(1, driver.claim(1))
     driver.tick("RUNNING", "PENDING", "PENDING")
     driver.tick("RUNNING", "PENDING", "PENDING")
-    assert driver.slurm.lines("scancelled") == ["--state=PENDING 2 3"]
+    assert driver.slurm.lines("scancelled") == ["--state=PENDING 1_[1,2]"]
     driver.claim(2)  # the worker claims before the cancellation
     driver.tick("COMPLETED", "RUNNING", "CANCELLED")
     assert states(driver.tick("COMPLETED", "NODE_FAIL", "CANCELLED")) == {2: State.LOST}
@@ -400,8 +437,9 @@ def test_trials_that_no_worker_serves_are_not_left(start: Callable[..., Driver],
 def test_random_slurm_faults_lose_no_trial(start: Callable[..., Driver], make_job: MakeJob, seed: int) -> None:
     """Check the invariant after each random step, and check that all trials end."""
     dice = random.Random(seed)
-    driver = start(array_parallelism=dice.choice([1, 3]), trials_at_once=dice.choice([1, 2]))
-    left = [make_job(number, task, **WARM) for number in range(5)]
+    settings = {"array": dice.choice(["auto", "never"]), "trials_at_once": dice.choice([1, 2])}
+    driver = start(array_parallelism=dice.choice([1, 3]), **settings)
+    left = [make_job(number, task, **WARM, array=settings["array"]) for number in range(5)]
     now: list[str] = []
     for _ in range(150):
         if left and driver.launcher.has_room(ahead=True) and dice.random() < 0.5:

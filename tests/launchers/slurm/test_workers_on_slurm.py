@@ -135,12 +135,13 @@ def test_one_job_runs_many_trials_each_with_its_own_end(start: Any, make_job: Ma
     ],
 )
 def test_trials_at_once_share_the_gpus_and_a_job_ends_after_its_number(
-    start: Any, make_job: MakeJob, gpus: dict[str, Any]
+    start: Any, make_job: MakeJob, gpus: dict[str, Any], tmp_path: Path
 ) -> None:
     launcher = start(array_parallelism=2, trials_per_job=2, trials_at_once=2)
     jobs = [make_job(number, where, trials_per_job=2, trials_at_once=2, **gpus) for number in range(4)]
     outcomes = submit(launcher, jobs, 4)
     assert {end.state for end in outcomes.values()} == {State.COMPLETED}, outcomes
+    assert len([*tmp_path.glob("study/arrays/*/1/elements/*")]) == 2  # one array of workers
     by_job: dict[str, list[list[str]]] = {}
     for job in jobs:
         slurm_job, owned = job_and_gpus(job)
