@@ -50,6 +50,7 @@ def _describe_search(findings: Findings, definition: Definition) -> str:
     )
     spaces = {name.lstrip("+"): re.sub(",(?! )", ", ", values) for name, values in definition.parameters.items()}
     space = "; ".join(f"{name} ({values})" for name, values in spaces.items())
+    space += f", except {' or '.join(f'({condition})' for condition in definition.exclude)}" * bool(definition.exclude)
     added = sum(trial.by_hand for trial in study.rows)
     further = f" A person added {counted(added, 'trial')}." if added else ""
     if not study.searched:

@@ -119,4 +119,3 @@ def test_study_of_zipped_and_further_grids_resumes_without_excluded_points(tmp_p
     assert sorted(canonical(row.params) for row in rows(study)) == sorted(map(canonical, points))
     assert not any(row.outside for row in rows(study))
     assert "nothing is left to do" in run(theirs(*line), tmp_path).said
-    assert "was started with other values" in run(theirs(*line, "hydra.sweeper.exclude=['y>2']"), tmp_path).said
