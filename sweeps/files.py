@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-LOOKS_PER_S = 1000.0  # maximum for the files of all trials, because a shared file system has other users
 _BEAT_S = 10.0
 _DEAD_S = 60.0
 _TAIL = 65536  # bytes at the end of a log
@@ -34,19 +33,6 @@ class CorruptFile(Exception):
 
     def __init__(self, path: Path, why: object) -> None:
         super().__init__(f"{path} cannot be read: {why}")
-
-
-class RateLimit:
-    """A limit on the rate at which all trials' files are read, within LOOKS_PER_S."""
-
-    _not_before = 0.0
-
-    def due(self, trials: int, slower: int = 1) -> bool:
-        """Return whether a round of reads of this many trials may begin now, or `slower` times as rarely."""
-        if time.monotonic() < self._not_before:
-            return False
-        self._not_before = time.monotonic() + slower * trials / LOOKS_PER_S
-        return True
 
 
 def write_whole(path: Path, content: str | bytes, sync: bool = True) -> None:

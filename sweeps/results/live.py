@@ -14,12 +14,12 @@ _EVERY_S = 10.0
 _READING_S = 0.3  # longest time for reading trials' files; the next page reads on
 _MAX_FOR_IMPORTANCE = 200  # completed trials, because the importance of more takes many seconds
 _IMPORTANCE_FROM_S = 60.0  # because importing scikit-learn takes seconds
-_REST = 50.0  # pause between two pages, in multiples of the time for the last page
+_REST = 200.0  # pause between two pages, in multiples of the time for the last page
 
 
 @dataclass
 class LivePage:
-    """Writes the page at most every 10 s, and spends at most a fiftieth of the driver's time.
+    """Writes the page at most every 10 s, and spends at most 0.5% of the driver's time.
 
     `importance` computes each parameter's share of the objective's variance, again for each 50% more completed trials.
     """
@@ -29,6 +29,7 @@ class LivePage:
     clock: Callable[[], float] = time.monotonic
     problem: str = ""  # reason why the last page was not written
     files: TrialFiles = field(init=False)
+    _rest_s: float = _EVERY_S  # pause after a page
     _next_page_at: float = field(init=False)
     _importance_from: float = field(init=False)
     _next_importance_count: float = MIN_FOR_IMPORTANCE  # number of completed trials
@@ -46,12 +47,13 @@ class LivePage:
         try:
             self._update_importance(started_at)
             study = replace(self.study, importance=self._importance or self.study.importance)
-            report.write_live(study, self.files, _EVERY_S, _READING_S)
+            report.write_live(study, self.files, self._rest_s, _READING_S)
             self.problem = ""
         except Exception as error:  # because trials' files may contain anything, and the disk may be full
             self.problem = f"{tables.HTML} was not written, and will be retried: {type(error).__name__}: {error}"
         ended_at = self.clock()
-        self._next_page_at = ended_at + max(_EVERY_S, _REST * (ended_at - started_at))
+        self._rest_s = max(_EVERY_S, _REST * (ended_at - started_at))
+        self._next_page_at = ended_at + self._rest_s
 
     def _update_importance(self, now: float) -> None:
         completed = self.study.count(State.COMPLETED)

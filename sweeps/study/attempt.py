@@ -1,9 +1,7 @@
 """One attempt at a trial, as its driver sees it: its progress, and whether another attempt follows."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sweeps.files import RateLimit
 from sweeps.record.study import TrialRecord
 from sweeps.trial.job import Job, Outcome, State
 from sweeps.wording import counted
@@ -26,26 +24,14 @@ class Attempt:
     adopted: bool = False  # whether an earlier driver submitted it
     metrics_offset: int = 0  # bytes of its metrics that were read
 
+    def has_started(self) -> bool:
+        return self.started_at is not None
+
     def make_folder(self, idle_slot_s: float, launcher: str) -> None:
         """Make the attempt's folder, unless it has one. Raises OSError if the disk cannot be written."""
         if not self.job.attempt:
             folder = self.job.folder.new_attempt(self.queued_at, self.job.request, idle_slot_s, launcher)
             self.job = replace(self.job, attempt=folder.number)
-
-
-class Looks:
-    """The rates at which the files of attempts are read: of attempts that have not started five times as rarely."""
-
-    def __init__(self) -> None:
-        self._started, self._waiting = RateLimit(), RateLimit()
-
-    def due(self, attempts: Iterable[Attempt]) -> list[Attempt]:
-        """Return the attempts to read now, without those whose outcome is known."""
-        running = [attempt for attempt in attempts if not attempt.outcome]
-        started = [attempt for attempt in running if attempt.started_at]
-        waiting = [attempt for attempt in running if not attempt.started_at]
-        due = started if self._started.due(len(started)) else []
-        return due + (waiting if self._waiting.due(len(waiting), slower=5) else [])
 
 
 def may_resume(outcomes: list[Outcome], max_attempts: int, max_timeouts: int | None) -> bool:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.launchers.contract import TrialLauncher
+from sweeps.looks import Looks
 from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 from sweeps.settings import SweeperConf
 from sweeps.signals import on_signals
-from sweeps.study.attempt import RETRIED, Attempt, Looks, give_up_reason, may_resume
+from sweeps.study.attempt import RETRIED, Attempt, give_up_reason, may_resume
 from sweeps.study.starter import Starter
 from sweeps.study.stop import Stop
 from sweeps.study.watchers import Watchers
@@ -65,7 +66,7 @@ class Loop:
                 self._poll()
                 if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
                     self.stop.check_budget(self.running.values())
-                for attempt in self._looks.due(self.running.values()):
+                for attempt in self._looks.due(self.running.values(), Attempt.has_started):
                     self._observe(attempt)
                 reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
                 if reason and not self.interrupted:
@@ -197,6 +198,8 @@ class Loop:
                 self.record.update(replace(self.record.trials[number], state=State.RUNNING))
                 self.stop.note_start()
                 self.watchers.view.started(attempt.trial, self.record.study)
+            if attempt.started_at is None and not attempt.outcome:
+                return  # because nothing is reported before the start
             lines = folder.trial.read_metrics(attempt.metrics_offset)
             for line in lines.values:
                 trial = self.record.trials[number]

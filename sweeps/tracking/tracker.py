@@ -15,7 +15,8 @@ from contextlib import suppress
 from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
-from sweeps.files import LOOKS_PER_S, CorruptFile
+from sweeps.files import CorruptFile
+from sweeps.looks import LOOKS_PER_S
 from sweeps.record import costs
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord

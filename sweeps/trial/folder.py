@@ -24,10 +24,12 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +160,7 @@ class AttemptFolder:
     trial: TrialFolder
     number: int
 
-    @property
+    @cached_property
     def path(self) -> Path:
         return self.trial.path / "attempts" / str(self.number)
 
@@ -211,7 +213,7 @@ class AttemptFolder:
 
     def end(self) -> Outcome | None:
         """Return the outcome; None if the attempt has none yet. Raises CorruptFile if the file is damaged."""
-        content = read_json(self.path / "end.json")
+        content = read_json(self.path / "end.json") if self.is_over else None
         try:
             return None if content is None else Outcome.from_json(content)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
@@ -219,7 +221,9 @@ class AttemptFolder:
 
     @property
     def is_over(self) -> bool:
-        return (self.path / "end.json").exists()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return "end.json" in os.listdir(self.path)  # because an NFS client remembers that a file was missing
+        return False
 
     def close(self, end: Outcome, ended: float | None = None) -> Outcome:
         """Write the outcome unless there is one, and return the outcome on disk. The attempt `ended` by default now."""

@@ -62,7 +62,7 @@ def fake_time() -> Iterator[Clock]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sweeps.trial.folder.time", module)
         patch.setattr("sweeps.trial.time", module)
-        patch.setattr("sweeps.files.LOOKS_PER_S", 1e9)
+        patch.setattr("sweeps.looks.LOOKS_PER_S", 1e9)
         yield clock
 
 

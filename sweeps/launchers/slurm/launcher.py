@@ -8,7 +8,6 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from sweeps.errors import UserError
-from sweeps.files import RateLimit
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.launchers.slurm import driver_job, environment
 from sweeps.launchers.slurm.arrays import Arrays
@@ -19,6 +18,7 @@ from sweeps.launchers.slurm.queue import choose_cluster
 from sweeps.launchers.slurm.request import request
 from sweeps.launchers.slurm.submit import check_commands
 from sweeps.launchers.slurm.workers import WorkerTrials, check_request
+from sweeps.looks import Looks, RateLimit
 from sweeps.settings import SlurmLauncherConf, read
 from sweeps.trial.job import Job, Outcome, Request
 
@@ -51,8 +51,8 @@ class SlurmTrials(TrialLauncher):
         self._judged: dict[float, tuple[float, bool | None]] = {}  # by GPUs: when, and whether trials are short
         self._next: tuple[Job | None, SlurmLauncherConf] = None, settings  # the newest trial, and its own settings
         self._is_waiting = False  # whether the next trial waits until the length of such trials is measured
-        self._looks = RateLimit()  # of the files of trials and workers
-        self._rare_looks = RateLimit()  # of the files of trials that are pending
+        self._looks = Looks()  # at the files of trials with a job of their own
+        self._worker_looks = RateLimit()  # at the files of workers and of their trials
 
     def request(self, config: DictConfig) -> Request:
         settings = read(config.hydra.launcher, SlurmLauncherConf)
@@ -142,14 +142,11 @@ class SlurmTrials(TrialLauncher):
         return over
 
     def _observe(self) -> None:
-        waiting = [trial for trial in self.jobs.trials.values() if trial[1].is_waiting]
-        running = [trial for trial in self.jobs.trials.values() if not trial[1].is_waiting]
-        if self._looks.due(len(running) + len(self.workers.trials) + len(self.workers.jobs)):
-            self.jobs.observe(running)
+        self.jobs.observe(self._looks.due(self.jobs.trials.values(), lambda trial: not trial[1].is_waiting))
+        if self._worker_looks.is_due:
+            self._worker_looks.begin(len(self.workers.trials) + len(self.workers.jobs))
             self.workers.observe()
-        if self._rare_looks.due(len(waiting), slower=5):
-            self.jobs.observe(waiting)
-        self.workers.adjust()
+            self.workers.adjust()
 
     def avoid(self, nodes: Mapping[str, str]) -> None:
         self.slurm.avoid(nodes)
