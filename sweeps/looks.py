@@ -1,7 +1,7 @@
 """How often the files of attempts are read: rarely where there are many, because a shared disk has other users."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 LOOKS_PER_S = 100.0  # maximum for the files of all trials, unless that would exceed _LONGEST_S
@@ -33,12 +33,12 @@ class Looks:
     def __init__(self) -> None:
         self._limits = RateLimit(), RateLimit()
 
-    def due(self, attempts: Iterable[T], is_running: Callable[[T], bool]) -> list[T]:
+    def due(self, attempts: Collection[T], is_running: Callable[[T], bool]) -> list[T]:
         """Return the attempts to read now."""
         due: list[T] = []
-        for limit, wanted in zip(self._limits, (True, False), strict=True):
+        for limit, rarer in zip(self._limits, (1, _RARER), strict=True):
             if limit.is_due:
-                chosen = [attempt for attempt in attempts if is_running(attempt) is wanted]
-                limit.begin(len(chosen), rarer=1 if wanted else _RARER)
-                due += chosen
+                group = [attempt for attempt in attempts if is_running(attempt) is (rarer == 1)]
+                limit.begin(len(group), rarer)
+                due += group
         return due

@@ -16,7 +16,7 @@ from tests.command_lines import ROOT, SWEEP, run
 
 _ABOVE = ("__init__", "__main__", "app")
 _HYDRA = ("hydra_parts", "hydra_functions")
-BASE = ("files", *_HYDRA, "settings", "sweeper_settings", "signals", "errors", "secrets", "wording")
+BASE = ("files", "looks", *_HYDRA, "settings", "sweeper_settings", "signals", "errors", "secrets", "wording")
 PLACES = ("sweep.py", "conf.py", "sweeps", "trainers")
 MOST_LINES, MOST_LINES_OF_A_CLASS = 300, 250
 

@@ -66,7 +66,8 @@ class Loop:
                 self._poll()
                 if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
                     self.stop.check_budget(self.running.values())
-                for attempt in self._looks.due(self.running.values(), Attempt.has_started):
+                unended = [attempt for attempt in self.running.values() if not attempt.outcome]
+                for attempt in self._looks.due(unended, Attempt.has_started):
                     self._observe(attempt)
                 reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
                 if reason and not self.interrupted:
@@ -198,8 +199,6 @@ class Loop:
                 self.record.update(replace(self.record.trials[number], state=State.RUNNING))
                 self.stop.note_start()
                 self.watchers.view.started(attempt.trial, self.record.study)
-            if attempt.started_at is None and not attempt.outcome:
-                return  # because nothing is reported before the start
             lines = folder.trial.read_metrics(attempt.metrics_offset)
             for line in lines.values:
                 trial = self.record.trials[number]

@@ -16,7 +16,6 @@ from omegaconf import DictConfig
 
 from sweeps.errors import Outage, UserError
 from sweeps.files import CorruptFile
-from sweeps.looks import LOOKS_PER_S
 from sweeps.record import costs
 from sweeps.record.definition import sweeps_line
 from sweeps.record.study import StudySnapshot, TrialRecord
@@ -32,6 +31,7 @@ from sweeps.trial.job import State
 from sweeps.wording import counted
 
 _EVERY_S = 1.0
+_RUNS_PER_S = 20.0  # maximum of those that are updated while trials run
 _PATIENCE_S = 3.0
 _SOON_S = 0.01  # interval once no trial writes any more
 _PAGE_EVERY_S = 60.0
@@ -226,12 +226,18 @@ class Tracker:
                 continue
             if self._page_is_old and time.monotonic() >= self._page_due and not self._draining.is_set():
                 self._send_page()
-            if self._draining.wait(max(_EVERY_S, len(self._runs) / LOOKS_PER_S)):
+            if self._draining.wait(max(_EVERY_S, len(self._with_news()) / _RUNS_PER_S)):
                 self._finished.wait(_SOON_S)
+
+    def _with_news(self) -> list[tuple[int, TrialRun]]:
+        """Return the runs that MLflow may lack something of: not those of queued trials whose params it has."""
+        queued = {trial.number for trial in self._snapshot.open if trial.state is State.QUEUED}
+        runs = list(self._runs.items())
+        return [(n, run) for n, run in runs if run.ended or not run.described or n not in queued]
 
     def _sync_all(self) -> bool:
         """Update all runs, and return whether MLflow answered. Trials that failed before come last."""
-        for number, run in sorted(self._runs.items(), key=lambda item: item[1].failures):
+        for number, run in sorted(self._with_news(), key=lambda item: item[1].failures):
             started = time.monotonic()
             answered = self._sync(run)
             self._add_seconds(number, started)

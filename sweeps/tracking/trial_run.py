@@ -36,11 +36,12 @@ class TrialRun:
         self.trial = trial
         self.run_id: str | None = None  # of a run that surely exists
         self.ended = self.closed = False
+        self.described = False  # whether its params were sent
         self.problem = ""  # parts of the trial that MLflow lacks, and why
         self.failures = 0  # consecutive calls that MLflow did not answer
         self._study, self._folder = study, TrialFolder(trial.folder)
         self._overrides, self._config = overrides, config
-        self._described = self._earlier_run_possible = False
+        self._earlier_run_possible = False
         self._opening = threading.Lock()
         self._readers = [MetricsReader(self._folder, name) for name in (METRICS, SYSTEM_METRICS)]
         self._reported: Counter[str] = Counter()  # number of points of each metric that was sent
@@ -76,12 +77,12 @@ class TrialRun:
         self._reported += Counter(name for name, *_ in metrics)
         swept = {mlflow_name(name): str(value) for name, value in self.trial.params.items()}
         by_log = logarithms(self.trial.params, self._study.study.space)
-        params = {} if self._described else swept | by_log
+        params = {} if self.described else swept | by_log
         outcome, tags = self._outcome() if ended else ([], {})
         self.problem = send(self._study.client, run_id, metrics + outcome, params, tags) or self.problem
         for reader, lines in zip(self._readers, batches, strict=True):
             reader.mark_read(lines)
-        self._described = True
+        self.described = True
         curves = [name for name, points in self._reported.items() if points > 1]
         self._study.update_view([*swept], curves)
         if ended:
