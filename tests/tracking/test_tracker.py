@@ -26,6 +26,7 @@ from sweeps.results import report, tables
 from sweeps.results.tables import GAP
 from sweeps.tracking.store import QUIET, first_line
 from sweeps.tracking.tracker import Tracker
+from sweeps.tracking.trial_run import TrialRun
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, State
 from sweeps.trial.metrics import MetricsLine
@@ -199,6 +200,21 @@ def test_metrics_appear_while_the_trial_runs(store: str, tmp_path: Path) -> None
         wait_for(lambda: len(steps_of(store, runs(store)["lr=0.1"])) == epoch + 1)  # noqa: B023
     assert runs(store)["lr=0.1"].info.status == "RUNNING"
     finish(tracker, summary_of(tmp_path / "s", complete(row)))
+
+
+def test_run_of_a_queued_trial_is_updated_once(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    updates: list[int] = []
+    sync = TrialRun.sync
+    monkeypatch.setattr(TrialRun, "sync", lambda run: updates.append(run.trial.number) or sync(run))
+    monkeypatch.setattr("sweeps.tracking.tracker._EVERY_S", 0.05)
+    rows = [replace(new_row(tmp_path / "s", 0), state=State.QUEUED), new_row(tmp_path / "s", 1)]
+    tracker = Tracker(store, "e", replace(summary_of(tmp_path / "s", *rows), open_numbers={0, 1}))
+    tracker.open()
+    for row in rows:
+        tracker.start_trial(row, [])
+    wait_for(lambda: updates.count(1) > 3)
+    assert updates.count(0) == 1
+    finish(tracker, summary_of(tmp_path / "s", *map(complete, rows)))
 
 
 def test_page_is_sent_while_the_study_runs(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
