@@ -221,8 +221,9 @@ class AttemptFolder:
 
     @property
     def is_over(self) -> bool:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return "end.json" in os.listdir(self.path)  # because an NFS client remembers that a file was missing
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path) as files:
+            # Listed, because an NFS client may remember for a minute that a file was missing.
+            return any(file.name == "end.json" for file in files)
         return False
 
     def close(self, end: Outcome, ended: float | None = None) -> Outcome:
