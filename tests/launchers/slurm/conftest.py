@@ -42,4 +42,5 @@ def scripted_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedS
     """Return SLURM commands whose answers the test chooses, without a cluster."""
     # because a test may set the PATH too, and the test's monkeypatch restores the last value first
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setattr("sweeps.looks.LOOKS_PER_S", 1e9)
     return ScriptedSlurm(tmp_path / "bin")

@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sweeps import files
+from sweeps import looks
 from sweeps.launchers.slurm import arrays, following, jobs, launcher, limits, queue, watcher, workers
 from sweeps.launchers.slurm.submit import BusyError, RefusedError
 from sweeps.trial.folder import AttemptFolder, TrialFolder
@@ -159,7 +159,7 @@ def simulated_slurm(**settings: Any) -> Iterator[SimulatedSlurm]:
     """Yield a SLURM that the launcher's modules use instead of the commands and the real clock."""
     slurm = SimulatedSlurm(**settings)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (arrays, files, following, jobs, launcher, watcher, workers):
+        for module in (arrays, following, jobs, launcher, looks, watcher, workers):
             patch.setattr(module, "time", slurm)
         for module in (arrays, limits, queue):
             patch.setattr(module, "answer", slurm.answer)
