@@ -24,7 +24,7 @@ class Attempt:
     adopted: bool = False  # whether an earlier driver submitted it
     metrics_offset: int = 0  # bytes of its metrics that were read
 
-    def has_started(self) -> bool:
+    def has_begun(self) -> bool:
         return self.started_at is not None
 
     def make_folder(self, idle_slot_s: float, launcher: str) -> None:

@@ -66,8 +66,7 @@ class Loop:
                 self._poll()
                 if any(attempt.started_at is None and not attempt.trial.by_hand for attempt in self.running.values()):
                     self.stop.check_budget(self.running.values())
-                unended = [attempt for attempt in self.running.values() if not attempt.outcome]
-                for attempt in self._looks.due(unended, Attempt.has_started):
+                for attempt in self._looks.due([a for a in self.running.values() if not a.outcome], Attempt.has_begun):
                     self._observe(attempt)
                 reason = f"it was interrupted ({self._signal.name})" if self._signal else self.stop_reason()
                 if reason and not self.interrupted:
