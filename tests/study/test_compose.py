@@ -1,6 +1,7 @@
 """Trials are composed as Hydra composes them, only faster; mistakes are answered in two lines."""
 
 import shlex
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 import trainers.config.schema  # noqa: F401 - registers the schema that conf/config.yaml starts from
 from sweeps.errors import UserError
+from sweeps.hydra_parts import call_target
 from sweeps.record.grammar import parse
 from sweeps.study.compose import Composer, check, processes
 from sweeps.study.mistakes import explain
@@ -254,3 +257,11 @@ def test_trial_has_the_processes_of_the_apps_keys(composer: Composer, lines: str
     config = composer.compose(["nodes=2", "ranks=3", "batch_size=6"], 0)
     check(config)
     assert processes(config) == 6
+
+
+def test_nested_targets_are_called_without_a_warning_and_eval_is_refused() -> None:
+    nested = {"_target_": "builtins.dict", "in_a_list": [{"_target_": "fractions.Fraction", "numerator": 2}]}
+    with warnings.catch_warnings(action="error"):
+        assert call_target(nested, _convert_="all") == {"in_a_list": [2]}
+    with pytest.raises(InstantiationException):
+        call_target({"_target_": "builtins.eval", "_args_": ["1"]})

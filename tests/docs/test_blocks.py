@@ -1,0 +1,68 @@
+"""Each block of README and docs is run, or is read, or has `<!-- not run: reason -->` before it."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.command_lines import ROOT
+from tests.docs.pages import PAGES, Block, blocks, is_ours
+
+RUN = {
+    "own_code.md": "docs/test_own_code.py",
+    "coming_from.md": "docs/test_coming_from.py",
+    "CONTRIBUTING.md": "choose/test_example.py",
+    "several_processes.md": "test_torch_ranks.py",
+}
+"""The tests that run the Python of a page, and of the first two pages all."""
+WHOLE = ("own_code.md", "coming_from.md")
+SHELL = ("export ", "cd ", ". ", "#")
+"""Lines that prepare a command of sweepyard; test_documented_commands.py reads the commands."""
+
+
+def is_run_or_read(page: str, block: Block) -> bool:
+    if block.why_not or page in WHOLE:
+        return True
+    match block.language:
+        case "":
+            return all(is_ours(line) or line.startswith(SHELL) for line in block.lines() if line.strip())
+        case "yaml":
+            return isinstance(yaml.safe_load(block.content), dict)
+        case "csv":
+            return len({len(row) for row in csv.reader(block.content.splitlines())}) == 1
+        case "python":
+            return page in RUN
+        case _:
+            return block.language == "text"  # what a program printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_of_a_page_are_run_or_read_or_have_a_reason(page: Path) -> None:
+    assert [block for block in blocks(page) if not is_run_or_read(page.name, block)] == []
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_page_has_its_test(page: str) -> None:
+    assert page in (ROOT / "tests" / RUN[page]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("block", "good"),
+    [
+        ("```\npython sweep.py lr=1 \\\n  lr=2\n```\n", True),
+        ("```\npython sweep.py lr=1\nrm -r x\n```\n", False),
+        ("<!-- not run: it deletes -->\n```\nrm -r x\n```\n", True),
+        ("```yaml\na: [1\n```\n", None),
+        ("```python\nimport torch\n```\n", False),
+    ],
+)
+def test_block_that_no_test_runs_is_refused(block: str, good: bool | None, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"```text\nx\n```\n{block}")
+    _, read = blocks(page)
+    if good is None:
+        with pytest.raises(yaml.YAMLError):
+            is_run_or_read(page.name, read)
+    else:
+        assert is_run_or_read(page.name, read) == good
