@@ -4,6 +4,7 @@ ConfigLoaderImpl._apply_overrides_to_config    1.3, 1.4   sets values in a compo
 Hydra.compose_config                           1.3, 1.4   composes the command line of `hydra.main`
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
+ConfigStore.repo                               1.3, 1.4   holds what plugins stored
 instantiate(_execution_whitelist_=...)         1.4        public; 1.3 would pass the argument to the target
 """
 
@@ -16,6 +17,7 @@ from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -66,6 +68,19 @@ def _targets(settings: Any) -> Iterator[str]:
         return
     for value in settings:
         yield from _targets(value)
+
+
+def drop_stored(provider: str) -> None:
+    """Remove the configs that the plugin `provider` stored, because Hydra refuses a file that has the name of one."""
+
+    def drop(group: dict[str, Any]) -> None:
+        for name, content in [*group.items()]:
+            if isinstance(content, dict):
+                drop(content)
+            elif content.provider == provider:
+                del group[name]
+
+    drop(ConfigStore.instance().repo)
 
 
 def group_exists(loader: ConfigLoader, group: str) -> bool:

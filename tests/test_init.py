@@ -55,6 +55,14 @@ def test_own_main_runs_with_and_without_our_sweeper(tmp_path: Path, defaults: st
     assert "loss=2" in done.out
 
 
+STORED = """
+from hydra.core.config_store import ConfigStore
+for group, name in [("hydra/sweeper", "optuna"), ("hydra/sweeper/sampler", "tpe")]:
+    node = {"_target_": "theirs", "defaults": [{"sampler": "tpe"}]}
+    ConfigStore.instance().store(name, node, group, provider="optuna_sweeper")
+"""
+
+
 @pytest.mark.parametrize("package", ["sweeps", "hydra-optuna-sweeper"])
 def test_package_with_our_name_is_noted(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -66,3 +74,13 @@ def test_package_with_our_name_is_noted(
     monkeypatch.setattr(neighbours, "distribution", lambda name: installed if name == package else absent(name))
     neighbours.warn()
     assert capsys.readouterr().err.startswith(f"note: {'the package ' if package == 'sweeps' else ''}{package}")
+
+
+def test_configs_of_hydra_optuna_sweeper_do_not_hide_ours(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("x: 1\n")
+    (tmp_path / "main.py").write_text(STORED + APP)
+    words = ["main.py", "-m", "hydra/sweeper=optuna", "x=1,2", "hydra.sweeper.n_trials=2", "hydra.sweeper.preview=true"]
+    done = run(words, tmp_path)
+    assert done.code == 0, done.said
+    assert "2 trials" in done.out

@@ -26,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sweeps.errors import ExitCode, UserError
 from sweeps.hydra_functions import extend_grammar
-from sweeps.hydra_parts import on_mistake, register_resolver
+from sweeps.hydra_parts import drop_stored, on_mistake, register_resolver
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.settings import LocalLauncherConf, SlurmLauncherConf, SweeperConf, read
 from sweeps.study import help as sweeps_help
@@ -67,6 +67,7 @@ class SweepyardSearchPath(SearchPathPlugin):
     """The search path with the groups of sweeps/conf, such as samplers and pruners, for every Hydra app."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        drop_stored("optuna_sweeper")  # of hydra-optuna-sweeper, whose names sweepyard serves
         search_path.append("sweepyard", "pkg://sweeps.conf")
 
 
