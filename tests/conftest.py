@@ -13,6 +13,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
+# Until all tests are collected, because each of many processes would otherwise compile sweepyard and its tests.
+NO_BYTECODE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 if str(HERE.parent) not in sys.path:
     sys.path.append(str(HERE.parent))
 
@@ -61,6 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = NO_BYTECODE
     gc.freeze()  # because each garbage collection would otherwise traverse all imported modules
 
 
