@@ -29,6 +29,7 @@ from sweeps.record.definition import define
 from sweeps.record.space import canonical
 from sweeps.record.study import StudySnapshot, TrialRecord
 from sweeps.settings import SweeperConf
+from sweeps.trial.folder import MetricsLine, TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from tests.choose.asked import Asked, Ending, space
 from tests.study.conftest import MakeStudy
@@ -544,16 +545,22 @@ def test_repeats_do_not_run_for_ever(make: MakeSearch) -> None:
     assert [trial.state.name for trial in told(search, "Default") if trial.params] == ["COMPLETE"] * 4
 
 
-def test_pruned_trials_count_as_bad(make: MakeSearch) -> None:
-    search = make("x=interval(0.0,1.0)", n_trials=40)
-    values = []
+@pytest.mark.parametrize("reports", [False, True])
+def test_pruned_trials_count_by_their_reports_and_else_as_bad(make: MakeSearch, reports: bool) -> None:
+    lines = ["x=interval(0.0,1.0)"]
+    settings = {"n_trials": 40, "pruner": {"_target_": "optuna.pruners.ThresholdPruner", "lower": 0.0}}
+    search, values = make(*lines, **settings), []
     while row := search.ask():
-        values.append(float(row.params["x"] or 0))
-        if values[-1] > 0.4:  # of which nothing was known but that it had to end
-            search.end(row, Outcome(State.PRUNED, started_at=1.0))
-        else:
-            search.end(row, 1.0 - values[-1])
-    assert statistics.median(values[20:]) == pytest.approx(0.4, abs=0.1)
+        x = float(row.params["x"] or 0)
+        values.append(x)
+        if len(values) == 30:
+            search = make(*lines, **settings)  # as after a kill: from the journal and the folders
+            assert search.ask() == row
+        if reports:
+            TrialFolder(row.folder).append_metrics(MetricsLine(1, 1.0, {"objective": 1.0 + (x - 0.7) ** 2}))
+            assert search.pruner and not search.pruner.report(row.number, 1, 1.0 + (x - 0.7) ** 2)
+        search.end(row, Outcome(State.PRUNED, started_at=1.0) if x > 0.4 else (x - 0.7) ** 2)
+    assert statistics.median(values[20:]) == pytest.approx(0.7 if reports else 0.4, abs=0.1)
 
 
 def test_the_nearest_point_where_a_choice_brings_its_own() -> None:

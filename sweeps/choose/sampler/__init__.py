@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from optuna.pruners import _filter_study
 from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
 from sweeps.choose import Next, Proposal
+from sweeps.choose.curves import Curve, estimate_ends
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
@@ -68,10 +68,11 @@ class Sampler:
         self._scales: Sequence[float] = ()
         self._results: list[tuple[float, Point, list[float]]] = []
         """The loss of each ended point, infinite if it was pruned, the point and its coordinates; oldest first."""
+        self._curves: list[Curve] = []  # reports of each ended point
         for trial in self._search.earlier if self._avoids_failures else ():
             self._proposals.observe(trial.point, ran=not trial.has_failed)
             if not trial.has_failed:
-                self._add_result(trial.point, trial.state, trial.objective)
+                self._add_result(trial.point, trial.state, trial.objective, {})
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next configuration under its first seed; empty if the search is complete."""
@@ -111,7 +112,7 @@ class Sampler:
         for trial, end in update.ended:
             self._running.pop(trial.number, None)
             if self._avoids_failures:
-                self._observe(trial.configuration, end)
+                self._observe(trial.configuration, end, self._fed.curve(trial.number))
 
     def _add_proposed(self, trial: TrialRecord) -> None:
         self._scales = trial.memory.get("scales", self._scales)
@@ -123,19 +124,20 @@ class Sampler:
             self._proposals.add(trial.configuration)
             self._running[trial.number] = self._proposals.encode(trial.configuration)
 
-    def _observe(self, point: Point, end: Outcome) -> None:
+    def _observe(self, point: Point, end: Outcome, curve: Curve) -> None:
         if end.missing_objective or not (end.state in {State.COMPLETED, State.PRUNED} or is_blamed(end)):
             return
         self._proposals.observe(point, ran=not is_blamed(end))
         if (end.state is State.COMPLETED and end.objective) or end.state is State.PRUNED:
-            self._add_result(point, end.state, end.objective)
+            self._add_result(point, end.state, end.objective, curve)
 
-    def _add_result(self, point: Point, state: str, objective: Sequence[float]) -> None:
+    def _add_result(self, point: Point, state: str, objective: Sequence[float], curve: Curve) -> None:
         loss = math.inf
         if state == State.COMPLETED and objective:
             minimizes = self._fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE
             loss = objective[0] if minimizes else -objective[0]
         self._results.append((loss, point, self._proposals.encode(point)))
+        self._curves.append(curve)
 
     def _propose(self, study: StudySnapshot, number: int, sampler: BaseSampler, start: Point) -> Proposal:
         """Return an untried point that is not likely to fail, or else the nearest untried point."""
@@ -175,14 +177,14 @@ class Sampler:
 
     def _ask_surrogate(self, number: int) -> tuple[Point, list[float]]:
         """Return the surrogate's best point, and the scales of its fit; empty if the sampler chooses this trial."""
-        losses = [loss for loss, _, _ in self._results]
+        losses = estimate_ends(self._curves, [loss for loss, _, _ in self._results])
         too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
         if not self._has_surrogate or too_few or self._count_before(number) < self._samplers.startup:
             return {}, []
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
         running = [self._running[trial] for trial in sorted(self._running)]
         surrogate.fit([encoded for _, _, encoded in self._results], losses, self._proposals.failed, running)
-        best = [point for _, point, _ in sorted(self._results, key=itemgetter(0))]
+        best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
         draws = iter(np.random.RandomState(self._samplers.seed(number)).random_sample, None)
         return self._proposals.most_promising(best, surrogate.gain, draws), surrogate.scales
 

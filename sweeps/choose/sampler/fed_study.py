@@ -115,6 +115,11 @@ class FedStudy:
         """Return a trial's id in Optuna."""
         return self.storage.get_trial_id_from_study_id_trial_number(self._id, number + self._offset)
 
+    def curve(self, number: int) -> dict[int, float]:
+        """Return the losses that a trial reported, by step; empty without a pruner."""
+        sign = 1 if self._directions[0] == "minimize" else -1
+        return {step: sign * value for step, value in self.frozen(self.id_of(number)).intermediate_values.items()}
+
     def _add(self, trial: TrialRecord) -> None:
         point = trial.configuration
         if is_placeholder(trial) or (self.encoding and not self.encoding.space.contains(point)):
