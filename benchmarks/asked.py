@@ -33,6 +33,7 @@ class Asked:
         self._record = Record(replace(blank, size=choosing.size, repeats=settings.repeats, searched=True))
         self._record.open()
         self._choosers = choosing.choosers()
+        self._pruner = choosing.pruner(self._record)
 
     @property
     def trials(self) -> Sequence[TrialRecord]:
@@ -51,9 +52,18 @@ class Asked:
                 return trial
         return None
 
+    def report(self, trial: TrialRecord, step: int, value: float) -> bool:
+        """Report the objective after a step, and return whether the pruner ends the trial."""
+        return self._pruner is not None and self._pruner.report(trial.number, step, value)
+
+    def prune(self, trial: TrialRecord) -> None:
+        self._end(trial, Outcome(State.PRUNED, started_at=1.0))
+
     def end(self, trial: TrialRecord, result: float | None) -> None:
         """End a trial with what it returned; None: it failed."""
-        end = Outcome(State.COMPLETED, objective=[result], started_at=1.0) if result is not None else _FAILED
+        self._end(trial, _FAILED if result is None else Outcome(State.COMPLETED, objective=[result], started_at=1.0))
+
+    def _end(self, trial: TrialRecord, end: Outcome) -> None:
         self._record.unmark_under_way(trial.number)
         self._record.end(trial.with_end(end))
 

