@@ -14,7 +14,7 @@ from tests.docs.pages import PAGES, commands
 LACKING = re.compile(
     r"this machine has no GPUs|dataset\.path=\S+ does not exist|there is no such file|the command mail does not exist|"
     r"variable 'WEBHOOK' not found|my_package\.\S+ cannot be imported|must be downloaded once|"
-    r"SLURM would refuse"
+    r"SLURM would refuse|there is no such earlier study"
 )
 """What a reader has and this machine lacks, in the words of the refusal: the rest of the command was understood."""
 
@@ -34,7 +34,7 @@ def test_sweep_of_the_docs_is_accepted(command: str, tmp_path: Path) -> None:
     words = COMMANDS[command][1:]
     checks = ["hydra.sweeper.preview=true"] if "-m" in words else ["--cfg", "job"]
     checks = [] if "+find=largest_batch" in words else checks  # because it runs several trials without -m
-    done = refuse([SWEEP, *(word for word in words if word != "..."), *checks], tmp_path)
+    done = refuse([SWEEP, *("lr=0.1,0.01" if word == "..." else word for word in words), *checks], tmp_path)
     assert done.code == 0 or LACKING.search(done.said), done.said
 
 
