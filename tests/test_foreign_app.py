@@ -266,6 +266,10 @@ def test_repeats_and_final_race_select_a_winner(tmp_path: Path) -> None:
             ["hydra/sweeper/pruner=median", "hydra.sweeper.direction=[minimize,minimize]"],
             "a pruner needs one objective",
         ),
+        (
+            ["hydra/sweeper/pruner=median", "hydra/launcher=basic"],
+            "hydra/launcher=basic: its trials report only at their ends",
+        ),
         ([*SEEDS, "hydra.sweeper.direction=[minimize,minimize]"], "it needs one objective, but this study has 2"),
         (["hydra.sweeper.objective=[]", "hydra.sweeper.direction=[]"], "hydra.sweeper.direction=[]: the list is empty"),
     ],

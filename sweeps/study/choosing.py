@@ -54,8 +54,8 @@ class Choosing:
             self._memory.refuse_unknown([parameter.key.lstrip("+") for parameter in self.space.parameters])
         self.start = warm_start.start_points(settings, self.space)
         self.earlier = warm_start.load_earlier(settings, self.space, config, folder, read_study)
-        self._prunes = bool(settings.pruner) and settings.pruner["_target_"] != _NOT_PRUNING
-        if self._prunes and len(settings.directions) > 1 and is_new:
+        self.prunes = bool(settings.pruner) and settings.pruner["_target_"] != _NOT_PRUNING
+        if self.prunes and len(settings.directions) > 1 and is_new:
             raise UserError(
                 f"a pruner needs one objective, but there are {len(settings.directions)}: "
                 "often neither of two trials dominates the other.\n"
@@ -72,7 +72,7 @@ class Choosing:
         self._chooser = self._grid() if self.is_grid and not self._custom else self._sampler()
 
     def _grid(self) -> Chooser:
-        if self._prunes:
+        if self.prunes:
             from sweeps.choose.sampler.build import pruner_of
             from sweeps.choose.sampler.fed_study import FedStudy
 
@@ -135,7 +135,7 @@ class Choosing:
 
     def pruner(self, record: Record) -> "Pruner | None":
         """Return the pruner of running trials; None if no trial is pruned."""
-        if self._fed is None or not (self._prunes or self.seeds.first):
+        if self._fed is None or not (self.prunes or self.seeds.first):
             return None
         from sweeps.choose.sampler.pruner import Pruner
 

@@ -146,6 +146,10 @@ def make(app: App, settings: SweeperConf, name: str, folder: Path, launcher: Lau
     notes += _likely_mistakes(settings, space, words)
 
     trials = _trial_launcher(launcher, settings, folder)
+    if choosing.prunes and is_new and isinstance(trials, BatchTrials):
+        chosen = config.hydra.runtime.choices["hydra/launcher"]
+        problem = f"hydra/launcher={chosen}: its trials report only at their ends, so none would be pruned"
+        raise UserError(f"{problem}.\nType hydra/launcher=local or hydra/launcher=slurm, or hydra/sweeper/pruner=none")
     if trials.grid_only and not is_grid(settings):
         problem = f"{trials.grid_only}: a search chooses each trial by the results of the others."
         raise UserError(f"{problem}\nRemove {trials.grid_only}")
