@@ -6,6 +6,7 @@
 
 import random
 import re
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +21,9 @@ _ZIP = re.compile(r"[^=]*=\s*(?:shuffle\s*\(\s*)?zip\s*\(")
 class Zip(ChoiceSweep):
     """Keys whose values go together: row i has value i of each key."""
 
-    def __init__(self, members: Any) -> None:
+    def __init__(self, members: Any = None, **named: Any) -> None:
+        if named or not isinstance(members, dict):
+            raise TypeError("zip(...) must be the whole value, alone or in shuffle(...)")
         self.tags, self.simple_form, self.shuffle = set(), False, False
         self.members: dict[str, Any] = members
 
@@ -51,7 +54,7 @@ class Logspace(ChoiceSweep):
             return "its count must be a whole number from 2 on"
         return ""
 
-    @property
+    @cached_property  # because sort(...) sets it
     def list(self) -> list[Any]:  # type: ignore[override]
         if self.problem:
             raise HydraException(f"logspace({self.low},{self.high},{self.count}): {self.problem}")

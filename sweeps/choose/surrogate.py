@@ -165,9 +165,12 @@ def _normal_cdf(z: Array) -> Array:
 
 
 def _best_and_newest(losses: Sequence[float]) -> list[int]:
-    """Return the indices of the results to fit: the best, then the newest."""
+    """Return the indices of the results to fit: the best, then the newest; with the worst if these are all equal."""
     newest = range(max(0, len(losses) - _MAX_RESULTS // 2), len(losses))
-    best = sorted(range(newest.start), key=losses.__getitem__)[: _MAX_RESULTS // 2]
+    ranked = sorted(range(newest.start), key=losses.__getitem__)
+    best = ranked[: _MAX_RESULTS // 2]
+    if len({losses[i] for i in (*best, *newest)}) < 2:
+        best[-1:] = ranked[-1:]
     return [*best, *newest]
 
 

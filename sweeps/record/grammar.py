@@ -131,8 +131,9 @@ def _with_tables(space: SearchSpace, tables: Sequence[Sequence[Row]], fixed: Ite
     for key in listed:
         pairs = {canonical({key: row[key][0]}): row[key] for row in rows if key in row}
         choices.append(Choice(key, *map(tuple, zip(*pairs.values(), strict=True))))  # type: ignore[arg-type]
-    points = {canonical(point): point for row in rows if (point := {key: value for key, (value, _) in row.items()})}
-    return replace(space, parameters=(*choices, *space.parameters), listed=tuple(points.values()))
+    points = [{key: value for key, (value, _) in row.items()} for row in rows] if choices else []
+    unique = {canonical(point): point for point in points}  # one may be empty: a grid that adds no key of its own
+    return replace(space, parameters=(*choices, *space.parameters), listed=tuple(unique.values()))
 
 
 def space_of(parameters: Mapping[str, str]) -> SearchSpace:

@@ -97,3 +97,10 @@ def test_best_and_newest_of_many_results_are_used() -> None:
     assert numbers[100:] == [*range(900, 1000)]
     assert sorted(losses[i] for i in numbers[:100])[-1] < 120
     assert sorted(_best_and_newest(losses[:150])) == [*range(150)]
+
+
+def test_best_and_newest_have_the_worst_if_they_are_equal() -> None:
+    losses = [1.0] * 120 + [2.0] + [1.0] * 120
+    assert 120 in _best_and_newest(losses) and len(_best_and_newest(losses)) == 200
+    places = [[i / len(losses)] for i in range(len(losses))]
+    assert np.isfinite(learned(places, losses).gain(AXIS)).all()

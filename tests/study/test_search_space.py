@@ -212,7 +212,15 @@ def test_shuffled_rows_have_one_order_for_all_drivers() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["p=zip(a=[1],a=[2])", "p=zip([1],[2])", "p=zip(a=[1],b=[2]", "p=zip()", "x=logspace(1,2,3,4)"]
+    "line",
+    [
+        "p=zip(a=[1],a=[2])",
+        "p=zip([1],[2])",
+        "p=zip(a=[1],b=[2]",
+        "p=zip()",
+        "p=sort(zip(a=[1],b=[2]))",
+        "x=logspace(1,2,3,4)",
+    ],
 )
 def test_wrong_calls_are_refused_by_the_parser(line: str) -> None:
     with pytest.raises(HydraException):
@@ -237,6 +245,17 @@ def test_further_grids_keep_what_they_do_not_retype() -> None:
     composed = [" ".join(grid.overrides(point)) for point in grid.points()]
     pairs = [("sgd", 1), ("sgd", 2), ("adam", 3), ("lion", 1), ("lion", 2)]
     assert composed == [f"e=9 opt={opt} lr={lr} s={s}" for opt, lr in pairs for s in (0, 1)]
+
+
+def test_sorted_logspace_is_descending_if_reversed() -> None:
+    assert [*space("x=sort(logspace(1,4,3),reverse=true)").points()] == [{"x": 4.0}, {"x": 2.0}, {"x": 1.0}]
+
+
+def test_grid_without_the_keys_of_further_grids_is_tried() -> None:
+    grid = space("lr=1,2", also=["d=5"])
+    assert [" ".join(grid.overrides(point)) for point in grid.points()] == ["lr=1", "lr=2", "d=5 lr=1", "d=5 lr=2"]
+    assert all(map(grid.contains, grid.points()))
+    assert not space("lr=1,2", also=["lr=1,2"]).listed
 
 
 def test_further_grid_cannot_change_an_interval() -> None:
