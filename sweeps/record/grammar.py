@@ -116,7 +116,7 @@ def _combine(tables: Sequence[Sequence[Row]]) -> list[Row]:
         raise UserError(f"{problem} are more than {_MOST_ROWS:,}.\nType fewer values, or run several studies")
     keys = [key.lstrip("+") for rows in tables for key in dict.fromkeys(chain(*rows))]
     if twice := [key for key in keys if keys.count(key) > 1]:
-        raise UserError(f"{twice[0]} is typed twice, at least once in zip(...).\nRemove one of the two")
+        raise UserError(f"{twice[0]} is typed twice, in zip(...) or hydra.sweeper.also.\nRemove one of the two")
     return [dict(chain.from_iterable(row.items() for row in rows)) for rows in product(*tables)]
 
 

@@ -128,11 +128,13 @@ class Interval:
 
 
 Parameter = Choice | Interval
+_EXACT = 2**53  # up to this whole number a float has each one
 
 
 def canonical(point: Mapping[str, Value]) -> str:
     """Return a text that equal points share: 1 and 1.0 are one value, 1 and True are two."""
-    values = {key: float(value) if type(value) is int else value for key, value in point.items()}
+    exact = {key: float(value) for key, value in point.items() if type(value) is int and abs(value) <= _EXACT}
+    values = {**point, **exact}
     return json.dumps(values, sort_keys=True)
 
 

@@ -15,7 +15,7 @@ from sweeps.errors import UserError
 from sweeps.hydra_functions import Zip
 from sweeps.record.exclusion import SETTING
 from sweeps.record.grammar import parse, parse_condition
-from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, text_of
+from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
 from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer
 from sweeps.study.listed_points import read_listed
@@ -49,6 +49,8 @@ def read_space(
     space = space.with_excluded(settings.exclude)
     if is_new:
         _refuse_exclusions(space)
+        if not is_grid(settings):
+            _refuse_untried(space, config)
     if settings.custom_search_space and (space.excluded or space.listed):
         setting = "hydra.sweeper.exclude" if space.excluded else "zip(...)"
         raise UserError(
@@ -114,6 +116,21 @@ def _refuse_exclusions(space: SearchSpace) -> None:
     if space.excluded and next(space.all_points(), None) is None:
         conditions = ", ".join(exclusion.text for exclusion in space.excluded)
         raise UserError(f"{SETTING} leaves no point to try: {conditions}.\nRemove a condition, or type more values")
+
+
+def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
+    """Raise UserError if a search never tries a point of the grids, because a sampler gives each key a value."""
+    keys = {*chain(*space.listed)}
+    for point in space.listed:
+        part: Point = {}
+        for parameter in (parameter for parameter in space.parameters if parameter.key in keys):
+            key = parameter.key
+            if key in point:
+                part[key] = point[key]
+            elif space.fit(parameter, parameter.values[0], part):
+                value = _value_of(key.lstrip("+"), config)
+                advice = "Run a study for each grid" if value is None else f"Type it in each, as in {key}={value}"
+                raise UserError(f"hydra.sweeper.also: a search needs {key} in each grid.\n{advice}")
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:

@@ -17,9 +17,10 @@ import trainers.config.schema  # noqa: F401 - registers the schema that conf/con
 from sweeps.errors import UserError
 from sweeps.hydra_parts import call_target
 from sweeps.record.grammar import parse
+from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer, check, processes
 from sweeps.study.mistakes import explain
-from sweeps.study.typed_space import in_space
+from sweeps.study.typed_space import in_space, read_space
 from sweeps.trial.job import Point
 from trainers.config import largest_batch
 
@@ -265,3 +266,26 @@ def test_nested_targets_are_called_without_a_warning_and_eval_is_refused() -> No
         assert call_target(nested, _convert_="all") == {"in_a_list": [2]}
     with pytest.raises(InstantiationException):
         call_target({"_target_": "builtins.eval", "_args_": ["1"]})
+
+
+@pytest.mark.parametrize(
+    "typed, settings, message",
+    [
+        ("seed=1,2", {"exclude": ["sed=1"]}, "'sed=1' has sed, which is not swept.\nDid you mean seed?"),
+        ("optimizer=adam,sgd", {"exclude": ["optimizer=sdg"]}, "optimizer=sdg, which no trial has.\nDid you mean sgd?"),
+        ("seed=1,2", {"exclude": ["seed+1>1"]}, "'seed+1>1' cannot be read.\nCompare swept keys"),
+        ("seed=1,2", {"exclude": ["seed>0"]}, "leaves no point to try: seed>0.\nRemove a condition"),
+        ("optimizer=zip(lr=[1,2],seed=[1,2])", {}, "would not be set.\nChoose another name, as in optimizer_and_more"),
+        ("seed=1,2", {"also": ["seed"]}, "hydra.sweeper.also: 'seed' is not a grid.\nType each as text"),
+        ("seed=1,2", {"also": ["+a=1", "a=2"]}, "is typed twice, in zip(...) or hydra.sweeper.also.\nRemove one"),
+        ("lr=interval(0,1)", {"also": ["seed=5"]}, "a search needs seed in each grid.\nType it in each, as in seed=0"),
+        ("lr=interval(0,1)", {"also": ["+new=5"]}, "a search needs +new in each grid.\nRun a study for each grid"),
+    ],
+)
+def test_wrong_restrictions_are_answered_in_two_lines(
+    composer: Composer, master: DictConfig, typed: str, settings: dict[str, list[str]], message: str
+) -> None:
+    sampler = {"_target_": "optuna.samplers.TPESampler"} if "interval" in typed else None
+    with pytest.raises(UserError) as refusal:
+        read_space(composer, master, SweeperConf(sampler=sampler, **settings), typed.split(), is_new=True)  # type: ignore[arg-type]
+    assert message in str(refusal.value) and str(refusal.value).count("\n") == 1

@@ -181,6 +181,7 @@ def test_corners_hold_every_value() -> None:
 def test_one_text_for_one_point() -> None:
     assert canonical({"a": 1, "b": 2}) == canonical({"b": 2.0, "a": 1.0})
     assert canonical({"a": 1}) != canonical({"a": True})
+    assert canonical({"a": 10**400}) != canonical({"a": 2**53 + 1}) != canonical({"a": 2**53})
 
 
 @pytest.mark.parametrize(
