@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.wording import counted
+
 MAX_TRIALS = 1_000_000
 CHOSEN = ("sampler", "pruner")
 """Settings that are groups, chosen with slashes."""
@@ -113,7 +115,8 @@ class SweeperConf:
         if not (count := len(self.directions)):
             raise ValueError("hydra.sweeper.direction=[]: the list is empty.\nType: hydra.sweeper.direction=maximize")
         if len(self.objectives) != count:
-            problem = f"hydra.sweeper.direction: {len(self.objectives)} objectives, but {count} directions"
+            objectives, directions = counted(len(self.objectives), "objective"), counted(count, "direction")
+            problem = f"hydra.sweeper.direction: {objectives}, but {directions}"
             raise ValueError(f"{problem}.\nType one for each, as in 'hydra.sweeper.direction=[maximize,minimize]'")
         for name in ("final_race", "target", "patience"):
             if count > 1 and (value := getattr(self, name)) != getattr(SweeperConf, name):

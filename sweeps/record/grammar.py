@@ -81,7 +81,7 @@ def _rows(override: Override) -> list[Row]:
     lengths = {member.key: len(member.values) for member in members}
     if len(members) < 2 or len({*lengths.values()}) > 1:
         counts = ", ".join(f"{key} has {counted(length, 'value')}" for key, length in lengths.items())
-        problem = f"zip(...) needs keys of equal length, but {counts or 'it has none'}"
+        problem = f"zip(...) needs two or more keys of equal length, but {counts or 'it has none'}"
         raise UserError(f"{name}: {problem}.\nType, for example: '{name}=zip(optimizer=[adam,sgd], lr=[0.001,0.1])'")
     pairs = [zip(member.values, member.texts, strict=True) for member in members]
     rows = [dict(zip(lengths, row, strict=True)) for row in zip(*pairs, strict=True)]
@@ -94,7 +94,7 @@ def _member(override: Override, key: str, typed: Any) -> Choice:
     name = override.get_key_element()
     is_sweep = isinstance(typed, ChoiceSweep | RangeSweep | Glob) and not isinstance(typed, Zip)
     if not (is_sweep or isinstance(typed, list)) or getattr(typed, "shuffle", False):
-        raise UserError(f"{name}: {key} needs a list of values in zip(...).\nType, for example: {key}=[1,2]")
+        raise UserError(f"{name}: {key} needs a list of values in zip(...).\nType brackets, as in lr=[0.1,0.01]")
     values = typed if is_sweep else ChoiceSweep(list=typed)
     kind = ValueType.RANGE_SWEEP if isinstance(typed, RangeSweep) else ValueType.CHOICE_SWEEP
     try:
@@ -205,7 +205,9 @@ def _interval(key: str, sweep: IntervalSweep, condition: Condition | None) -> In
     if low is None or high is None or not math.isfinite(high - low):
         raise UserError(f"{key}=interval({low}, {high}) has no end.\nType both ends: {key}=interval(0.1,1.0)")
     if low >= high:
-        raise UserError(f"{key}=interval({low}, {high}) is empty: the first number must be the smaller one")
+        advice = f"Type: '{key}=interval({high}, {low})'" if low > high else f"For this value alone, type: {key}={low}"
+        raise UserError(f"{key}=interval({low}, {high}): the first number must be the smaller one.\n{advice}")
     if log and low <= 0:
-        raise UserError(f"{key}: a logarithmic interval must start above 0, not at {low}")
+        problem = f"{key}: a logarithmic interval must start above 0, not at {low}"
+        raise UserError(f"{problem}.\nType a positive start, or leave out tag(log, ...)")
     return Interval(key, low, high, log, condition)

@@ -20,6 +20,11 @@ _GRAMMAR = (
 _NO_SUCH_CHOICE = re.compile(r"Could not find '(.*)'\s+Available options in '(.*)':\n([^:]*)\nConfig search path")
 _NOTES = ("full_key: ", "object_type=", "reference_type=")  # lines that OmegaConf adds below its message
 _MOST_LETTERS = 600
+_TEXTS = {
+    "hydra.sweeper.exclude": 'hydra.sweeper.exclude=["lr<0.001 and batch_size=64"]',
+    "hydra.sweeper.also": 'hydra.sweeper.also=["optimizer=adam lr=0.001,0.01"]',
+}
+_TYPES = {"Float": ("a number", "0.1"), "Integer": ("a whole number", "1")}  # OmegaConf's names
 
 
 def explain(error: Exception, config: DictConfig) -> str:
@@ -27,13 +32,14 @@ def explain(error: Exception, config: DictConfig) -> str:
     if isinstance(error, OverrideParseException):
         reasons = [line for line in error.message.splitlines() if " while evaluating " in line]
         reason = f": {reasons[0].partition(' while evaluating ')[2]}" if reasons else ""
-        advice = _advise_section(error.override, config) or f"\n{_GRAMMAR}"
+        advice = _advise_section(error.override, config) or _advise_list(error.override) or f"\n{_GRAMMAR}"
         return f"'{error.override}' cannot be read{reason}{advice}"
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
     if lines[0].startswith("Could not override '"):
         return _explain_key(lines[0].split("'")[1], lines[1].split(" use ")[-1], config)
     if lines[0].startswith("Error merging override"):
-        return f"{lines[0].removeprefix('Error merging override ')}: {lines[1]}"
+        typed = lines[0].removeprefix("Error merging override ")
+        return f"{typed}: {lines[1]}{_advise_list(typed) or _advise_type(typed, lines[1])}"
     if lines[0].startswith("Sweeping over Hydra's configuration"):
         return _explain_hydra_sweep(lines[0].split("'", 2)[2].strip(" :'"))
     return _explain_choice(lines) or _shorten(error, lines, config)
@@ -97,6 +103,21 @@ def _shorten(error: Exception, lines: list[str], config: DictConfig) -> str:
     if message[0].startswith("Interpolation key '"):
         message[0] += "." + _advise_key(message[0].split("'")[1], config)
     return (f"{key}: " if key else "") + "\n".join(message[:2])[:_MOST_LETTERS]
+
+
+def _advise_list(typed: str) -> str:
+    """Return how to type a list of texts; empty for other settings."""
+    example = _TEXTS.get(typed.partition("=")[0])
+    return f"\nType a list of texts in quotes, as in {shlex.quote(example)}" if example else ""
+
+
+def _advise_type(typed: str, problem: str) -> str:
+    """Return what a key of a list or a number takes; empty for other types."""
+    key, _, value = typed.partition("=")
+    if problem.endswith("is not a ListConfig, list or tuple."):
+        return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
+    kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
+    return f".\nType {kind}, as in {key}={example}" if kind else ""
 
 
 def _advise_section(word: str, config: DictConfig) -> str:
