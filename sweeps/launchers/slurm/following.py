@@ -82,7 +82,8 @@ class FollowedJobs:
         """Return why trials wait, one line for each reason."""
         jobs = list(self.jobs.values())
         reasons = Counter(job.info.reason for job in jobs if job.info and job.info.state == "PENDING")
-        lines = [f"{count} pending: {reason}" for reason, count in reasons.most_common()]
+        # SLURM's reason is None until it has looked at a new job.
+        lines = [f"{count} pending" + f": {reason}" * (reason != "None") for reason, count in reasons.most_common()]
         troubles = list(self._troubles.values())
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         outages = [

@@ -209,6 +209,7 @@ def test_a_disk_without_room_refuses_and_other_troubles_pass(
         ("Priority", None),
         ("Resources", None),
         ("BeginTime", None),
+        ("None", None),
     ],
 )
 def test_job_that_can_never_start_is_reported_once(
@@ -218,7 +219,7 @@ def test_job_that_can_never_start_is_reported_once(
     assert driver.launcher.submit(make_job(1, task))
     driver.tick(f"PENDING {reason}")
     driver.tick(f"PENDING {reason}")
-    assert driver.launcher.notes() == [f"1 pending: {reason}"]
+    assert driver.launcher.notes() == ["1 pending" if reason == "None" else f"1 pending: {reason}"]
     assert len(caplog.messages) == (words is not None)
     assert words is None or (words in caplog.text and "will not start by itself" in caplog.text)
 
