@@ -350,7 +350,7 @@ def test_refused_trials_run_once_folders_can_be_created(tmp_path: Path) -> None:
     code, out = run(tmp_path, *line)
     assert code == 3, out
     assert out.count("3 trials in a row were refused") == 1, out
-    assert "Correct the cause of the refusal. Resume with: " in out
+    assert "Correct the cause of the refusal, or the wrong setting in this command. Resume with: " in out
     assert f"its folder cannot be made: [Errno 20] Not a directory: '{study}/2" in out
     assert "Traceback" not in out
     states = [row.state for row in trials(tmp_path)]

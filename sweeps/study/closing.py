@@ -125,7 +125,8 @@ def _infeasible_lines(study: StudySnapshot) -> list[str]:
 def _resume_lines(study: StudySnapshot, resume: str) -> list[str]:
     if not any(trial.attempts and trial.attempts[-1].missing_objective for trial in study.rows):
         was_refused = any(trial.state is State.REFUSED for trial in study.rows)
-        return [f"{'Correct the cause of the refusal. ' if was_refused else ''}Resume with: {resume}"]
+        cause = "Correct the cause of the refusal, or the wrong setting in this command. "
+        return [f"{cause if was_refused else ''}Resume with: {resume}"]
     retry = f"{sweeps_line('resume', study.folder)} --retry failed"
     return [
         "Another objective makes another study: choose another hydra.sweeper.study_name.",
