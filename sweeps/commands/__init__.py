@@ -1,6 +1,7 @@
 """The commands of `python -m sweeps`, a module for each command or pair of related commands, and shared functions."""
 
 import re
+import sys
 from collections.abc import Iterable
 from contextlib import chdir
 from functools import partial
@@ -20,6 +21,7 @@ from sweeps.record.study import StudySnapshot
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=Path(sys.argv[0]).name != "__main__.py",  # because a shell completes sweepyard, not python -m
     rich_markup_mode=None,  # because the framed help prints <bool> after a flag
     help="Inspect, resume, stop and remove studies, running or finished.",
     pretty_exceptions_enable=False,

@@ -43,7 +43,7 @@ def stop(
         _stop_drivers(folder, own)
     if driver := holder(folder / "driver.lock"):
         write_whole(folder / "stop", "")
-        console.print(f"stopping {driver}; waiting for the end of the current epochs")
+        console.print(f"stopping {driver}; waiting for the end of the current epochs", soft_wrap=True)
         while holder(folder / "driver.lock"):
             time.sleep(0.1)
         _stop_drivers(folder, own)  # because a driver may have submitted the next one meanwhile
