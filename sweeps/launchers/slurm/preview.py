@@ -35,7 +35,7 @@ def preview(study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, A
         return
     refusals = []
     requests: list[tuple[str, Mapping[str, Any], DictConfig]] = (
-        [("the driver's job", driver, DictConfig({}))] if driver else []
+        [("the driver's job", driver, launchers[0])] if driver and launchers else []
     )
     for number, launcher in enumerate(launchers[:_MOST], start=1):
         settings = read(launcher, SlurmLauncherConf)
@@ -44,7 +44,8 @@ def preview(study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, A
     for title, options, launcher in requests:
         script = _make_sbatch_string("true", study, **options)
         yield f"{title}:"
-        yield from (f"    {line}" for line in _shown(script, launcher))
+        yield from (f"    {line}" for line in _options(script, launcher))
+        yield from (f"    {line}" for line in (() if options is driver else _environment(launcher)))
         answer, is_refusal = _ask(script, options["time"])
         yield f"    {answer}"
         refusals += [f"{title}: {answer}"] if is_refusal else []
@@ -56,14 +57,19 @@ def preview(study: Path, launchers: Sequence[DictConfig], driver: Mapping[str, A
         )
 
 
-def _shown(script: str, launcher: DictConfig) -> Iterator[str]:
-    """Yield what the user chose: options, modules, `setup`, container; references to the environment as typed."""
+def _options(script: str, launcher: DictConfig) -> Iterator[str]:
+    """Yield the options of sbatch that the user chose; references to the environment as typed."""
     typed: Any = OmegaConf.to_container(launcher, resolve=False)
     references = dict(_from_environment(typed, OmegaConf.to_container(launcher, resolve=True)))
     for line in script.splitlines():
         if line.startswith("#SBATCH ") and not _OWN.match(line):
             option, equals, value = line.partition("=")
             yield f"{option}{equals}{references.get(value, value)}"
+
+
+def _environment(launcher: DictConfig) -> Iterator[str]:
+    """Yield the modules, the lines of `setup` and the container of a trial; references to the environment as typed."""
+    typed: Any = OmegaConf.to_container(launcher, resolve=False)
     yield from (f"module load {name}" for name in typed.get("modules") or ())
     yield from typed.get("setup") or ()
     yield from (f"{name}: {typed[name]}" for name in ("container", "python", "stage") if typed.get(name))
