@@ -109,9 +109,11 @@ def _refuse_exclusions(space: SearchSpace) -> None:
             raise UserError(f"{prefix} {name}, which is not swept.\n{advice}")
         for key, value in exclusion.equalities:
             if not any(parameter.find(value) for parameter in swept[key]):
-                texts = [text_of(value) for parameter in swept[key] for value in parameter.values]
+                choices = [parameter for parameter in swept[key] if isinstance(parameter, Choice)]
+                texts = [text_of(value) for choice in choices for value in choice.values]
                 near = closest(str(value), texts)
-                advice = f"Did you mean {near}?" if near else f"Choose among: {', '.join(texts)}"
+                typed = ", ".join(parameter.typed for parameter in swept[key])
+                advice = f"Did you mean {near}?" if near else f"Choose among: {typed}"
                 raise UserError(f"{prefix} {key}={value}, which no trial has.\n{advice}")
     if space.excluded and next(space.all_points(), None) is None:
         conditions = ", ".join(exclusion.text for exclusion in space.excluded)
