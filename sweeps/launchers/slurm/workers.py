@@ -109,7 +109,9 @@ class WorkerTrials:
             live_names = {name for name, info in jobs.items() if info.state not in ENDED}
         for folder in folders:
             ticket = read_ticket(folder)
-            if live_names is None or ticket.name in live_names or any(folder.glob("claimed/*")):
+            # because a submission without an answer may reach SLURM later
+            may_come = ticket.id is None and not (folder / "dismissed").exists()
+            if live_names is None or ticket.name in live_names or may_come or any(folder.glob("claimed/*")):
                 self.jobs[ticket.name] = self._slurm.follow(folder, ticket)
 
     def has_room(self, ahead: bool) -> bool:

@@ -230,6 +230,28 @@ def test_workers_are_an_array_that_the_next_driver_adopts(
     assert states(second.tick("RUNNING", "CANCELLED", "PENDING", "RUNNING")) == {0: State.COMPLETED}
 
 
+def test_next_driver_follows_workers_that_slurm_accepts_late(
+    start: Callable[..., Driver], make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "_ABSENT_S", 60.0)
+    driver = start(array_parallelism=2)
+    driver.slurm.never_answer(but_take=True)
+    jobs = [make_job(number, task, **WARM) for number in range(3)]
+    driver.submit(*jobs)
+    driver.launcher.poll(0.02)
+    driver.slurm.accept()
+    driver.slurm.list("", "")
+    second = start(array_parallelism=2)
+    assert all(second.launcher.adopt(job) for job in jobs)
+    second.asked = {0, 1, 2}
+    assert second.tick("", "") == {}
+    token = second.claim(1)
+    assert second.tick("RUNNING", "RUNNING") == {}
+    second.finish(1, token)
+    assert states(second.tick("RUNNING", "RUNNING")) == {0: State.COMPLETED}
+    assert second.slurm.ids == ["1_0", "1_1"]
+
+
 @pytest.mark.parametrize(("array", "trials", "ids"), [("never", 3, ["1", "2", "3"]), ("always", 1, ["1_0"])])
 def test_user_chooses_whether_workers_are_arrays(
     start: Callable[..., Driver], make_job: MakeJob, array: str, trials: int, ids: list[str]
