@@ -96,6 +96,7 @@ class Loop:
     def _fill(self) -> bool:
         """Submit as many trials as there is room for. Return False if nothing is left to submit."""
         self._poll_now = False
+        self.starter.take_requests()
         while not self.stop.reason:
             self._drop_unwanted()
             room = self._has_room()
