@@ -17,9 +17,9 @@ def exclude(
     condition: Annotated[str, typer.Argument(metavar="CONDITION", help="as in 'lr>0.01 and optimizer=sgd'")],
     root: Root = MULTIRUN,
 ) -> None:
-    """Begin no further trial for which a condition holds, also while the study runs.
+    """Begin no further trial for which a condition holds.
 
-    Trials that have begun go on. Conditions are those of hydra.sweeper.exclude.
+    Trials that have begun go on. The study may be running. Conditions are those of hydra.sweeper.exclude.
     """
     from sweeps.study.reading import read_space
     from sweeps.study.typed_space import refuse_narrowing
