@@ -38,7 +38,7 @@ class Proposals:
         return len(self._tried)
 
     def narrow(self, excluded: Sequence[Excluded]) -> None:
-        """Exclude further points of the space."""
+        """Leave out further points of the space, which a person has excluded."""
         allowed = narrow(self._space, excluded)
         if len(allowed.excluded) != len(self._allowed.excluded):
             self._allowed, self._points, self._open = allowed, allowed.all_points(), None

@@ -46,7 +46,6 @@ class Loop:
     clock: Callable[[], float] = time.time
     pruner: "Pruner | None" = None
     ahead: bool = False  # whether to choose the next trial before there is room, because a grid learns nothing
-
     interrupted: bool = False
     detach: bool = False  # whether to leave running trials without a driver once there is no room for another
     running: dict[int, Attempt] = field(default_factory=dict)  # submitted attempts without a recorded outcome, by trial

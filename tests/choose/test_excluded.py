@@ -29,14 +29,14 @@ def loss(point: Point) -> float:
 
 def study(folder: Path, chosen: SearchSpace, sampler: str = "", **settings: Any) -> Asked:
     chooser = {"_target_": target(sampler), "seed": 1} if sampler else None
-    asked = Asked(folder, SweeperConf(sampler=chooser, **settings), chosen)
-    asked.record.update_outside(chosen)
-    return asked
+    opened = Asked(folder, SweeperConf(sampler=chooser, **settings), chosen)
+    opened.record.update_outside(chosen)
+    return opened
 
 
-def exclude(asked: Asked, condition: str) -> None:
-    refuse_narrowing(condition, narrow(asked.space, asked.study.excluded), asked.study)
-    asked.record.exclude(Excluded(f"{next(NUMBERS)}.json", condition, "ada", 1.0), asked.space)
+def exclude(opened: Asked, condition: str) -> None:
+    refuse_narrowing(condition, narrow(opened.space, opened.study.excluded), opened.study)
+    opened.record.exclude(Excluded(f"{next(NUMBERS)}.json", condition, "ada", 1.0), opened.space)
 
 
 @pytest.mark.parametrize("settings", [{}, {"n_trials": 5}], ids=["whole", "part"])
@@ -105,9 +105,10 @@ def test_repeats_retries_and_added_points_go_on(tmp_path: Path) -> None:
     first = search.ask()
     assert first
     exclude(search, f"x={first.params['x']}")
-    (tmp_path / "added").mkdir()
-    again = manual.exclude_points(tmp_path, "x=2")
-    assert manual.read_request(again, search.space, Seeds()).by
+    file = manual.exclude_points(tmp_path, "x=2")
+    request = manual.read_request(file, search.space, Seeds())
+    assert isinstance(request, Excluded)
+    assert (request.text, bool(request.by)) == ("x=2", True)
     search.end(first, 1.0)
     repeat = search.ask()
     assert repeat and (repeat.of, repeat.params["x"]) == (0, first.params["x"])
