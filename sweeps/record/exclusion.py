@@ -4,7 +4,6 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,17 +19,6 @@ _NAMED = {"true": True, "false": False, "null": None}
 Values = Mapping[str, Any]
 Truth = Callable[[Values], bool | None]
 """A part of a condition in Kleene's logic: None while it is undecided."""
-
-
-@dataclass(frozen=True)
-class Excluded:
-    """A condition on points that a person excluded from a study that had begun."""
-
-    name: str  # name of the person's request
-    text: str
-    by: str  # name of the user
-    at: float  # s since 1970
-    size: int | None = None  # number of points that were tried or still may be; None if far more than trials
 
 
 class Exclusion:
@@ -60,8 +48,10 @@ class Exclusion:
         if isinstance(node, ast.Compare):
             pairs = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
             return partial(_combine, [self._compile_pair(*pair) for pair in pairs], False)
-        if self._key(node) is None:
+        if (key := self._key(node)) is None:
             self.first_unknown = self.first_unknown or _name(node)
+        else:
+            self.equalities.append((key, True))
         return partial(_compare, self._read(node), operator.is_, [lambda values: True])
 
     def _compile_pair(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Truth:

@@ -55,6 +55,12 @@ def test_wrong_name_is_refused(name: str, problem: str) -> None:
         samplers(name)
 
 
+@pytest.mark.parametrize("setting", ["seed", "n_startup_trials"])
+def test_number_of_a_sampler_that_is_text_is_refused(setting: str) -> None:
+    with pytest.raises(UserError, match=rf"sampler.{setting}=x: it must be a whole number.\nType, for example: "):
+        samplers("optuna.samplers.TPESampler", **{setting: "x"})
+
+
 def test_study_of_a_sampler_that_raises_is_resumed(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(SAMPLER)
     line = theirs(*SEARCH, "hydra/sweeper/sampler=random", "hydra.sweeper.sampler._target_=theirs.Raising")

@@ -300,9 +300,7 @@ class Study:
             self._make_job,
             lambda trial: [],
             view.say,
-            take_requests=lambda: [
-                record.add(Added(name, point, not self.space.contains(point))) for point, name in added()
-            ],
+            take_added=lambda: (Added(name, point, not self.space.contains(point)) for point, name in added()),
             clock=self.clock,
         )
         loop = Loop(
@@ -331,7 +329,7 @@ class Study:
         record = Record(study)
         choosing.earlier.save()
         record.open()
-        record.update_outside(choosing.space)
+        record.update_outside(choosing.space.contains)
         return record
 
     def trial(self, number: int) -> TrialFolder:

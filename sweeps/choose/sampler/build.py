@@ -58,6 +58,16 @@ def _kind_of(conf: Mapping[str, Any]) -> type[BaseSampler]:
     return kind
 
 
+def _whole(conf: Mapping[str, Any], name: str, default: int) -> int:
+    """Return a setting of the sampler, or its default. Raises UserError if it is no number."""
+    value = default if conf.get(name) is None else conf[name]
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        setting = f"hydra.sweeper.sampler.{name}"
+        raise UserError(f"{setting}={value}: it must be a whole number.\nType, for example: {setting}=10") from error
+
+
 def pruner_of(settings: SweeperConf) -> BasePruner | None:
     """Return the pruner; None without pruning."""
     pruner = _build("pruner", settings.pruner) if settings.pruner else None
@@ -80,10 +90,9 @@ class Samplers:
         defaults = self._tpe_defaults(is_single, space) if is_tpe else {}
         self._conf |= {name: value for name, value in defaults.items() if name not in self._conf}
         self.models = self.kind is DefaultSampler and is_single
-        self.startup = int(self._conf.get("n_startup_trials", 10)) if is_tpe else 0
+        self.startup = _whole(self._conf, "n_startup_trials", 10) if is_tpe else 0
         has_seed = "seed" in inspect.signature(target).parameters
-        seed = self._conf.get("seed")
-        self._seed: int = zlib.crc32(name.encode()) if seed is None else int(seed)
+        self._seed = _whole(self._conf, "seed", zlib.crc32(name.encode()))
         first = _build("sampler", self._conf | ({"seed": self._seed} if has_seed else {}))
         self._only = None if has_seed else first
 
