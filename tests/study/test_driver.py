@@ -277,6 +277,14 @@ def test_a_preview_counts_what_cannot_run_here(
     assert not (tmp_path / "multirun").exists()
 
 
+def test_a_preview_lists_the_first_points_of_a_grid(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("hydra.sweeper.exclude=['x=1']", "hydra.sweeper.preview=true")
+    run(FakeLauncher(trains(), clock), *words, sweep="x=range(15)")
+    out = capsys.readouterr().out
+    assert "  x=0\n  x=2\n" in out
+    assert "  x=10\n  and 4 further points\n" in out
+
+
 def test_grid_reports_that_samplers_are_unused(run: Run, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     run(FakeLauncher(trains(), clock), "hydra.sweeper.n_trials=9", sweep="x=1,2,3")
     message = (
