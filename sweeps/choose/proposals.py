@@ -24,7 +24,7 @@ class Proposals:
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self._tried: set[str] = set()
-        self._ran: list[list[float]] = []
+        self.ran: list[list[float]] = []
         self.failed: list[list[float]] = []
 
     def __len__(self) -> int:
@@ -40,13 +40,13 @@ class Proposals:
 
     def observe(self, point: Point, ran: bool) -> None:
         """Add a point to the points that ran, or to the points that failed."""
-        (self._ran if ran else self.failed).append(self.encode(point))
+        (self.ran if ran else self.failed).append(self.encode(point))
 
     def seems_to_fail(self, point: Point) -> bool:
         """Return whether the nearest observed point failed (Cover and Hart, 1967)."""
         encoded = self.encode(point)
         nearest = min((math.dist(encoded, failed) for failed in self.failed), default=math.inf)
-        return bool(self.failed) and all(math.dist(encoded, ran) > nearest for ran in self._ran)
+        return bool(self.failed) and all(math.dist(encoded, ran) > nearest for ran in self.ran)
 
     def nearest(self, point: Point, fixed: Collection[str] = ()) -> Point:
         """Return the nearest untried point with the same values for `fixed` keys; the point itself if there is none."""

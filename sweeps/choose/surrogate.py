@@ -14,6 +14,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 Encoded = Sequence[Sequence[float]]
 
+MIN_RESULTS = 3  # that a fit of the scales needs
 _MAX_RESULTS = 200  # the best and the newest results, because the cost grows with the cube of their number
 _MAX_STEPS = 10  # of each fit, which starts from the scales of the fit before
 _SOFTNESS = 0.5  # deviation of the labels 1 and -1 of runs and failures; with 0, twice as many trials fail
@@ -35,32 +36,52 @@ class Surrogate:
         self._indices = np.array(parameter_indices)
         self._prior = np.append(np.full(max(parameter_indices) + 1, _LENGTH), _NOISE)
         self._scales = np.array(scales) if len(scales) == len(self._prior) else self._prior
+        self.others: Sequence[tuple[float, Surrogate]] = ()  # weights and models of other studies
 
     @property
     def scales(self) -> list[float]:
         """Return the logarithms of the lengths and of the noise."""
         return [float(scale) for scale in self._scales]
 
-    def fit(self, encoded: Encoded, losses: Sequence[float], failed: Encoded, running: Encoded) -> None:
+    def fit(
+        self, encoded: Encoded, losses: Sequence[float], failed: Encoded, running: Encoded, ran: Encoded = ()
+    ) -> None:
         """Fit the model to the `losses` at the points `encoded`, oldest first, and to the points that `failed`.
 
+        The points that `ran` in other studies only show where no trial fails.
+
         The points that are `running` count as if they had their predicted means, so that concurrent trials differ
-        (Ginsbourger et al., 2010, the kriging believer). At least two losses must differ.
+        (Ginsbourger et al., 2010, the kriging believer). With few or equal losses, the scales are the prior's.
         """
         chosen = _best_and_newest(losses)
-        x, y = np.array([encoded[i] for i in chosen]), _quantiles(np.array([losses[i] for i in chosen]))
-        self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior), self._scales)
-        self._worst, self._deviations = float(y.max()), _CONCURRENT if running else _ALONE
-        self._losses = self._posterior(x, y).given_means_at(np.array(running).reshape(-1, x.shape[1]))
-        bad = np.array(failed[-_MAX_RESULTS:]).reshape(-1, x.shape[1])
-        self._runs = self._posterior(np.vstack([x, bad]), np.repeat([1.0, -1.0], [len(x), len(bad)]))
+        self.points = x = np.array([encoded[i] for i in chosen]).reshape(-1, len(self._indices))
+        self.quantiles = y = _quantiles(np.array([losses[i] for i in chosen]))
+        if len(y) >= MIN_RESULTS and len(set(y)) > 1:
+            self._scales = _minimized(_Likelihood(x, y, self._indices, self._prior), self._scales)
+        self._worst, self._deviations = float(y.max(initial=0)), _CONCURRENT if running else _ALONE
+        self._results = self._posterior(x, y)
+        self._losses = self._results.given_means_at(np.array(running).reshape(-1, x.shape[1]))
+        good, bad = (np.array(points[-_MAX_RESULTS:]).reshape(-1, x.shape[1]) for points in (ran, failed))
+        labels = np.repeat([1.0, -1.0], [len(x) + len(good), len(bad)])
+        self._runs = self._posterior(np.vstack([x, good, bad]), labels)
         self._has_failed = len(bad) > 0
+
+    def mean(self, encoded: Encoded | Array) -> Array:
+        """Return the expected quantile of the loss at each point."""
+        return self._losses.predict(np.array(encoded))[0]
+
+    def left_out_means(self) -> Array:
+        """Return the expected quantile of each result, given the other results."""
+        return self._results.left_out_means()
 
     def gain(self, encoded: Encoded) -> Array:
         """Return how far the lower confidence bound of each point is below the worst result, times the probability of
         a result (Srinivas et al., ICML 2010).
         """
         mean, deviation = self._losses.predict(np.array(encoded))
+        others = sum(weight for weight, _ in self.others)
+        mean = sum((weight * model.mean(encoded) for weight, model in self.others), (1 - others) * mean)
+        deviation = (1 - others / 2) * deviation  # because other studies show where the bad points are
         gain: Array = np.maximum(self._worst - mean + self._deviations * deviation, 0)
         return gain * self._result_probability(encoded)
 
@@ -84,12 +105,18 @@ class _Posterior:
         root = np.linalg.cholesky(self._covariance(x, x) + (noise + _JITTER) * np.eye(len(x)))
         self._whitening = np.linalg.inv(root)
         self._whitened = self._whitening @ y
-        self._variance = float(self._whitened @ self._whitened) / len(y)
+        square = float(self._whitened @ self._whitened)
+        self._variance = square / len(y) if len(y) >= MIN_RESULTS else 1.0  # because quantiles have a variance of 1
 
     def predict(self, encoded: Array) -> tuple[Array, Array]:
         """Return the mean and the standard deviation at each point."""
         cross = self._whitening @ self._covariance(self._x, encoded)
         return cross.T @ self._whitened, np.sqrt(self._variance * np.maximum(1 - (cross**2).sum(0), 1e-9))
+
+    def left_out_means(self) -> Array:
+        """Return the mean at each point, given all other points (Rasmussen and Williams, equation 5.12)."""
+        means: Array = self._y - self._whitening.T @ self._whitened / (self._whitening**2).sum(0)
+        return means
 
     def given_means_at(self, points: Array) -> "_Posterior":
         """Return the posterior after each point had its mean: the same means, and smaller deviations nearby."""

@@ -78,6 +78,7 @@ class EarlierTrial:
     point: Point
     state: str
     objective: list[float]
+    study: int = 0  # index of the earlier study
 
     @property
     def has_failed(self) -> bool:
@@ -122,7 +123,7 @@ def load_earlier(
             raise UserError(f"hydra.sweeper.learn_from: study {name} is listed twice.\nRemove one.")
         folders.add(study.resolve())
         trials, note = _read_study(study, settings, space, config, read)
-        earlier.trials += trials
+        earlier.trials += [replace(trial, study=len(folders) - 1) for trial in trials]
         earlier.notes.append(note)
     return earlier
 

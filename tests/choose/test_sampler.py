@@ -691,7 +691,7 @@ def bowl(point: Point) -> float | State:
 LINES = ["x=interval(0.0,1.0)", "y=interval(0.0,1.0)"]
 
 
-@pytest.mark.parametrize("sampler", ["TPE", GP])
+@pytest.mark.parametrize("sampler", ["Default", "TPE", GP])
 def test_search_learns_from_an_earlier_study(make: MakeSearch, make_earlier: Callable[..., Path], sampler: str) -> None:
     folder = make_earlier(*LINES, outcome=bowl)
     search = make(*LINES, sampler=sampler, learn_from=[folder.name], n_trials=8)

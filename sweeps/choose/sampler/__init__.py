@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from optuna.samplers import BaseSampler, CmaEsSampler, TPESampler
 
 from sweeps.choose import Next, Proposal
 from sweeps.choose.curves import Curve, estimate_ends
+from sweeps.choose.earlier_models import EarlierModels
 from sweeps.choose.out_of_memory import OutOfMemory
 from sweeps.choose.proposals import Proposals
 from sweeps.choose.repeats import Seeds
@@ -20,7 +22,7 @@ from sweeps.choose.sampler.build import Samplers
 from sweeps.choose.sampler.faults import explain_faults
 from sweeps.choose.sampler.fed_study import CONSTRAINED, FedStudy
 from sweeps.choose.sampler.outcomes import ConfigurationOutcomes, is_blamed, is_placeholder
-from sweeps.choose.surrogate import Surrogate
+from sweeps.choose.surrogate import MIN_RESULTS, Surrogate
 from sweeps.choose.warm_start import EarlierTrial
 from sweeps.errors import UserError
 from sweeps.record.space import SearchSpace, canonical
@@ -28,7 +30,6 @@ from sweeps.record.study import By, StudySnapshot, TrialRecord
 from sweeps.trial.job import Outcome, Point, State
 
 _MAX_DRAWS = 5  # draws for one trial, before the nearest untried point is used
-_MIN_RESULTS = 3  # that the surrogate needs
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,7 @@ class Sampler:
         self._curves: list[Curve] = []  # reports of each ended point
         for trial in self._search.earlier if self._avoids_failures else ():
             self._proposals.observe(trial.point, ran=not trial.has_failed)
-            if not trial.has_failed:
-                self._add_result(trial.point, trial.state, trial.objective, {})
+        self._ran_before = [*self._proposals.ran]
 
     def next(self, study: StudySnapshot) -> Next:
         """Return the next configuration under its first seed; empty if the search is complete."""
@@ -132,12 +132,25 @@ class Sampler:
             self._add_result(point, end.state, end.objective, curve)
 
     def _add_result(self, point: Point, state: str, objective: Sequence[float], curve: Curve) -> None:
-        loss = math.inf
-        if state == State.COMPLETED and objective:
-            minimizes = self._fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE
-            loss = objective[0] if minimizes else -objective[0]
-        self._results.append((loss, point, self._proposals.encode(point)))
+        self._results.append((self._loss(state, objective), point, self._proposals.encode(point)))
         self._curves.append(curve)
+
+    def _loss(self, state: str, objective: Sequence[float]) -> float:
+        if state != State.COMPLETED or not objective:
+            return math.inf
+        minimizes = self._fed.study.directions[0] is optuna.study.StudyDirection.MINIMIZE
+        return objective[0] if minimizes else -objective[0]
+
+    @cached_property
+    def _earlier(self) -> EarlierModels:
+        """Fit the models of the earlier studies, once because their trials never change."""
+        studies: dict[int, tuple[list[list[float]], list[float]]] = {}
+        for trial in self._search.earlier:
+            if not trial.has_failed:
+                encoded, losses = studies.setdefault(trial.study, ([], []))
+                encoded.append(self._proposals.encode(trial.point))
+                losses.append(self._loss(trial.state, trial.objective))
+        return EarlierModels(studies.values(), self._proposals.parameter_indices())
 
     def _propose(self, study: StudySnapshot, number: int, sampler: BaseSampler, start: Point) -> Proposal:
         """Return an untried point that is not likely to fail, or else the nearest untried point."""
@@ -177,16 +190,22 @@ class Sampler:
 
     def _ask_surrogate(self, number: int) -> tuple[Point, list[float]]:
         """Return the surrogate's best point, and the scales of its fit; empty if the sampler chooses this trial."""
-        losses = estimate_ends(self._curves, [loss for loss, _, _ in self._results])
-        too_few = len(losses) < _MIN_RESULTS or len(set(losses)) < 2
-        if not self._has_surrogate or too_few or self._count_before(number) < self._samplers.startup:
+        if not self._has_surrogate:
+            return {}, []
+        losses, count = estimate_ends(self._curves, [loss for loss, _, _ in self._results]), self._count_before(number)
+        too_few = len(losses) < MIN_RESULTS or len(set(losses)) < 2
+        seed, is_start = self._samplers.seed(number), too_few or count < self._samplers.startup
+        if is_start and not self._search.earlier:
             return {}, []
         surrogate = Surrogate(self._proposals.parameter_indices(), self._scales)
         running = [self._running[trial] for trial in sorted(self._running)]
-        surrogate.fit([encoded for _, _, encoded in self._results], losses, self._proposals.failed, running)
+        encoded = [encoded for _, _, encoded in self._results]
+        surrogate.fit(encoded, losses, self._proposals.failed, running, self._ran_before)
+        if not self._earlier.teach(surrogate, count, seed) and is_start:
+            return {}, []
         best = [self._results[i][1] for i in np.argsort(losses, kind="stable")]
-        draws = iter(np.random.RandomState(self._samplers.seed(number)).random_sample, None)
-        return self._proposals.most_promising(best, surrogate.gain, draws), surrogate.scales
+        draws = iter(np.random.RandomState(seed).random_sample, None)
+        return self._proposals.most_promising(best, surrogate.gain, draws), [] if too_few else surrogate.scales
 
     def _ask_sampler(self, trial_id: int, sampler: BaseSampler, start: Point) -> Point:
         """Return the point that the sampler proposes, with the values of the start point."""
