@@ -5,12 +5,13 @@ import gc
 from rich.console import Console
 
 from sweeps import neighbours
-from sweeps.commands import app, best, bundle, compare, init, listing, remove, reports, resume, stop, ui
+from sweeps.commands import app, best, bundle, compare, exclude, init, listing, remove, reports, resume, stop, ui
 from sweeps.errors import ExitCode, UserError
 from sweeps.results.terminal import escape_unencodable
 
 # All modules are imported, because each adds its commands to the app.
-__all__ = ["best", "bundle", "compare", "init", "listing", "main", "remove", "reports", "resume", "stop", "ui"]
+__all__ = ["best", "bundle", "compare", "exclude", "init", "listing", "main", "remove", "reports", "resume", "stop"]
+__all__ += ["ui"]
 
 
 def main() -> None:

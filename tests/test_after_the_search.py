@@ -1,4 +1,4 @@
-"""The commands best, refit, resume --add, stop --trial, archive and delete after a search, with a real MLflow."""
+"""The commands best, refit, resume --add, exclude, prune, archive and delete after a search, with a real MLflow."""
 
 import os
 import shutil
@@ -136,25 +136,35 @@ def test_refused_refit_names_the_reason(tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 2
 
 
-def test_commands_add_and_stop_trials(tmp_path: Path) -> None:
+SLOTS = "hydra.sweeper.n_jobs=2"
+
+
+def test_commands_add_exclude_and_stop_trials(tmp_path: Path) -> None:
     driver = lines.start(
-        lines.theirs(*lines.GRID, "+x=1,2", "+epochs=100000", "hydra.launcher.cpus_per_task=0"), tmp_path
+        lines.theirs(*lines.GRID, "+x=1,2,4,5", "+epochs=100000", "hydra.launcher.cpus_per_task=0", SLOTS), tmp_path
     )
     study = tmp_path / "multirun" / "s"
     wait_until(lambda: all(len(steps(study / number)) > 2 for number in "01"))
     assert "study s is being run by process" in sweeps(tmp_path, "delete", "s", "--yes").err
     refused = sweeps(tmp_path, "resume", "s", "--add", "y=3")
     assert (refused.code, "study s does not sweep y" in refused.err) == (2, True)
+    assert "x2, which is not swept.\nDid you mean x?" in sweeps(tmp_path, "exclude", "s", "x2>4").err
+    excluded = sweeps(tmp_path, "exclude", "s", "x>4")
+    assert "excluded: no further trial begins with x>4" in excluded.out, excluded.said
     added = sweeps(tmp_path, "resume", "s", "--add", "x=3")
     assert "the study recorded the trial" in added.out, added.said
-    for number in "012":
+    for number, command in [("0", "stop"), ("1", "prune"), ("2", "prune"), ("3", "prune")]:
         wait_until(lambda number=number: len(steps(study / number)) > 1)  # type: ignore[misc]
-        ended = sweeps(tmp_path, "stop", "s", "--trial", number)
+        ended = sweeps(tmp_path, command, "s", "--trial", number)
         assert f"trial {number} ends" in ended.out, ended.said
     done = lines.finish(driver, tmp_path, 30)
     assert done.code == 0, done.said
-    assert [(row.params, str(row.state)) for row in rows(study)] == [({"+x": x}, "pruned") for x in (1, 2, 3)]
-    assert "3 of 3 trials have ended (3 pruned)" in sweeps(tmp_path, "status", "s").out
+    assert [(row.params, str(row.state)) for row in rows(study)] == [({"+x": x}, "pruned") for x in (1, 2, 3, 4)]
+    status = sweeps(tmp_path, "status", "s").out
+    assert "4 of 4 trials have ended (4 pruned)" in status
+    for line in ("excluded x>4 at 2", "added x=3 at 2", *(f"trial {number} was pruned by " for number in range(4))):
+        assert line in status
+    assert "exclude 'x>4': no untried point is left." in sweeps(tmp_path, "exclude", "s", "x>4").err
     late = sweeps(tmp_path, "resume", "s", "--add", "x=[1", timeout_s=60)
     assert late.code == 2
     assert not list((study / "added").glob("*.json"))

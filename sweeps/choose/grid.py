@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from sweeps.choose import Changes, Next, Proposal
 from sweeps.choose.out_of_memory import OutOfMemory
+from sweeps.record.narrowed import narrow
 from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import By, StudySnapshot
 from sweeps.trial.job import Point
@@ -32,7 +33,8 @@ class Grid:
         if study.enough or (self.max_points is not None and self._count >= self.max_points):
             return Next()
         self._left = self._left or self.space.points()
+        allowed = narrow(self.space, study.excluded)
         for point in self._left:
-            if canonical(point) not in self._tried:
+            if canonical(point) not in self._tried and not allowed.excludes(point):
                 return Next([Proposal(point, By.GRID, infeasible=self.memory.explain_infeasible(study, point))])
         return Next()

@@ -1,13 +1,15 @@
-"""Manual changes to a study's trials: a person ends a trial or adds a point, with or without a running driver.
+"""Manual changes to a study: a person ends trials, adds or excludes points, with or without a running driver.
 
-An added point is a file, `added/<time>.json` in the study's folder, until the driver has recorded it in the journal
-under this name. If the driver refuses the point, it writes the reason to `<time>.refused` instead.
+A request for points is a file, `added/<time>.json` in the study's folder, until the driver has recorded it in the
+journal under this name. If the driver refuses the request, it writes the reason to `<time>.refused` instead.
 """
 
+import getpass
 import json
+import os
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,11 @@ from sweeps.choose.repeats import Seeds
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json, write_whole
 from sweeps.record.definition import Definition
+from sweeps.record.exclusion import Excluded
 from sweeps.record.grammar import point_of
 from sweeps.record.space import SearchSpace, canonical
 from sweeps.record.study import Added, By, StudySnapshot, TrialRecord
-from sweeps.trial.folder import TrialFolder
+from sweeps.trial.folder import AttemptFolder, TrialFolder
 from sweeps.trial.job import Point, State
 
 _FOLDER = "added"
@@ -62,8 +65,20 @@ class Manual:
         return Proposal({**added.params, **chosen}, By.PERSON, seed=recorded, outside=added.outside, added=added.name)
 
 
-def end_trial(study: StudySnapshot, number: int) -> str:
-    """Request that an open trial ends as pruned, and return a message with the time of its end. Raises UserError."""
+def end_trials(study: StudySnapshot, numbers: Sequence[int]) -> list[str]:
+    """Request that open trials end as pruned, and return a message for each. Raises UserError; then none ends."""
+    messages = []
+    for trial, attempt in [_open_trial(study, number) for number in numbers]:
+        if attempt.stop_requested() is None:
+            attempt.request_stop(State.PRUNED, by=_user())
+        queued = "after its first epoch, because it is still queued"
+        when = "at its next report" if trial.state is State.RUNNING else queued
+        messages.append(f"trial {trial.number} ends {when} and counts as pruned")
+    return messages
+
+
+def _open_trial(study: StudySnapshot, number: int) -> tuple[TrialRecord, AttemptFolder]:
+    """Return a trial with its open attempt. Raises UserError if it has none."""
     trial = next((trial for trial in study.rows if trial.number == number), None)
     attempt = TrialFolder(trial.folder).newest() if trial else None
     if trial is None or attempt is None or attempt.is_over:
@@ -71,10 +86,15 @@ def end_trial(study: StudySnapshot, number: int) -> str:
         running = ", ".join(str(trial.number) for trial in study.rows if trial.state is State.RUNNING)
         advice = f"Choose a running trial: {running}" if running else "No trial is running."
         raise UserError(f"--trial {number}: {problem}.\n{advice}")
-    if attempt.stop_requested() is None:
-        attempt.request_stop(State.PRUNED)
-    when = "at its next report" if trial.state is State.RUNNING else "after its first epoch, because it is still queued"
-    return f"trial {number} ends {when} and counts as pruned"
+    return trial, attempt
+
+
+def _user() -> str:
+    """Return the name of the user, or their number if they have no name."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # which of them depends on Python's version
+        return str(os.getuid())
 
 
 def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
@@ -92,9 +112,18 @@ def add_point(definition: Definition, study: StudySnapshot, text: str) -> Path:
         raise UserError(f"--add '{text}': {problem}.\nType a value for each of: {', '.join(keys)}")
     point = {keys[key.lstrip("+")]: value for key, value in typed.items()}
     refuse_duplicate(point, study.rows, study.added)
-    file = study.folder / _FOLDER / f"{time.time_ns()}.json"
+    return _request(study.folder, {"point": point})
+
+
+def exclude_points(study: Path, condition: str) -> Path:
+    """Request that no trial begins for which the condition holds, and return the request's file."""
+    return _request(study, {"condition": condition})
+
+
+def _request(study: Path, content: Mapping[str, Any]) -> Path:
+    file = study / _FOLDER / f"{time.time_ns()}.json"
     file.parent.mkdir(exist_ok=True)
-    write_whole(file, json.dumps(point))
+    write_whole(file, json.dumps({**content, "by": _user()}))
     return file
 
 
@@ -107,17 +136,27 @@ def refuse_duplicate(point: Point, trials: Sequence[TrialRecord], added: Sequenc
         raise UserError(f"'{_text_of(point)}' was added already.")
 
 
-def list_added_files(study: Path) -> list[Path]:
-    """Return the files of the added points that are not recorded yet, oldest first."""
+def list_requests(study: Path) -> list[Path]:
+    """Return the files of the requests that are not recorded yet, oldest first."""
     return sorted((study / _FOLDER).glob("*.json"))
 
 
-def read_point(file: Path, space: SearchSpace, seeds: Seeds) -> Added:
-    """Return the added point of a file. Raises UserError if the study has no such point or the file is corrupt."""
+def read_request(file: Path, space: SearchSpace, seeds: Seeds) -> Added | Excluded:
+    """Return the request of a file. Raises UserError if the study has no such point or the file is corrupt."""
     try:
-        point: Point = read_json(file) or {}
+        content = read_json(file) or {}
     except CorruptFile as error:
         raise UserError(str(error)) from error
+    user, at = str(content.get("by", "")), int(file.stem) / 1e9 if file.stem.isdecimal() else 0.0
+    if content.keys() == {"condition", "by"} and isinstance(content["condition"], str):
+        return Excluded(file.name, content["condition"], user, at)
+    if content.keys() == {"point", "by"} and isinstance(content["point"], dict):
+        return Added(file.name, content["point"], _is_outside(content["point"], space, seeds), user, at)
+    return Added(file.name, content, _is_outside(content, space, seeds))  # of an earlier version
+
+
+def _is_outside(point: Point, space: SearchSpace, seeds: Seeds) -> bool:
+    """Return whether a point is outside of the space. Raises UserError if it has not the params of a trial."""
     keys = dict.fromkeys(parameter.key for parameter in space.parameters if space.exists(parameter, point))
     if seeds.in_grid and seeds.key not in point:
         keys.pop(seeds.key, None)  # because the point runs under each seed
@@ -130,7 +169,7 @@ def read_point(file: Path, space: SearchSpace, seeds: Seeds) -> Added:
             f"'{_text_of(point)}' cannot be added: {needless[0]} does not exist with these values.\n{advice}"
         )
     first = {seeds.key: seeds.repeated[0]} if seeds.in_grid and seeds.repeated else {}
-    return Added(file.name, point, outside=not space.contains({**first, **point}))
+    return not space.contains({**first, **point})
 
 
 def _text_of(point: Point) -> str:
@@ -138,13 +177,13 @@ def _text_of(point: Point) -> str:
 
 
 def refuse_file(file: Path, error: UserError) -> None:
-    """Replace the file of an added point by a file with the error."""
+    """Replace the file of a request by a file with the error."""
     write_whole(file.with_suffix(".refused"), str(error))
     file.unlink(missing_ok=True)
 
 
-def wait_for_driver(file: Path, for_s: float) -> str:
-    """Return a message once the driver has read the file; empty after `for_s` seconds. Raises UserError if refused."""
+def wait_for_driver(file: Path, for_s: float) -> bool:
+    """Return whether the driver has recorded the request within `for_s` seconds. Raises UserError if refused."""
     deadline, refused = time.monotonic() + for_s, file.with_suffix(".refused")
     while file.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -152,4 +191,4 @@ def wait_for_driver(file: Path, for_s: float) -> str:
         message = refused.read_text()
         refused.unlink(missing_ok=True)
         raise UserError(message)
-    return "" if file.exists() else "added: the study recorded the trial and starts it when a slot is free"
+    return not file.exists()

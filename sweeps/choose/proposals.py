@@ -6,6 +6,8 @@ from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
 
+from sweeps.record.exclusion import Excluded
+from sweeps.record.narrowed import narrow
 from sweeps.record.space import Choice, Interval, Parameter, SearchSpace, canonical
 from sweeps.trial.job import Point, Value
 
@@ -19,10 +21,15 @@ Gain = Callable[[Sequence[Sequence[float]]], Iterable[float]]  # the promise of 
 
 
 class Proposals:
-    """The tried points of a search space, and the coordinates of the points that ran or failed."""
+    """The tried points of a search space, and the coordinates of the points that ran or failed.
+
+    A point that a person has excluded since the study began is not proposed; if it was tried, its result counts.
+    """
 
     def __init__(self, space: SearchSpace) -> None:
-        self._space = space
+        self._space = self._allowed = space
+        self._points: Iterator[Point] = iter(())  # points that may be tried, without those before the first open one
+        self._open: Point | None = None  # first point that may be tried
         self._tried: set[str] = set()
         self.ran: list[list[float]] = []
         self.failed: list[list[float]] = []
@@ -30,8 +37,25 @@ class Proposals:
     def __len__(self) -> int:
         return len(self._tried)
 
-    def __contains__(self, point: Point) -> bool:
-        return canonical(point) in self._tried
+    def narrow(self, excluded: Sequence[Excluded]) -> None:
+        """Leave out further points of the space, which a person has excluded."""
+        allowed = narrow(self._space, excluded)
+        if len(allowed.excluded) != len(self._allowed.excluded):
+            self._allowed, self._points, self._open = allowed, allowed.all_points(), None
+
+    def is_open(self, point: Point) -> bool:
+        """Return whether the point is neither tried nor excluded."""
+        return canonical(point) not in self._tried and not self._allowed.excludes(point)
+
+    def is_exhausted(self, size: int | None) -> bool:
+        """Return whether no point is left of a space with `size` points; None if there are far more than trials."""
+        if self._allowed is self._space:
+            return size is not None and len(self) >= size
+        while self._open is None or not self.is_open(self._open):
+            self._open = next(self._points, None)
+            if self._open is None:
+                return True
+        return False
 
     def add(self, point: Point) -> None:
         """Add a tried point. A point outside of the space, or without all of its parameters, does not count."""
@@ -52,8 +76,8 @@ class Proposals:
         """Return the nearest untried point with the same values for `fixed` keys; the point itself if there is none."""
         encoded = self.encode(point)
         most = _MOST_FRACTIONS if self._space.has_fractions else _MOST_COMPARED
-        compared = islice(self._space.all_points(), len(self) + most)
-        untried = (other for other in compared if other not in self and all(other.get(k) == point[k] for k in fixed))
+        compared = islice(self._allowed.all_points(), len(self) + most)
+        untried = (other for other in compared if self.is_open(other) and all(other.get(k) == point[k] for k in fixed))
         return min(untried, key=lambda other: math.dist(encoded, self.encode(other)), default=point)
 
     def most_promising(self, best: Sequence[Point], gain: Gain, draws: Iterator[float]) -> Point:
@@ -61,10 +85,10 @@ class Proposals:
 
         The search climbs from the most promising candidates to their neighbours.
         """
-        restricted, gains = self._space.is_restricted, dict[str, tuple[float, Point]]()
+        allowed, gains = self._allowed, dict[str, tuple[float, Point]]()
         points: Iterable[Point] = self.candidates(best, draws)
         for _ in range(1 + _MAX_CLIMBS):
-            keys = {canonical(point): point for point in points if not restricted or self._space.contains(point)}
+            keys = {canonical(point): point for point in points if not allowed.is_restricted or allowed.contains(point)}
             new = {key: point for key, point in keys.items() if key not in gains and key not in self._tried}
             if not new:
                 break

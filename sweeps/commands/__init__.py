@@ -12,7 +12,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
+from sweeps.choose import manual
 from sweeps.errors import UserError
+from sweeps.files import holder
+from sweeps.launchers.slurm import driver_chain
 from sweeps.launchers.slurm.queue import JobInfo, living_jobs
 from sweeps.record import definition
 from sweeps.record.definition import Definition
@@ -39,6 +42,7 @@ command = partial(app.command, cls=_Command)
 console = Console(highlight=False, markup=False, emoji=False)
 
 MULTIRUN = Path("multirun")
+_ANSWER_S = 15.0
 
 
 def complete_name(context: typer.Context, incomplete: str) -> list[str]:
@@ -64,6 +68,19 @@ def read(name: str, root: Path) -> tuple[StudySnapshot, Definition]:
 def jobs_of(study: StudySnapshot) -> list[JobInfo]:
     """Return the study's SLURM jobs that are queued or running. Raises SlurmError."""
     return living_jobs(study.folder, (trial.folder for trial in study.rows if not trial.state.is_over))
+
+
+def has_driver(folder: Path, request: Path, answer: str) -> bool:
+    """Return whether a driver runs the study, or is queued; then print its `answer` once it has recorded the request.
+
+    Raises UserError if the driver refuses the request.
+    """
+    driver = holder(folder / "driver.lock") or next(iter(driver_chain.living(folder)), None)
+    if driver is None:
+        return False
+    no_answer = f"{driver} has not answered yet. The request is queued for this driver or the next one"
+    console.print(answer if manual.wait_for_driver(request, _ANSWER_S) else no_answer, soft_wrap=True)
+    return True
 
 
 def store_of(definition_: Definition) -> str:

@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from sweeps.choose import manual
-from sweeps.commands import MULTIRUN, Name, Root, command, console, read, working_folder
+from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read, working_folder
 from sweeps.errors import UserError
-from sweeps.files import Lock, LockHeld, holder
-from sweeps.launchers.slurm import driver_chain
+from sweeps.files import Lock, LockHeld
 from sweeps.record import definition
 from sweeps.record.definition import Definition
 from sweeps.record.study import StudySnapshot
 
-_ANSWER_S = 15.0
 _RETRIED = ("failed", "diverged", "out_of_memory", "timed_out", "lost", "infeasible")
 
 
@@ -34,8 +32,11 @@ def resume(
     """Resume a study with the command that started it."""
     folder, definition_ = definition.find(name, root)
     _refuse_moved(folder, definition_)
-    if add is not None and _add(*read(name, root), add):
-        return
+    if add is not None:
+        study, _ = read(name, root)
+        request = manual.add_point(definition_, study, add)
+        if has_driver(folder, request, "added: the study recorded the trial and starts it when a slot is free"):
+            return
     if retry or trials:
         _reopen(*read(name, root), retry or ",".join(_RETRIED), trials)
     line = definition.resume_line(definition_)
@@ -55,17 +56,6 @@ def _refuse_moved(folder: Path, definition_: Definition) -> None:
             f"{folder} is study {definition_.name}, renamed or copied: its command would resume {original}.\n"
             f"Move the folder first: {shlex.join(['mv', str(folder), str(original)])}"
         )
-
-
-def _add(study: StudySnapshot, definition_: Definition, text: str) -> bool:
-    """Add a trial. Return whether a driver is running; the driver then starts the trial."""
-    file = manual.add_point(definition_, study, text)
-    driver = holder(study.folder / "driver.lock") or next(iter(driver_chain.living(study.folder)), None)
-    if driver is None:
-        return False
-    no_answer = f"{driver} has not answered yet. The trial is queued for this driver or the next one"
-    console.print(manual.wait_for_driver(file, _ANSWER_S) or no_answer, soft_wrap=True)
-    return True
 
 
 def _reopen(study: StudySnapshot, definition_: Definition, retry: str, trials: str) -> None:

@@ -1,4 +1,4 @@
-"""python -m sweeps stop: stop a running study, or one of its trials."""
+"""python -m sweeps stop and prune: stop a running study, or some of its trials."""
 
 import time
 from contextlib import suppress
@@ -24,18 +24,17 @@ from sweeps.wording import counted
 def stop(
     name: Name,
     root: Root = MULTIRUN,
-    trial: Annotated[int | None, typer.Option(help="stop only this trial, for good; it counts as pruned")] = None,
+    trial: Annotated[
+        list[int] | None, typer.Option(help="stop only this trial, for good; it counts as pruned; may be repeated")
+    ] = None,
 ) -> None:
     """Stop a study after the current epoch of its trials.
 
     Cancel its queued trials. `resume` continues the study later.
     """
     folder = (root / name).absolute()
-    if trial is not None:
-        study, _ = read(name, root)
-        if not holder(folder / "driver.lock") and not jobs_of(study):
-            raise UserError(f"study {name} and its trials are not running")
-        console.print(manual.end_trial(study, trial), soft_wrap=True)
+    if trial:
+        prune(name, trial, root)
         return
     process = holder(folder / "driver.lock")
     own = driver_chain.job_of(folder, process) if process else None  # which ends by itself, without messages of srun
@@ -51,6 +50,20 @@ def stop(
     else:
         _stop_drivers(folder, own)
         _stop_jobs(read(name, root)[0])
+
+
+@command()
+def prune(
+    name: Name,
+    trial: Annotated[list[int], typer.Option(help="number of the trial; may be repeated")],
+    root: Root = MULTIRUN,
+) -> None:
+    """End trials at their next report, for good. They count as pruned."""
+    study, _ = read(name, root)
+    if not holder(study.folder / "driver.lock") and not jobs_of(study):
+        raise UserError(f"study {name} and its trials are not running")
+    for message in manual.end_trials(study, trial):
+        console.print(message, soft_wrap=True)
 
 
 def _stop_drivers(folder: Path, own: str | None) -> None:

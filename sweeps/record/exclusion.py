@@ -4,6 +4,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,17 @@ _NAMED = {"true": True, "false": False, "null": None}
 Values = Mapping[str, Any]
 Truth = Callable[[Values], bool | None]
 """A part of a condition in Kleene's logic: None while it is undecided."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A condition on points that a person excluded from a study that had begun."""
+
+    name: str  # name of the person's request
+    text: str
+    by: str  # name of the user
+    at: float  # s since 1970
+    size: int | None = None  # number of points that were tried or still may be; None if far more than trials
 
 
 class Exclusion:

@@ -11,6 +11,7 @@ from hydra.errors import HydraException
 
 from sweeps.errors import UserError
 from sweeps.files import CorruptFile, read_json
+from sweeps.record.exclusion import Excluded
 from sweeps.record.grammar import point_of
 from sweeps.record.journal import Event
 from sweeps.record.space import canonical
@@ -29,6 +30,7 @@ class Fold:
     folder: Path
     trials: list[TrialRecord] = field(default_factory=list)
     added: list[Added] = field(default_factory=list)
+    excluded: list[Excluded] = field(default_factory=list)
     changes: list[int] = field(default_factory=list)  # see `StudySnapshot.changes`
     open_numbers: set[int] = field(default_factory=set)
     shared: dict[str, Any] = field(default_factory=dict)  # opaque state of the sampler
@@ -47,7 +49,11 @@ class Fold:
                 trial = self.trials[event["trial"]]
                 self._change(replace(trial, state=State.QUEUED, forgiven=int(event["forgiven"])))
             case "added":
-                self.added.append(Added(str(event["name"]), dict(event["point"]), bool(event["outside"])))
+                who, when = str(event.get("by", "")), float(event.get("at", 0.0))
+                self.added.append(Added(str(event["name"]), dict(event["point"]), bool(event["outside"]), who, when))
+            case "excluded":
+                who, when = str(event["by"]), float(event["at"])
+                self.excluded.append(Excluded(str(event["name"]), str(event["condition"]), who, when))
             case "remembered":
                 number = event["trial"]
                 self.trials[number] = replace(self.trials[number], memory=dict(event["memory"]))

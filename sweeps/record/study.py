@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from sweeps.record.exclusion import Excluded
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Outcome, Point, State
 from sweeps.wording import LONGEST, short, text
@@ -131,6 +132,8 @@ class Added:
     name: str
     params: Point
     outside: bool  # whether the params are outside of the search space
+    by: str = ""  # name of the user; empty in the journal of an earlier version
+    at: float = 0.0  # s since 1970
 
 
 MIN_FOR_IMPORTANCE = 10
@@ -158,6 +161,7 @@ class StudySnapshot:
     repeats: int = 1  # number of seeds that each configuration of a search runs under
     size: int | None = None  # number of points of the search space; None if unknown or endless
     added: Sequence[Added] = ()
+    excluded: Sequence[Excluded] = ()  # conditions that a person added, oldest first
     shared: Mapping[str, Any] = field(default_factory=dict)  # opaque state of the sampler
     changes: Sequence[int] = ()  # number of the trial for each event (queued, ended, reopened), in order
     under_way: Set[int] = frozenset()  # numbers of the trials that this driver has started, or made ready to start
@@ -178,13 +182,13 @@ class StudySnapshot:
         if self.planned is None:
             return None
         begun = [trial for trial in self.rows if trial.by_hand]
-        names = {trial.added for trial in begun}
-        waiting = [addition for addition in self.added if addition.name not in names]
+        waiting = [addition for addition in self.added if all(trial.added != addition.name for trial in begun)]
         outside = sum(trial.outside for trial in begun) + sum(addition.outside for addition in waiting)
         # because version 1 did not replicate the trials that a person added
         alone = sum(self.repeats > 1 and not (trial.seed or trial.unknown) for trial in self.rows)
+        size = self.excluded[-1].size if self.excluded else self.size and max(self.size, self.planned)
         points = self.planned + len(begun) + len(waiting) - outside
-        points = points if self.size is None else min(points, max(self.size, self.planned))
+        points = points if size is None else min(points, size)
         replicates = (points + outside - alone) * self.repeats + alone
         further = sum(trial.race or trial.unknown for trial in self.rows)
         return replicates - self._left_out() + further

@@ -1,15 +1,18 @@
 """The record of a study: its journal and its trials' folders, folded into frozen trials. One writer, the driver."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sweeps.files import CorruptFile
+from sweeps.record.exclusion import Excluded
 from sweeps.record.fold import VERSION, Fold, events_of_folders, trial_as_json
 from sweeps.record.journal import FILE, Event, Journal
+from sweeps.record.narrowed import narrow, with_size
+from sweeps.record.space import SearchSpace
 from sweeps.record.study import UNKNOWN, Added, StudySnapshot, TrialRecord, update_outside
 from sweeps.trial.folder import TrialFolder
-from sweeps.trial.job import Outcome, Point, State
+from sweeps.trial.job import Outcome, State
 
 
 class Record:
@@ -20,7 +23,8 @@ class Record:
         self._journal = Journal(study.folder / FILE)
         self._fold = fold = Fold(study.folder)
         self._under_way: set[int] = set()
-        lists: dict[str, Any] = {"rows": fold.trials, "added": fold.added, "changes": fold.changes}
+        lists: dict[str, Any] = {"rows": fold.trials, "changes": fold.changes}
+        lists |= {"added": fold.added, "excluded": fold.excluded}
         self.study = replace(
             study, **lists, shared=fold.shared, open_numbers=fold.open_numbers, under_way=self._under_way
         )
@@ -59,7 +63,14 @@ class Record:
 
     def add(self, added: Added) -> None:
         """Record a trial that a person adds."""
-        self._append({"op": "added", "name": added.name, "point": added.params, "outside": added.outside})
+        event = {"op": "added", "name": added.name, "point": added.params, "outside": added.outside}
+        self._append({**event, "by": added.by, "at": added.at})
+
+    def exclude(self, excluded: Excluded, space: SearchSpace) -> None:
+        """Record a condition on the points of the study's space that a person excludes."""
+        event = {"op": "excluded", "name": excluded.name, "condition": excluded.text}
+        self._append({**event, "by": excluded.by, "at": excluded.at})
+        self._fold.excluded[:] = with_size(self.study, space)
 
     def end(self, trial: TrialRecord) -> None:
         """Record that a trial is over, with the outcome of each attempt."""
@@ -80,8 +91,10 @@ class Record:
         """Show the state of an open trial, which the journal does not record: queued or running, and its metrics."""
         self._fold.trials[trial.number] = trial
 
-    def update_outside(self, contains: Callable[[Point], bool]) -> None:
-        """Update which trials are outside of the search space, which may have grown since they were added."""
+    def update_outside(self, space: SearchSpace) -> None:
+        """Update which trials are outside of the search space, which may have grown, and how many points it has."""
+        self._fold.excluded[:] = with_size(self.study, space)
+        contains = narrow(space, self._fold.excluded).contains
         for trial in [*self.trials]:
             self.update(update_outside(trial, contains))
         added = self._fold.added
@@ -107,4 +120,5 @@ def read(study: StudySnapshot) -> StudySnapshot:
     journal.read(fold.apply)
     if not journal.count:
         raise CorruptFile(journal.path, "it is empty")
-    return replace(study, rows=tuple(fold.trials), added=tuple(fold.added), changes=tuple(fold.changes))
+    requests: dict[str, Any] = {"added": tuple(fold.added), "excluded": tuple(fold.excluded)}
+    return replace(study, rows=tuple(fold.trials), changes=tuple(fold.changes), **requests)

@@ -194,7 +194,7 @@ class Driver:
         plan = self._plan
         plan.choosing.earlier.save()
         record = open_record(self._study, self._definition, plan.choosing.space.fixed)
-        record.update_outside(plan.choosing.space.contains)
+        record.update_outside(plan.choosing.space)
         self._study = record.study
         if plan.settings.storage:
             from sweeps.choose.sampler.mirror import Mirror
@@ -232,7 +232,7 @@ class Driver:
             overrides=lambda trial: plan.choosing.space.overrides(trial.params),
             print_line=view.say,
             tracker=tracker,
-            take_added=lambda: plan.take_added(record, view.say),
+            take_requests=lambda: plan.take_requests(record, view.say),
         )
         return Loop(
             record=record,

@@ -20,6 +20,7 @@ from sweeps.errors import Infeasible, UserError
 from sweeps.launchers.batch import BatchTrials
 from sweeps.launchers.contract import TrialLauncher
 from sweeps.record.definition import ARCHIVE, as_typed, resumed_sampler
+from sweeps.record.narrowed import narrow
 from sweeps.record.space import Choice, SearchSpace, is_grid
 from sweeps.record.study import Added
 from sweeps.record.writer import Record
@@ -32,7 +33,7 @@ from sweeps.study.compose import Composer
 from sweeps.study.help import at_once
 from sweeps.study.points import Points
 from sweeps.study.price import measured_price
-from sweeps.study.typed_space import in_space, read_space, refuse_fractions
+from sweeps.study.typed_space import in_space, read_space, refuse_fractions, refuse_narrowing
 from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
@@ -86,26 +87,37 @@ class Plan:
 
     def check_added(self) -> None:
         """Check the trials that a person added while no driver ran. Raises UserError, and deletes a wrong trial."""
-        for file in manual.list_added_files(self.folder):
+        for file in manual.list_requests(self.folder):
             try:
-                self.points.check(manual.read_point(file, self.choosing.space, self.choosing.seeds).params)
+                request = manual.read_request(file, self.choosing.space, self.choosing.seeds)
+                if isinstance(request, Added):
+                    self.points.check(request.params)
             except UserError:
                 file.unlink(missing_ok=True)
                 raise
 
-    def take_added(self, record: Record, print_line: Callable[[str], None]) -> Iterator[Added]:
-        """Yield the valid trials that a person added. Each file is kept until its trial is recorded."""
-        for file in manual.list_added_files(self.folder):
+    def take_requests(self, record: Record, print_line: Callable[[str], None]) -> None:
+        """Record the valid requests of persons. Each file is kept until its request is recorded."""
+        for file in manual.list_requests(self.folder):
             try:
-                if not any(added.name == file.name for added in record.study.added):
-                    added = manual.read_point(file, self.choosing.space, self.choosing.seeds)
-                    manual.refuse_duplicate(added.params, record.trials, record.study.added)
-                    self.points.check(added.params)
-                    yield added
+                study = record.study
+                if file.name not in [*(a.name for a in study.added), *(e.name for e in study.excluded)]:
+                    self._take_request(file, record)
                 file.unlink(missing_ok=True)
             except UserError as error:
                 manual.refuse_file(file, error)
-                print_line(f"not added: {error}")
+                print_line(f"refused: {error}")
+
+    def _take_request(self, file: Path, record: Record) -> None:
+        space = narrow(self.choosing.space, record.study.excluded)
+        request = manual.read_request(file, space, self.choosing.seeds)
+        if isinstance(request, Added):
+            manual.refuse_duplicate(request.params, record.trials, record.study.added)
+            self.points.check(request.params)
+            record.add(request)
+        else:
+            refuse_narrowing(request.text, space, record.study)
+            record.exclude(request, self.choosing.space)
 
 
 def name_study(config: DictConfig, settings: SweeperConf) -> tuple[str, Path]:

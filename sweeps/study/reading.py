@@ -11,6 +11,8 @@ from sweeps.record import costs
 from sweeps.record.definition import DONE, Definition, resume_line, sweeps_line
 from sweeps.record.grammar import space_of
 from sweeps.record.journal import FILE
+from sweeps.record.narrowed import narrow, with_size
+from sweeps.record.space import SearchSpace
 from sweeps.record.study import StudySnapshot, TrialRecord, read_state, update_outside
 from sweeps.record.writer import read
 from sweeps.trial.job import State
@@ -53,9 +55,17 @@ def read_study(folder: Path, definition: Definition) -> StudySnapshot:
             study = read(study)
     except CorruptFile as error:
         raise UserError(f"study {definition.name}: {error}\nRepair it with: {resume_line(definition)}") from error
-    space = space_of(definition.parameters).with_listed(definition.listed).with_excluded(definition.exclude)
-    rows = [update_outside(_update_queued(trial), space.contains) for trial in study.rows]
-    return replace(study, rows=rows).with_tracking(costs.read_tracking_seconds(folder))
+    space = read_space(definition)
+    contains = narrow(space, study.excluded).contains
+    rows = [update_outside(_update_queued(trial), contains) for trial in study.rows]
+    return replace(study, rows=rows, excluded=with_size(study, space)).with_tracking(
+        costs.read_tracking_seconds(folder)
+    )
+
+
+def read_space(definition: Definition) -> SearchSpace:
+    """Return the search space of the study's command."""
+    return space_of(definition.parameters).with_listed(definition.listed).with_excluded(definition.exclude)
 
 
 def _update_queued(trial: TrialRecord) -> TrialRecord:

@@ -1,7 +1,7 @@
 """From the choosers' proposals to attempts that are ready to be submitted."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from sweeps.choose import Chooser, Next, Proposal
 from sweeps.errors import Infeasible, UserError
 from sweeps.record.fold import trial_as_json
 from sweeps.record.space import canonical
-from sweeps.record.study import Added, TrialRecord
+from sweeps.record.study import TrialRecord
 from sweeps.record.writer import Record
 from sweeps.study.attempt import RETRIED, Attempt, may_be_reopened
 from sweeps.trial.folder import TrialFolder
@@ -31,8 +31,8 @@ class Starter:
     overrides: Callable[[TrialRecord], list[str]]
     print_line: Callable[[str], None]
     tracker: "Tracker | None" = None
-    take_added: Callable[[], Iterable[Added]] = tuple
-    """Returns the valid trials that a person has added since the last call."""
+    take_requests: Callable[[], object] = tuple
+    """Records what persons have requested since the last call: added trials and excluded points."""
     clock: Callable[[], float] = time.time
     has_started: bool = False  # whether this driver had anything to do
     _jobs: dict[int, Job] = field(default_factory=dict)  # the jobs of open trials, by number
@@ -40,8 +40,6 @@ class Starter:
 
     def choose(self, enough: bool, record_end: RecordEnd) -> tuple[Next, Attempt | None]:
         """Return what the choosers chose, and the attempt that is ready; None if there is none, or it has ended."""
-        for added in self.take_added():
-            self.record.add(added)
         study = replace(self.record.study, enough=enough)
         for chooser in self.choosers:
             answer = chooser.next(study)

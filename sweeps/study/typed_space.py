@@ -13,9 +13,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweeps.errors import UserError
 from sweeps.hydra_functions import Zip
+from sweeps.record.definition import sweeps_line
 from sweeps.record.exclusion import SETTING
 from sweeps.record.grammar import parse, parse_condition
+from sweeps.record.narrowed import has_untried
 from sweeps.record.space import Choice, Condition, Interval, Parameter, SearchSpace, is_grid, text_of
+from sweeps.record.study import StudySnapshot
 from sweeps.settings import SweeperConf
 from sweeps.study.compose import Composer
 from sweeps.study.listed_points import read_listed
@@ -133,6 +136,15 @@ def _refuse_untried(space: SearchSpace, config: DictConfig) -> None:
                 value = _value_of(key.lstrip("+"), config)
                 advice = "Run a study for each grid" if value is None else f"Type it in each, as in {key}={value}"
                 raise UserError(f"hydra.sweeper.also: a search needs {key} in each grid.\n{advice}")
+
+
+def refuse_narrowing(condition: str, space: SearchSpace, study: StudySnapshot) -> None:
+    """Raise UserError if a condition is wrong, or would leave no untried point of a study that has begun."""
+    narrowed = space.with_excluded([*(exclusion.text for exclusion in space.excluded), condition])
+    if not has_untried(narrowed, study):
+        advice = f"To start no further trial, type: {sweeps_line('stop', study.folder)}"
+        raise UserError(f"exclude '{condition}': no untried point is left.\n{advice}")
+    _refuse_exclusions(narrowed)
 
 
 def _value_of(key: str, config: DictConfig) -> str | None:

@@ -18,6 +18,7 @@ Each file has one writer, and is written aside and renamed, or appended a whole 
     attempts/<n>/facts.jsonl    the machine, versions, and settings as used, see `sweeps.trial.facts` (chief)
     attempts/<n>/began      when the attempt got a slot, or its job started                     (attempt)
     attempts/<n>/stop       "end after this epoch", with the reason: pruned or cancelled        (driver, job)
+    attempts/<n>/stop_by    the user who ended the trial with `stop --trial` or `prune`, and when   (command)
     attempts/<n>/heard      the chief's answers to should_stop(), one line a call               (chief)
     attempts/<n>/ranks/     addresses and failures of several ranks, see `sweeps.trial.ranks`   (each rank)
     attempts/<n>/end.json   the attempt's `Outcome`                                             (first observer)
@@ -191,7 +192,10 @@ class AttemptFolder:
             return float(read_text(file)) if file.exists() else None
         return file.stat().st_mtime  # because a damaged file was written at about that time
 
-    def request_stop(self, reason: State) -> None:
+    def request_stop(self, reason: State, by: str = "") -> None:
+        """Request that the attempt ends. `by` is the name of the user who ends the trial."""
+        if by:
+            write_whole(self.path / "stop_by", json.dumps({"by": by, "at": time.time()}), sync=False)
         write_whole(self.path / "stop", reason, sync=False)
 
     def stop_requested(self) -> State | None:
@@ -199,6 +203,13 @@ class AttemptFolder:
         with suppress(ValueError):
             return State(read_text(file)) if file.exists() else None
         return State.CANCELLED  # because even a damaged file is a request to stop
+
+    def stopped_by(self) -> tuple[str, float] | None:
+        """Return who ended the trial and when, in seconds since 1970; None if no person did, or if it is unreadable."""
+        with suppress(CorruptFile, OSError, LookupError, TypeError, ValueError):
+            request = read_json(self.path / "stop_by") or {}
+            return str(request["by"]), float(request["at"])
+        return None
 
     def append_stop_answer(self, reason: State | None) -> None:
         append_lines(self.path / "heard", [reason])

@@ -45,8 +45,8 @@ KEYS = ("lr", "batch_size", "+m.act", "beta under o=a", "beta under o=b")
 )
 def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> None:
     file = manual.add_point(definition(*KEYS), summary(tmp_path), text)
-    assert json.loads(file.read_text()) == point
-    assert manual.list_added_files(tmp_path) == [file]
+    assert json.loads(file.read_text())["point"] == point
+    assert manual.list_requests(tmp_path) == [file]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_point_is_printed_as_typed(tmp_path: Path, text: str, point: Point) -> N
 def test_invalid_points_are_refused(tmp_path: Path, text: str, message: str) -> None:
     tried = TrialRecord(7, {"lr": 0.5, "batch_size": 2.0}, State.FAILED, tmp_path / "7")
     with pytest.raises(UserError, match=message) as error:
-        manual.read_point(
+        manual.read_request(
             manual.add_point(definition(*KEYS), summary(tmp_path, tried), text),
             Study(tmp_path, Clock(), "lr=1,2").space,
         )
@@ -92,13 +92,13 @@ def test_a_space_in_code_takes_no_points(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_point(tmp_path: Path, content: str, message: str) -> None:
     (file := tmp_path / "1.json").write_text(content)
     with pytest.raises(UserError, match=message):
-        manual.read_point(file, Study(tmp_path / "s", Clock(), "x=1,2", "o=a,b").space, Seeds())
+        manual.read_request(file, Study(tmp_path / "s", Clock(), "x=1,2", "o=a,b").space, Seeds())
 
 
 def test_driver_answers_each_request(tmp_path: Path) -> None:
-    assert "starts it when a slot is free" in manual.wait_for_driver(tmp_path / "1.json", 1)
+    assert manual.wait_for_driver(tmp_path / "1.json", 1)
     (tmp_path / "2.json").touch()
-    assert manual.wait_for_driver(tmp_path / "2.json", 0) == ""
+    assert not manual.wait_for_driver(tmp_path / "2.json", 0)
     manual.refuse_file(tmp_path / "2.json", UserError("no"))
     with pytest.raises(UserError, match="no"):
         manual.wait_for_driver(tmp_path / "2.json", 1)
@@ -231,7 +231,7 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
     def look() -> str:
         if launcher.polls == 5:
             try:
-                messages.append(manual.end_trial(study.last.summary, 1))
+                messages.extend(manual.end_trials(study.last.summary, [1]))
             except UserError as error:
                 messages.append(str(error))
         return "it was stopped" if launcher.polls == 20 else ""
@@ -243,9 +243,9 @@ def test_one_trial_is_ended(make_study: MakeStudy, clock: Clock, script: Script)
         assert messages == ["trial 1 ends at its next report and counts as pruned"]
         assert done.states() == ["cancelled", "pruned"]
     with pytest.raises(UserError, match=r"--trial 9: study s has no such trial\.\nNo trial is running"):
-        manual.end_trial(done.summary, 9)
+        manual.end_trials(done.summary, [9])
     with pytest.raises(UserError, match=r"--trial 0: the trial is (cancelled|failed)"):
-        manual.end_trial(done.summary, 0)
+        manual.end_trials(done.summary, [0])
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

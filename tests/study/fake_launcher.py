@@ -300,7 +300,9 @@ class Study:
             self._make_job,
             lambda trial: [],
             view.say,
-            take_added=lambda: (Added(name, point, not self.space.contains(point)) for point, name in added()),
+            take_requests=lambda: [
+                record.add(Added(name, point, not self.space.contains(point))) for point, name in added()
+            ],
             clock=self.clock,
         )
         loop = Loop(
@@ -329,7 +331,7 @@ class Study:
         record = Record(study)
         choosing.earlier.save()
         record.open()
-        record.update_outside(choosing.space.contains)
+        record.update_outside(choosing.space)
         return record
 
     def trial(self, number: int) -> TrialFolder:

@@ -78,7 +78,8 @@ class Sampler:
         """Return the next configuration under its first seed; empty if the search is complete."""
         self._fed.follow(study)
         self._follow(study)
-        exhausted = not self._search.custom and study.size is not None and len(self._proposals) >= study.size
+        self._proposals.narrow(study.excluded)
+        exhausted = not self._search.custom and self._proposals.is_exhausted(study.size)
         if self._count >= self._search.max_configurations or exhausted or study.enough:
             return Next()
         number = len(study.rows)
@@ -93,7 +94,7 @@ class Sampler:
         """Return the next start point that has not begun; an empty point if there is none."""
         while self._next < len(self._search.start):
             point = self._search.start[self._next]
-            if canonical(point) not in self._started and (point not in self._proposals or self._search.custom):
+            if canonical(point) not in self._started and (self._proposals.is_open(point) or self._search.custom):
                 return point
             self._next += 1
         return {}
@@ -163,13 +164,14 @@ class Sampler:
                     point = self._ask_sampler(trial_id, sampler, start)
             if len(start) == len(point):
                 break
-            if point not in self._proposals and not self._space.excludes(point):
+            if self._proposals.is_open(point):
                 untried = point
                 fails = self._avoids_failures and self._proposals.seems_to_fail(point)
                 if not fails and not self._search.memory.explain_infeasible(study, point):
                     break
         else:
             point = untried or self._proposals.nearest(point, [*start])
+            point = point if self._proposals.is_open(point) else self._proposals.nearest(point)
         params = {**point, **self._search.seeds.first}
         self._fed.settle(number, trial_id, self._encoding.encode(point), params)
         return self._proposal(study, number, point, params, start, scales=scales)

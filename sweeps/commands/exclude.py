@@ -1,0 +1,33 @@
+"""python -m sweeps exclude: begin no further trial in a part of a study's search space."""
+
+from typing import Annotated
+
+import typer
+
+from sweeps.choose import manual
+from sweeps.commands import MULTIRUN, Name, Root, command, console, has_driver, read
+from sweeps.errors import UserError
+from sweeps.record.definition import resume_line
+from sweeps.record.narrowed import narrow
+
+
+@command()
+def exclude(
+    name: Name,
+    condition: Annotated[str, typer.Argument(metavar="CONDITION", help="as in 'lr>0.01 and optimizer=sgd'")],
+    root: Root = MULTIRUN,
+) -> None:
+    """Begin no further trial for which a condition holds.
+
+    Trials that have begun go on. The study may be running. Conditions are those of hydra.sweeper.exclude.
+    """
+    from sweeps.study.reading import read_space
+    from sweeps.study.typed_space import refuse_narrowing
+
+    study, definition = read(name, root)
+    if definition.search.get("custom_search_space", "None") != "None":
+        raise UserError(f"exclude '{condition}': the search space of study {study.name} is code. Change the code.")
+    refuse_narrowing(condition, narrow(read_space(definition), study.excluded), study)
+    request = manual.exclude_points(study.folder, condition)
+    if not has_driver(study.folder, request, f"excluded: no further trial begins with {condition}"):
+        console.print(f"excluded once the study resumes: {resume_line(definition)}", soft_wrap=True)
