@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
 from hydra.core.override_parser.types import Quote, QuotedString
@@ -38,7 +37,6 @@ from sweeps.trial.job import Point, Request
 from sweeps.trial.process import EXPECTED_RETURN
 from sweeps.wording import counted
 
-_LISTED = 10  # points of a grid that a preview lists
 _HYDRA_SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"  # the default of Hydra, which multirun/<name> replaces
 
 
@@ -73,11 +71,8 @@ class Plan:
             points = "more points" if is_grid(self.settings) else "corners of the search space"
             view.say(f"{count} {points} are infeasible, and would not be started. The first: {self.left_out[0]}")
         if is_grid(self.settings):
-            planned = islice(self.choosing.space.points(), self.settings.max_grid_trials)
-            for point in islice(planned, _LISTED):
-                view.say(f"  {' '.join(self.choosing.space.overrides(point))}")
-            if further := sum(1 for _ in planned):
-                view.say(f"  and {counted(further, 'further point')}")
+            for line in self.points.listing(self.settings.max_grid_trials):
+                view.say(line)
         view.console.print(requests_table(self.requests))
         view.say(measured_price(self.requests, self.settings, self.folder))
         view.say(cost(self.requests))

@@ -1,5 +1,7 @@
 """From the points of a study to the jobs of its trials: each is composed, checked, and asked what it needs."""
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from sweeps.record.study import TrialRecord
 from sweeps.study.compose import Composer, check
 from sweeps.trial.folder import TrialFolder
 from sweeps.trial.job import Job, Objective, Point, Request
+from sweeps.wording import counted
+
+_LISTED = 10  # points of a grid that a preview lists
 
 
 def _resolve(launcher: DictConfig) -> None:
@@ -56,6 +61,14 @@ class Points:
         except Infeasible as error:
             return str(error)  # not the error, because its traceback would keep the configuration in memory
         return self._launcher.request(config)
+
+    def listing(self, most: int | None) -> Iterator[str]:
+        """Yield the first points of the grid as they are typed, and how many follow of at most `most`."""
+        planned = islice(self._space.points(), most)
+        for point in islice(planned, _LISTED):
+            yield f"  {' '.join(self._space.overrides(point))}"
+        if further := sum(1 for _ in planned):
+            yield f"  and {counted(further, 'further point')}"
 
     def job(self, trial: TrialRecord, study: str, folder: Path, app: bytes, objective: Objective) -> Job:
         """Return the job of a trial. Raises UserError, or Infeasible if it cannot run here and never started."""
