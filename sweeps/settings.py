@@ -202,7 +202,7 @@ class SlurmLauncherConf:
     driver_timeout_min: int | None = at_least(1, None)
     """Time limit of the driver's job, in minutes. Null: 24 hours, or as long as the partition allows."""
     max_submissions_per_min: int = at_least(1, 60)
-    """Maximum number of job submissions per minute."""
+    """Maximum number of job submissions per minute. An array counts as many as may run at a time."""
     poll_s: float = at_least(0.5, 5.0)
     """Seconds between polls of SLURM's queue after a change, then up to 12 times as many. Ends are noticed without."""
     idle_gpu_min: float | None = field(default=30, metadata={"above": 0})

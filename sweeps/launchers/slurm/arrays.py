@@ -100,6 +100,7 @@ class Arrays:
             shutil.rmtree(array)
             self._slice = max(1, len(folders) // 2) if "MaxSubmit" in self._slurm.busy else self._slice
             return []
+        self._slurm.delay(min(throttle, len(folders)) - 1)  # because sites count elements that start as submissions
         self._slice = min(limits.MOST, 2 * self._slice)
         self._throttles[array] = throttle if running else math.inf, time.monotonic()
         return [

@@ -261,7 +261,7 @@ class WorkerTrials:
         """Submit workers for such trials, up to `count` as an array. Return False if the limits leave no room now."""
         settings = read(job.config.hydra.launcher, SlurmLauncherConf)
         # because a few workers may soon have run many trials of unknown length
-        most = _FEW if (is_unknown := self._packed_s(job) is None) else count
+        most = _FEW if self._packed_s(job) is None else count
         count = self._arrays.size(settings, min(count, most, self._settings.array_parallelism - len(self.jobs)))
         first = 1 + max((int(folder.name) for folder in pool.glob("*") if folder.name.isdecimal()), default=0)
         folders = [pool / str(number) for number in range(first, first + count)]
@@ -273,8 +273,6 @@ class WorkerTrials:
                 write_call(folder, settings, run_worker, folder, *arguments)
             sent = self._arrays.send(pool.name, folders, settings, settings.slots) if folders else []
             self.jobs |= {worker.name: worker for worker in sent}
-            if sent and is_unknown:
-                self._slurm.delay(len(sent) - 1)
         except RefusedError as error:
             self._refuse(pool, error.outcome)
         finally:

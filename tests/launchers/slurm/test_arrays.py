@@ -99,14 +99,15 @@ def most_in(times: list[float], window_s: float) -> int:
 
 
 @pytest.mark.long
-def test_a_default_grid_of_short_trials_breaks_no_published_rule(start: Callable[..., Driver]) -> None:
+@pytest.mark.parametrize("rate", [60, 10])
+def test_a_default_grid_of_short_trials_breaks_no_published_rule(start: Callable[..., Driver], rate: int) -> None:
     with simulated_slurm(slots=64, trial_s=20.0, step_s=1.0) as slurm:
-        driver = start(slurm, 200).run()
+        driver = start(slurm, 200, max_submissions_per_min=rate).run()
         slurm.sleep(120.0)
     assert driver.states == {"completed": 200}
     jobs = list(slurm.jobs.values())
     assert sum(job.ended - job.started < 120 for job in jobs) <= 100  # LRZ
-    assert most_in([job.started for job in jobs if not job.is_worker], 60.0) <= 10  # ULHPC
+    assert most_in([job.started for job in jobs if not job.is_worker or rate == 10], 60.0) <= 10  # ULHPC
     assert most_in(slurm.times("sbatch"), 1.0) == 1  # UAB
     assert len(slurm.times("sbatch")) <= 5
     assert sum(job.is_worker for job in jobs) <= 10
