@@ -116,6 +116,7 @@ def test_ctrl_c_lets_the_running_end_and_cancels_the_pending(tmp_path: Path) -> 
     assert attempts(tmp_path) == [2, 2, 2]
 
 
+@pytest.mark.long
 def test_ctrl_c_may_leave_the_jobs_which_stop_then_ends(tmp_path: Path) -> None:
     study = ["+x=1,2,3", "+epochs=300", ONE_AT_A_TIME, "hydra.launcher.keep_on_interrupt=true"]
     driver = start(tmp_path, *study)

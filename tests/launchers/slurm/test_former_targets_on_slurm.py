@@ -11,6 +11,7 @@ from tests.trainers.config.test_former import FORMERLY, MINE
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
+@pytest.mark.long
 def test_a_trial_of_an_older_study_runs_in_a_job(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     done = run([SWEEP, "-m", *FORMERLY, *SLURM, "seed=1"], tmp_path, {"PYTHONPATH": str(tmp_path)})

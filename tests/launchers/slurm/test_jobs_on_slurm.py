@@ -143,6 +143,7 @@ def test_held_job_and_pending_reason(trials: SlurmTrials, make_job: MakeJob, mon
     assert {end.state for end in exits(trials, 2).values()} == {State.CANCELLED}
 
 
+@pytest.mark.long
 def test_a_limit_on_submitted_jobs_is_a_reason_to_wait(
     trials: SlurmTrials, make_job: MakeJob, monkeypatch: Any
 ) -> None:
