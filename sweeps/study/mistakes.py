@@ -114,7 +114,7 @@ def _advise_list(typed: str) -> str:
 def _advise_type(typed: str, problem: str) -> str:
     """Return what a key of a list or a number takes; empty for other types."""
     key, _, value = typed.partition("=")
-    if problem.endswith("is not a ListConfig, list or tuple."):
+    if "is not a ListConfig" in problem:
         return f"\nType a list: {shlex.quote(f'{key}=[{value}]')}"
     kind, example = _TYPES.get(problem.rpartition(" could not be converted to ")[2], ("", ""))
     return f".\nType {kind}, as in {key}={example}" if kind else ""
