@@ -5,10 +5,10 @@ Hydra.compose_config                           1.3, 1.4   composes the command l
 ConfigLoaderImpl.repository                    1.3, 1.4   tells whether a config group exists
 config_loader_impl.get_overrides_dirname       1.3        hydra.job.override_dirname, which 1.4 resolves itself
 ConfigStore.repo                               1.3, 1.4   holds what plugins stored
-instantiate(_execution_whitelist_=...)         1.4        public; 1.3 would pass the argument to the target
+hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS    1.4        calls any `_target_`, as 1.3 does
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hydra
@@ -21,11 +21,12 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 """The argument of `hydra.main`, `initialize` and their like."""
 register_resolver: Any = OmegaConf.register_new_resolver if VERSION_BASE else OmegaConf.register_resolver
+_UNCHECKED = getattr(hydra.utils, "UNSAFE_DISABLE_EXECUTION_CHECKS", None)
 _overrides_dirname = getattr(config_loader_impl, "get_overrides_dirname", None)
 
 
@@ -50,24 +51,10 @@ def on_mistake(answer: Callable[[HydraException, Sequence[str], Callable[[Sequen
 
 
 def call_target(settings: Any, **extra: Any) -> Any:
-    """Call the `_target_` of the user's own settings, and return its result. Raises InstantiationException.
-
-    Hydra 1.4 gets the targets of these settings as its whitelist, and refuses what no whitelist allows, such as `eval`.
-    """
-    whitelist = {} if VERSION_BASE else {"_execution_whitelist_": [*_targets(settings)]}
-    return hydra.utils.instantiate(settings, **extra, **whitelist)
-
-
-def _targets(settings: Any) -> Iterator[str]:
-    """Yield each `_target_` of nested settings."""
-    if isinstance(settings, Mapping):
-        if "_target_" in settings:
-            yield str(settings["_target_"])
-        settings = settings.values()
-    elif not isinstance(settings, list | ListConfig):
-        return
-    for value in settings:
-        yield from _targets(value)
+    """Call the `_target_` of the user's own settings, and return its result. Raises InstantiationException."""
+    # Not with an exact whitelist, because Hydra 1.4 then refuses a function that returns something callable, as a model.
+    unchecked = {"_execution_whitelist_": _UNCHECKED} if _UNCHECKED is not None else {}
+    return hydra.utils.instantiate(settings, **extra, **unchecked)
 
 
 def drop_stored(provider: str) -> None:
